@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// An AgentID is the name of an agent on this hub.
+type AgentID string
+
+// Names that no agent can take.
+const (
+	Operator AgentID = "operator" // the person who runs the hub
+	Self     AgentID = "hub"      // the hub, when it writes messages of its own
+	Everyone AgentID = "*"        // all active agents, as the only recipient
+)
+
+// Valid reports whether id has the form of an agent's name:
+// [a-z0-9][a-z0-9._-]{0,63}.
+func (id AgentID) Valid() bool {
+	if len(id) == 0 || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A Role is what an agent is on the hub for.
+type Role string
+
+// The roles.
+const (
+	RoleCoordinator Role = "coordinator"
+	RoleResearcher  Role = "researcher"
+	RoleExecutor    Role = "executor"
+	RoleReviewer    Role = "reviewer"
+	RoleIntegrator  Role = "integrator"
+)
+
+// Roles lists every role.
+var Roles = []Role{RoleCoordinator, RoleResearcher, RoleExecutor, RoleReviewer, RoleIntegrator}
+
+// Known reports whether r is one of Roles.
+func (r Role) Known() bool { return slices.Contains(Roles, r) }
+
+// An AgentState says whether an agent takes part.
+type AgentState string
+
+// The states of an agent.
+const (
+	AgentActive AgentState = "active"
+	AgentPaused AgentState = "paused" // may read and be written to, may not send
+)
+
+// An Agent is somebody who can send and receive.
+type Agent struct {
+	ID        AgentID    `json:"id"`
+	Role      Role       `json:"role"`
+	Auditor   bool       `json:"auditor,omitempty"` // may read everything
+	State     AgentState `json:"state"`
+	CreatedAt Time       `json:"created_at"`
+}
+
+// A KeyID names a key; it is not secret.
+type KeyID string
+
+// A Key proves who is calling. The secret itself is never stored.
+type Key struct {
+	ID        KeyID   `json:"id"`
+	Agent     AgentID `json:"agent"`
+	Label     string  `json:"label"`
+	Hash      string  `json:"-"`    // hex SHA-256 of the secret
+	Hint      string  `json:"hint"` // the secret's last four characters
+	CreatedAt Time    `json:"created_at"`
+	ExpiresAt Time    `json:"expires_at,omitzero"`
+	RevokedAt Time    `json:"revoked_at,omitzero"`
+}
+
+// Live reports whether the key is good at the given time.
+func (k Key) Live(now Time) bool {
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time))
+}
+
+// HashSecret returns what is stored in place of a key's secret. Secrets carry
+// 256 bits of randomness, so a plain hash cannot be searched.
+func HashSecret(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// An Actor is who is asking, as found out by the surface that took the call.
+// Services check it against the thing touched; input never changes it.
+type Actor struct {
+	ID      AgentID
+	Role    Role
+	Auditor bool
+	Paused  bool
+	Session string // the caller's session, from the runtime; may be empty
+}
+
+// IsOperator reports whether a is the person who runs the hub.
+func (a Actor) IsOperator() bool { return a.ID == Operator }
+
+// Coordinates reports whether a has a coordinator's authority.
+func (a Actor) Coordinates() bool { return a.IsOperator() || a.Role == RoleCoordinator }
+
+// Audits reports whether a may read what was not sent to it.
+func (a Actor) Audits() bool { return a.IsOperator() || a.Auditor }

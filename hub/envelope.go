@@ -1,0 +1,284 @@
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// MaxPayload is how many bytes a payload may have, counted on the compacted
+// JSON as received. What is larger is stored as an artifact and referred to.
+const MaxPayload = 4096
+
+// An Envelope is one message from one agent to others. What was sent never
+// changes; only Status and UpdatedAt follow what the delivery ledger says.
+type Envelope struct {
+	ID        EnvelopeID      `json:"id"`
+	Protocol  string          `json:"protocol"`
+	Version   string          `json:"version"`
+	From      AgentID         `json:"from"` // who authenticated, never input
+	To        []AgentID       `json:"to"`   // never empty; ["*"] is a broadcast
+	Team      string          `json:"team,omitempty"`
+	ThreadID  string          `json:"thread_id,omitempty"`
+	ReplyTo   EnvelopeID      `json:"reply_to,omitempty"`
+	Type      MessageType     `json:"type"`
+	Topic     string          `json:"topic,omitempty"`
+	Priority  Priority        `json:"priority"`
+	Status    MessageStatus   `json:"status"`
+	Sequence  *int64          `json:"sequence,omitempty"`
+	ExpiresAt Time            `json:"expires_at,omitzero"`
+	Payload   json.RawMessage `json:"payload"` // forwarded as received, never re-encoded
+	Policy    Policy          `json:"policy"`
+	Context   *Context        `json:"context,omitempty"`
+	CreatedAt Time            `json:"created_at"`
+	UpdatedAt Time            `json:"updated_at,omitzero"`
+
+	// Extra is a JSON object with the members that this version does not
+	// know, as they came; nil if there were none.
+	Extra json.RawMessage `json:"-"`
+}
+
+// MarshalJSON writes the known members and then the unknown ones.
+func (e Envelope) MarshalJSON() ([]byte, error) {
+	type plain Envelope // without this method
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // payloads go out as they came in
+	if err := enc.Encode(plain(e)); err != nil {
+		return nil, err
+	}
+	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	extra := bytes.TrimSpace(e.Extra)
+	if len(extra) <= len("{}") {
+		return b, nil
+	}
+	b = append(b[:len(b)-1], ',')
+	return append(b, extra[1:]...), nil
+}
+
+// Broadcast reports whether the message went to everyone.
+func (e Envelope) Broadcast() bool { return len(e.To) == 1 && e.To[0] == Everyone }
+
+// A Priority decides which channels carry a message.
+type Priority string
+
+// The priorities.
+const (
+	PriorityLow      Priority = "low"
+	PriorityNormal   Priority = "normal"
+	PriorityHigh     Priority = "high"
+	PriorityCritical Priority = "critical"
+)
+
+// Priorities lists every priority, least first.
+var Priorities = []Priority{PriorityLow, PriorityNormal, PriorityHigh, PriorityCritical}
+
+// Known reports whether p is one of Priorities.
+func (p Priority) Known() bool { return slices.Contains(Priorities, p) }
+
+// Rank orders priorities for an inbox: the most pressing has rank 0.
+func (p Priority) Rank() int { return len(Priorities) - 1 - slices.Index(Priorities, p) }
+
+// Urgent reports whether p is high or critical: such messages are audited and
+// are on disk before the sender is told "yes".
+func (p Priority) Urgent() bool { return p == PriorityHigh || p == PriorityCritical }
+
+// Policy says who may see a message and whether a human must let it pass.
+type Policy struct {
+	Visibility  Visibility  `json:"visibility"`
+	Sensitivity Sensitivity `json:"sensitivity"`
+	HumanGate   HumanGate   `json:"human_gate"`
+}
+
+// DefaultPolicy is what the hub fills in for a caller that gives none.
+var DefaultPolicy = Policy{VisibilityPrivate, SensitivityLow, GateNone}
+
+// A Visibility says who may read a message besides its sender and recipients.
+type Visibility string
+
+// The visibilities.
+const (
+	VisibilityPrivate Visibility = "private"     // nobody
+	VisibilityTeam    Visibility = "team"        // the members of its team
+	VisibilityAudit   Visibility = "human-audit" // the auditors, and it is copied to the journal
+)
+
+// A Sensitivity says how careful channels must be with the text.
+type Sensitivity string
+
+// The sensitivities. Notices about a high one carry no text of the message.
+const (
+	SensitivityLow      Sensitivity = "low"
+	SensitivityModerate Sensitivity = "moderate"
+	SensitivityHigh     Sensitivity = "high"
+)
+
+// A HumanGate says whether the operator must approve a message first.
+type HumanGate string
+
+// The gates.
+const (
+	GateNone     HumanGate = "none"
+	GateRequired HumanGate = "required"
+)
+
+// The values of the policy's members.
+var (
+	Visibilities  = []Visibility{VisibilityPrivate, VisibilityTeam, VisibilityAudit}
+	Sensitivities = []Sensitivity{SensitivityLow, SensitivityModerate, SensitivityHigh}
+	HumanGates    = []HumanGate{GateNone, GateRequired}
+)
+
+// A Context says where a message came from and what it is about.
+type Context struct {
+	SessionID    string        `json:"session_id,omitempty"` // from the runtime, never input
+	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
+	Artifacts    []ArtifactRef `json:"artifacts,omitempty"`
+}
+
+// An ExternalRef points at something outside the hub.
+type ExternalRef struct {
+	Type        string `json:"type"`
+	Value       string `json:"value"`
+	Description string `json:"description,omitempty"`
+	Version     string `json:"version,omitempty"`
+}
+
+// An ArtifactRef points at content that is not in the message itself.
+type ArtifactRef struct {
+	Type        string `json:"type"`
+	Path        string `json:"path"` // absolute path, URL or durable identifier
+	SHA256      string `json:"sha256,omitempty"`
+	Description string `json:"description,omitempty"`
+	Version     string `json:"version,omitempty"`
+	SizeBytes   *int64 `json:"size_bytes,omitempty"`
+	Required    *bool  `json:"required,omitempty"`
+}
+
+// What references may point at.
+var (
+	ExternalRefTypes = []string{"workq_item", "file", "branch", "pr", "url", "session", "ticket", "other"}
+	ArtifactRefTypes = []string{"file", "branch", "pr", "url", "session", "workq_item"}
+)
+
+// A MessageStatus says how far a message has come, over all its recipients.
+type MessageStatus string
+
+// The statuses.
+const (
+	StatusPending   MessageStatus = "pending"
+	StatusDelivered MessageStatus = "delivered" // fetched by, or accepted by the runtime of, every recipient
+	StatusRead      MessageStatus = "read"      // processed by every recipient
+	StatusExpired   MessageStatus = "expired"
+	StatusFailed    MessageStatus = "failed"
+)
+
+// MessageStatuses lists every status.
+var MessageStatuses = []MessageStatus{StatusPending, StatusDelivered, StatusRead, StatusExpired, StatusFailed}
+
+// messageNext is the whole state machine. A status without an entry is final.
+var messageNext = map[MessageStatus][]MessageStatus{
+	StatusPending:   {StatusDelivered, StatusFailed, StatusExpired},
+	StatusDelivered: {StatusRead, StatusExpired},
+}
+
+// Advance returns e moved to next at the given time. It reports CodeConflict
+// when the state machine has no such move, and then returns e unchanged.
+func (e Envelope) Advance(next MessageStatus, now Time) (Envelope, error) {
+	if !slices.Contains(messageNext[e.Status], next) {
+		return e, Errorf(CodeConflict, "hub.Advance", "message %s is %s and cannot become %s", e.ID, e.Status, next)
+	}
+	e.Status, e.UpdatedAt = next, now
+	return e, nil
+}
+
+// A MessageType says what a message is and which payload it carries.
+type MessageType string
+
+// The types.
+const (
+	TypeHandoffInitiate MessageType = "handoff.initiate"
+	TypeHandoffAccept   MessageType = "handoff.accept"
+	TypeHandoffReject   MessageType = "handoff.reject"
+	TypeHandoffComplete MessageType = "handoff.complete"
+
+	TypeStatusUpdate   MessageType = "status.update"
+	TypeStatusBlocked  MessageType = "status.blocked"
+	TypeStatusComplete MessageType = "status.complete"
+
+	TypeKnowledgePush     MessageType = "knowledge.push"
+	TypeKnowledgeQuery    MessageType = "knowledge.query"
+	TypeKnowledgeResponse MessageType = "knowledge.response"
+
+	TypeSystemAck   MessageType = "system.ack"
+	TypeSystemError MessageType = "system.error"
+
+	TypeTaskOffer   MessageType = "task.offer"
+	TypeTaskAccept  MessageType = "task.accept"
+	TypeTaskDecline MessageType = "task.decline"
+	TypeTaskCounter MessageType = "task.counter"
+
+	TypePositionState     MessageType = "position.state"
+	TypePositionChallenge MessageType = "position.challenge"
+	TypePositionConcede   MessageType = "position.concede"
+	TypePositionEscalate  MessageType = "position.escalate"
+
+	TypeTeamJoin           MessageType = "team.join"
+	TypeTeamLeave          MessageType = "team.leave"
+	TypeTeamRoleChange     MessageType = "team.role_change"
+	TypeTeamArtifactUpdate MessageType = "team.artifact_update"
+)
+
+// MessageTypes lists every type that the protocol names.
+var MessageTypes = []MessageType{
+	TypeHandoffInitiate, TypeHandoffAccept, TypeHandoffReject, TypeHandoffComplete,
+	TypeStatusUpdate, TypeStatusBlocked, TypeStatusComplete,
+	TypeKnowledgePush, TypeKnowledgeQuery, TypeKnowledgeResponse,
+	TypeSystemAck, TypeSystemError,
+	TypeTaskOffer, TypeTaskAccept, TypeTaskDecline, TypeTaskCounter,
+	TypePositionState, TypePositionChallenge, TypePositionConcede, TypePositionEscalate,
+	TypeTeamJoin, TypeTeamLeave, TypeTeamRoleChange, TypeTeamArtifactUpdate,
+}
+
+// Known reports whether t is one of MessageTypes.
+func (t MessageType) Known() bool { return slices.Contains(MessageTypes, t) }
+
+// Family returns the part of t before the dot.
+func (t MessageType) Family() string {
+	family, _, _ := strings.Cut(string(t), ".")
+	return family
+}
+
+// Feature returns the feature that must be on for t, or "" if t is always on.
+func (t MessageType) Feature() Feature {
+	switch t.Family() {
+	case "task":
+		return FeatureNegotiation
+	case "position":
+		return FeatureDisagreement
+	case "team":
+		return FeatureTeamspaces
+	}
+	return ""
+}
+
+// Negotiates reports whether messages of type t are ordered by Sequence
+// within their thread.
+func (t MessageType) Negotiates() bool {
+	f := t.Feature()
+	return f == FeatureNegotiation || f == FeatureDisagreement
+}
+
+// A Feature is a part of the protocol that a hub may have off.
+type Feature string
+
+// The features. All are off by default.
+const (
+	FeatureNegotiation  Feature = "negotiation"  // task.* messages
+	FeatureDisagreement Feature = "disagreement" // position.* messages
+	FeatureTeamspaces   Feature = "teamspaces"   // team.* messages
+)
+
+// Features lists every feature.
+var Features = []Feature{FeatureNegotiation, FeatureDisagreement, FeatureTeamspaces}

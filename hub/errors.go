@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Code says what kind of failure an error is. Codes are a contract: they are
+// sent on the wire, stored in the journal and mapped to exit codes. The text
+// of an error is not.
+type Code string
+
+// The codes.
+const (
+	// What the caller can put right.
+	CodeInvalid          Code = "schema_invalid"      // the input breaks the published schema
+	CodePayloadTooLarge  Code = "payload_too_large"   // more bytes than a payload may have
+	CodeTooLarge         Code = "too_large"           // a request, page or file over its limit
+	CodeUnknownType      Code = "unknown_type"        // no such message type
+	CodeReservedType     Code = "reserved_type"       // a type whose feature is off, or that only the hub writes
+	CodeUnknownRecipient Code = "unknown_recipient"   // nobody of that name
+	CodeNotFound         Code = "not_found"           // no such thing, or none that the caller may see
+	CodeConflict         Code = "conflict"            // the thing is not in a state that allows this
+	CodeSequence         Code = "sequence_invalid"    // a negotiation message out of order
+	CodeNotEnabled       Code = "capability_disabled" // the feature exists but is off
+
+	// What the caller may not do, or not now.
+	CodeUnauthenticated Code = "unauthenticated"    // no key, or one that is unknown, expired or revoked
+	CodeTampering       Code = "identity_tampering" // the input claims a sender
+	CodeDenied          Code = "forbidden"          // no authority
+	CodePolicy          Code = "policy_violation"   // the policy block forbids it
+	CodeRateLimited     Code = "rate_limited"       // over the rate; see RetryAfter
+	CodeCircuitOpen     Code = "circuit_open"       // the sender repeats itself and is suspended
+	CodeLoop            Code = "loop_detected"      // too many hops or rounds without a human
+
+	// What is wrong with the hub.
+	CodeDegraded Code = "degraded" // the store cannot be used now; nothing was changed
+	CodeInternal Code = "internal" // a bug; the cause is in the log
+)
+
+// An Error is a failure with a code. It is made where the cause is known and
+// wrapped on the way up.
+type Error struct {
+	Code       Code
+	Op         string        // package.Method that refused
+	Err        error         // what went wrong, for people
+	Hint       string        // what to do about it; may be empty
+	RetryAfter time.Duration // when trying again makes sense; zero if unknown
+}
+
+// Errorf returns an Error with the given code whose text is formatted as by
+// fmt.Errorf.
+func Errorf(code Code, op, format string, args ...any) *Error {
+	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
+}
+
+// WithHint returns e with a sentence that tells the caller what to do.
+func (e *Error) WithHint(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+// WithRetry returns e with the time after which trying again makes sense.
+func (e *Error) WithRetry(d time.Duration) *Error {
+	e.RetryAfter = d
+	return e
+}
+
+// Error returns the text for people.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return string(e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf returns the code of the first Error in err's chain, CodeInternal for
+// any other error, and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}

@@ -1,0 +1,80 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// An Action names what a journal entry records.
+type Action string
+
+// The actions.
+const (
+	ActionMessageSent      Action = "message.sent"
+	ActionMessageHeld      Action = "message.held" // sent, but waits for a human
+	ActionMessageApproved  Action = "message.approved"
+	ActionMessageDenied    Action = "message.denied"
+	ActionMessageDelivered Action = "message.delivered" // by one recipient
+	ActionMessageRead      Action = "message.read"      // by one recipient
+	ActionMessageExpired   Action = "message.expired"
+	ActionChannelTried     Action = "channel.tried" // an attempt over a channel other than the inbox
+
+	ActionAgentAdded   Action = "agent.added"
+	ActionAgentPaused  Action = "agent.paused"
+	ActionAgentResumed Action = "agent.resumed"
+	ActionKeyMinted    Action = "key.minted"
+	ActionKeyRevoked   Action = "key.revoked"
+
+	ActionRefused      Action = "call.refused" // several refusals alike are one entry with a count
+	ActionBreakerOpen  Action = "breaker.open"
+	ActionBreakerReset Action = "breaker.reset"
+	ActionArtifactPut  Action = "artifact.put"
+	ActionHubStarted   Action = "hub.started"
+)
+
+// An Outcome says how an action ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeOK      Outcome = "ok"
+	OutcomeRefused Outcome = "refused"
+	OutcomeFailed  Outcome = "failed"
+)
+
+// An Entry is one row of the journal. It holds facts and hashes, never a
+// payload and never a secret.
+type Entry struct {
+	Seq     int64           `json:"seq"` // given by the store; no gaps
+	At      Time            `json:"at"`
+	Actor   AgentID         `json:"actor"`
+	Action  Action          `json:"action"`
+	Subject string          `json:"subject,omitempty"` // id of the thing concerned
+	Outcome Outcome         `json:"outcome"`
+	Facts   json.RawMessage `json:"facts,omitempty"` // an object; its bytes are part of the hash
+	Hash    string          `json:"hash"`            // hex; see Chain
+}
+
+// Chain returns the hash of e as the successor of the entry whose hash is
+// prev ("" for the first): the SHA-256 of prev and of e's other members, each
+// preceded by its length.
+func (e Entry) Chain(prev string) string {
+	h := sha256.New()
+	var n [8]byte
+	put := func(s string) {
+		for i := range n {
+			n[i] = byte(len(s) >> (8 * (7 - i)))
+		}
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	for i := range n {
+		n[i] = byte(e.Seq >> (8 * (7 - i)))
+	}
+	h.Write(n[:])
+	for _, s := range [...]string{prev, e.At.String(), string(e.Actor), string(e.Action), e.Subject, string(e.Outcome), string(e.Facts)} {
+		put(s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

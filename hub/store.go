@@ -1,0 +1,253 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A Durability says what an acknowledged change survives.
+type Durability int
+
+// The durabilities. A store may give more than it was asked for, never less.
+const (
+	SurvivesKill      Durability = iota // the process is killed at any instant
+	SurvivesPowerLoss                   // the machine stops at any instant
+)
+
+// A Store keeps everything a hub knows.
+//
+// Every change happens in Update, together with the journal entries that
+// record it: all of it is there after Update returned nil, none of it after
+// it returned an error. Errors of the engine are reported as CodeDegraded
+// (cannot be used now, try later); they never leave a change half done.
+type Store interface {
+	// View calls fn with a snapshot: fn sees no change made after it began.
+	View(ctx context.Context, fn func(Reader) error) error
+
+	// Update calls fn and makes its changes permanent. fn may run more than
+	// once, with none of its earlier changes visible, and must have no effect
+	// but on tx. Changes of two Updates never mix. If fn returns an error,
+	// Update returns that error and nothing is changed.
+	Update(ctx context.Context, d Durability, fn func(tx Tx) error) error
+
+	// Close waits for what is under way and releases what the store holds.
+	Close() error
+}
+
+// A Reader reads. What does not exist is reported as CodeNotFound.
+type Reader interface {
+	AgentReader
+	MessageReader
+	JournalReader
+	MetaReader
+}
+
+// A Tx reads its own changes and writes.
+type Tx interface {
+	Reader
+	AgentWriter
+	MessageWriter
+	JournalWriter
+	MetaWriter
+}
+
+// An AgentReader reads agents and keys.
+type AgentReader interface {
+	Agent(id AgentID) (Agent, error)
+	Agents() ([]Agent, error) // by id
+	KeyByHash(hash string) (Key, error)
+	Keys(agent AgentID) ([]Key, error) // oldest first
+}
+
+// An AgentWriter writes agents and keys.
+type AgentWriter interface {
+	// AddAgent reports CodeConflict when the name is taken.
+	AddAgent(Agent) error
+	// SetAgentState reports CodeNotFound when there is no such agent.
+	SetAgentState(id AgentID, s AgentState) error
+	// AddKey reports CodeConflict when the agent has a live or revoked key of
+	// that label, and CodeNotFound when there is no such agent.
+	AddKey(Key) error
+	// RevokeKeys revokes the keys of an agent that are not revoked yet, all of
+	// them or those with the given label, and returns how many there were.
+	RevokeKeys(agent AgentID, label string, at Time) (int, error)
+}
+
+// A Message is an envelope as it is kept, with what the hub knows beside it.
+type Message struct {
+	Envelope
+	Hop   int        // how many messages caused this one, one after the other
+	Cause EnvelopeID // the message that caused it, or ""
+	Text  string     // what a full-text search looks at; written, never read back
+}
+
+// A Page is a part of a longer list.
+type Page struct {
+	Messages []Message
+	Next     string // cursor for the part after this one, or "" at the end
+}
+
+// An InboxFilter chooses from an agent's inbox.
+type InboxFilter struct {
+	NewOnly bool   // leave out what was fetched before
+	Cursor  string // Next of the page before
+	Limit   int    // how many at most; positive
+	Now     Time   // what has expired by then is left out
+}
+
+// A Query chooses messages. Empty members do not restrict.
+type Query struct {
+	Viewer AgentID // only what this agent sent or received, unless Audit
+	Audit  bool    // the viewer may see everything
+
+	Agent  AgentID // sender or recipient
+	Thread string
+	Type   MessageType
+	Status MessageStatus
+	Topic  string
+	Since  Time   // created at or after
+	Until  Time   // created before
+	Text   string // words that must all occur
+	Cursor string
+	Limit  int // how many at most; positive
+}
+
+// A Sent is a trace of an earlier send, as much as limits need.
+type Sent struct {
+	At      Time
+	To      []AgentID
+	Type    MessageType
+	Payload json.RawMessage
+}
+
+// A SessionMark is what a session read last.
+type SessionMark struct {
+	Agent   AgentID
+	Session string
+	Message EnvelopeID // the fetched message with the most hops
+	Hop     int
+	At      Time
+}
+
+// A Receipt remembers the answer to a send that carried an idempotency key.
+type Receipt struct {
+	Actor   AgentID
+	Key     string
+	Request string // hash of what was asked
+	Message EnvelopeID
+	At      Time
+}
+
+// A MessageReader reads messages and what became of them.
+type MessageReader interface {
+	Message(id EnvelopeID) (Message, error)
+	// Parties returns the sender and every recipient, in no order.
+	Parties(id EnvelopeID) ([]Party, error)
+	// Party returns one of them.
+	Party(id EnvelopeID, agent AgentID) (Party, error)
+	// Inbox returns what is unread or delivered, most pressing first and
+	// oldest first among equals.
+	Inbox(agent AgentID, f InboxFilter) (Page, error)
+	// Unread counts the inbox up to limit.
+	Unread(agent AgentID, limit int) (int, error)
+	// Held returns the messages that wait for a human, oldest first.
+	Held(limit int) ([]Message, error)
+	// Query returns matching messages, newest first.
+	Query(q Query) (Page, error)
+	// ThreadSize counts the messages of a thread up to limit.
+	ThreadSize(thread string, limit int) (int, error)
+	// ThreadRounds counts the messages of one type in a thread up to limit.
+	ThreadRounds(thread string, t MessageType, limit int) (int, error)
+	// ThreadSequence returns the greatest sequence in a thread and whether
+	// there is any.
+	ThreadSequence(thread string) (int64, bool, error)
+	// SentSince returns what an agent sent at or after a time, newest first.
+	SentSince(agent AgentID, since Time, limit int) ([]Sent, error)
+	// BroadcastsSince returns when an agent sent to everyone at or after a
+	// time, newest first.
+	BroadcastsSince(agent AgentID, since Time, limit int) ([]Time, error)
+	// Expired returns messages that are pending or delivered though their
+	// time has passed.
+	Expired(now Time, limit int) ([]EnvelopeID, error)
+	// Deliveries returns the ledger of a message in order.
+	Deliveries(id EnvelopeID) ([]Delivery, error)
+	// Processed reports whether the agent has processed the message.
+	Processed(id EnvelopeID, agent AgentID) (bool, error)
+	SessionMark(agent AgentID, session string) (SessionMark, error)
+	Receipt(actor AgentID, key string) (Receipt, error)
+}
+
+// A MessageWriter writes messages and what becomes of them.
+type MessageWriter interface {
+	// AddMessage stores a message with those it concerns. It reports
+	// CodeConflict when the id is taken.
+	AddMessage(m Message, parties []Party) error
+	// PutStatus stores e's Status and UpdatedAt provided the stored status is
+	// still was; otherwise it reports CodeConflict.
+	PutStatus(e Envelope, was MessageStatus) error
+	// PutParty stores the state of a recipient provided it is still was;
+	// otherwise it reports CodeConflict.
+	PutParty(id EnvelopeID, agent AgentID, next, was PartyState) error
+	// AddDelivery appends to the ledger and returns the row's number.
+	AddDelivery(Delivery) (int64, error)
+	// PutDelivery stores status, times and error of the row with d.ID.
+	PutDelivery(d Delivery) error
+	// MarkProcessed remembers that the agent processed the message and
+	// reports whether this was the first time.
+	MarkProcessed(id EnvelopeID, agent AgentID, at Time) (bool, error)
+	PutSessionMark(SessionMark) error
+	AddReceipt(Receipt) error
+	// Forget removes receipts and session marks older than a time and returns
+	// how many there were, at most limit of each.
+	Forget(before Time, limit int) (int, error)
+}
+
+// A JournalReader reads the journal.
+type JournalReader interface {
+	// JournalAfter returns entries whose number is greater than seq, in order.
+	JournalAfter(seq int64, limit int) ([]Entry, error)
+	// JournalOf returns the entries about one subject, in order.
+	JournalOf(subject string, limit int) ([]Entry, error)
+	// JournalBy returns an actor's entries with one of the given actions at or
+	// after a time, in order.
+	JournalBy(actor AgentID, since Time, actions ...Action) ([]Entry, error)
+	// JournalHead returns the number and hash of the newest entry, or 0, "".
+	JournalHead() (int64, string, error)
+}
+
+// A JournalWriter appends to the journal. There is no way to change it.
+type JournalWriter interface {
+	// Append gives e its number and hash and stores it.
+	Append(e Entry) (Entry, error)
+}
+
+// A MetaReader reads cursors and other small facts about the hub itself.
+type MetaReader interface {
+	// Cursor returns how far a consumer of the journal has come; 0 if it has
+	// not begun.
+	Cursor(consumer string) (int64, error)
+	Meta(key string) (string, error)
+}
+
+// A MetaWriter writes them.
+type MetaWriter interface {
+	PutCursor(consumer string, seq int64) error
+	PutMeta(key, value string) error
+}
+
+// A Bus carries hints between those who write and those who wait. It never
+// carries truth: a hint may be lost, and whoever gets one looks in the store.
+type Bus interface {
+	// Publish wakes the subscribers of a topic. It does not wait for them.
+	Publish(topic string)
+	// Subscribe returns a channel that receives after each Publish to one of
+	// the topics, hints that come close together as one. cancel ends it; the
+	// channel is never closed.
+	Subscribe(topics ...string) (hints <-chan struct{}, cancel func())
+}
+
+// TopicJournal is where a hint goes after every change.
+const TopicJournal = "journal"
+
+// TopicInbox is where a hint goes when something new lies in an inbox.
+func TopicInbox(agent AgentID) string { return "inbox/" + string(agent) }
