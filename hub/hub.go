@@ -65,3 +65,6 @@ type Clock func() time.Time
 
 // Now returns the clock's time as it would be stored.
 func (c Clock) Now() Time { return At(c()) }
+
+// AtMilli returns the Time of a count of milliseconds since 1970.
+func AtMilli(ms int64) Time { return At(time.UnixMilli(ms)) }

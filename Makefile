@@ -1,0 +1,36 @@
+# The two commands of the README are `make run` and `make test`.
+
+GO      ?= go
+BIN     := bin/parley
+FUZZ    ?= 5s
+KILLS   ?= 50
+PKGS    := ./...
+
+.PHONY: run build test bench chaos conformance lint fuzz clean
+
+run: build ## build the hub and start it on 127.0.0.1:7420
+	./$(BIN) serve
+
+build: ## build bin/parley, without cgo
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/parley
+
+test: ## everything that CI checks
+	GO="$(GO)" FUZZ="$(FUZZ)" ./scripts/test
+
+lint: ## formatting, vet and staticcheck
+	GO="$(GO)" ./scripts/lint
+
+fuzz: ## every fuzz target, FUZZ=1m each
+	GO="$(GO)" FUZZ="$(FUZZ)" ./scripts/fuzz
+
+bench: ## speed, as ratios measured side by side
+	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m ./server
+
+chaos: ## kill a hub under load KILLS times and look what is left
+	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 60m -v ./server
+
+conformance: ## write docs/conformance.md from the test results
+	GO="$(GO)" ./scripts/conformance
+
+clean:
+	rm -rf bin

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) agentCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "agent", Short: "Add agents, list them, and manage their keys"}
+	cmd.AddCommand(
+		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
+		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", func(c *api.Client) agentChange { return c.Pause }),
+		a.agentChange("resume", "Let a paused agent send again", "active again", func(c *api.Client) agentChange { return c.Resume }),
+		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", func(c *api.Client) agentChange { return c.Reset }),
+	)
+	return cmd
+}
+
+func (a *app) agentAddCommand() *cobra.Command {
+	var p api.AgentParams
+	var role string
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add an agent and print its first key, once",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p.ID, p.Role, p.ExpiresS = hub.AgentID(args[0]), hub.Role(role), int64(expires/time.Second)
+			got, err := c.AddAgent(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
+				fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
+	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
+	f.StringVar(&p.Label, "label", "", "what to call the key (default \"default\")")
+	f.DurationVar(&expires, "expires", 0, "how long the key is good, as in 720h (default for ever)")
+	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"coordinator", "researcher", "executor", "reviewer", "integrator"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) agentListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List everybody on the hub",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			got, err := c.Agents(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(tw, "NAME\tROLE\tSTATE\tKEYS")
+				for _, p := range got.Agents {
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.ID, p.Role, p.State, keyList(p.Keys))
+				}
+				tw.Flush()
+			})
+		},
+	}
+}
+
+func keyList(keys []hub.Key) string {
+	now := hub.At(time.Now())
+	var out []string
+	for _, k := range keys {
+		s := fmt.Sprintf("%s …%s", k.Label, k.Hint)
+		switch {
+		case !k.RevokedAt.IsZero():
+			s += " (revoked)"
+		case !k.Live(now):
+			s += " (expired)"
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (a *app) agentKeyCommand() *cobra.Command {
+	var p api.AgentParams
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "key NAME --label LABEL",
+		Short: "Make another key for an agent and print it, once",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p.ID, p.ExpiresS = hub.AgentID(args[0]), int64(expires/time.Second)
+			got, err := c.MintKey(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "key: %s\n", got.Key) })
+		},
+	}
+	cmd.Flags().StringVar(&p.Label, "label", "", "what to call the key; each label is used once")
+	cmd.Flags().DurationVar(&expires, "expires", 0, "how long the key is good (default for ever)")
+	return cmd
+}
+
+func (a *app) agentRevokeCommand() *cobra.Command {
+	var p api.AgentParams
+	cmd := &cobra.Command{
+		Use:   "revoke NAME [--label LABEL]",
+		Short: "Revoke the keys of an agent, one or all",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p.ID = hub.AgentID(args[0])
+			got, err := c.RevokeKeys(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent) })
+		},
+	}
+	cmd.Flags().StringVar(&p.Label, "label", "", "the key to revoke (default all)")
+	return cmd
+}

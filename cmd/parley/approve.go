@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) approveCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "approve [ID]",
+		Short: "Let a held message pass; without an id, list what is held",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				got, err := c.Held(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.print(got, func(w io.Writer) { io.WriteString(w, mailroom.RenderMessages(got.Messages)) })
+			}
+			id := hub.EnvelopeID(args[0])
+			if ok, err := a.confirm(cmd, c, id, "Let it pass?", yes); err != nil || !ok {
+				return err
+			}
+			return a.verdict(c.Approve(cmd.Context(), id))
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// confirm shows a held message and asks, if there is somebody to ask.
+func (a *app) confirm(cmd *cobra.Command, c *api.Client, id hub.EnvelopeID, question string, yes bool) (bool, error) {
+	if yes || !isTerminal(a.in) {
+		return true, nil
+	}
+	t, err := c.Trace(cmd.Context(), id)
+	if err != nil {
+		return false, err
+	}
+	io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
+	fmt.Fprintf(a.err, "\n%s [y/N] ", question)
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return false, err
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		fmt.Fprintln(a.err, "nothing was changed")
+		return false, nil
+	}
+	return true, nil
+}
+
+func (a *app) verdict(v mailroom.Verdict, err error) error {
+	if err != nil {
+		return err
+	}
+	return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, v.ID, v.From) })
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/server"
+)
+
+// client returns a client that calls with the caller's key.
+func (a *app) client() (*api.Client, error) {
+	key, err := a.key()
+	if err != nil {
+		return nil, err
+	}
+	url, err := a.hubURL()
+	if err != nil {
+		return nil, err
+	}
+	return api.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), nil
+}
+
+// key finds the key to call with. The operator's is taken only where a person
+// sits at a terminal, or asks for it: agents often run as the same user.
+func (a *app) key() (string, error) {
+	switch {
+	case a.asOperator:
+	case a.keyFile != "":
+		raw, err := os.ReadFile(a.keyFile)
+		if err != nil {
+			return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file cannot be read: %v", err)
+		}
+		return strings.TrimSpace(string(raw)), nil
+	case os.Getenv("PARLEY_KEY") != "":
+		return strings.TrimSpace(os.Getenv("PARLEY_KEY")), nil
+	case !isTerminal(a.in):
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given").
+			WithHint("set PARLEY_KEY, use --key-file, or use --as-operator if you are the operator")
+	}
+	home, err := a.homeDir()
+	if err != nil {
+		return "", err
+	}
+	raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+	if err != nil {
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "the operator's key cannot be read: %v", err).
+			WithHint("start the hub once with: parley serve; or set PARLEY_KEY to call as an agent")
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// hubURL finds the hub.
+func (a *app) hubURL() (string, error) {
+	if url := os.Getenv("PARLEY_URL"); url != "" {
+		return url, nil
+	}
+	home, err := a.homeDir()
+	if err != nil {
+		return "", err
+	}
+	if raw, err := os.ReadFile(filepath.Join(home, server.URLFile)); err == nil {
+		return strings.TrimSpace(string(raw)), nil
+	}
+	return "http://" + server.DefaultAddr, nil
+}
+
+// content returns what an argument stands for: itself, the file after an @, or
+// standard input for a dash.
+func (a *app) content(arg string) ([]byte, error) {
+	const most = 1 << 20
+	read := func(r io.Reader) ([]byte, error) {
+		b, err := io.ReadAll(io.LimitReader(r, most+1))
+		if err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+		}
+		if len(b) > most {
+			return nil, hub.Errorf(hub.CodePayloadTooLarge, "parley", "the input has more than %d bytes", most).
+				WithHint("store it with: parley artifact put FILE, and send the reference")
+		}
+		return b, nil
+	}
+	if arg == "-" {
+		return read(a.in)
+	}
+	name, ok := strings.CutPrefix(arg, "@")
+	if !ok {
+		return []byte(arg), nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+	}
+	defer f.Close()
+	return read(f)
+}
+
+// object returns the JSON object that an argument stands for.
+func (a *app) object(name, arg string) (json.RawMessage, error) {
+	raw, err := a.content(arg)
+	if err != nil {
+		return nil, err
+	}
+	raw = bytes.TrimSpace(raw)
+	if !json.Valid(raw) {
+		return nil, hub.Errorf(hub.CodeInvalid, "parley", "%s: not valid JSON", name).WithHint("give an object, @FILE, or - for standard input")
+	}
+	return raw, nil
+}
+
+// moment reads an ISO 8601 time, or a span before (or after) now as in "2h".
+func moment(name, s string, sign time.Duration) (hub.Time, error) {
+	if s == "" {
+		return hub.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return hub.At(time.Now().Add(sign * d)), nil
+	}
+	t, err := hub.ParseTime(s)
+	if err != nil {
+		return hub.Time{}, hub.Errorf(hub.CodeInvalid, "parley", "--%s: %v", name, err).WithHint("use a span like 2h, or a time like 2026-02-21T09:00:00Z")
+	}
+	return t, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A config is what the configuration file may say. The flags of serve have the
+// same members.
+type config struct {
+	Addr         string   `yaml:"addr"`
+	TLSCert      string   `yaml:"tls_cert"`
+	TLSKey       string   `yaml:"tls_key"`
+	NoTLSBecause string   `yaml:"no_tls_because"`
+	Hosts        []string `yaml:"hosts"`
+	LogFormat    string   `yaml:"log_format"`
+	LogLevel     string   `yaml:"log_level"`
+	Features     []string `yaml:"features"`
+	Channels     []string `yaml:"channels"`
+	Durability   string   `yaml:"durability"`
+	LenientFrom  bool     `yaml:"lenient_from"`
+	NoInboxFiles bool     `yaml:"no_inbox_files"`
+	Limits       limits   `yaml:"limits"`
+}
+
+// limits may be tightened; zero means the default.
+type limits struct {
+	DirectPerMinute    int           `yaml:"direct_per_minute"`
+	BroadcastPerHour   int           `yaml:"broadcast_per_hour"`
+	Recipients         int           `yaml:"recipients"`
+	ThreadHops         int           `yaml:"thread_hops"`
+	NegotiationRounds  int           `yaml:"negotiation_rounds"`
+	DisagreementRounds int           `yaml:"disagreement_rounds"`
+	Repeats            int           `yaml:"repeats"`
+	SameType           int           `yaml:"same_type"`
+	TripsPerDay        int           `yaml:"trips_per_day"`
+	RepeatWindow       time.Duration `yaml:"repeat_window"`
+	SuspendFor         time.Duration `yaml:"suspend_for"`
+	CauseWindow        time.Duration `yaml:"cause_window"`
+}
+
+// loadConfig reads the configuration file, if there is one, and puts the
+// environment on top.
+func (a *app) loadConfig(home string) (config, error) {
+	path, asked := a.config, true
+	if path == "" {
+		path = os.Getenv("PARLEY_CONFIG")
+	}
+	if path == "" {
+		path, asked = filepath.Join(home, "config.yaml"), false
+	}
+	var c config
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !asked:
+	case err != nil:
+		return c, hub.Errorf(hub.CodeInvalid, "parley", "the configuration cannot be read: %v", err)
+	default:
+		dec := yaml.NewDecoder(bytes.NewReader(raw))
+		dec.KnownFields(true)
+		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+			return c, hub.Errorf(hub.CodeInvalid, "parley", "%s: %v", path, err).WithHint("docs/configuration.md lists every member")
+		}
+	}
+	env, err := environment()
+	if err != nil {
+		return c, err
+	}
+	c.overlay(env)
+	return c, nil
+}
+
+// environment reads the variables that stand for members.
+func environment() (config, error) {
+	c := config{
+		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
+		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
+		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
+		Features: list(os.Getenv("PARLEY_FEATURES")), Channels: list(os.Getenv("PARLEY_CHANNELS")), Durability: os.Getenv("PARLEY_DURABILITY"),
+	}
+	for name, into := range map[string]*bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
+		s := os.Getenv(name)
+		if s == "" {
+			continue
+		}
+		v, err := strconv.ParseBool(s)
+		if err != nil {
+			return c, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not true or false", name, s)
+		}
+		*into = v
+	}
+	return c, nil
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// overlay puts what top says over c.
+func (c *config) overlay(top config) {
+	for _, m := range []struct{ into, from *string }{
+		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
+		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.Durability, &top.Durability},
+	} {
+		if *m.from != "" {
+			*m.into = *m.from
+		}
+	}
+	for _, m := range []struct{ into, from *[]string }{{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}} {
+		if len(*m.from) > 0 {
+			*m.into = *m.from
+		}
+	}
+	c.LenientFrom = c.LenientFrom || top.LenientFrom
+	c.NoInboxFiles = c.NoInboxFiles || top.NoInboxFiles
+}
+
+// logger returns the log that the configuration asks for.
+func (c config) logger(w io.Writer) (*slog.Logger, error) {
+	level := slog.LevelWarn
+	if c.LogLevel != "" {
+		if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, "parley", "log level: %q is not debug, info, warn or error", c.LogLevel)
+		}
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch c.LogFormat {
+	case "", "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, hub.Errorf(hub.CodeInvalid, "parley", "log format: %q is not text or json", c.LogFormat)
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+func (a *app) denyCommand() *cobra.Command {
+	var yes bool
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "deny ID",
+		Short: "Make a held message fail",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			id := hub.EnvelopeID(args[0])
+			if ok, err := a.confirm(cmd, c, id, "Refuse it?", yes); err != nil || !ok {
+				return err
+			}
+			return a.verdict(c.Deny(cmd.Context(), id, reason))
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().StringVar(&reason, "reason", "", "what the sender is told")
+	return cmd
+}

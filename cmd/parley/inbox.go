@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) inboxCommand() *cobra.Command {
+	var p api.InboxParams
+	var wait time.Duration
+	var watch bool
+	var ids []string
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Read your inbox, most pressing first",
+		Long: `Read your inbox, most pressing first. What is shown counts as delivered and
+stays there until it is acked: with --ack (all that is shown), with --ack-id,
+or by answering it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if p.Ack.All && len(ids) > 0 {
+				return errors.New("--ack and --ack-id do not go together")
+			}
+			for _, id := range ids {
+				p.Ack.IDs = append(p.Ack.IDs, hub.EnvelopeID(id))
+			}
+			if wait < 0 {
+				return errors.New("--wait: a span cannot be negative")
+			}
+			if watch {
+				return a.watchInbox(cmd.Context(), c, p)
+			}
+			got, err := waitInbox(cmd.Context(), c, p, wait)
+			if err != nil {
+				return err
+			}
+			return a.printInbox(got)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&wait, "wait", 0, "if it is empty, wait this long for a message")
+	f.BoolVar(&watch, "watch", false, "go on and show each new message, until Ctrl-C")
+	f.BoolVar(&p.Ack.All, "ack", false, "mark what is shown as read")
+	f.StringSliceVar(&ids, "ack-id", nil, "mark these messages as read")
+	f.BoolVar(&p.NewOnly, "new", false, "leave out what was shown before")
+	f.BoolVar(&p.Peek, "peek", false, "look without marking anything as delivered")
+	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.StringVar(&p.Cursor, "cursor", "", "go on after a page: its next")
+	return cmd
+}
+
+// waitInbox fetches the inbox, in several calls if the wait is long.
+func waitInbox(ctx context.Context, c *api.Client, p api.InboxParams, wait time.Duration) (mailroom.Inbox, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		left := min(time.Until(deadline), mailroom.MaxWait)
+		p.WaitS = max(0, int((left+time.Second-1)/time.Second))
+		got, err := c.Inbox(ctx, p)
+		if err != nil || len(got.Messages) > 0 || time.Until(deadline) <= 0 {
+			return got, err
+		}
+		p.Ack.IDs = nil // done
+	}
+}
+
+// watchInbox shows each message once, also over a restart of the hub.
+func (a *app) watchInbox(ctx context.Context, c *api.Client, p api.InboxParams) error {
+	p.NewOnly = true
+	for {
+		got, err := waitInbox(ctx, c, p, mailroom.MaxWait)
+		switch {
+		case ctx.Err() != nil:
+			return nil // Ctrl-C is how this ends
+		case errors.Is(err, api.ErrUnreachable):
+			fmt.Fprintln(a.err, "the hub is away, trying again")
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if len(got.Messages) == 0 {
+			continue
+		}
+		if err := a.printInbox(got); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) printInbox(got mailroom.Inbox) error {
+	return a.print(got, func(w io.Writer) {
+		io.WriteString(w, mailroom.RenderMessages(got.Messages))
+		if got.Next != "" {
+			fmt.Fprintf(w, "\nmore: parley inbox --cursor %s\n", got.Next)
+		}
+	})
+}

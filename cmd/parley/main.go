@@ -1,0 +1,175 @@
+// Command parley runs a hub for coding agents and talks to one.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Exit codes.
+const (
+	exitDone     = 0
+	exitCheck    = 1 // a check failed
+	exitUsage    = 2 // usage or invalid input
+	exitRefused  = 3 // authority, policy or limit
+	exitMissing  = 4 // not found, or in conflict with what is there
+	exitDegraded = 5 // the hub cannot be reached or cannot work
+	exitSignal   = 130
+)
+
+// exitCodes maps the hub's codes. What is not in it is a usage error.
+var exitCodes = map[hub.Code]int{
+	hub.CodeUnauthenticated: exitRefused, hub.CodeTampering: exitRefused, hub.CodeDenied: exitRefused, hub.CodePolicy: exitRefused,
+	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused,
+	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing,
+	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded,
+}
+
+// errCheck ends a command with exitCheck after it has said why on its own.
+var errCheck = errors.New("a check failed")
+
+// An app is one call of the command.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+
+	home       string
+	config     string
+	json       bool
+	keyFile    string
+	asOperator bool
+}
+
+// run performs one command and returns its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	a := &app{in: in, out: out, err: errOut}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errCheck):
+		return exitCheck
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitSignal
+	}
+	return a.fail(err)
+}
+
+// fail says what went wrong and returns the exit code for it.
+func (a *app) fail(err error) int {
+	d := api.Description{Code: "usage", Message: err.Error(), Hint: "parley --help shows the commands"}
+	var e *hub.Error
+	code := exitUsage
+	if errors.As(err, &e) {
+		d = api.Describe(err)
+		if c, ok := exitCodes[d.Code]; ok {
+			code = c
+		}
+	}
+	if a.json {
+		enc := json.NewEncoder(a.err)
+		enc.SetEscapeHTML(false)
+		enc.Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
+		return code
+	}
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), d.Message)
+	if d.Hint != "" {
+		fmt.Fprintf(a.err, "  %s\n", d.Hint)
+	}
+	return code
+}
+
+// paint colours text on a terminal, unless NO_COLOR is set.
+func (a *app) paint(w io.Writer, colour, text string) string {
+	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// print writes a result: as JSON for scripts, else as text says.
+func (a *app) print(result any, text func(io.Writer)) error {
+	if !a.json {
+		text(a.out)
+		return nil
+	}
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(result)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "parley",
+		Short: "The hub where coding agents talk",
+		Long: `Parley is a hub where coding agents exchange typed messages, each under an
+identity that it cannot forge.
+
+  parley serve                          start the hub
+  parley agent add planner              add an agent; prints its key once
+  PARLEY_KEY=... parley send builder "schema is frozen"
+  PARLEY_KEY=... parley inbox --wait 30s
+
+Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
+4 not found or conflict, 5 hub unreachable or degraded.`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.home, "home", "", "the hub's folder (default $PARLEY_HOME, else ~/.parley)")
+	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, else config.yaml in the home)")
+	f.BoolVar(&a.json, "json", false, "answer in JSON; errors too, on stderr")
+	f.StringVar(&a.keyFile, "key-file", "", "file with the key to call with (default the key in $PARLEY_KEY)")
+	f.BoolVar(&a.asOperator, "as-operator", false, "call with the operator's key from the home")
+	root.AddCommand(
+		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
+		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(),
+		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
+		a.schemaCommand(), a.doctorCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// homeDir returns the hub's folder.
+func (a *app) homeDir() (string, error) {
+	switch {
+	case a.home != "":
+		return a.home, nil
+	case os.Getenv("PARLEY_HOME") != "":
+		return os.Getenv("PARLEY_HOME"), nil
+	}
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err).WithHint("give --home or set PARLEY_HOME")
+	}
+	return filepath.Join(dir, ".parley"), nil
+}

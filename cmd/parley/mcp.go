@@ -1,0 +1,55 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mcp",
+		Short: "Offer the hub's tools as an MCP server on standard input and output",
+		Long: `Offer the hub's tools as an MCP server on standard input and output, for
+agents that start their MCP servers as programs. The hub must be running, and
+PARLEY_KEY or --key-file says as whom the tools act. Agents that speak MCP over
+HTTP can use the hub's /mcp directly.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key, err := a.key()
+			if err != nil {
+				return err
+			}
+			url, err := a.hubURL()
+			if err != nil {
+				return err
+			}
+			c := api.NewClient(url, key, "stdio-"+string(hub.NewIDs(now).Next()), nil)
+			if _, err := c.Whoami(cmd.Context()); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
+				return err // a key that is wrong now will not become right; a hub that is away may come back
+			}
+			in, ok := a.in.(io.ReadCloser)
+			if !ok {
+				in = io.NopCloser(a.in)
+			}
+			if err := mcptools.ServeStdio(cmd.Context(), version(), c, in, nopWriteCloser{a.out}); err != nil && cmd.Context().Err() == nil {
+				return hub.Errorf(hub.CodeDegraded, "parley mcp", "%v", err)
+			}
+			return nil
+		},
+	}
+}
+
+type nopWriteCloser struct{ io.Writer }
+
+func (w nopWriteCloser) Close() error {
+	if f, ok := w.Writer.(*os.File); ok {
+		return f.Close()
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+func (a *app) respondCommand() *cobra.Command {
+	var m messageFlags
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "respond ID [TEXT]",
+		Short: "Answer a message",
+		Long:  "Answer a message. Thread and recipient follow from it, and it counts as read.",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.text(args[1:])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p, err := m.params(cmd, a, c, text)
+			if err != nil {
+				return err
+			}
+			p.ReplyTo, p.Type = hub.EnvelopeID(args[0]), hub.MessageType(kind)
+			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return c.Respond(ctx, p) }))
+		},
+	}
+	cmd.Flags().StringVar(&kind, "type", "", "message type (default knowledge.response to a question, else status.update)")
+	m.register(cmd)
+	return cmd
+}

@@ -1,0 +1,181 @@
+// Package blobs keeps content in files named by its SHA-256. What is too large
+// for a message goes here, and the message carries the reference.
+package blobs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Options changes how a Store works. The zero value works.
+type Options struct {
+	MaxFile  int64 // bytes of one file; default 64 MiB
+	MaxTotal int64 // bytes of all; default 1 GiB
+}
+
+// A Store is a folder of files. It is safe for concurrent use.
+type Store struct {
+	dir      string
+	maxFile  int64
+	maxTotal int64
+
+	mu    sync.Mutex // guards total
+	total int64
+}
+
+// Open returns the store in dir, which is made when something is put there.
+func Open(dir string, opts *Options) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blobs: %w", err)
+	}
+	s := &Store{dir: dir, maxFile: 64 << 20, maxTotal: 1 << 30}
+	if opts != nil && opts.MaxFile > 0 {
+		s.maxFile = opts.MaxFile
+	}
+	if opts != nil && opts.MaxTotal > 0 {
+		s.maxTotal = opts.MaxTotal
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if filepath.Ext(path) == partial {
+			return os.Remove(path) // left by a crash
+		}
+		info, err := d.Info()
+		if err == nil {
+			s.total += info.Size()
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("blobs: %w", err)
+	}
+	return s, nil
+}
+
+// partial ends the name of a file that is being written.
+const partial = ".partial"
+
+// Put stores what r holds, syncs it to disk, and returns where it is, its
+// hash and its size. Content that is there already is not stored twice.
+func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
+	const op = "blobs.Put"
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return "", "", 0, degraded(op, err)
+	}
+	tmp, err := os.CreateTemp(s.dir, "*"+partial)
+	if err != nil {
+		return "", "", 0, degraded(op, err)
+	}
+	defer os.Remove(tmp.Name()) // after the rename there is nothing to remove
+	defer tmp.Close()
+	hash := sha256.New()
+	size, err = io.Copy(io.MultiWriter(diskWriter{tmp}, hash), io.LimitReader(r, s.maxFile+1))
+	var disk *hub.Error
+	switch {
+	case errors.As(err, &disk):
+		return "", "", 0, disk
+	case err != nil:
+		return "", "", 0, hub.Errorf(hub.CodeInvalid, op, "the content broke off: %v", err)
+	case size > s.maxFile:
+		return "", "", 0, hub.Errorf(hub.CodeTooLarge, op, "an artifact has at most %d bytes", s.maxFile)
+	}
+	sum = hex.EncodeToString(hash.Sum(nil))
+	path = s.path(sum)
+	if _, err := os.Stat(path); err == nil {
+		return path, sum, size, nil
+	}
+	if err := s.reserve(op, size); err != nil {
+		return "", "", 0, err
+	}
+	if err := keep(tmp, path); err != nil {
+		s.release(size)
+		return "", "", 0, degraded(op, err)
+	}
+	return path, sum, size, nil
+}
+
+// keep makes a written file permanent under its name.
+func keep(tmp *os.File, path string) error {
+	if err := tmp.Sync(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// Open returns stored content. It reports CodeNotFound when there is none.
+func (s *Store) Open(sum string) (*os.File, error) {
+	const op = "blobs.Open"
+	if raw, err := hex.DecodeString(sum); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != sum {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%q is not a SHA-256 in lower-case hex", sum)
+	}
+	f, err := os.Open(s.path(sum))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, hub.Errorf(hub.CodeNotFound, op, "there is no artifact %s", sum)
+	case err != nil:
+		return nil, degraded(op, err)
+	}
+	return f, nil
+}
+
+func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum[2:]) }
+
+func (s *Store) reserve(op string, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total+size > s.maxTotal {
+		return hub.Errorf(hub.CodeTooLarge, op, "the artifacts of this hub have at most %d bytes together", s.maxTotal).
+			WithHint("the operator can remove old files from the hub's artifacts folder")
+	}
+	s.total += size
+	return nil
+}
+
+func (s *Store) release(size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total -= size
+}
+
+// A diskWriter tells failures of the disk from those of the reader.
+type diskWriter struct{ f *os.File }
+
+func (w diskWriter) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	if err != nil {
+		return n, degraded("blobs.Put", err)
+	}
+	return n, nil
+}
+
+func degraded(op string, err error) *hub.Error {
+	e := hub.Errorf(hub.CodeDegraded, op, "the artifact cannot be stored or read now: %w", err)
+	if errors.Is(err, syscall.ENOSPC) {
+		return e.WithHint("the disk is full; free some space and try again")
+	}
+	return e.WithHint("look at the hub's artifacts folder: it must be writable")
+}

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// restoreHint is what to do about a damaged database.
+const restoreHint = "restore a backup, or move hub.db and the files beside it away; nothing was changed"
+
+// errInterrupted is what a read ends with when its context has ended.
+var errInterrupted = errors.New("interrupted")
+
+// engineError turns an error of the driver into one of the hub's. The driver's
+// own error goes no further; only its text does.
+func engineError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *hub.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var code sqlite3.ExtendedErrorCode
+	if !errors.As(err, &code) {
+		if _, ok := errors.AsType[*os.PathError](err); ok {
+			return hub.Errorf(hub.CodeDegraded, op, "the database cannot be reached: %v", err)
+		}
+		return hub.Errorf(hub.CodeInternal, op, "%v", err)
+	}
+	switch code.Code() {
+	case sqlite3.INTERRUPT:
+		return errInterrupted
+	case sqlite3.BUSY, sqlite3.LOCKED, sqlite3.PROTOCOL:
+		return hub.Errorf(hub.CodeDegraded, op, "another process holds the database: %v", err).
+			WithHint("end whatever has hub.db open; the hub goes on by itself")
+	case sqlite3.FULL:
+		return hub.Errorf(hub.CodeDegraded, op, "the disk is full: %v", err).
+			WithHint("free some space; the hub goes on by itself")
+	case sqlite3.READONLY, sqlite3.PERM, sqlite3.AUTH:
+		return hub.Errorf(hub.CodeDegraded, op, "the database cannot be written: %v", err).
+			WithHint("make hub.db and its folder writable for the user that runs the hub")
+	case sqlite3.IOERR, sqlite3.CANTOPEN, sqlite3.NOLFS:
+		return hub.Errorf(hub.CodeDegraded, op, "the database cannot be reached: %v", err).
+			WithHint("look at the disk and at the permissions of the hub's folder")
+	case sqlite3.CORRUPT, sqlite3.NOTADB:
+		return hub.Errorf(hub.CodeDegraded, op, "the database is damaged: %v", err).WithHint(restoreHint)
+	case sqlite3.CONSTRAINT:
+		switch code {
+		case sqlite3.CONSTRAINT_UNIQUE, sqlite3.CONSTRAINT_PRIMARYKEY, sqlite3.CONSTRAINT_ROWID:
+			return hub.Errorf(hub.CodeConflict, op, "it exists already: %v", err)
+		case sqlite3.CONSTRAINT_FOREIGNKEY:
+			return hub.Errorf(hub.CodeNotFound, op, "what this belongs to does not exist")
+		case sqlite3.CONSTRAINT_TRIGGER, sqlite3.CONSTRAINT_CHECK, sqlite3.CONSTRAINT_NOTNULL:
+			return hub.Errorf(hub.CodeInvalid, op, "%v", err)
+		}
+	}
+	return hub.Errorf(hub.CodeInternal, op, "%v", err)
+}
+
+// notFound returns the answer to a read of what is not there.
+func notFound(op, what, id string) error {
+	return hub.Errorf(hub.CodeNotFound, op, "no %s %q", what, id)
+}
+
+// closedError returns the answer to a call after Close.
+func closedError(op string) error {
+	return hub.Errorf(hub.CodeDegraded, op, "the store is closed")
+}

@@ -1,0 +1,365 @@
+package sqlite
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// The protocol's own tables, word for word, and ours.
+//
+//go:embed schema/0001_protocol.sql
+var protocolSchema string
+
+//go:embed schema/0002_hub.sql
+var hubSchema string
+
+// migrations lead from one version of the schema to the next. The version is
+// PRAGMA user_version; acp_meta says which version of the protocol's tables
+// these are, and stays. Each runs in a transaction and may run again.
+var migrations = []func(*conn) error{
+	func(c *conn) error { return c.db.Exec(protocolSchema) },
+	func(c *conn) error {
+		if err := c.db.Exec(hubSchema); err != nil {
+			return err
+		}
+		return backfill(c)
+	},
+}
+
+// ready makes sure that there is a database at path that this version can
+// work with.
+func ready(path string, busy time.Duration) error {
+	err := examine(path, busy)
+	if errors.Is(err, os.ErrNotExist) {
+		return create(path, busy)
+	}
+	if err != nil {
+		return err
+	}
+	if err := protect(path); err != nil {
+		return err
+	}
+	c, err := openConn(path, busy, readerCache)
+	if err != nil {
+		return err
+	}
+	if err := migrate(c); err != nil {
+		c.close()
+		return err
+	}
+	return c.close()
+}
+
+// protect makes the database's files and keeps them from other users. The
+// engine would make those that are missing readable for everyone.
+func protect(path string) error {
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		err = f.Chmod(0o600)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes a database beside path and moves it there when it is complete,
+// so that a database at path always is one.
+func create(path string, busy time.Duration) error {
+	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
+		return hub.Errorf(hub.CodeDegraded, "sqlite.Open", "hub.db is gone but its log hub.db-wal is here").WithHint(restoreHint)
+	}
+	draft := path + ".new"
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(draft + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := protect(draft); err != nil {
+		return err
+	}
+	c, err := openConn(draft, busy, readerCache)
+	if err != nil {
+		return err
+	}
+	if err := migrate(c); err != nil {
+		c.close()
+		return err
+	}
+	if err := c.close(); err != nil { // takes the log along
+		return err
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return err
+	}
+	return protect(path)
+}
+
+// headerSize is how many bytes an SQLite database starts with.
+const headerSize = 100
+
+// examine looks at an existing database without changing it. It returns
+// os.ErrNotExist if there is none.
+func examine(path string, busy time.Duration) error {
+	const op = "sqlite.Open"
+	damaged := func(format string, args ...any) error {
+		return hub.Errorf(hub.CodeDegraded, op, "hub.db is damaged: "+format, args...).WithHint(restoreHint)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < headerSize {
+		return damaged("it has %d bytes, fewer than any database", info.Size())
+	}
+	var header [headerSize]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil {
+		return err
+	}
+	if string(header[:16]) != "SQLite format 3\x00" {
+		return damaged("it is not an SQLite database")
+	}
+	// Without a log to complete it the file must be as long as it says.
+	if wal, err := os.Stat(path + "-wal"); err != nil || wal.Size() == 0 {
+		page := int64(binary.BigEndian.Uint16(header[16:]))
+		if page == 1 {
+			page = 65536
+		}
+		if want := page * int64(binary.BigEndian.Uint32(header[28:])); info.Size() < want {
+			return damaged("it has %d bytes of %d", info.Size(), want)
+		}
+	}
+
+	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READONLY)
+	if err != nil {
+		return engineError(op, err)
+	}
+	defer db.Close()
+	if err := db.BusyTimeout(busy); err != nil {
+		return engineError(op, err)
+	}
+	c := &conn{db: db}
+	version, err := c.number(`PRAGMA user_version`)
+	if err != nil {
+		return engineError(op, err)
+	}
+	newer := func(what string) error {
+		return hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what).
+			WithHint("upgrade parley; nothing was changed")
+	}
+	if version > int64(len(migrations)) {
+		return newer(fmt.Sprintf("schema %d, this one knows %d", version, len(migrations)))
+	}
+	tables, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'acp_meta'`)
+	if err != nil || tables == 0 {
+		return engineError(op, err)
+	}
+	schema, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'schema_version'`)
+	if err != nil {
+		return engineError(op, err)
+	}
+	if n, err := strconv.Atoi(schema); schema != "" && (err != nil || n != 1) {
+		return newer("schema_version " + schema)
+	}
+	protocol, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'protocol_version'`)
+	if err != nil {
+		return engineError(op, err)
+	}
+	if major, _, _ := strings.Cut(protocol, "."); protocol != "" && major != "1" {
+		return newer("protocol_version " + protocol)
+	}
+	return nil
+}
+
+// migrate brings the schema up to date.
+func migrate(c *conn) error {
+	const op = "sqlite.Open"
+	for {
+		version, err := c.number(`PRAGMA user_version`)
+		if err != nil {
+			return engineError(op, err)
+		}
+		if version >= int64(len(migrations)) {
+			return nil
+		}
+		if err := migrateOne(c, int(version)); err != nil {
+			err = engineError(op, err)
+			if hub.CodeOf(err) == hub.CodeInternal {
+				return hub.Errorf(hub.CodeConflict, op, "hub.db has tables that are not a hub's: %v", err).
+					WithHint("use another home; nothing was changed")
+			}
+			return err
+		}
+	}
+}
+
+func migrateOne(c *conn, from int) (err error) {
+	txn, err := c.db.BeginImmediate()
+	if err != nil {
+		return err
+	}
+	defer txn.End(&err)
+	if err := migrations[from](c); err != nil {
+		return err
+	}
+	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, from+1))
+}
+
+// stateFor is what a message's status says about its recipients.
+var stateFor = map[hub.MessageStatus]hub.PartyState{
+	hub.StatusPending:   hub.PartyUnread,
+	hub.StatusDelivered: hub.PartyDelivered,
+	hub.StatusRead:      hub.PartyRead,
+	hub.StatusExpired:   hub.PartyExpired,
+	hub.StatusFailed:    hub.PartyFailed,
+}
+
+// backfillSize is how many messages are read at a time.
+const backfillSize = 256
+
+// backfill writes what this hub keeps beside a message for messages that
+// another program wrote.
+func backfill(c *conn) error {
+	if err := normalizeTimes(c); err != nil {
+		return err
+	}
+	t := &tx{reader: reader{c}}
+	for {
+		s, _, err := c.db.Prepare(`SELECT ` + strings.NewReplacer("d.hop", "0", "d.cause_id", "NULL", "d.extra_json", "NULL",
+			"d.seq", "0").Replace(messageColumns) + ` FROM messages AS m
+			WHERE NOT EXISTS (SELECT 1 FROM message_meta AS d WHERE d.message_id = m.id)
+			ORDER BY m.created_at, m.id LIMIT ` + strconv.Itoa(backfillSize))
+		if err != nil {
+			return err
+		}
+		var found []hub.Message
+		for s.Step() {
+			m, _, err := c.scanMessage(s)
+			if err != nil {
+				s.Close()
+				return err
+			}
+			found = append(found, m)
+		}
+		err = s.Err()
+		s.Close()
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			parties, err := partiesOf(t, m)
+			if err != nil {
+				return err
+			}
+			m.Text = m.Topic + " " + textIn(m.Payload)
+			if err := t.indexMessage("sqlite.Open", &m, parties); err != nil {
+				return err
+			}
+		}
+		if err := t.flushTexts(); err != nil {
+			return err
+		}
+		if len(found) < backfillSize {
+			return nil
+		}
+	}
+}
+
+// normalizeTimes rewrites times of the form that the tables' own defaults
+// have, YYYY-MM-DD HH:MM:SS, so that all times sort as text.
+func normalizeTimes(c *conn) error {
+	for table, columns := range map[string][]string{
+		"messages":     {"created_at", "updated_at", "expires_at"},
+		"delivery_log": {"delivered_at", "read_at"},
+		"handoffs":     {"initiated_at", "resolved_at"},
+	} {
+		for _, column := range columns {
+			// Only what is surely of that form: UTC, whole seconds.
+			if err := c.db.Exec(fmt.Sprintf(`UPDATE %[1]s SET %[2]s = replace(%[2]s, ' ', 'T') || '.000Z'
+				WHERE %[2]s GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9]'`, table, column)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// partiesOf works out whom a message concerns. Who a broadcast went to is
+// known from the delivery ledger alone. A message that must pass a human is
+// held if it is not delivered: nothing says that somebody let it pass.
+func partiesOf(t *tx, m hub.Message) ([]hub.Party, error) {
+	to := m.To
+	if m.Broadcast() {
+		ledger, err := t.Deliveries(m.ID)
+		if err != nil {
+			return nil, err
+		}
+		to = nil
+		for _, d := range ledger {
+			to = append(to, d.Recipient)
+		}
+	}
+	state, ok := stateFor[m.Status]
+	if !ok {
+		state = hub.PartyUnread
+	}
+	if state == hub.PartyUnread && m.Policy.HumanGate == hub.GateRequired {
+		state = hub.PartyHeld
+	}
+	parties := []hub.Party{{Agent: m.From, State: hub.PartySender}}
+	seen := map[hub.AgentID]bool{m.From: true}
+	for _, id := range to {
+		if !seen[id] {
+			seen[id] = true
+			parties = append(parties, hub.Party{Agent: id, State: state})
+		}
+	}
+	return parties, nil
+}
+
+// textIn returns the strings in a JSON text, for the index of words.
+func textIn(payload json.RawMessage) string {
+	var v any
+	if json.Unmarshal(payload, &v) != nil {
+		return string(payload)
+	}
+	var b strings.Builder
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			b.WriteString(v)
+			b.WriteByte(' ')
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	walk(v)
+	return b.String()
+}

@@ -1,0 +1,467 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A reader is a hub.Reader on a connection that is in a transaction.
+type reader struct{ c *conn }
+
+// scanAgent reads a row of agents.
+func scanAgent(s *sqlite3.Stmt) hub.Agent {
+	return hub.Agent{
+		ID:        hub.AgentID(s.ColumnText(0)),
+		Role:      hub.Role(s.ColumnText(1)),
+		Auditor:   s.ColumnBool(2),
+		State:     hub.AgentState(s.ColumnText(3)),
+		CreatedAt: columnTime(s, 4),
+	}
+}
+
+func (r *reader) Agent(id hub.AgentID) (a hub.Agent, err error) {
+	const op = "sqlite.Agent"
+	q := r.c.query(stmtAgent)
+	q.text(string(id))
+	found := q.next()
+	if found {
+		a = scanAgent(q.s)
+	}
+	if err := q.done(); err != nil {
+		return hub.Agent{}, engineError(op, err)
+	}
+	if !found {
+		return hub.Agent{}, notFound(op, "agent", string(id))
+	}
+	return a, nil
+}
+
+func (r *reader) Agents() ([]hub.Agent, error) {
+	q := r.c.query(stmtAgents)
+	var all []hub.Agent
+	for q.next() {
+		all = append(all, scanAgent(q.s))
+	}
+	return all, engineError("sqlite.Agents", q.done())
+}
+
+// scanKey reads a row of agent_keys.
+func scanKey(s *sqlite3.Stmt) hub.Key {
+	return hub.Key{
+		ID:        hub.KeyID(s.ColumnText(0)),
+		Agent:     hub.AgentID(s.ColumnText(1)),
+		Label:     s.ColumnText(2),
+		Hash:      s.ColumnText(3),
+		Hint:      s.ColumnText(4),
+		CreatedAt: columnTime(s, 5),
+		ExpiresAt: columnTime(s, 6),
+		RevokedAt: columnTime(s, 7),
+	}
+}
+
+func (r *reader) KeyByHash(hash string) (k hub.Key, err error) {
+	const op = "sqlite.KeyByHash"
+	q := r.c.query(stmtKeyByHash)
+	q.text(hash)
+	found := q.next()
+	if found {
+		k = scanKey(q.s)
+	}
+	if err := q.done(); err != nil {
+		return hub.Key{}, engineError(op, err)
+	}
+	if !found {
+		return hub.Key{}, hub.Errorf(hub.CodeNotFound, op, "no such key")
+	}
+	return k, nil
+}
+
+func (r *reader) Keys(agent hub.AgentID) ([]hub.Key, error) {
+	q := r.c.query(stmtKeys)
+	q.text(string(agent))
+	var all []hub.Key
+	for q.next() {
+		all = append(all, scanKey(q.s))
+	}
+	return all, engineError("sqlite.Keys", q.done())
+}
+
+func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
+	const op = "sqlite.Message"
+	q := r.c.query(stmtMessage)
+	q.text(string(id))
+	found := q.next()
+	if found {
+		m, _, err = r.c.scanMessage(q.s)
+		q.note(err)
+	}
+	if err := q.done(); err != nil {
+		return hub.Message{}, engineError(op, err)
+	}
+	if !found {
+		return hub.Message{}, notFound(op, "message", string(id))
+	}
+	return m, nil
+}
+
+// scanParty reads agent and state.
+func scanParty(s *sqlite3.Stmt) hub.Party {
+	return hub.Party{Agent: hub.AgentID(s.ColumnText(0)), State: hub.PartyState(s.ColumnText(1))}
+}
+
+func (r *reader) Parties(id hub.EnvelopeID) ([]hub.Party, error) {
+	const op = "sqlite.Parties"
+	q := r.c.query(stmtParties)
+	q.text(string(id))
+	var all []hub.Party
+	for q.next() {
+		all = append(all, scanParty(q.s))
+	}
+	if err := q.done(); err != nil {
+		return nil, engineError(op, err)
+	}
+	if len(all) == 0 {
+		return nil, notFound(op, "message", string(id))
+	}
+	return all, nil
+}
+
+func (r *reader) Party(id hub.EnvelopeID, agent hub.AgentID) (p hub.Party, err error) {
+	const op = "sqlite.Party"
+	q := r.c.query(stmtParty)
+	q.text(string(id))
+	q.text(string(agent))
+	found := q.next()
+	if found {
+		p = scanParty(q.s)
+	}
+	if err := q.done(); err != nil {
+		return hub.Party{}, engineError(op, err)
+	}
+	if !found {
+		return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
+	}
+	return p, nil
+}
+
+// Inbox merges what is unread with what is delivered; each comes out of the
+// index in the order wanted.
+func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
+	const op = "sqlite.Inbox"
+	if f.Limit <= 0 {
+		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
+	}
+	after := position{a: -1}
+	if f.Cursor != "" {
+		var err error
+		if after, err = decodeCursor(op, f.Cursor, inboxKey(agent, f)); err != nil {
+			return hub.Page{}, err
+		}
+	}
+	arm := func(id stmtID) query {
+		q := r.c.query(id)
+		q.text(string(agent))
+		q.int(after.a)
+		q.int(after.b)
+		q.text(f.Now.String())
+		q.int(int64(f.Limit) + 1)
+		return q
+	}
+	const rankColumn, seqColumn = 23, 22
+	place := func(q *query) position { return position{q.s.ColumnInt64(rankColumn), q.s.ColumnInt64(seqColumn)} }
+
+	unread := arm(stmtInboxUnread)
+	defer unread.done()
+	moreUnread := unread.next()
+	var delivered query
+	moreDelivered := false
+	if !f.NewOnly {
+		delivered = arm(stmtInboxDelivered)
+		defer delivered.done()
+		moreDelivered = delivered.next()
+	}
+
+	var page hub.Page
+	var last position
+	for moreUnread || moreDelivered {
+		if len(page.Messages) == f.Limit {
+			page.Next = encodeCursor(last, inboxKey(agent, f))
+			break
+		}
+		q, more := &unread, &moreUnread
+		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
+			q, more = &delivered, &moreDelivered
+		}
+		m, _, err := r.c.scanMessage(q.s)
+		if err != nil {
+			return hub.Page{}, engineError(op, err)
+		}
+		last = place(q)
+		page.Messages = append(page.Messages, m)
+		*more = q.next()
+	}
+	if err := unread.done(); err != nil {
+		return hub.Page{}, engineError(op, err)
+	}
+	if err := delivered.done(); err != nil {
+		return hub.Page{}, engineError(op, err)
+	}
+	return page, nil
+}
+
+// count runs a statement that counts.
+func (q *query) count(op string) (n int, err error) {
+	if q.next() {
+		n = q.s.ColumnInt(0)
+	}
+	return n, engineError(op, q.done())
+}
+
+func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
+	q := r.c.query(stmtCountInbox)
+	q.text(string(agent))
+	q.int(int64(max(limit, 0)))
+	return q.count("sqlite.Unread")
+}
+
+func (r *reader) Held(limit int) ([]hub.Message, error) {
+	const op = "sqlite.Held"
+	q := r.c.query(stmtHeld)
+	q.int(int64(max(limit, 0)))
+	var all []hub.Message
+	for q.next() {
+		m, _, err := r.c.scanMessage(q.s)
+		if err != nil {
+			q.note(err)
+			break
+		}
+		all = append(all, m)
+	}
+	return all, engineError(op, q.done())
+}
+
+func (r *reader) ThreadSize(thread string, limit int) (int, error) {
+	q := r.c.query(stmtThreadSize)
+	q.text(thread)
+	q.int(int64(max(limit, 0)))
+	return q.count("sqlite.ThreadSize")
+}
+
+func (r *reader) ThreadRounds(thread string, t hub.MessageType, limit int) (int, error) {
+	q := r.c.query(stmtThreadRounds)
+	q.text(thread)
+	q.text(string(t))
+	q.int(int64(max(limit, 0)))
+	return q.count("sqlite.ThreadRounds")
+}
+
+func (r *reader) ThreadSequence(thread string) (n int64, found bool, err error) {
+	q := r.c.query(stmtThreadSequence)
+	q.text(thread)
+	if found = q.next(); found {
+		n = q.s.ColumnInt64(0)
+	}
+	return n, found, engineError("sqlite.ThreadSequence", q.done())
+}
+
+func (r *reader) SentSince(agent hub.AgentID, since hub.Time, limit int) ([]hub.Sent, error) {
+	q := r.c.query(stmtSentSince)
+	q.text(string(agent))
+	q.text(since.String())
+	q.int(int64(max(limit, 0)))
+	var all []hub.Sent
+	for q.next() {
+		to, err := decodeAgents(q.s.ColumnRawText(1))
+		if err != nil {
+			q.note(err)
+			break
+		}
+		all = append(all, hub.Sent{
+			At: columnTime(q.s, 0), To: to, Type: hub.MessageType(q.s.ColumnText(2)), Payload: columnJSON(q.s, 3),
+		})
+	}
+	return all, engineError("sqlite.SentSince", q.done())
+}
+
+func (r *reader) BroadcastsSince(agent hub.AgentID, since hub.Time, limit int) ([]hub.Time, error) {
+	q := r.c.query(stmtBroadcastsSince)
+	q.text(string(agent))
+	q.text(since.String())
+	q.int(int64(max(limit, 0)))
+	var all []hub.Time
+	for q.next() {
+		all = append(all, columnTime(q.s, 0))
+	}
+	return all, engineError("sqlite.BroadcastsSince", q.done())
+}
+
+func (r *reader) Expired(now hub.Time, limit int) ([]hub.EnvelopeID, error) {
+	q := r.c.query(stmtExpired)
+	q.text(now.String())
+	q.int(int64(max(limit, 0)))
+	var all []hub.EnvelopeID
+	for q.next() {
+		all = append(all, hub.EnvelopeID(q.s.ColumnText(0)))
+	}
+	return all, engineError("sqlite.Expired", q.done())
+}
+
+func (r *reader) Deliveries(id hub.EnvelopeID) ([]hub.Delivery, error) {
+	q := r.c.query(stmtDeliveries)
+	q.text(string(id))
+	var all []hub.Delivery
+	for q.next() {
+		all = append(all, hub.Delivery{
+			ID:          q.s.ColumnInt64(0),
+			MessageID:   hub.EnvelopeID(q.s.ColumnText(1)),
+			Recipient:   hub.AgentID(q.s.ColumnText(2)),
+			Channel:     hub.Channel(q.s.ColumnText(3)),
+			Status:      hub.DeliveryStatus(q.s.ColumnText(4)),
+			DeliveredAt: columnTime(q.s, 5),
+			ReadAt:      columnTime(q.s, 6),
+			Error:       q.s.ColumnText(7),
+		})
+	}
+	return all, engineError("sqlite.Deliveries", q.done())
+}
+
+func (r *reader) Processed(id hub.EnvelopeID, agent hub.AgentID) (bool, error) {
+	q := r.c.query(stmtProcessed)
+	q.text(string(id))
+	q.text(string(agent))
+	found := q.next()
+	return found, engineError("sqlite.Processed", q.done())
+}
+
+func (r *reader) SessionMark(agent hub.AgentID, session string) (hub.SessionMark, error) {
+	const op = "sqlite.SessionMark"
+	q := r.c.query(stmtSessionMark)
+	q.text(string(agent))
+	q.text(session)
+	m := hub.SessionMark{Agent: agent, Session: session}
+	found := q.next()
+	if found {
+		m.Message, m.Hop, m.At = hub.EnvelopeID(q.s.ColumnText(0)), q.s.ColumnInt(1), columnTime(q.s, 2)
+	}
+	if err := q.done(); err != nil {
+		return hub.SessionMark{}, engineError(op, err)
+	}
+	if !found {
+		return hub.SessionMark{}, notFound(op, "mark of session", session)
+	}
+	return m, nil
+}
+
+func (r *reader) Receipt(actor hub.AgentID, key string) (hub.Receipt, error) {
+	const op = "sqlite.Receipt"
+	q := r.c.query(stmtReceipt)
+	q.text(string(actor))
+	q.text(key)
+	rc := hub.Receipt{Actor: actor, Key: key}
+	found := q.next()
+	if found {
+		rc.Request, rc.Message, rc.At = q.s.ColumnText(0), hub.EnvelopeID(q.s.ColumnText(1)), columnTime(q.s, 2)
+	}
+	if err := q.done(); err != nil {
+		return hub.Receipt{}, engineError(op, err)
+	}
+	if !found {
+		return hub.Receipt{}, notFound(op, "receipt for key", key)
+	}
+	return rc, nil
+}
+
+// entries collects the rows of a query for journalColumns.
+func (q *query) entries(op string) ([]hub.Entry, error) {
+	var all []hub.Entry
+	for q.next() {
+		all = append(all, hub.Entry{
+			Seq:     q.s.ColumnInt64(0),
+			At:      columnTime(q.s, 1),
+			Actor:   hub.AgentID(q.s.ColumnText(2)),
+			Action:  hub.Action(q.s.ColumnText(3)),
+			Subject: q.s.ColumnText(4),
+			Outcome: hub.Outcome(q.s.ColumnText(5)),
+			Facts:   columnJSON(q.s, 6),
+			Hash:    q.s.ColumnText(7),
+		})
+	}
+	return all, engineError(op, q.done())
+}
+
+func (r *reader) JournalAfter(seq int64, limit int) ([]hub.Entry, error) {
+	q := r.c.query(stmtJournalAfter)
+	q.int(seq)
+	q.int(int64(max(limit, 0)))
+	return q.entries("sqlite.JournalAfter")
+}
+
+func (r *reader) JournalOf(subject string, limit int) ([]hub.Entry, error) {
+	q := r.c.query(stmtJournalOf)
+	q.text(subject)
+	q.int(int64(max(limit, 0)))
+	return q.entries("sqlite.JournalOf")
+}
+
+// frequent lists the actions that the index on actors leaves out.
+var frequent = []hub.Action{
+	hub.ActionMessageSent, hub.ActionMessageHeld, hub.ActionMessageDelivered,
+	hub.ActionMessageRead, hub.ActionMessageExpired, hub.ActionChannelTried,
+}
+
+// JournalBy is quick unless one of the actions is frequent: then it looks at
+// the whole journal.
+func (r *reader) JournalBy(actor hub.AgentID, since hub.Time, actions ...hub.Action) ([]hub.Entry, error) {
+	const op = "sqlite.JournalBy"
+	names, err := json.Marshal(actions)
+	if err != nil {
+		return nil, engineError(op, err)
+	}
+	id := stmtJournalByRare
+	if slices.ContainsFunc(actions, func(a hub.Action) bool { return slices.Contains(frequent, a) }) {
+		id = stmtJournalByAny
+	}
+	q := r.c.query(id)
+	q.text(string(actor))
+	q.text(since.String())
+	q.text(string(names))
+	return q.entries(op)
+}
+
+func (r *reader) JournalHead() (seq int64, hash string, err error) {
+	q := r.c.query(stmtJournalHead)
+	if q.next() {
+		seq, hash = q.s.ColumnInt64(0), q.s.ColumnText(1)
+	}
+	return seq, hash, engineError("sqlite.JournalHead", q.done())
+}
+
+func (r *reader) Cursor(consumer string) (seq int64, err error) {
+	q := r.c.query(stmtCursor)
+	q.text(consumer)
+	if q.next() {
+		seq = q.s.ColumnInt64(0)
+	}
+	return seq, engineError("sqlite.Cursor", q.done())
+}
+
+func (r *reader) Meta(key string) (value string, err error) {
+	const op = "sqlite.Meta"
+	q := r.c.query(stmtMeta)
+	q.text(key)
+	found := q.next()
+	if found {
+		value = q.s.ColumnText(0)
+	}
+	if err := q.done(); err != nil {
+		return "", engineError(op, err)
+	}
+	if !found {
+		return "", notFound(op, "fact", key)
+	}
+	return value, nil
+}

@@ -1,0 +1,926 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// testBusy is how long tests wait for a lock that will not come.
+const testBusy = 20 * time.Millisecond
+
+// openTest opens a store in a folder of its own.
+func openTest(t testing.TB, opts *Options) *Store {
+	t.Helper()
+	return openAt(t, t.TempDir(), opts)
+}
+
+func openAt(t testing.TB, dir string, opts *Options) *Store {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var testIDs = hub.NewIDs(time.Now)
+
+// tryPut stores a message.
+func tryPut(s *Store) (hub.EnvelopeID, error) {
+	m, parties := benchMessage(testIDs, "ada", "bob")
+	return m.ID, s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return benchSend(tx, m, parties) })
+}
+
+func put(t testing.TB, s *Store) hub.EnvelopeID {
+	t.Helper()
+	id, err := tryPut(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func wantMessage(t testing.TB, s *Store, id hub.EnvelopeID) {
+	t.Helper()
+	if err := s.View(context.Background(), func(r hub.Reader) error { _, err := r.Message(id); return err }); err != nil {
+		t.Errorf("message %s: %v", id, err)
+	}
+}
+
+func wantCode(t testing.TB, err error, want hub.Code) *hub.Error {
+	t.Helper()
+	if got := hub.CodeOf(err); got != want {
+		t.Errorf("got code %q (%v), want %q", got, err, want)
+	}
+	var e *hub.Error
+	if !errors.As(err, &e) {
+		e = new(hub.Error)
+	}
+	return e
+}
+
+// raw opens the database as another program would.
+func raw(t testing.TB, dir string) *conn {
+	t.Helper()
+	c, err := openConn(filepath.Join(dir, databaseName), testBusy, readerCache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.close() })
+	return c
+}
+
+// make runs statements on a database of its own in dir, which is then closed.
+func makeDatabase(t testing.TB, dir, sql string) {
+	t.Helper()
+	db, err := sqlite3.Open(filepath.Join(dir, databaseName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Exec(sql); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPragmas(t *testing.T) {
+	check := func(t *testing.T, c *conn, pragma, want string) {
+		t.Helper()
+		got, err := firstText(c, "PRAGMA "+pragma)
+		if err != nil || got != want {
+			t.Errorf("%s: got %q (%v), want %q", pragma, got, err, want)
+		}
+	}
+	all := func(t *testing.T, s *Store, writerSync string) {
+		t.Helper()
+		put(t, s) // the writer is idle when this is answered
+		if err := s.Update(context.Background(), hub.SurvivesPowerLoss, func(tx hub.Tx) error { return tx.PutMeta("k", "v") }); err != nil {
+			t.Fatal(err)
+		}
+		idle(t, s, func() {
+			conns := []*conn{s.writer.c}
+			for range cap(s.readers) {
+				r := <-s.readers
+				defer func() { s.readers <- r }()
+				conns = append(conns, r.c)
+			}
+			for i, c := range conns {
+				check(t, c, "journal_mode", "wal")
+				check(t, c, "foreign_keys", "1")
+				check(t, c, "busy_timeout", "5000")
+				sync := "1"
+				if i == 0 {
+					sync = writerSync
+				}
+				check(t, c, "synchronous", sync)
+			}
+		})
+	}
+	t.Run("R3-078 every connection has the pragmas of the protocol", func(t *testing.T) {
+		all(t, openTest(t, &Options{Readers: 3}), "1")
+	})
+	t.Run("full durability keeps the writer in sync", func(t *testing.T) {
+		all(t, openTest(t, &Options{Full: true}), "2")
+	})
+	t.Run("a change that must survive power loss is committed in sync", func(t *testing.T) {
+		s := openTest(t, nil)
+		for level, want := range map[hub.Durability]string{hub.SurvivesKill: "1", hub.SurvivesPowerLoss: "2"} {
+			err := s.Update(context.Background(), level, func(tx hub.Tx) error {
+				check(t, s.writer.c, "synchronous", want)
+				return tx.PutMeta("k", want)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// idle calls fn while the writer has nothing to do.
+func idle(t testing.TB, s *Store, fn func()) {
+	t.Helper()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- s.Update(context.Background(), hub.SurvivesKill, func(hub.Tx) error {
+			close(entered)
+			<-leave
+			return nil
+		})
+	}()
+	<-entered
+	fn()
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// protocolDDL is the text that the protocol publishes.
+const protocolDDL = `
+CREATE TABLE IF NOT EXISTS messages (
+  id                TEXT PRIMARY KEY,
+  protocol          TEXT NOT NULL DEFAULT 'acp',
+  version           TEXT NOT NULL DEFAULT '1.0.0',
+  from_agent        TEXT NOT NULL,
+  to_agents_json    TEXT NOT NULL,           -- normalized recipient array
+  team              TEXT,
+  reply_to          TEXT,
+  thread_id         TEXT,
+  type              TEXT NOT NULL,
+  topic             TEXT,
+  priority          TEXT NOT NULL DEFAULT 'normal',
+  status            TEXT NOT NULL DEFAULT 'pending',
+  payload_json      TEXT NOT NULL,
+  policy_json       TEXT NOT NULL,
+  context_json      TEXT,
+  external_refs_json TEXT,
+  sequence          INTEGER,
+  expires_at        TEXT,
+  payload_bytes     INTEGER NOT NULL,
+  created_at        TEXT NOT NULL DEFAULT (datetime('now','utc')),
+  updated_at        TEXT
+);
+
+CREATE INDEX IF NOT EXISTS idx_messages_from ON messages(from_agent, created_at DESC);
+CREATE INDEX IF NOT EXISTS idx_messages_thread ON messages(thread_id, created_at);
+CREATE INDEX IF NOT EXISTS idx_messages_type ON messages(type, created_at DESC);
+CREATE INDEX IF NOT EXISTS idx_messages_status ON messages(status, created_at DESC);
+
+CREATE TABLE IF NOT EXISTS delivery_log (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT,
+  message_id    TEXT NOT NULL,
+  recipient     TEXT NOT NULL,
+  channel       TEXT NOT NULL,               -- session|inbox|channel|wake
+  status        TEXT NOT NULL DEFAULT 'pending',
+  delivered_at  TEXT,
+  read_at       TEXT,
+  error         TEXT,
+  FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+);
+
+CREATE TABLE IF NOT EXISTS handoffs (
+  id                 TEXT PRIMARY KEY,
+  thread_id          TEXT NOT NULL,
+  task_id            TEXT NOT NULL,
+  from_agent         TEXT NOT NULL,
+  to_agent           TEXT NOT NULL,
+  title              TEXT NOT NULL,
+  reason             TEXT NOT NULL,
+  package_json       TEXT NOT NULL,
+  status             TEXT NOT NULL DEFAULT 'proposed',
+  provenance_json    TEXT NOT NULL,
+  verification_json  TEXT NOT NULL,
+  initiated_at       TEXT NOT NULL DEFAULT (datetime('now','utc')),
+  resolved_at        TEXT,
+  resolution_notes   TEXT
+);
+
+-- Prevent multiple active handoffs on the same task
+CREATE UNIQUE INDEX IF NOT EXISTS idx_handoffs_task_active
+ON handoffs(task_id)
+WHERE status IN ('proposed','validating','accepted','activated');
+
+CREATE TABLE IF NOT EXISTS acp_meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+);
+
+INSERT OR IGNORE INTO acp_meta (key, value) VALUES ('schema_version', '1');
+INSERT OR IGNORE INTO acp_meta (key, value) VALUES ('protocol_version', '1.0.0');
+`
+
+// rows returns the rows of a statement, columns joined by "|".
+func rows(t testing.TB, c *conn, sql string) []string {
+	t.Helper()
+	st, _, err := c.db.Prepare(sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	all := []string{}
+	for st.Step() {
+		var columns []string
+		for i := range st.ColumnCount() {
+			columns = append(columns, st.ColumnText(i))
+		}
+		all = append(all, strings.Join(columns, "|"))
+	}
+	if err := st.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestSchema(t *testing.T) {
+	t.Run("R3-079 the protocol's tables and indexes are as published", func(t *testing.T) {
+		theirs := t.TempDir()
+		makeDatabase(t, theirs, protocolDDL)
+		ours := t.TempDir()
+		openAt(t, ours, nil)
+		const list = `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name`
+		have := rows(t, raw(t, ours), list)
+		for _, want := range rows(t, raw(t, theirs), list) {
+			if !slices.Contains(have, want) {
+				t.Errorf("missing or different: %s", want)
+			}
+		}
+		for _, table := range []string{"messages", "delivery_log", "handoffs", "acp_meta"} {
+			columns := "PRAGMA table_xinfo(" + table + ")"
+			if got, want := rows(t, raw(t, ours), columns), rows(t, raw(t, theirs), columns); !slices.Equal(got, want) {
+				t.Errorf("%s: got %q, want %q", table, got, want)
+			}
+		}
+	})
+	t.Run("R3-080 deleting a message removes its deliveries and all else about it", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		gone, kept := put(t, s), put(t, s)
+		for _, id := range []hub.EnvelopeID{gone, kept} {
+			if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+				_, err := tx.MarkProcessed(id, "bob", hub.At(time.Now()))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := raw(t, dir)
+		if err := c.db.Exec(`DELETE FROM messages WHERE id = '` + string(gone) + `'`); err != nil {
+			t.Fatal(err)
+		}
+		for table, want := range map[string]string{
+			"messages": "1", "delivery_log": "1", "message_meta": "1", "message_party": "2", "processed": "1",
+			`message_text WHERE message_text MATCH 'printer'`: "1",
+		} {
+			if got := rows(t, c, "SELECT count(*) FROM "+table); got[0] != want {
+				t.Errorf("%s: got %s rows, want %s", table, got[0], want)
+			}
+		}
+		wantMessage(t, s, kept)
+		if err := s.Check(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("R3-081 the versions of schema and protocol are recorded", func(t *testing.T) {
+		s := openTest(t, nil)
+		if err := s.View(context.Background(), func(r hub.Reader) error {
+			for key, want := range map[string]string{"schema_version": "1", "protocol_version": "1.0.0"} {
+				if got, err := r.Meta(key); err != nil || got != want {
+					t.Errorf("%s: got %q (%v), want %q", key, got, err, want)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"schema_version", "protocol_version"} {
+			err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta(key, "9") })
+			wantCode(t, err, hub.CodeInvalid)
+		}
+	})
+	t.Run("R3-057 a task has one active handoff, also for plain SQL", func(t *testing.T) {
+		dir := t.TempDir()
+		openAt(t, dir, nil)
+		c := raw(t, dir)
+		insert := func(id, status string) error {
+			return c.db.Exec(fmt.Sprintf(`INSERT INTO handoffs (id, thread_id, task_id, from_agent, to_agent, title, reason,
+				package_json, status, provenance_json, verification_json) VALUES ('%s','t','task','a','b','x','y','{}','%s','{}','{}')`, id, status))
+		}
+		if err := errors.Join(insert("h1", "rejected"), insert("h2", "proposed"), insert("h3", "closed")); err != nil {
+			t.Fatal(err)
+		}
+		for _, status := range []string{"proposed", "validating", "accepted", "activated"} {
+			if err := insert("h4", status); !errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) {
+				t.Errorf("a second one that is %s: got %v, want a unique violation", status, err)
+			}
+		}
+	})
+	t.Run("R3-120 the journal is append-only, also for plain SQL", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		put(t, s)
+		put(t, s)
+		c := raw(t, dir)
+		before := rows(t, c, "SELECT * FROM journal")
+		for _, sql := range []string{
+			`UPDATE journal SET actor = 'eve'`, `UPDATE journal SET seq = 9 WHERE seq = 1`, `DELETE FROM journal`, `DELETE FROM journal WHERE seq = 2`,
+			`INSERT OR REPLACE INTO journal SELECT seq, at, 'eve', action, subject, outcome, facts_json, hash FROM journal WHERE seq = 2`,
+			`INSERT INTO journal SELECT 9, at, actor, action, subject, outcome, facts_json, hash FROM journal WHERE seq = 2`,
+		} {
+			if err := c.db.Exec(sql); !errors.Is(err, sqlite3.CONSTRAINT) {
+				t.Errorf("%s: got %v, want it refused", sql, err)
+			}
+		}
+		if after := rows(t, c, "SELECT * FROM journal"); !slices.Equal(after, before) {
+			t.Errorf("got %q, want %q", after, before)
+		}
+	})
+	t.Run("the database knows every state of the domain and no other", func(t *testing.T) {
+		s := openTest(t, nil)
+		m, parties := benchMessage(testIDs, "ada", "bob")
+		var row int64
+		if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) (err error) {
+			if err := tx.AddMessage(m, parties); err != nil {
+				return err
+			}
+			if err := tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: m.CreatedAt}); err != nil {
+				return err
+			}
+			row, err = tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: "bob", Channel: hub.ChannelInbox, Status: hub.DeliveryPending})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		try := func(what string, fn func(tx hub.Tx) error, ok bool) {
+			t.Helper()
+			err := s.Update(context.Background(), hub.SurvivesKill, fn)
+			if ok && err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if !ok {
+				wantCode(t, err, hub.CodeInvalid)
+			}
+		}
+		was := m.Status
+		for _, next := range append(hub.MessageStatuses, "nonsense") {
+			e := m.Envelope
+			e.Status = next
+			try(string(next), func(tx hub.Tx) error { return tx.PutStatus(e, was) }, next != "nonsense")
+			was = next
+		}
+		for _, next := range append(hub.DeliveryStatuses, "nonsense") {
+			try(string(next), func(tx hub.Tx) error { return tx.PutDelivery(hub.Delivery{ID: row, Status: next}) }, next != "nonsense")
+		}
+		state := hub.PartyUnread
+		for _, next := range []hub.PartyState{
+			hub.PartySender, hub.PartyHeld, hub.PartyDelivered, hub.PartyRead, hub.PartyExpired, hub.PartyFailed, hub.PartyUnread, "nonsense",
+		} {
+			try(string(next), func(tx hub.Tx) error { return tx.PutParty(m.ID, "bob", next, state) }, next != "nonsense")
+			state = next
+		}
+		for _, next := range []hub.AgentState{hub.AgentPaused, hub.AgentActive, "nonsense"} {
+			try(string(next), func(tx hub.Tx) error { return tx.SetAgentState("ada", next) }, next != "nonsense")
+		}
+		n, np := benchMessage(testIDs, "ada", "bob")
+		n.Status = "nonsense"
+		try("insert", func(tx hub.Tx) error { return tx.AddMessage(n, np) }, false)
+	})
+	t.Run("references are copied to their own column", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		m, parties := benchMessage(testIDs, "ada", "bob")
+		m.Context = &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "pr", Value: "7"}}}
+		m.Payload = []byte("{ \"a b\" : [1, 2] }\n")
+		if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddMessage(m, parties) }); err != nil {
+			t.Fatal(err)
+		}
+		got := rows(t, raw(t, dir), `SELECT external_refs_json, context_json, payload_bytes, to_agents_json, created_at FROM messages`)
+		want := `[{"type":"pr","value":"7"}]|{"external_refs":[{"type":"pr","value":"7"}]}|13|["bob"]|` + m.CreatedAt.String()
+		if got[0] != want {
+			t.Errorf("got %s, want %s", got[0], want)
+		}
+	})
+}
+
+func TestMigration(t *testing.T) {
+	t.Run("R3-082 opening again changes nothing", func(t *testing.T) {
+		dir := t.TempDir()
+		list := func() []string {
+			s := openAt(t, dir, nil)
+			defer s.Close()
+			return rows(t, raw(t, dir), `SELECT type, name, sql FROM sqlite_schema`)
+		}
+		first := list()
+		c := raw(t, dir)
+		if err := c.db.Exec(`PRAGMA user_version = 0`); err != nil { // as if it had been killed before it was noted
+			t.Fatal(err)
+		}
+		c.close()
+		if again := list(); !slices.Equal(again, first) {
+			t.Errorf("got %q, want %q", again, first)
+		}
+	})
+	t.Run("R3-082 a database of another program is taken over with its messages", func(t *testing.T) {
+		dir := t.TempDir()
+		makeDatabase(t, dir, protocolDDL+`
+			INSERT INTO messages (id, from_agent, to_agents_json, thread_id, type, topic, priority, status, payload_json, policy_json, payload_bytes, created_at) VALUES
+			('01900000-0000-7000-8000-000000000001', 'ada', '["bob", "cleo"]', 't1', 'status.update', 'build', 'normal', 'pending', '{"summary":"green lights"}',
+				'{"visibility":"private","sensitivity":"low","human_gate":"none"}', 26, '2026-01-01 10:00:00'),
+			('m2', 'bob', '["ada"]', 't1', 'status.update', NULL, 'critical', 'delivered', '{"summary":"red lights"}',
+				'{"visibility":"private","sensitivity":"low","human_gate":"none"}', 24, '2026-01-01 10:00:00'),
+			('m3', 'ada', '["*"]', 't1', 'knowledge.push', NULL, 'low', 'read', '{"summary":"to all"}',
+				'{"visibility":"private","sensitivity":"low","human_gate":"none"}', 20, '2026-01-01T10:00:02.000Z'),
+			('m4', 'ada', '["bob"]', 't1', 'status.update', NULL, 'low', 'pending', '{"summary":"gated lights"}',
+				'{"visibility":"private","sensitivity":"low","human_gate":"required"}', 26, '2026-01-01T10:00:03.000Z');
+			INSERT INTO delivery_log (message_id, recipient, channel, status) VALUES ('m3','cleo','inbox','read'),('m3','bob','inbox','read');`)
+		s := openAt(t, dir, nil)
+		const m1 = hub.EnvelopeID("01900000-0000-7000-8000-000000000001")
+		if err := s.View(context.Background(), func(r hub.Reader) error {
+			for _, c := range []struct {
+				name string
+				q    hub.Query
+				want []hub.EnvelopeID
+			}{
+				{"bob", hub.Query{Viewer: "bob"}, []hub.EnvelopeID{"m3", "m2", m1}},
+				{"cleo", hub.Query{Viewer: "cleo"}, []hub.EnvelopeID{"m3", m1}},
+				{"eve", hub.Query{Viewer: "eve"}, nil},
+				{"text", hub.Query{Viewer: "cleo", Text: "lights"}, []hub.EnvelopeID{m1}},
+				{"topic", hub.Query{Viewer: "bob", Topic: "build"}, []hub.EnvelopeID{m1}},
+				{"thread", hub.Query{Audit: true, Thread: "t1"}, []hub.EnvelopeID{"m4", "m3", "m2", m1}},
+			} {
+				c.q.Limit = 9
+				page, err := r.Query(c.q)
+				var got []hub.EnvelopeID
+				for _, m := range page.Messages {
+					got = append(got, m.ID)
+				}
+				if err != nil || !slices.Equal(got, c.want) {
+					t.Errorf("%s: got %v (%v), want %v", c.name, got, err, c.want)
+				}
+			}
+			for agent, want := range map[hub.AgentID][]hub.EnvelopeID{"ada": {"m2"}, "bob": {m1}, "cleo": {m1}} {
+				page, err := r.Inbox(agent, hub.InboxFilter{Limit: 9})
+				var got []hub.EnvelopeID
+				for _, m := range page.Messages {
+					got = append(got, m.ID)
+				}
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("inbox of %s: got %v (%v), want %v", agent, got, err, want)
+				}
+			}
+			held, err := r.Held(9)
+			if err != nil || len(held) != 1 || held[0].ID != "m4" {
+				t.Errorf("held: got %v (%v), want m4", held, err)
+			}
+			m, err := r.Message(m1)
+			if want := "2026-01-01T10:00:00.000Z"; err != nil || m.CreatedAt.String() != want {
+				t.Errorf("created at: got %s (%v), want %s", m.CreatedAt, err, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, sql := range map[string]string{
+		"schema number":    `PRAGMA user_version = 99`,
+		"schema version":   `UPDATE acp_meta SET value = '2' WHERE key = 'schema_version'`,
+		"protocol version": `UPDATE acp_meta SET value = '2.0.0' WHERE key = 'protocol_version'`,
+	} {
+		t.Run("R3-082 a newer "+name+" is refused and left alone", func(t *testing.T) {
+			dir := t.TempDir()
+			makeDatabase(t, dir, protocolDDL+sql)
+			wantRefused(t, dir, hub.CodeConflict, "newer parley")
+		})
+	}
+	t.Run("tables that are not a hub's are refused and left alone", func(t *testing.T) {
+		dir := t.TempDir()
+		makeDatabase(t, dir, `CREATE TABLE messages (nothing TEXT); INSERT INTO messages VALUES ('x')`)
+		s, err := Open(dir, nil)
+		if err == nil {
+			s.Close()
+		}
+		wantCode(t, err, hub.CodeConflict)
+		if got := rows(t, raw(t, dir), `SELECT name FROM sqlite_schema`); !slices.Equal(got, []string{"messages"}) {
+			t.Errorf("got tables %q, want them as they were", got)
+		}
+	})
+}
+
+// wantRefused checks that the database in dir is refused and not changed.
+func wantRefused(t *testing.T, dir string, code hub.Code, text string) {
+	t.Helper()
+	path := filepath.Join(dir, databaseName)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, nil)
+	if err == nil {
+		s.Close()
+	}
+	e := wantCode(t, err, code)
+	if err != nil && !strings.Contains(err.Error(), text) || !strings.Contains(e.Hint, "nothing was changed") {
+		t.Errorf("got %v, hint %q; want a text with %q and the hint that nothing was changed", err, e.Hint, text)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	whole := func(t *testing.T) (string, []byte) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		for range 50 {
+			put(t, s)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, databaseName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, b
+	}
+	for name, damage := range map[string]func(b []byte) []byte{
+		"an empty file":         func([]byte) []byte { return nil },
+		"a cut header":          func(b []byte) []byte { return b[:60] },
+		"something else":        func(b []byte) []byte { return bytes.Repeat([]byte("not a database. "), 500) },
+		"a cut file":            func(b []byte) []byte { return b[:len(b)/2] },
+		"a schema of nonsense":  func(b []byte) []byte { clear(b[100:4096]); return b },
+		"an overwritten header": func(b []byte) []byte { copy(b, "garbage"); return b },
+	} {
+		t.Run("R3-115 "+name+" is refused and left alone", func(t *testing.T) {
+			dir, b := whole(t)
+			if err := os.WriteFile(filepath.Join(dir, databaseName), damage(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantRefused(t, dir, hub.CodeDegraded, "damaged")
+		})
+	}
+	t.Run("a log without its database is refused", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, databaseName+"-wal"), []byte("frames"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(dir, nil)
+		wantCode(t, err, hub.CodeDegraded)
+	})
+	t.Run("a database that was left half made is made again", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, databaseName+".new"), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		put(t, openAt(t, dir, nil))
+	})
+	t.Run("Check finds a damaged page", func(t *testing.T) {
+		dir, b := whole(t)
+		page := len(b) / 4096 / 2 * 4096
+		for i := range 2048 {
+			b[page+i] ^= 0x5a
+		}
+		if err := os.WriteFile(filepath.Join(dir, databaseName), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(dir, nil)
+		if err == nil {
+			err = s.Check(context.Background())
+			s.Close()
+		}
+		wantCode(t, err, hub.CodeDegraded)
+	})
+}
+
+func TestTrouble(t *testing.T) {
+	t.Run("R3-115 a database held by another process is reported, and used when it is free", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, &Options{busy: testBusy})
+		first := put(t, s)
+		other := raw(t, dir)
+		for _, how := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
+			if err := other.db.Exec(how); err != nil {
+				t.Fatal(err)
+			}
+			_, err := tryPut(s)
+			if e := wantCode(t, err, hub.CodeDegraded); e.Hint == "" {
+				t.Error("want a hint")
+			}
+			wantMessage(t, s, first)
+			if err := other.db.Exec("ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			wantMessage(t, s, put(t, s))
+		}
+	})
+	t.Run("R3-115 a home that cannot be made is reported", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(filepath.Join(file, "home"), nil)
+		wantCode(t, err, hub.CodeDegraded)
+	})
+	t.Run("R3-115 a database that cannot be opened is reported", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, databaseName), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(dir, nil)
+		wantCode(t, err, hub.CodeDegraded)
+	})
+	t.Run("a caller who gives up while he waits is not served", func(t *testing.T) {
+		s := openTest(t, nil)
+		idle(t, s, func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			answer := make(chan error)
+			go func() {
+				answer <- s.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta("k", "v") })
+			}()
+			for len(s.queue) == 0 {
+				runtime.Gosched()
+			}
+			cancel()
+			if err := <-answer; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+		})
+		put(t, s)
+		err := s.View(context.Background(), func(r hub.Reader) error { _, err := r.Meta("k"); return err })
+		wantCode(t, err, hub.CodeNotFound)
+	})
+	t.Run("a read that takes too long ends with its context", func(t *testing.T) {
+		s := openTest(t, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		err := s.View(ctx, func(r hub.Reader) error {
+			cancel()
+			_, err := r.Agents()
+			return err
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		put(t, s)
+	})
+	t.Run("a function that ends the goroutine ends nobody else", func(t *testing.T) {
+		s := openTest(t, nil)
+		err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+			if err := tx.PutMeta("k", "v"); err != nil {
+				return err
+			}
+			runtime.Goexit()
+			return nil
+		})
+		wantCode(t, err, hub.CodeInternal)
+		wantMessage(t, s, put(t, s))
+		err = s.View(context.Background(), func(r hub.Reader) error { _, err := r.Meta("k"); return err })
+		wantCode(t, err, hub.CodeNotFound)
+	})
+	t.Run("a panic in a view leaves the reader usable", func(t *testing.T) {
+		s := openTest(t, &Options{Readers: 1})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was lost")
+				}
+			}()
+			s.View(context.Background(), func(hub.Reader) error { panic("mine") })
+		}()
+		wantMessage(t, s, put(t, s))
+	})
+	t.Run("those who wait together are committed together", func(t *testing.T) {
+		s := openTest(t, nil)
+		var wg sync.WaitGroup
+		var commits int
+		s.writer.c.db.CommitHook(func() bool { commits++; return true })
+		idle(t, s, func() {
+			for range 100 {
+				wg.Go(func() { put(t, s) })
+			}
+			for len(s.queue) < 100 {
+				runtime.Gosched()
+			}
+		})
+		wg.Wait()
+		idle(t, s, func() {
+			if commits != 1 {
+				t.Errorf("got %d commits for 100 callers, want 1", commits)
+			}
+		})
+	})
+	t.Run("a queue that is full makes callers wait until their context ends", func(t *testing.T) {
+		s := openTest(t, nil)
+		var wg sync.WaitGroup
+		idle(t, s, func() {
+			for range maxQueue {
+				wg.Go(func() { put(t, s) })
+			}
+			for len(s.queue) < maxQueue {
+				runtime.Gosched()
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			err := s.Update(ctx, hub.SurvivesKill, func(hub.Tx) error { return nil })
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want context.DeadlineExceeded", err)
+			}
+		})
+		wg.Wait()
+	})
+}
+
+func TestHome(t *testing.T) {
+	t.Run("a second opener is told who is first", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		_, err := Open(dir, nil)
+		e := wantCode(t, err, hub.CodeConflict)
+		if want := strconv.Itoa(os.Getpid()); err == nil || !strings.Contains(err.Error(), want) || e.Hint == "" {
+			t.Errorf("got %v, hint %q; want the pid %s and a hint", err, e.Hint, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		openAt(t, dir, nil)
+	})
+	t.Run("the lock file of a process that is gone is no obstacle", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, lockName), []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		openAt(t, dir, nil)
+	})
+	t.Run("nobody else can read the files", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "a", "home")
+		put(t, openAt(t, dir, nil))
+		for path, want := range map[string]os.FileMode{
+			"": 0o700, databaseName: 0o600, databaseName + "-wal": 0o600, databaseName + "-shm": 0o600, lockName: 0o600,
+		} {
+			info, err := os.Stat(filepath.Join(dir, path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != want {
+				t.Errorf("%q: got mode %o, want %o", path, got, want)
+			}
+		}
+	})
+	t.Run("closing leaves one file and the lock", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		put(t, s)
+		if n, err := s.Size(); err != nil || n == 0 {
+			t.Errorf("size: got %d (%v)", n, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if want := []string{databaseName, lockName}; !slices.Equal(names, want) {
+			t.Errorf("got %q, want %q", names, want)
+		}
+	})
+	t.Run("R3-004 what was acknowledged survives a kill", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		var ids []hub.EnvelopeID
+		for range 20 {
+			ids = append(ids, put(t, s))
+		}
+		// What a killed process leaves behind: its files, and no lock.
+		image := t.TempDir()
+		idle(t, s, func() {
+			for _, name := range []string{databaseName, databaseName + "-wal", lockName} {
+				b, err := os.ReadFile(filepath.Join(dir, name))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(image, name), b, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		again := openAt(t, image, nil)
+		for _, id := range ids {
+			wantMessage(t, again, id)
+		}
+		if err := again.Check(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the log does not grow for ever", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		big := strings.Repeat("x", 1<<20)
+		var top int64
+		for i := range 160 { // more than twice what makes the writer wait
+			if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+				return tx.PutMeta("k"+strconv.Itoa(i%4), big)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(filepath.Join(dir, databaseName+"-wal"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			top = max(top, info.Size())
+		}
+		if limit := int64(walPagesLots) * 4096 * 2; top > limit {
+			t.Errorf("got a log of %d bytes, want at most %d", top, limit)
+		}
+	})
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                        "",
+		"Hello, World!":           "hello world",
+		"snake_case-and.dots":     "snake case and dots",
+		"über Größe":              "über größe",
+		"日本 go":                   "日 本 go",
+		"a\x00b\xffc":             "a b c",
+		"e\u0301t\u00e9 \u200bok": "e\u0301té ok",
+	} {
+		if got := wordsOf(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAgentsColumn(t *testing.T) {
+	for _, ids := range [][]hub.AgentID{{"a"}, {"a", "b-c.d_e"}, {"*"}, {}, {`quo"te`, `back\slash`, "ümlaut", "a,b"}} {
+		text, err := encodeAgents(ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeAgents([]byte(text))
+		if err != nil || !slices.Equal(got, ids) {
+			t.Errorf("%q: got %q (%v)", ids, got, err)
+		}
+	}
+	for text, want := range map[string][]hub.AgentID{
+		` [ "a" , "b" ] `: {"a", "b"}, `["a"]`: {"a"}, `["\u0061","b"]`: {"a", "b"}, `[]`: {}, `null`: nil,
+	} {
+		if got, err := decodeAgents([]byte(text)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q (%v), want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", `["a"`, `["a",]`, `["a""b"]`, `[1]`, `{}`, `["a]`} {
+		if got, err := decodeAgents([]byte(text)); err == nil {
+			t.Errorf("%s: got %q, want an error", text, got)
+		}
+	}
+}

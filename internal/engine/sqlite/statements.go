@@ -1,0 +1,240 @@
+package sqlite
+
+// A stmtID names a prepared statement.
+type stmtID int
+
+const (
+	stmtBegin stmtID = iota
+	stmtCommit
+	stmtRollback
+	stmtSnapshot
+
+	stmtAgent
+	stmtAgents
+	stmtKeyByHash
+	stmtKeys
+	stmtAddAgent
+	stmtSetAgentState
+	stmtAddKey
+	stmtRevokeKeys
+
+	stmtMessage
+	stmtMessageExists
+	stmtParties
+	stmtParty
+	stmtInboxUnread
+	stmtInboxDelivered
+	stmtCountInbox
+	stmtHeld
+	stmtThreadSize
+	stmtThreadRounds
+	stmtThreadSequence
+	stmtSentSince
+	stmtBroadcastsSince
+	stmtExpired
+	stmtDeliveries
+	stmtProcessed
+	stmtSessionMark
+	stmtReceipt
+
+	stmtQueryThread
+	stmtQueryText
+	stmtQueryPartyType
+	stmtQueryParty
+	stmtQueryAgent
+	stmtQueryType
+	stmtQueryStatus
+	stmtQueryAll
+
+	stmtAddMessage
+	stmtAddMeta
+	stmtLastSeq
+	stmtAddParty
+	stmtAddText
+	stmtPutStatus
+	stmtPutParty
+	stmtAddDelivery
+	stmtPutDelivery
+	stmtMarkProcessed
+	stmtPutSessionMark
+	stmtAddReceipt
+	stmtForgetReceipts
+	stmtForgetMarks
+
+	stmtJournalAfter
+	stmtJournalOf
+	stmtJournalByRare
+	stmtJournalByAny
+	stmtJournalHead
+	stmtAppend
+
+	stmtCursor
+	stmtPutCursor
+	stmtMeta
+	stmtPutMeta
+
+	stmtCount
+)
+
+// messageColumns is what scanMessage reads.
+const messageColumns = `m.id, m.protocol, m.version, m.from_agent, m.to_agents_json, m.team, m.thread_id,
+	m.reply_to, m.type, m.topic, m.priority, m.status, m.sequence, m.expires_at, m.payload_json,
+	m.policy_json, m.context_json, m.created_at, m.updated_at, d.hop, d.cause_id, d.extra_json, d.seq`
+
+// inboxHead and inboxRest frame the two arms of an inbox. Each walks its
+// part of the index in order; the reader merges them. The list of states is
+// there to match the condition of the index.
+const (
+	inboxHead = `SELECT ` + messageColumns + `, p.rank
+		FROM message_party AS p INDEXED BY message_party_inbox
+		CROSS JOIN message_meta AS d ON d.seq = p.seq
+		CROSS JOIN messages AS m ON m.id = d.message_id
+		WHERE p.agent = ?1 AND p.state = `
+	inboxRest = ` AND p.state IN ('unread','delivered') AND (p.rank, p.seq) > (?2, ?3) AND (m.expires_at IS NULL OR m.expires_at > ?4)
+		ORDER BY p.rank, p.seq LIMIT ?5`
+)
+
+// The parts of a query. Parameters have the same numbers in each:
+// ?1 viewer, ?2 agent, ?3 thread, ?4 type, ?5 status, ?6 topic, ?7 least seq,
+// ?8 seq to stay below, ?9 limit, ?10 text, ?11 time of the cursor, ?12 since,
+// ?13 until. The order of the tables is fixed by CROSS JOIN, because each
+// statement is there for the sake of one index.
+const (
+	// restFilters holds whatever did not choose the index.
+	restFilters = `
+		AND (?2 IS NULL OR EXISTS (SELECT 1 FROM message_party AS a WHERE a.agent = ?2 AND a.seq = d.seq))
+		AND (?3 IS NULL OR m.thread_id = ?3)
+		AND (?4 IS NULL OR m.type = ?4)
+		AND (?5 IS NULL OR m.status = ?5)
+		AND (?6 IS NULL OR m.topic = ?6)`
+	viewerFilter = `
+		AND (?1 IS NULL OR EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ?1 AND v.seq = d.seq AND v.hidden = 0))`
+
+	partyHead   = `SELECT ` + messageColumns + ` FROM message_party AS p `
+	partyJoin   = ` CROSS JOIN message_meta AS d ON d.seq = p.seq CROSS JOIN messages AS m ON m.id = d.message_id `
+	messageHead = `SELECT ` + messageColumns + ` FROM messages AS m `
+	messageJoin = ` CROSS JOIN message_meta AS d ON d.message_id = m.id `
+
+	// createdOrder walks an index that ends in created_at. Messages of one
+	// millisecond are sorted by seq.
+	createdOrder = ` AND (?11 IS NULL OR m.created_at <= ?11) AND (?11 IS NULL OR m.created_at < ?11 OR d.seq < ?8)
+		AND m.created_at >= ?12 AND m.created_at < ?13` + viewerFilter + restFilters + `
+		ORDER BY m.created_at DESC, d.seq DESC LIMIT ?9`
+)
+
+// frequentActions is the condition of the index journal_actor, negated there.
+const frequentActions = `('message.sent','message.held','message.delivered','message.read','message.expired','channel.tried')`
+
+const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
+
+var statements = [stmtCount]string{
+	stmtBegin:    `BEGIN IMMEDIATE`,
+	stmtCommit:   `COMMIT`,
+	stmtRollback: `ROLLBACK`,
+	stmtSnapshot: `SELECT 1 FROM sqlite_schema LIMIT 1`,
+
+	stmtAgent:         `SELECT id, role, auditor, state, created_at FROM agents WHERE id = ?1`,
+	stmtAgents:        `SELECT id, role, auditor, state, created_at FROM agents ORDER BY id`,
+	stmtKeyByHash:     `SELECT id, agent, label, hash, hint, created_at, expires_at, revoked_at FROM agent_keys WHERE hash = ?1`,
+	stmtKeys:          `SELECT id, agent, label, hash, hint, created_at, expires_at, revoked_at FROM agent_keys WHERE agent = ?1 ORDER BY created_at, rowid`,
+	stmtAddAgent:      `INSERT INTO agents (id, role, auditor, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtSetAgentState: `UPDATE agents SET state = ?2 WHERE id = ?1`,
+	stmtAddKey: `INSERT INTO agent_keys (id, agent, label, hash, hint, created_at, expires_at, revoked_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+	stmtRevokeKeys: `UPDATE agent_keys SET revoked_at = ?3
+		WHERE agent = ?1 AND revoked_at IS NULL AND (?2 IS NULL OR label = ?2)`,
+
+	stmtMessage: `SELECT ` + messageColumns + ` FROM messages AS m
+		CROSS JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`,
+	stmtMessageExists: `SELECT 1 FROM message_meta WHERE message_id = ?1`,
+	stmtParties: `SELECT p.agent, p.state FROM message_meta AS d
+		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`,
+	stmtParty: `SELECT p.agent, p.state FROM message_meta AS d
+		CROSS JOIN message_party AS p ON p.agent = ?2 AND p.seq = d.seq WHERE d.message_id = ?1`,
+	stmtInboxUnread:    inboxHead + `'unread'` + inboxRest,
+	stmtInboxDelivered: inboxHead + `'delivered'` + inboxRest,
+	stmtCountInbox: `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox
+		WHERE agent = ?1 AND state IN ('unread','delivered') LIMIT ?2)`,
+	stmtHeld: `SELECT ` + messageColumns + ` FROM
+		(SELECT DISTINCT seq FROM message_party INDEXED BY message_party_held WHERE state = 'held' ORDER BY seq LIMIT ?1) AS p
+		CROSS JOIN message_meta AS d ON d.seq = p.seq
+		CROSS JOIN messages AS m ON m.id = d.message_id ORDER BY d.seq`,
+	stmtThreadSize: `SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread WHERE thread_id = ?1 LIMIT ?2)`,
+	stmtThreadRounds: `SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread
+		WHERE thread_id = ?1 AND type = ?2 LIMIT ?3)`,
+	stmtThreadSequence: `SELECT sequence FROM messages INDEXED BY message_sequences
+		WHERE thread_id = ?1 AND sequence IS NOT NULL ORDER BY sequence DESC LIMIT 1`,
+	stmtSentSince: `SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY idx_messages_from
+		WHERE from_agent = ?1 AND created_at >= ?2 ORDER BY created_at DESC, id DESC LIMIT ?3`,
+	stmtBroadcastsSince: `SELECT created_at FROM messages INDEXED BY message_broadcasts
+		WHERE from_agent = ?1 AND created_at >= ?2 AND to_agents_json = '["*"]' ORDER BY created_at DESC LIMIT ?3`,
+	stmtExpired: `SELECT id FROM messages INDEXED BY message_expires
+		WHERE expires_at IS NOT NULL AND status IN ('pending','delivered') AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2`,
+	stmtDeliveries: `SELECT id, message_id, recipient, channel, status, delivered_at, read_at, error
+		FROM delivery_log INDEXED BY delivery_log_message WHERE message_id = ?1 ORDER BY id`,
+	stmtProcessed:   `SELECT 1 FROM processed WHERE message_id = ?1 AND recipient = ?2`,
+	stmtSessionMark: `SELECT message_id, hop, at FROM session_marks WHERE agent = ?1 AND session = ?2`,
+	stmtReceipt:     `SELECT request, message_id, at FROM receipts WHERE actor = ?1 AND key = ?2`,
+
+	stmtQueryThread: messageHead + `INDEXED BY idx_messages_thread` + messageJoin + `WHERE m.thread_id = ?3` + createdOrder,
+	stmtQueryType:   messageHead + `INDEXED BY idx_messages_type` + messageJoin + `WHERE m.type = ?4` + createdOrder,
+	stmtQueryStatus: messageHead + `INDEXED BY idx_messages_status` + messageJoin + `WHERE m.status = ?5` + createdOrder,
+	stmtQueryText: `SELECT ` + messageColumns + ` FROM message_text AS t
+		CROSS JOIN message_meta AS d ON d.seq = t.rowid CROSS JOIN messages AS m ON m.id = d.message_id
+		WHERE message_text MATCH ?10 AND t.rowid >= ?7 AND t.rowid < ?8` + viewerFilter + restFilters + `
+		ORDER BY t.rowid DESC LIMIT ?9`,
+	stmtQueryPartyType: partyHead + `INDEXED BY message_party_type` + partyJoin + `
+		WHERE p.agent = ?1 AND p.type = ?4 AND p.seq >= ?7 AND p.seq < ?8 AND p.hidden = 0` + restFilters + `
+		ORDER BY p.seq DESC LIMIT ?9`,
+	stmtQueryParty: partyHead + partyJoin + `
+		WHERE p.agent = ?1 AND p.seq >= ?7 AND p.seq < ?8 AND p.hidden = 0` + restFilters + `
+		ORDER BY p.seq DESC LIMIT ?9`,
+	stmtQueryAgent: partyHead + partyJoin + `
+		WHERE p.agent = ?2 AND p.seq >= ?7 AND p.seq < ?8` + viewerFilter + restFilters + `
+		ORDER BY p.seq DESC LIMIT ?9`,
+	stmtQueryAll: `SELECT ` + messageColumns + ` FROM message_meta AS d CROSS JOIN messages AS m ON m.id = d.message_id
+		WHERE d.seq >= ?7 AND d.seq < ?8` + viewerFilter + restFilters + `
+		ORDER BY d.seq DESC LIMIT ?9`,
+
+	stmtAddMessage: `INSERT INTO messages (id, protocol, version, from_agent, to_agents_json, team, reply_to, thread_id,
+		type, topic, priority, status, payload_json, policy_json, context_json, external_refs_json, sequence, expires_at,
+		payload_bytes, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
+	stmtAddMeta:   `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtLastSeq:   `SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2`,
+	stmtAddParty:  `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
+	stmtAddText:   `INSERT INTO message_text (rowid, tags, body) VALUES (?1, ?2, ?3)`,
+	stmtPutStatus: `UPDATE messages SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = ?4`,
+	stmtPutParty: `UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END
+		WHERE agent = ?2 AND seq = (SELECT seq FROM message_meta WHERE message_id = ?1) AND state = ?4`,
+	stmtAddDelivery: `INSERT INTO delivery_log (message_id, recipient, channel, status, delivered_at, read_at, error)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`,
+	stmtPutDelivery: `UPDATE delivery_log SET status = ?2, delivered_at = ?3, read_at = ?4, error = ?5 WHERE id = ?1`,
+	stmtMarkProcessed: `INSERT INTO processed (message_id, recipient, at) VALUES (?1, ?2, ?3)
+		ON CONFLICT DO NOTHING`,
+	stmtPutSessionMark: `INSERT INTO session_marks (agent, session, message_id, hop, at) VALUES (?1, ?2, ?3, ?4, ?5)
+		ON CONFLICT (agent, session) DO UPDATE SET message_id = excluded.message_id, hop = excluded.hop, at = excluded.at`,
+	stmtAddReceipt: `INSERT INTO receipts (actor, key, request, message_id, at) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtForgetReceipts: `DELETE FROM receipts WHERE (actor, key) IN
+		(SELECT actor, key FROM receipts INDEXED BY receipts_at WHERE at < ?1 ORDER BY at LIMIT ?2)`,
+	stmtForgetMarks: `DELETE FROM session_marks WHERE (agent, session) IN
+		(SELECT agent, session FROM session_marks INDEXED BY session_marks_at WHERE at < ?1 ORDER BY at LIMIT ?2)`,
+
+	stmtJournalAfter: `SELECT ` + journalColumns + ` FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
+	stmtJournalOf: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_subject
+		WHERE subject = ?1 AND subject <> '' ORDER BY seq LIMIT ?2`,
+	stmtJournalByRare: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_actor
+		WHERE actor = ?1 AND at >= ?2 AND action NOT IN ` + frequentActions + `
+		AND action IN (SELECT value FROM json_each(?3)) ORDER BY seq`,
+	stmtJournalByAny: `SELECT ` + journalColumns + ` FROM journal
+		WHERE actor = ?1 AND at >= ?2 AND action IN (SELECT value FROM json_each(?3)) ORDER BY seq`,
+	stmtJournalHead: `SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1`,
+	stmtAppend:      `INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+
+	stmtCursor: `SELECT seq FROM cursors WHERE consumer = ?1`,
+	stmtPutCursor: `INSERT INTO cursors (consumer, seq) VALUES (?1, ?2)
+		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq`,
+	stmtMeta: `SELECT value FROM acp_meta WHERE key = ?1`,
+	stmtPutMeta: `INSERT INTO acp_meta (key, value) VALUES (?1, ?2)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+}

@@ -1,0 +1,294 @@
+// Package sqlite is hub.Store on SQLite: one file in the hub's home, owned by
+// one process.
+//
+// It promises what hub.Store asks for, and beyond it: Updates that come
+// together share one transaction and one commit (group commit), so that many
+// callers cost little more than one; readers never wait for the writer nor
+// the writer for readers; a database that is damaged or was made by a newer
+// version is refused and left as it is.
+//
+// It does not check what is written against the protocol, nor who may read:
+// services do. The only visibility it knows is that of Query.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Files in the hub's home.
+const (
+	databaseName = "hub.db"
+	lockName     = "hub.lock"
+)
+
+// KiB of page cache per connection.
+const (
+	writerCache = 16 << 10
+	readerCache = 4 << 10
+)
+
+// Options are the choices that Open leaves to its caller. The zero value works.
+type Options struct {
+	Full    bool         // every change survives power loss, whatever Update is asked for
+	Readers int          // connections for View; 4 if zero
+	Log     *slog.Logger // silent if nil
+
+	busy time.Duration // how long to wait for another process; 5 s if zero
+}
+
+// A Store is a hub.Store in an SQLite database.
+type Store struct {
+	path string
+	full bool
+	busy time.Duration
+	log  *slog.Logger
+	lock *os.File
+
+	readers    chan *reader // those not in use
+	queue      chan *job
+	jobs       sync.Pool // of *job
+	writer     *writer
+	writerDone chan struct{}
+
+	walSize         atomic.Int64 // in pages, when it was last large
+	checkpoint      chan struct{}
+	checkpointsDone chan struct{}
+
+	mu     sync.Mutex // guards closed, and calls.Add against it
+	closed bool
+	calls  sync.WaitGroup // under way
+}
+
+var _ hub.Store = (*Store)(nil)
+
+// Open opens the hub's database in dir and makes both if they are missing.
+// opts may be nil. It reports CodeConflict when another process has it open or
+// when a newer version made it, and CodeDegraded when it cannot be used.
+func Open(dir string, opts *Options) (*Store, error) {
+	const op = "sqlite.Open"
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	if o.busy == 0 {
+		o.busy = 5 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, engineError(op, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot make the hub's home: %v", err)
+	}
+	lock, err := lockHome(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		path:            filepath.Join(dir, databaseName),
+		full:            o.Full,
+		busy:            o.busy,
+		log:             o.Log,
+		lock:            lock,
+		readers:         make(chan *reader, o.Readers),
+		queue:           make(chan *job, maxQueue),
+		writerDone:      make(chan struct{}),
+		checkpoint:      make(chan struct{}, 1),
+		checkpointsDone: make(chan struct{}),
+	}
+	if err := s.start(o.Readers); err != nil {
+		lock.Close()
+		return nil, engineError(op, err)
+	}
+	return s, nil
+}
+
+// start makes the database ready and opens the connections. It starts
+// goroutines only when nothing can fail any more.
+func (s *Store) start(readers int) (err error) {
+	if err := ready(s.path, s.busy); err != nil {
+		return err
+	}
+	w := &writer{s: s}
+	if err := w.connect(); err != nil {
+		return err
+	}
+	checkpoints, err := openConn(s.path, s.busy, readerCache)
+	if err != nil {
+		w.disconnect()
+		return err
+	}
+	for range readers {
+		c, err := openConn(s.path, s.busy, readerCache)
+		if err != nil {
+			s.closeReaders(len(s.readers))
+			checkpoints.close()
+			w.disconnect()
+			return err
+		}
+		s.readers <- &reader{c}
+	}
+	s.writer = w
+	go w.run()
+	go s.runCheckpoints(checkpoints)
+	return nil
+}
+
+// closeReaders waits for n readers and closes them.
+func (s *Store) closeReaders(n int) error {
+	var errs []error
+	for range n {
+		errs = append(errs, (<-s.readers).c.close())
+	}
+	return errors.Join(errs...)
+}
+
+// enter reports whether calls are still taken; each true needs a leave.
+func (s *Store) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.calls.Add(1)
+	return true
+}
+
+func (s *Store) leave() { s.calls.Done() }
+
+// Close implements hub.Store. Closing again does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.calls.Wait()
+
+	close(s.queue)
+	<-s.writerDone
+	err := s.closeReaders(cap(s.readers))
+	s.writer.disconnect()
+	close(s.checkpoint)
+	<-s.checkpointsDone // its connection is the last one, so the log goes with it
+	s.lock.Truncate(0)
+	return engineError("sqlite.Close", errors.Join(err, s.lock.Close()))
+}
+
+// View implements hub.Store.
+func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
+	return s.read(ctx, "sqlite.View", func(r *reader) error { return fn(r) })
+}
+
+// read calls fn with a reader that stands on a snapshot.
+func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
+	if !s.enter() {
+		return closedError(op)
+	}
+	defer s.leave()
+	var r *reader
+	select {
+	case r = <-s.readers:
+	default:
+		select {
+		case r = <-s.readers:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	clean := false
+	defer func() {
+		if !clean {
+			r.c.reset() // fn ended in a panic, which goes on
+		}
+		r.c.db.SetInterrupt(context.Background())
+		s.readers <- r
+	}()
+	r.c.db.SetInterrupt(ctx)
+
+	// A statement that has given a row and was not reset holds the snapshot;
+	// that is cheaper than a transaction.
+	hold := r.c.query(stmtSnapshot)
+	hold.next()
+	err := hold.err
+	if err == nil {
+		err = hold.s.Err()
+	}
+	if err == nil {
+		err = fn(r)
+		hold.done()
+	} else {
+		err = engineError(op, err)
+		hold.done()
+	}
+	clean = true
+	if errors.Is(err, errInterrupted) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Check looks for damage: it reads the whole database, and reports
+// CodeDegraded when something in it is broken.
+func (s *Store) Check(ctx context.Context) error {
+	const op = "sqlite.Check"
+	return s.read(ctx, op, func(r *reader) error {
+		for _, pragma := range []string{`PRAGMA quick_check(1)`, `PRAGMA foreign_key_check`} {
+			found, err := firstText(r.c, pragma)
+			if err != nil {
+				return err
+			}
+			if found != "" && found != "ok" {
+				return hub.Errorf(hub.CodeDegraded, op, "the database is damaged: %s: %s", pragma, found).WithHint(restoreHint)
+			}
+		}
+		return nil
+	})
+}
+
+// firstText returns the first column of the first row, or "".
+func firstText(c *conn, sql string) (text string, err error) {
+	st, _, err := c.db.Prepare(sql)
+	if err != nil {
+		return "", err
+	}
+	if st.Step() {
+		text = st.ColumnText(0)
+	}
+	err = st.Err()
+	st.Close()
+	return text, err
+}
+
+// Size returns how many bytes the database and its log have on disk.
+func (s *Store) Size() (int64, error) {
+	var n int64
+	for _, path := range []string{s.path, s.path + "-wal"} {
+		info, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, engineError("sqlite.Size", err)
+		}
+		n += info.Size()
+	}
+	return n, nil
+}

@@ -1,0 +1,447 @@
+package sqlite
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A tx is a hub.Tx on the writer's connection. It serves the functions of a
+// batch one after the other.
+type tx struct {
+	reader
+
+	head  head      // of the journal, as far as this transaction has come
+	texts []textRow // for the index of words; see flushTexts
+	wrote bool      // the function at hand has changed something
+	fault error     // what broke the function at hand, even if it did not say so
+}
+
+// A head is the newest entry of the journal.
+type head struct {
+	seq  int64
+	hash string
+}
+
+// A textRow is one row of the index of words.
+type textRow struct {
+	seq        int64
+	tags, body string
+}
+
+// change runs a statement that writes and returns how many rows it changed. An
+// error other than a refusal of this one row spoils the function at hand.
+func (t *tx) change(op string, q *query) (int64, error) {
+	if err := q.exec(); err != nil {
+		err = engineError(op, err)
+		switch hub.CodeOf(err) {
+		case hub.CodeConflict, hub.CodeNotFound, hub.CodeInvalid:
+		default:
+			t.spoil(err)
+		}
+		return 0, err
+	}
+	n := t.c.db.Changes()
+	if n > 0 {
+		t.wrote = true
+	}
+	return n, nil
+}
+
+// spoil makes sure that the function at hand fails.
+func (t *tx) spoil(err error) {
+	if t.fault == nil {
+		t.fault = err
+	}
+}
+
+func (t *tx) AddAgent(a hub.Agent) error {
+	const op = "sqlite.AddAgent"
+	q := t.c.query(stmtAddAgent)
+	q.text(string(a.ID))
+	q.text(string(a.Role))
+	q.int(boolInt(a.Auditor))
+	q.text(string(a.State))
+	q.text(a.CreatedAt.String())
+	_, err := t.change(op, &q)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return hub.Errorf(hub.CodeConflict, op, "there is an agent %q already", a.ID)
+	}
+	return err
+}
+
+func boolInt(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (t *tx) SetAgentState(id hub.AgentID, s hub.AgentState) error {
+	const op = "sqlite.SetAgentState"
+	q := t.c.query(stmtSetAgentState)
+	q.text(string(id))
+	q.text(string(s))
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
+		return notFound(op, "agent", string(id))
+	}
+	return err
+}
+
+func (t *tx) AddKey(k hub.Key) error {
+	const op = "sqlite.AddKey"
+	q := t.c.query(stmtAddKey)
+	q.text(string(k.ID))
+	q.text(string(k.Agent))
+	q.text(k.Label)
+	q.text(k.Hash)
+	q.text(k.Hint)
+	q.text(k.CreatedAt.String())
+	q.time(k.ExpiresAt)
+	q.time(k.RevokedAt)
+	_, err := t.change(op, &q)
+	switch hub.CodeOf(err) {
+	case hub.CodeNotFound:
+		return notFound(op, "agent", string(k.Agent))
+	case hub.CodeConflict:
+		return hub.Errorf(hub.CodeConflict, op, "%s has a key labelled %q already, or the key exists", k.Agent, k.Label)
+	}
+	return err
+}
+
+func (t *tx) RevokeKeys(agent hub.AgentID, label string, at hub.Time) (int, error) {
+	q := t.c.query(stmtRevokeKeys)
+	q.text(string(agent))
+	q.some(label)
+	q.text(at.String())
+	n, err := t.change("sqlite.RevokeKeys", &q)
+	return int(n), err
+}
+
+func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
+	const op = "sqlite.AddMessage"
+	if err := t.insertMessage(op, &m.Envelope); err != nil {
+		if hub.CodeOf(err) == hub.CodeConflict {
+			return hub.Errorf(hub.CodeConflict, op, "there is a message %s already", m.ID)
+		}
+		return err
+	}
+	// From here on an error leaves half a message behind.
+	if err := t.indexMessage(op, &m, parties); err != nil {
+		t.spoil(err)
+		return err
+	}
+	return nil
+}
+
+func (t *tx) insertMessage(op string, e *hub.Envelope) error {
+	to, err := encodeAgents(e.To)
+	if err != nil {
+		return engineError(op, err)
+	}
+	policy, err := encodePolicy(e.Policy)
+	if err != nil {
+		return engineError(op, err)
+	}
+	var context, refs string
+	if e.Context != nil {
+		if context, err = encodeJSON(e.Context); err != nil {
+			return engineError(op, err)
+		}
+		if len(e.Context.ExternalRefs) > 0 {
+			if refs, err = encodeJSON(e.Context.ExternalRefs); err != nil {
+				return engineError(op, err)
+			}
+		}
+	}
+	q := t.c.query(stmtAddMessage)
+	q.text(string(e.ID))
+	q.text(e.Protocol)
+	q.text(e.Version)
+	q.text(string(e.From))
+	q.text(to)
+	q.some(e.Team)
+	q.some(string(e.ReplyTo))
+	q.some(e.ThreadID)
+	q.text(string(e.Type))
+	q.some(e.Topic)
+	q.text(string(e.Priority))
+	q.text(string(e.Status))
+	q.text(string(e.Payload))
+	q.text(policy)
+	q.some(context)
+	q.some(refs)
+	if e.Sequence == nil {
+		q.null()
+	} else {
+		q.int(*e.Sequence)
+	}
+	q.time(e.ExpiresAt)
+	q.int(int64(compactLen(e.Payload)))
+	q.text(e.CreatedAt.String())
+	q.time(e.UpdatedAt)
+	_, err = t.change(op, &q)
+	return err
+}
+
+// indexMessage writes everything about a message that is not in its own row.
+func (t *tx) indexMessage(op string, m *hub.Message, parties []hub.Party) error {
+	seq, err := t.addMeta(op, m)
+	if err != nil {
+		return err
+	}
+	rank := int64(m.Priority.Rank())
+	var tags strings.Builder
+	for _, p := range parties {
+		q := t.c.query(stmtAddParty)
+		q.text(string(p.Agent))
+		q.int(seq)
+		q.text(string(p.State))
+		q.int(rank)
+		q.text(string(m.Type))
+		q.int(boolInt(p.State == hub.PartyHeld))
+		if _, err := t.change(op, &q); err != nil {
+			return err
+		}
+		tags.WriteString(agentTag(p.Agent))
+		tags.WriteByte(' ')
+	}
+	if m.Topic != "" {
+		tags.WriteString(topicTag(m.Topic))
+	}
+	t.texts = append(t.texts, textRow{seq, tags.String(), wordsOf(m.Text)})
+	return nil
+}
+
+// addMeta gives a message its seq: the one it asks for or, if that is taken,
+// the next free one.
+func (t *tx) addMeta(op string, m *hub.Message) (int64, error) {
+	seq := seqOf(m.ID, m.CreatedAt)
+	for {
+		q := t.c.query(stmtAddMeta)
+		q.int(seq)
+		q.text(string(m.ID))
+		q.int(int64(m.Hop))
+		q.some(string(m.Cause))
+		q.some(string(m.Extra))
+		err := q.exec()
+		if err == nil {
+			t.wrote = true
+			return seq, nil
+		}
+		var code sqlite3.ExtendedErrorCode
+		if !errors.As(err, &code) || code != sqlite3.CONSTRAINT_PRIMARYKEY && code != sqlite3.CONSTRAINT_ROWID {
+			return 0, engineError(op, err)
+		}
+		end := (seq>>seqBits + 1) << seqBits
+		last := t.c.query(stmtLastSeq)
+		last.int(seq)
+		last.int(end)
+		if last.next() {
+			seq = max(seq, last.s.ColumnInt64(0)) + 1
+		}
+		if err := last.done(); err != nil {
+			return 0, engineError(op, err)
+		}
+	}
+}
+
+// flushTexts writes the index of words. It is done once for a whole batch and
+// in order, because the index is slow when it has to go back.
+func (t *tx) flushTexts() error {
+	if len(t.texts) == 0 {
+		return nil
+	}
+	slices.SortFunc(t.texts, func(a, b textRow) int {
+		if a.seq < b.seq {
+			return -1
+		}
+		return 1
+	})
+	for _, row := range t.texts {
+		q := t.c.query(stmtAddText)
+		q.int(row.seq)
+		q.text(row.tags)
+		q.text(row.body)
+		if err := q.exec(); err != nil {
+			return engineError("sqlite.AddMessage", err)
+		}
+	}
+	t.dropTexts()
+	return nil
+}
+
+func (t *tx) dropTexts() {
+	clear(t.texts)
+	t.texts = t.texts[:0]
+}
+
+// Query sees the texts of this transaction, too.
+func (t *tx) Query(f hub.Query) (hub.Page, error) {
+	if err := t.flushTexts(); err != nil {
+		t.spoil(err)
+		return hub.Page{}, err
+	}
+	return t.reader.Query(f)
+}
+
+func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
+	const op = "sqlite.PutStatus"
+	q := t.c.query(stmtPutStatus)
+	q.text(string(e.ID))
+	q.text(string(e.Status))
+	q.time(e.UpdatedAt)
+	q.text(string(was))
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
+		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s any more", e.ID, was)
+	}
+	return err
+}
+
+func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyState) error {
+	const op = "sqlite.PutParty"
+	q := t.c.query(stmtPutParty)
+	q.text(string(id))
+	q.text(string(agent))
+	q.text(string(next))
+	q.text(string(was))
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
+		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s for %s any more", id, was, agent)
+	}
+	return err
+}
+
+func (t *tx) AddDelivery(d hub.Delivery) (int64, error) {
+	const op = "sqlite.AddDelivery"
+	q := t.c.query(stmtAddDelivery)
+	q.text(string(d.MessageID))
+	q.text(string(d.Recipient))
+	q.text(string(d.Channel))
+	q.text(string(d.Status))
+	q.time(d.DeliveredAt)
+	q.time(d.ReadAt)
+	q.some(d.Error)
+	if _, err := t.change(op, &q); err != nil {
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return 0, notFound(op, "message", string(d.MessageID))
+		}
+		return 0, err
+	}
+	return t.c.db.LastInsertRowID(), nil
+}
+
+func (t *tx) PutDelivery(d hub.Delivery) error {
+	const op = "sqlite.PutDelivery"
+	q := t.c.query(stmtPutDelivery)
+	q.int(d.ID)
+	q.text(string(d.Status))
+	q.time(d.DeliveredAt)
+	q.time(d.ReadAt)
+	q.some(d.Error)
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
+		return hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
+	}
+	return err
+}
+
+func (t *tx) MarkProcessed(id hub.EnvelopeID, agent hub.AgentID, at hub.Time) (bool, error) {
+	const op = "sqlite.MarkProcessed"
+	q := t.c.query(stmtMarkProcessed)
+	q.text(string(id))
+	q.text(string(agent))
+	q.text(at.String())
+	n, err := t.change(op, &q)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return false, notFound(op, "message", string(id))
+	}
+	return n > 0, err
+}
+
+func (t *tx) PutSessionMark(m hub.SessionMark) error {
+	q := t.c.query(stmtPutSessionMark)
+	q.text(string(m.Agent))
+	q.text(m.Session)
+	q.text(string(m.Message))
+	q.int(int64(m.Hop))
+	q.text(m.At.String())
+	_, err := t.change("sqlite.PutSessionMark", &q)
+	return err
+}
+
+func (t *tx) AddReceipt(r hub.Receipt) error {
+	const op = "sqlite.AddReceipt"
+	q := t.c.query(stmtAddReceipt)
+	q.text(string(r.Actor))
+	q.text(r.Key)
+	q.text(r.Request)
+	q.text(string(r.Message))
+	q.text(r.At.String())
+	_, err := t.change(op, &q)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return hub.Errorf(hub.CodeConflict, op, "%s has used the key %q already", r.Actor, r.Key)
+	}
+	return err
+}
+
+func (t *tx) Forget(before hub.Time, limit int) (int, error) {
+	total := 0
+	for _, id := range [...]stmtID{stmtForgetReceipts, stmtForgetMarks} {
+		q := t.c.query(id)
+		q.text(before.String())
+		q.int(int64(max(limit, 0)))
+		n, err := t.change("sqlite.Forget", &q)
+		if err != nil {
+			return total, err
+		}
+		total += int(n)
+	}
+	return total, nil
+}
+
+func (t *tx) Append(e hub.Entry) (hub.Entry, error) {
+	e.Seq = t.head.seq + 1
+	e.Hash = e.Chain(t.head.hash)
+	q := t.c.query(stmtAppend)
+	q.int(e.Seq)
+	q.text(e.At.String())
+	q.text(string(e.Actor))
+	q.text(string(e.Action))
+	q.text(e.Subject)
+	q.text(string(e.Outcome))
+	q.text(string(e.Facts))
+	q.text(e.Hash)
+	if _, err := t.change("sqlite.Append", &q); err != nil {
+		t.spoil(err)
+		return hub.Entry{}, err
+	}
+	t.head = head{e.Seq, e.Hash}
+	return e, nil
+}
+
+func (t *tx) PutCursor(consumer string, seq int64) error {
+	q := t.c.query(stmtPutCursor)
+	q.text(consumer)
+	q.int(seq)
+	_, err := t.change("sqlite.PutCursor", &q)
+	return err
+}
+
+func (t *tx) PutMeta(key, value string) error {
+	const op = "sqlite.PutMeta"
+	if key == "schema_version" || key == "protocol_version" {
+		return hub.Errorf(hub.CodeInvalid, op, "%s is not for callers to set", key)
+	}
+	q := t.c.query(stmtPutMeta)
+	q.text(key)
+	q.text(value)
+	_, err := t.change(op, &q)
+	return err
+}

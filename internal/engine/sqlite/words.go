@@ -1,0 +1,107 @@
+package sqlite
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// maxWords is how many words a search may have.
+const maxWords = 32
+
+// eachWord calls fn with the words of a text in lower case: runs of letters,
+// digits and marks. Scripts that are written without spaces give one word per
+// character.
+func eachWord(text string, fn func(word string)) {
+	start := -1
+	flush := func(end int) {
+		if start >= 0 {
+			fn(strings.ToLower(text[start:end]))
+			start = -1
+		}
+	}
+	for i, r := range text {
+		switch {
+		case r < utf8.RuneSelf && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'):
+			if start < 0 {
+				start = i
+			}
+		case r < utf8.RuneSelf, r == utf8.RuneError:
+			flush(i)
+		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai):
+			flush(i)
+			fn(string(r))
+		case unicode.IsLetter(r), unicode.IsNumber(r), unicode.IsMark(r):
+			if start < 0 {
+				start = i
+			}
+		default:
+			flush(i)
+		}
+	}
+	flush(len(text))
+}
+
+// wordsOf returns a text as the index keeps it.
+func wordsOf(text string) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	eachWord(text, func(word string) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+	})
+	return b.String()
+}
+
+// agentTag and topicTag return the word that stands for an agent or a topic.
+func agentTag(id hub.AgentID) string { return tag('x', string(id)) }
+func topicTag(topic string) string   { return tag('t', topic) }
+
+// tag makes one word of any text; long ones are hashed, since what is found
+// is compared with the text itself anyway.
+func tag(kind byte, s string) string {
+	if len(s) > sha256.Size {
+		sum := sha256.Sum256([]byte(s))
+		return string(kind) + "h" + hex.EncodeToString(sum[:])
+	}
+	b := make([]byte, 1, 1+2*len(s))
+	b[0] = kind
+	return string(hex.AppendEncode(b, []byte(s)))
+}
+
+// matchExpression returns the search of the index for all the tags and all
+// the words of a text. Words are quoted, so that nothing in them is syntax.
+func matchExpression(op string, tags []string, text string) (string, error) {
+	var b strings.Builder
+	term := func(column, word string) {
+		if b.Len() > 0 {
+			b.WriteString(" AND ")
+		}
+		b.WriteString(column)
+		b.WriteString(`:"`)
+		b.WriteString(word) // letters, digits and marks only
+		b.WriteByte('"')
+	}
+	for _, t := range tags {
+		term("tags", t)
+	}
+	n := 0
+	eachWord(text, func(word string) {
+		if n++; n <= maxWords {
+			term("body", word)
+		}
+	})
+	switch {
+	case text != "" && n == 0:
+		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
+	case n > maxWords:
+		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
+	}
+	return b.String(), nil
+}

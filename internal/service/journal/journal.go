@@ -1,0 +1,219 @@
+// Package journal reads and feeds the append-only journal: it records refused
+// calls without letting a flood of them fill the disk, and tells each reader
+// what it may know of what happened.
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Options changes how a Journal works. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Bus   hub.Bus      // gets a hint after every entry; may be nil
+	Log   *slog.Logger // default silent
+}
+
+// A Journal is safe for concurrent use.
+type Journal struct {
+	store hub.Store
+	clock hub.Clock
+	bus   hub.Bus
+	log   *slog.Logger
+
+	mu     sync.Mutex // guards counts
+	counts map[refusal]*count
+}
+
+// New returns a journal over store. opts may be nil.
+func New(store hub.Store, opts *Options) *Journal {
+	j := &Journal{store: store, clock: time.Now, log: slog.New(slog.DiscardHandler), counts: map[refusal]*count{}}
+	if opts != nil {
+		if opts.Clock != nil {
+			j.clock = opts.Clock
+		}
+		if opts.Log != nil {
+			j.log = opts.Log
+		}
+		j.bus = opts.Bus
+	}
+	return j
+}
+
+// Started records that a hub began to work on the store.
+func (j *Journal) Started(ctx context.Context, version string) error {
+	return j.append(ctx, hub.Self, hub.ActionHubStarted, hub.OutcomeOK, map[string]any{"version": version})
+}
+
+// ArtifactPut records that content was stored by its hash.
+func (j *Journal) ArtifactPut(ctx context.Context, actor hub.Actor, sha256 string, size int64) error {
+	e := hub.Entry{At: j.clock.Now(), Actor: actor.ID, Action: hub.ActionArtifactPut, Subject: sha256, Outcome: hub.OutcomeOK}
+	e.Facts, _ = json.Marshal(map[string]int64{"size_bytes": size}) // a number: cannot fail
+	return j.put(ctx, e)
+}
+
+func (j *Journal) append(ctx context.Context, actor hub.AgentID, a hub.Action, o hub.Outcome, facts map[string]any) error {
+	raw, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	return j.put(ctx, hub.Entry{At: j.clock.Now(), Actor: actor, Action: a, Outcome: o, Facts: raw})
+}
+
+func (j *Journal) put(ctx context.Context, e hub.Entry) error {
+	err := j.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		_, err := tx.Append(e)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("journal: %s: %w", e.Action, err)
+	}
+	if j.bus != nil {
+		j.bus.Publish(hub.TopicJournal)
+	}
+	return nil
+}
+
+// A refusal is one kind of refused call. Those alike are counted together.
+type refusal struct {
+	actor hub.AgentID
+	code  hub.Code
+}
+
+// A count is how often a refusal came since it was last written down.
+type count struct {
+	n  int
+	op string // of the newest
+}
+
+const (
+	gather      = time.Minute // how long refusals alike are gathered
+	maxRefusals = 10_000      // kinds that are told apart within that time
+)
+
+// Refused records that a call was refused. The first of its kind is written at
+// once; those that follow within a minute become one entry with a count. What
+// cannot be written is logged: the caller has its answer already.
+func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, code hub.Code) {
+	k := refusal{actor, code}
+	j.mu.Lock()
+	c, seen := j.counts[k]
+	switch {
+	case seen:
+		c.n++
+		c.op = op
+	case len(j.counts) < maxRefusals:
+		j.counts[k] = &count{op: op}
+	default:
+		k = refusal{code: code} // too many to tell apart
+		if c, seen = j.counts[k]; seen {
+			c.n++
+		} else {
+			j.counts[k] = &count{op: op}
+		}
+	}
+	j.mu.Unlock()
+	if !seen {
+		j.refused(ctx, k, op, 1)
+	}
+}
+
+func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
+	// The caller may be gone; what it did is still recorded.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := j.append(ctx, k.actor, hub.ActionRefused, hub.OutcomeRefused, map[string]any{"code": k.code, "op": op, "count": n})
+	if err != nil {
+		j.log.Warn("a refusal could not be recorded", "actor", k.actor, "op", op, "code", k.code, "err", err)
+	}
+}
+
+// Flush writes down what Refused has gathered.
+func (j *Journal) Flush(ctx context.Context) {
+	j.mu.Lock()
+	gathered := j.counts
+	j.counts = map[refusal]*count{}
+	j.mu.Unlock()
+	for k, c := range gathered {
+		if c.n > 0 {
+			j.refused(ctx, k, c.op, c.n)
+		}
+	}
+}
+
+// Run flushes now and then until ctx ends, and once more then.
+func (j *Journal) Run(ctx context.Context) {
+	tick := time.NewTicker(gather)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			j.Flush(ctx)
+		case <-ctx.Done():
+			j.Flush(ctx)
+			return
+		}
+	}
+}
+
+// Events returns journal entries after seq that the actor may see, at most
+// limit, and the number up to which it has looked. An auditor sees everything;
+// others see what they did and what concerns messages they sent or received.
+func (j *Journal) Events(ctx context.Context, actor hub.Actor, seq int64, limit int) ([]hub.Entry, int64, error) {
+	var out []hub.Entry
+	err := j.store.View(ctx, func(r hub.Reader) error {
+		out = out[:0]
+		entries, err := r.JournalAfter(seq, limit)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			ok, err := maySee(r, actor, e)
+			if err != nil {
+				return err
+			}
+			if ok {
+				out = append(out, e)
+			}
+			seq = e.Seq
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("journal: events: %w", err)
+	}
+	return out, seq, nil
+}
+
+// Head returns the number of the newest entry.
+func (j *Journal) Head(ctx context.Context) (int64, error) {
+	var seq int64
+	err := j.store.View(ctx, func(r hub.Reader) (err error) {
+		seq, _, err = r.JournalHead()
+		return err
+	})
+	return seq, err
+}
+
+func maySee(r hub.Reader, actor hub.Actor, e hub.Entry) (bool, error) {
+	if actor.Audits() || e.Actor == actor.ID {
+		return true, nil
+	}
+	id := hub.EnvelopeID(e.Subject)
+	if !id.Valid() {
+		return false, nil
+	}
+	p, err := r.Party(id, actor.ID)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return false, nil
+	}
+	// What a human gate holds is not there yet for its recipients.
+	return p.State != hub.PartyHeld && p.State != hub.PartyFailed, err
+}

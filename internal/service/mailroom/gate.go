@@ -1,0 +1,152 @@
+package mailroom
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Verdict is what the operator decided about a held message.
+type Verdict struct {
+	ID       hub.EnvelopeID    `json:"id"`
+	Status   hub.MessageStatus `json:"status"`
+	Decision string            `json:"decision"` // approved or denied
+	From     hub.AgentID       `json:"from"`
+	To       []hub.AgentID     `json:"to"`
+}
+
+// Held returns the messages that wait for a human, oldest first. Only the
+// operator may see them all.
+func (m *Mailroom) Held(ctx context.Context, actor hub.Actor) (Listing, error) {
+	if !actor.Audits() {
+		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors see what is held")
+	}
+	out := Listing{Messages: []hub.Envelope{}, Capabilities: m.Capabilities()}
+	err := m.store.View(ctx, func(r hub.Reader) error {
+		held, err := r.Held(maxPage)
+		for _, msg := range held {
+			out.Messages = append(out.Messages, msg.Envelope)
+		}
+		return err
+	})
+	if err != nil {
+		return Listing{}, fmt.Errorf("mailroom: held: %w", err)
+	}
+	return out, nil
+}
+
+// Approve lets a held message pass. Only the operator may.
+func (m *Mailroom) Approve(ctx context.Context, actor hub.Actor, id hub.EnvelopeID) (Verdict, error) {
+	return m.decide(ctx, "mailroom.Approve", actor, id, true, "")
+}
+
+// Deny makes a held message fail. Only the operator may.
+func (m *Mailroom) Deny(ctx context.Context, actor hub.Actor, id hub.EnvelopeID, reason string) (Verdict, error) {
+	return m.decide(ctx, "mailroom.Deny", actor, id, false, reason)
+}
+
+func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Actor, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
+	if !actor.IsOperator() {
+		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "a human gate is opened by the operator alone, and you are %s", actor.ID)
+	}
+	if len(reason) > 1000 {
+		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason: at most 1000 bytes")
+	}
+	word, action, next := "denied", hub.ActionMessageDenied, hub.PartyFailed
+	if approve {
+		word, action, next = "approved", hub.ActionMessageApproved, hub.PartyUnread
+	}
+	var msg hub.Message
+	var legs []Leg
+	var reply sent
+	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		legs, reply = nil, sent{}
+		now := m.clock.Now()
+		var err error
+		if msg, err = m.visible(tx, op, actor, id); err != nil {
+			return err
+		}
+		parties, err := tx.Parties(id)
+		if err != nil {
+			return err
+		}
+		held := false
+		for _, p := range parties {
+			if p.State != hub.PartyHeld {
+				continue
+			}
+			held = true
+			if err := tx.PutParty(id, p.Agent, next, p.State); err != nil {
+				return err
+			}
+		}
+		if !held {
+			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("parley approve without an id lists what is held")
+		}
+		if legs, err = m.release(tx, id, approve, reason); err != nil {
+			return err
+		}
+		facts, err := json.Marshal(map[string]string{"reason": reason})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Append(hub.Entry{At: now, Actor: actor.ID, Action: action, Subject: string(id), Outcome: hub.OutcomeOK, Facts: facts}); err != nil {
+			return err
+		}
+		if err := settle(tx, id, now); err != nil {
+			return err
+		}
+		if msg, err = tx.Message(id); err != nil || msg.From == actor.ID {
+			return err
+		}
+		payload := map[string]any{"message_id": id, "status": word}
+		if reason != "" {
+			payload["reason"] = reason
+		}
+		reply, err = m.system(tx, []hub.AgentID{msg.From}, hub.TypeSystemAck, id, msg.ThreadID, payload)
+		return err
+	})
+	if err != nil {
+		return Verdict{}, fmt.Errorf("mailroom: %s: %w", word, err)
+	}
+	for _, l := range legs {
+		m.bus.Publish(hub.TopicInbox(l.Recipient))
+	}
+	if reply.message.ID != "" {
+		m.announce(reply)
+	}
+	m.bus.Publish(hub.TopicJournal)
+	return Verdict{ID: id, Status: msg.Status, Decision: word, From: msg.From, To: msg.To}, nil
+}
+
+// release moves the held rows of the ledger on.
+func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason string) ([]Leg, error) {
+	ledger, err := tx.Deliveries(id)
+	if err != nil {
+		return nil, err
+	}
+	var legs []Leg
+	for _, d := range ledger {
+		if d.Status != hub.DeliveryHeld {
+			continue
+		}
+		switch {
+		case !approve:
+			d.Status, d.Error = hub.DeliveryFailed, "denied by the operator"
+			if reason != "" {
+				d.Error += ": " + reason
+			}
+		case d.Channel == hub.ChannelInbox:
+			d.Status = hub.DeliveryStored
+			legs = append(legs, m.leg(d, true))
+		default:
+			d.Status = hub.DeliveryPending
+		}
+		if err := tx.PutDelivery(d); err != nil {
+			return nil, err
+		}
+	}
+	return legs, nil
+}

@@ -1,0 +1,350 @@
+package mailroom
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Limits bounds what one sender and one conversation may do. Members may be
+// tightened, never loosened; zero means the default.
+type Limits struct {
+	DirectPerMinute  int // messages to named recipients, per sender
+	BroadcastPerHour int // messages to everyone, per sender
+	Recipients       int // named in one message
+	ThreadHops       int // messages in one thread, and causes behind one message
+	NegotiationRound int // counter-offers in one thread
+	DisagreeRound    int // challenges in one thread
+
+	// Repeats is how many messages with the same recipients, type and content
+	// a sender may send within RepeatWindow. One more suspends it for
+	// SuspendFor, and TripsPerDay suspensions last until the operator acts.
+	Repeats      int
+	RepeatWindow time.Duration
+	SuspendFor   time.Duration
+	TripsPerDay  int
+
+	// SameType is like Repeats, whatever the content; 0 means no such limit.
+	SameType int
+
+	// CauseWindow is how long the last message that a session read counts as
+	// the cause of what it sends without naming one.
+	CauseWindow time.Duration
+
+	// Unsafe lifts rates and the breaker, for measurements. Hops and rounds
+	// stay bounded.
+	Unsafe bool
+}
+
+// DefaultLimits are what the protocol asks for.
+var DefaultLimits = Limits{
+	DirectPerMinute: 10, BroadcastPerHour: 5, Recipients: 10,
+	ThreadHops: 50, NegotiationRound: 3, DisagreeRound: 2,
+	Repeats: 3, RepeatWindow: time.Minute, SuspendFor: 5 * time.Minute, TripsPerDay: 3,
+	CauseWindow: 10 * time.Minute,
+}
+
+// complete fills in defaults and refuses what is looser than they are.
+func (l Limits) complete() (Limits, error) {
+	def := DefaultLimits
+	for _, f := range []struct {
+		name  string
+		value *int
+		most  int
+	}{
+		{"direct_per_minute", &l.DirectPerMinute, def.DirectPerMinute},
+		{"broadcast_per_hour", &l.BroadcastPerHour, def.BroadcastPerHour},
+		{"recipients", &l.Recipients, def.Recipients},
+		{"thread_hops", &l.ThreadHops, def.ThreadHops},
+		{"negotiation_rounds", &l.NegotiationRound, def.NegotiationRound},
+		{"disagreement_rounds", &l.DisagreeRound, def.DisagreeRound},
+		{"repeats", &l.Repeats, def.Repeats},
+		{"trips_per_day", &l.TripsPerDay, def.TripsPerDay},
+	} {
+		if *f.value == 0 {
+			*f.value = f.most
+		}
+		if *f.value < 0 || *f.value > f.most {
+			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s: %d is not between 1 and %d", f.name, *f.value, f.most).
+				WithHint("limits can be tightened, not loosened")
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		least time.Duration
+	}{
+		{"repeat_window", &l.RepeatWindow, def.RepeatWindow},
+		{"suspend_for", &l.SuspendFor, def.SuspendFor},
+		{"cause_window", &l.CauseWindow, def.CauseWindow},
+	} {
+		if *f.value == 0 {
+			*f.value = f.least
+		}
+		if *f.value < f.least {
+			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s: %s is shorter than %s", f.name, *f.value, f.least).
+				WithHint("limits can be tightened, not loosened")
+		}
+	}
+	if l.SameType < 0 {
+		return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.same_type: %d is negative", l.SameType)
+	}
+	return l, nil
+}
+
+// guard checks rates, the breaker, and how long the conversation has become.
+// It fills in the message's place in its causal chain.
+func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+	if !m.limits.Unsafe {
+		if err := m.suspended(tx, op, actor, msg.CreatedAt); err != nil {
+			return err
+		}
+		if err := m.rates(tx, op, actor, msg.Envelope); err != nil {
+			return err
+		}
+	}
+	if actor.IsOperator() {
+		return nil // a person has stepped in: the chain begins anew
+	}
+	return m.loops(tx, op, actor, msg)
+}
+
+// rates counts what the sender has sent lately. The messages themselves are
+// the count, so that a restart forgets nothing.
+func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) error {
+	now := e.CreatedAt
+	if e.Broadcast() {
+		times, err := tx.BroadcastsSince(actor.ID, now.Add(-time.Hour+time.Millisecond), m.limits.BroadcastPerHour)
+		if err != nil {
+			return err
+		}
+		if len(times) >= m.limits.BroadcastPerHour {
+			return tooFast(op, actor, "to everyone", m.limits.BroadcastPerHour, "hour", times[len(times)-1].Add(time.Hour).Sub(now.Time))
+		}
+	}
+	window := max(time.Minute, m.limits.RepeatWindow)
+	recent, err := tx.SentSince(actor.ID, now.Add(-window+time.Millisecond), 1000)
+	if err != nil {
+		return err
+	}
+	var direct []hub.Time
+	repeats, sameType := 0, 0
+	for _, s := range recent {
+		age := now.Sub(s.At.Time)
+		broadcast := slices.Contains(s.To, hub.Everyone)
+		if !broadcast && age < time.Minute {
+			direct = append(direct, s.At)
+		}
+		if age < m.limits.RepeatWindow && s.Type == e.Type && slices.Equal(s.To, e.To) {
+			sameType++
+			if bytes.Equal(s.Payload, e.Payload) {
+				repeats++
+			}
+		}
+	}
+	if repeats >= m.limits.Repeats || m.limits.SameType > 0 && sameType >= m.limits.SameType {
+		return &tripped{envelope: e, repeats: repeats + 1}
+	}
+	if n := m.limits.DirectPerMinute; !e.Broadcast() && len(direct) >= n {
+		return tooFast(op, actor, "to named recipients", n, "minute", direct[n-1].Add(time.Minute).Sub(now.Time))
+	}
+	return nil
+}
+
+func tooFast(op string, actor hub.Actor, what string, n int, unit string, wait time.Duration) error {
+	return hub.Errorf(hub.CodeRateLimited, op, "%s has sent %d messages %s within a%s %s; no more are allowed", actor.ID, n, what, map[string]string{"hour": "n"}[unit], unit).
+		WithHint("try again in %s; put several things into one message", wait.Round(time.Second)).
+		WithRetry(wait)
+}
+
+// loops bounds hops and rounds, per thread and along the chain of causes, so
+// that a circle over several threads and agents ends too.
+func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+	cause, hop, err := m.cause(tx, actor, msg)
+	if err != nil {
+		return err
+	}
+	if cause != "" {
+		msg.Cause, msg.Hop = cause, hop+1
+	}
+	if msg.Hop >= m.limits.ThreadHops {
+		return hub.Errorf(hub.CodeLoop, op, "%d messages caused this one, one after the other, without a person in between", msg.Hop).
+			WithHint("stop here and report to the operator; a message from the operator begins anew")
+	}
+	if msg.ThreadID == string(msg.ID) {
+		return nil // its own thread has nothing else in it
+	}
+	n, err := tx.ThreadSize(msg.ThreadID, m.limits.ThreadHops)
+	if err != nil {
+		return err
+	}
+	if n >= m.limits.ThreadHops {
+		return hub.Errorf(hub.CodeLoop, op, "the thread %s has %d messages, which is all it may have", msg.ThreadID, n).
+			WithHint("sum up and begin a new thread, or leave it to the operator")
+	}
+	return m.rounds(tx, op, msg.Envelope)
+}
+
+// rounds bounds how often a negotiation or a disagreement goes back and forth,
+// and keeps its messages in order.
+func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
+	for t, most := range map[hub.MessageType]int{
+		hub.TypeTaskCounter:       m.limits.NegotiationRound,
+		hub.TypePositionChallenge: m.limits.DisagreeRound,
+	} {
+		if e.Type != t {
+			continue
+		}
+		n, err := tx.ThreadRounds(e.ThreadID, t, most)
+		if err != nil {
+			return err
+		}
+		if n >= most {
+			return hub.Errorf(hub.CodeLoop, op, "the thread has had %d rounds of %s, which is all it may have", n, t).
+				WithHint("accept, give in, or let the coordinator decide")
+		}
+	}
+	if !e.Type.Negotiates() {
+		return nil
+	}
+	last, any, err := tx.ThreadSequence(e.ThreadID)
+	if err != nil {
+		return err
+	}
+	if any && *e.Sequence <= last {
+		return hub.Errorf(hub.CodeSequence, op, "sequence: %d does not follow %d, the last one in this thread", *e.Sequence, last).
+			WithHint("read the thread again and use %d", last+1)
+	}
+	return nil
+}
+
+// cause returns the message that this one follows from and that one's hops:
+// the one it replies to, else the last one that the same session read.
+func (m *Mailroom) cause(tx hub.Tx, actor hub.Actor, msg *hub.Message) (hub.EnvelopeID, int, error) {
+	if msg.ReplyTo != "" {
+		parent, err := tx.Message(msg.ReplyTo)
+		return parent.ID, parent.Hop, err
+	}
+	mark, err := tx.SessionMark(actor.ID, actor.Session)
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return "", 0, nil
+	case err != nil:
+		return "", 0, err
+	case msg.CreatedAt.Sub(mark.At.Time) >= m.limits.CauseWindow:
+		return "", 0, nil
+	}
+	return mark.Message, mark.Hop, nil
+}
+
+// tripped reports that the sender repeats itself and must be suspended.
+type tripped struct {
+	envelope hub.Envelope
+	repeats  int
+}
+
+func (t *tripped) Error() string { return "the same message again and again" }
+
+// As lets the edge see a suspension as what it is.
+func (t *tripped) As(target any) bool {
+	e, ok := target.(**hub.Error)
+	if !ok {
+		return false
+	}
+	*e = hub.Errorf(hub.CodeCircuitOpen, "mailroom.Send", "%s has sent the same message %d times in a row and is suspended", t.envelope.From, t.repeats).
+		WithHint("do not send it again; read the inbox, or wait for the operator: parley agent reset %s", t.envelope.From)
+	return true
+}
+
+// openBreaker records that the sender is suspended. The journal is where a
+// suspension is kept: a refused send changes no other table.
+func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Actor, t *tripped) error {
+	sum := sha256.Sum256(t.envelope.Payload)
+	facts, err := json.Marshal(struct {
+		Type    hub.MessageType `json:"type"`
+		To      []hub.AgentID   `json:"to"`
+		Payload string          `json:"payload_sha256"`
+		Repeats int             `json:"repeats"`
+	}{t.envelope.Type, t.envelope.To, hex.EncodeToString(sum[:]), t.repeats})
+	if err != nil {
+		return err
+	}
+	err = m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		now := m.clock.Now()
+		if m.suspended(tx, "mailroom.openBreaker", actor, now) != nil {
+			return nil // somebody else was faster
+		}
+		_, err := tx.Append(hub.Entry{
+			At: now, Actor: actor.ID, Action: hub.ActionBreakerOpen, Subject: breaker(actor.ID), Outcome: hub.OutcomeOK, Facts: facts,
+		})
+		return err
+	})
+	if err == nil {
+		m.bus.Publish(hub.TopicJournal)
+	}
+	return err
+}
+
+// breaker is what journal entries about an agent's suspensions are filed under.
+func breaker(agent hub.AgentID) string { return "breaker/" + string(agent) }
+
+// suspended reports CodeCircuitOpen while the sender is suspended.
+func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Actor, now hub.Time) error {
+	entries, err := tx.JournalOf(breaker(actor.ID), 10_000)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	var trips []hub.Time // since the last reset
+	locked := false
+	for _, e := range entries {
+		if e.Action == hub.ActionBreakerReset {
+			trips, locked = nil, false
+			continue
+		}
+		trips = append(trips, e.At)
+		if n := len(trips) - m.limits.TripsPerDay; n >= 0 && e.At.Sub(trips[n].Time) < 24*time.Hour {
+			locked = true
+		}
+	}
+	if locked {
+		return hub.Errorf(hub.CodeCircuitOpen, op, "%s was suspended %d times within a day and stays suspended", actor.ID, m.limits.TripsPerDay).
+			WithHint("only the operator can lift this: parley agent reset %s", actor.ID)
+	}
+	if len(trips) == 0 {
+		return nil
+	}
+	if wait := m.limits.SuspendFor - now.Sub(trips[len(trips)-1].Time); wait > 0 {
+		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended, because it sent the same message again and again", actor.ID).
+			WithHint("wait %s and do not send it again; reading is still possible", wait.Round(time.Second)).WithRetry(wait)
+	}
+	return nil
+}
+
+// Reset lifts the suspension of an agent. Only the operator may.
+func (m *Mailroom) Reset(ctx context.Context, actor hub.Actor, agent hub.AgentID) (hub.Agent, error) {
+	if !actor.IsOperator() {
+		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator may lift a suspension")
+	}
+	var got hub.Agent
+	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if got, err = tx.Agent(agent); err != nil {
+			return err
+		}
+		_, err = tx.Append(hub.Entry{
+			At: m.clock.Now(), Actor: actor.ID, Action: hub.ActionBreakerReset, Subject: breaker(agent), Outcome: hub.OutcomeOK,
+		})
+		return err
+	})
+	if err != nil {
+		return hub.Agent{}, fmt.Errorf("mailroom: reset %s: %w", agent, err)
+	}
+	m.bus.Publish(hub.TopicJournal)
+	return got, nil
+}

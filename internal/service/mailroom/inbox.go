@@ -1,0 +1,195 @@
+package mailroom
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// An InboxRequest says what to fetch. The zero value fetches the first page
+// and marks it as delivered.
+type InboxRequest struct {
+	Limit   int           // 1 to 200; 0 means 50
+	Cursor  string        // Next of the page before
+	NewOnly bool          // leave out what was fetched before
+	Wait    time.Duration // how long to wait for something, at most MaxWait
+	AckAll  bool          // mark what is returned as read
+	Ack     []hub.EnvelopeID
+	Peek    bool // change nothing
+}
+
+// MaxWait is how long one call waits at most.
+const MaxWait = 5 * time.Minute
+
+// An Inbox is what lies in an agent's inbox.
+type Inbox struct {
+	Messages     []hub.Envelope   `json:"messages"`
+	Next         string           `json:"next"`   // cursor for the page after this one, or ""
+	Unread       int              `json:"unread"` // what still lies there after this call, counted up to 100
+	Acked        []Ack            `json:"acked,omitempty"`
+	Capabilities hub.Capabilities `json:"capabilities"`
+	Warnings     []string         `json:"warnings"`
+}
+
+// An Ack is the answer for one message that the caller says it processed.
+type Ack struct {
+	ID    hub.EnvelopeID `json:"id"`
+	First bool           `json:"first"` // false: it was processed before, and this changed nothing
+}
+
+// Inbox returns what lies in the actor's own inbox, most pressing first and
+// oldest first among equals. What is returned counts as delivered, and with
+// an ack as read: it is then out of the inbox and will not come again.
+func (m *Mailroom) Inbox(ctx context.Context, actor hub.Actor, req InboxRequest) (Inbox, error) {
+	const op = "mailroom.Inbox"
+	if req.Limit == 0 {
+		req.Limit = 50
+	}
+	if req.Limit < 1 || req.Limit > maxPage {
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", req.Limit, maxPage)
+	}
+	if req.Wait < 0 || req.Wait > MaxWait {
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("wait again when nothing has come")
+	}
+	if len(req.Ack) > maxPage {
+		return Inbox{}, hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
+	}
+	if req.Peek && (req.AckAll || len(req.Ack) > 0) {
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek changes nothing, so there is nothing to ack")
+	}
+	acked, err := m.ack(ctx, op, actor, req.Ack)
+	if err != nil {
+		return Inbox{}, fmt.Errorf("mailroom: ack: %w", err)
+	}
+
+	// Whoever waits listens first and looks then, so that nothing that comes
+	// in between is missed.
+	var hints <-chan struct{}
+	var timeout <-chan time.Time
+	if req.Wait > 0 {
+		var cancel func()
+		hints, cancel = m.bus.Subscribe(hub.TopicInbox(actor.ID))
+		defer cancel()
+		defer m.arrive(actor.ID)()
+		timer := time.NewTimer(req.Wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for {
+		out, err := m.fetch(ctx, actor, req)
+		if err != nil {
+			return Inbox{}, fmt.Errorf("mailroom: inbox: %w", err)
+		}
+		out.Acked = acked
+		if len(out.Messages) > 0 || req.Wait == 0 {
+			return out, nil
+		}
+		select {
+		case <-hints:
+		case <-timeout:
+			return out, nil
+		case <-m.stopping:
+			return out, nil
+		case <-ctx.Done():
+			return Inbox{}, ctx.Err()
+		}
+	}
+}
+
+// fetch reads a page and marks what is new on it.
+func (m *Mailroom) fetch(ctx context.Context, actor hub.Actor, req InboxRequest) (Inbox, error) {
+	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: []string{}}
+	now := m.clock.Now()
+	var page hub.Page
+	var mark hub.SessionMark
+	read := func(r hub.Reader) (err error) {
+		page, err = r.Inbox(actor.ID, hub.InboxFilter{NewOnly: req.NewOnly, Cursor: req.Cursor, Limit: req.Limit, Now: now})
+		if err != nil {
+			return err
+		}
+		mark = deepest(actor, page.Messages, now)
+		out.Unread, err = r.Unread(actor.ID, maxUnread)
+		return err
+	}
+	if err := m.store.View(ctx, read); err != nil {
+		return Inbox{}, err
+	}
+	out.Next = page.Next
+	if len(page.Messages) > 0 && !req.Peek {
+		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			next := hub.PartyDelivered
+			if req.AckAll {
+				next = hub.PartyRead
+			}
+			for i, msg := range page.Messages {
+				if _, err := m.advance(tx, actor, msg.ID, next, now); err != nil {
+					return err
+				}
+				fresh, err := tx.Message(msg.ID)
+				if err != nil {
+					return err
+				}
+				page.Messages[i] = fresh
+			}
+			var err error
+			if out.Unread, err = tx.Unread(actor.ID, maxUnread); err != nil {
+				return err
+			}
+			return tx.PutSessionMark(mark)
+		})
+		if err != nil {
+			return Inbox{}, err
+		}
+		m.bus.Publish(hub.TopicJournal)
+	}
+	for _, msg := range page.Messages {
+		out.Messages = append(out.Messages, msg.Envelope)
+	}
+	return out, nil
+}
+
+// deepest returns the mark that reading these messages leaves: the longest
+// chain of causes counts.
+func deepest(actor hub.Actor, messages []hub.Message, now hub.Time) hub.SessionMark {
+	mark := hub.SessionMark{Agent: actor.ID, Session: actor.Session, At: now}
+	for _, msg := range messages {
+		if mark.Message == "" || msg.Hop >= mark.Hop {
+			mark.Message, mark.Hop = msg.ID, msg.Hop
+		}
+	}
+	return mark
+}
+
+// ack marks messages as processed by the actor. One that was processed before
+// stays as it is.
+func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Actor, ids []hub.EnvelopeID) ([]Ack, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var out []Ack
+	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		out = out[:0]
+		now := m.clock.Now()
+		for _, id := range ids {
+			p, err := tx.Party(id, actor.ID)
+			switch {
+			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.State == hub.PartyHeld):
+				return hub.Errorf(hub.CodeNotFound, op, "there is no message %q in your inbox", id)
+			case err != nil:
+				return err
+			}
+			moved, err := m.advance(tx, actor, id, hub.PartyRead, now)
+			if err != nil {
+				return err
+			}
+			out = append(out, Ack{ID: id, First: moved})
+		}
+		return nil
+	})
+	if err == nil {
+		m.bus.Publish(hub.TopicJournal)
+	}
+	return out, err
+}

@@ -1,0 +1,363 @@
+package mailroom
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Channel brings messages to recipients by a way other than the inbox. It is
+// used only after its Probe has succeeded and the operator has switched it on.
+type Channel interface {
+	Name() hub.Channel
+
+	// Probe finds out whether the channel works at all. Nothing that a
+	// recipient could see may come of it.
+	Probe(ctx context.Context) error
+
+	// Reaches reports whether the recipient can be reached now; if not, the
+	// reason goes into the ledger. It must not block.
+	Reaches(agent hub.AgentID) (ok bool, reason string)
+
+	// Deliver makes one attempt. It returns DeliveryAccepted only when the
+	// recipient's runtime has taken the message, and DeliveryOffered when it
+	// was shown in a place that the recipient may or may not look at.
+	Deliver(ctx context.Context, n Notice) (hub.DeliveryStatus, error)
+}
+
+// A Notice is what a channel carries. Its envelope has no payload when the
+// message is of high sensitivity and the channel is read by others too.
+type Notice struct {
+	Recipient hub.AgentID
+	Envelope  hub.Envelope
+}
+
+// A stop is one channel on the way of a message. One that is not optional
+// leaves a row in the ledger even when it is off.
+type stop struct {
+	channel  hub.Channel
+	optional bool
+}
+
+// routes is the whole of priority routing.
+var routes = map[hub.Priority][]stop{
+	hub.PriorityLow:      {{hub.ChannelInbox, false}},
+	hub.PriorityNormal:   {{hub.ChannelInbox, false}, {hub.ChannelSession, true}},
+	hub.PriorityHigh:     {{hub.ChannelInbox, false}, {hub.ChannelSession, false}, {hub.ChannelNotify, true}},
+	hub.PriorityCritical: {{hub.ChannelInbox, false}, {hub.ChannelSession, false}, {hub.ChannelNotify, false}, {hub.ChannelWake, false}},
+}
+
+// route returns the first ledger rows for one recipient of e.
+func (m *Mailroom) route(e hub.Envelope, to hub.AgentID) []hub.Delivery {
+	held := e.Policy.HumanGate == hub.GateRequired
+	var rows []hub.Delivery
+	for _, s := range routes[e.Priority] {
+		d := hub.Delivery{MessageID: e.ID, Recipient: to, Channel: s.channel, Status: hub.DeliveryPending}
+		c := m.capability(s.channel)
+		switch {
+		case s.channel == hub.ChannelInbox:
+			d.Status = hub.DeliveryStored
+		case !c.Enabled && s.optional:
+			continue
+		case !c.Enabled:
+			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message lies in the inbox", s.channel, c.State)
+		}
+		if held && d.Status != hub.DeliverySkipped {
+			d.Status = hub.DeliveryHeld
+		}
+		rows = append(rows, d)
+	}
+	return rows
+}
+
+// leg returns a ledger row with the forecast that goes with it.
+func (m *Mailroom) leg(d hub.Delivery, keyed bool) Leg {
+	l := Leg{Recipient: d.Recipient, Channel: d.Channel, Status: d.Status, Error: d.Error}
+	switch {
+	case d.Status == hub.DeliveryHeld:
+		l.Reach, l.Reason = hub.ReachHeld, "a person must approve it first"
+	case d.Status == hub.DeliverySkipped || d.Status == hub.DeliveryFailed:
+		l.Reach, l.Reason = hub.ReachUnreachable, "not over this channel"
+	case d.Status == hub.DeliveryRead:
+		l.Reach, l.Reason = hub.ReachNow, "it was read"
+	case !keyed:
+		l.Reach, l.Reason = hub.ReachUnreachable, "it has no valid key"
+	case m.isWaiting(d.Recipient):
+		l.Reach, l.Reason = hub.ReachNow, "it waits at its inbox"
+	default:
+		l.Reach, l.Reason = hub.ReachOnPoll, "when it next looks at its inbox"
+		if d.Channel != hub.ChannelInbox {
+			if ok, why := m.channels[d.Channel].Reaches(d.Recipient); ok {
+				l.Reach, l.Reason = hub.ReachNow, "it can be reached over "+string(d.Channel)
+			} else {
+				l.Reach, l.Reason = hub.ReachUnreachable, why
+			}
+		}
+	}
+	return l
+}
+
+// arrive notes that somebody waits at an inbox; leave undoes it.
+func (m *Mailroom) arrive(agent hub.AgentID) (leave func()) {
+	m.mu.Lock()
+	m.waiting[agent]++
+	m.mu.Unlock()
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.waiting[agent]--; m.waiting[agent] == 0 {
+			delete(m.waiting, agent)
+		}
+	}
+}
+
+func (m *Mailroom) isWaiting(agent hub.AgentID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiting[agent] > 0
+}
+
+// workq is ownership of tasks that is kept outside the hub. Nothing on this
+// hub can talk to it yet, and the answers say so.
+const workq = "workq"
+
+// Capabilities returns every optional way of working as it stands now.
+func (m *Mailroom) Capabilities() hub.Capabilities {
+	out := make(hub.Capabilities, len(hub.Channels)+1)
+	for _, c := range hub.Channels {
+		out[string(c)] = m.capability(c)
+	}
+	out[workq] = hub.Capability{State: hub.Unverified}
+	return out
+}
+
+func (m *Mailroom) capability(c hub.Channel) hub.Capability {
+	if c == hub.ChannelInbox {
+		return hub.Capability{State: hub.Verified, Enabled: true}
+	}
+	if m.channels[c] == nil {
+		out := hub.Capability{State: hub.Unverified}
+		if m.enabled[c] {
+			out.Detail = "switched on in the configuration, but this hub has no such channel"
+		}
+		return out
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out, ok := m.probed[c]
+	if !ok {
+		out = hub.Capability{State: hub.Unverified, Detail: "not probed yet"}
+	}
+	out.Enabled = out.State == hub.Verified && m.enabled[c]
+	return out
+}
+
+// Probe tries every channel and records what came of it. Channels stay off
+// until it has verified them.
+func (m *Mailroom) Probe(ctx context.Context) error {
+	results := map[hub.Channel]hub.Capability{}
+	for name, c := range m.channels {
+		results[name] = hub.Capability{State: hub.Verified, Detail: "probed " + m.clock.Now().String()}
+		if err := c.Probe(ctx); err != nil {
+			results[name] = hub.Capability{State: hub.Failed, Detail: err.Error()}
+			m.log.Warn("channel is not usable, messages stay in the inbox", "channel", name, "err", err)
+		}
+	}
+	if len(results) == 0 {
+		return nil
+	}
+	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		for name, c := range results {
+			raw, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			if err := tx.PutMeta("capability."+string(name), string(raw)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("mailroom: record probes: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(m.probed, results)
+	return nil
+}
+
+// deliveryCursor is how far the ledger's worker has come in the journal.
+const deliveryCursor = "delivery"
+
+// work does what journal entries call for after the caller was answered:
+// attempts over channels, and telling coordinators of a suspension. It returns
+// whether there was anything to do.
+func (m *Mailroom) work(ctx context.Context) (bool, error) {
+	var entries []hub.Entry
+	err := m.store.View(ctx, func(r hub.Reader) error {
+		from, err := r.Cursor(deliveryCursor)
+		if err != nil {
+			return err
+		}
+		entries, err = r.JournalAfter(from, 256)
+		return err
+	})
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	for _, e := range entries {
+		switch e.Action {
+		case hub.ActionMessageSent, hub.ActionMessageApproved:
+			if err := m.attempt(ctx, hub.EnvelopeID(e.Subject)); err != nil {
+				return false, err
+			}
+		case hub.ActionBreakerOpen:
+			if err := m.tellCoordinators(ctx, e); err != nil {
+				return false, err
+			}
+		}
+	}
+	last := entries[len(entries)-1].Seq
+	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(deliveryCursor, last) })
+	return true, err
+}
+
+// attempt tries every channel on which a message is still pending. A crash
+// between the attempt and its record means that it is made again: the
+// recipient's registry of processed messages makes that harmless.
+func (m *Mailroom) attempt(ctx context.Context, id hub.EnvelopeID) error {
+	if len(m.channels) == 0 {
+		return nil
+	}
+	var msg hub.Message
+	var ledger []hub.Delivery
+	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		if msg, err = r.Message(id); err != nil {
+			return err
+		}
+		ledger, err = r.Deliveries(id)
+		return err
+	})
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil // archived meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range ledger {
+		c := m.channels[d.Channel]
+		if d.Status != hub.DeliveryPending || c == nil {
+			continue
+		}
+		if err := m.deliver(ctx, c, msg, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Mailroom) deliver(ctx context.Context, c Channel, msg hub.Message, d hub.Delivery) error {
+	e := msg.Envelope
+	if e.Policy.Sensitivity == hub.SensitivityHigh && c.Name() == hub.ChannelNotify {
+		e.Payload, e.Topic = json.RawMessage("{}"), ""
+	}
+	outcome := hub.OutcomeOK
+	if ok, why := c.Reaches(d.Recipient); !ok {
+		d.Status, d.Error = hub.DeliverySkipped, why
+	} else if status, err := m.tryChannel(ctx, c, Notice{d.Recipient, e}); err != nil {
+		d.Status, d.Error, outcome = hub.DeliveryFailed, err.Error(), hub.OutcomeFailed
+		m.log.Warn("channel failed, the message stays in the inbox", "envelope", msg.ID, "channel", c.Name(), "err", err)
+	} else {
+		d.Status = status
+	}
+	return m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		now := m.clock.Now()
+		d := d
+		if d.Status == hub.DeliveryAccepted || d.Status == hub.DeliveryOffered {
+			d.DeliveredAt = now
+		}
+		if err := tx.PutDelivery(d); err != nil {
+			return err
+		}
+		facts, err := json.Marshal(map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionChannelTried, Subject: string(msg.ID), Outcome: outcome, Facts: facts}); err != nil {
+			return err
+		}
+		if d.Status != hub.DeliveryAccepted {
+			return nil
+		}
+		p, err := tx.Party(msg.ID, d.Recipient)
+		if err != nil || p.State != hub.PartyUnread {
+			return err
+		}
+		if err := tx.PutParty(msg.ID, d.Recipient, hub.PartyDelivered, p.State); err != nil {
+			return err
+		}
+		return settle(tx, msg.ID, now)
+	})
+}
+
+// tryChannel makes one attempt and survives a channel that panics or hangs.
+func (m *Mailroom) tryChannel(ctx context.Context, c Channel, n Notice) (status hub.DeliveryStatus, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("channel %s broke: %v", c.Name(), p)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return c.Deliver(ctx, n)
+}
+
+// tellCoordinators writes to those who should know that an agent was
+// suspended. The journal's cursor moves with the message, so that it is
+// written once.
+func (m *Mailroom) tellCoordinators(ctx context.Context, e hub.Entry) error {
+	var out sent
+	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		to, err := coordinators(tx, e.Actor)
+		if err != nil {
+			return err
+		}
+		out, err = m.system(tx, to, hub.TypeSystemError, "", "", map[string]any{
+			"code":    hub.CodeCircuitOpen,
+			"message": fmt.Sprintf("%s sent the same message again and again and is suspended", e.Actor),
+			"agent":   e.Actor,
+		})
+		if err != nil {
+			return err
+		}
+		return tx.PutCursor(deliveryCursor, e.Seq)
+	})
+	if err == nil && out.message.ID != "" {
+		m.announce(out)
+	}
+	return err
+}
+
+// coordinators returns who acts as one, except the given agent: the agents in
+// that role, else the operator.
+func coordinators(r hub.Reader, except hub.AgentID) ([]hub.AgentID, error) {
+	all, err := r.Agents()
+	if err != nil {
+		return nil, err
+	}
+	var out []hub.AgentID
+	for _, a := range all {
+		if a.Role == hub.RoleCoordinator && a.State == hub.AgentActive && a.ID != hub.Operator && a.ID != except {
+			out = append(out, a.ID)
+		}
+	}
+	if len(out) == 0 {
+		out = []hub.AgentID{hub.Operator}
+	}
+	return out, nil
+}

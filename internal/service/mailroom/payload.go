@@ -1,0 +1,218 @@
+package mailroom
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/schema"
+)
+
+// payloads holds the published payload schemas, compiled. A type without one
+// takes any object.
+type payloads struct {
+	byType map[hub.MessageType]*jsonschema.Schema
+}
+
+// compiledPayloads compiles the schemas at first use. That one of them does
+// not compile is a mistake in this program.
+var compiledPayloads = sync.OnceValue(func() payloads {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	p := payloads{make(map[hub.MessageType]*jsonschema.Schema)}
+	for _, name := range schema.Names() {
+		t, ok := strings.CutPrefix(name, "payload/")
+		if !ok {
+			continue
+		}
+		text, err := schema.Text(name)
+		if err != nil {
+			panic(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			panic(fmt.Sprintf("mailroom: schema %s: %v", name, err))
+		}
+		url := "urn:parley:schema:" + strings.ReplaceAll(name, "/", ":") + ":1.0.0"
+		if err := c.AddResource(url, doc); err != nil {
+			panic(fmt.Sprintf("mailroom: schema %s: %v", name, err))
+		}
+		p.byType[hub.MessageType(t)] = c.MustCompile(url)
+	}
+	return p
+})
+
+// checkPayload reports CodeInvalid unless the payload is what messages of type
+// t carry. It takes for granted that the payload is strict JSON and within
+// hub.MaxPayload, as hub.CompactPayload makes it.
+func checkPayload(t hub.MessageType, payload json.RawMessage) error {
+	const op = "mailroom.checkPayload"
+	if len(payload) == 0 || payload[0] != '{' {
+		return hub.Errorf(hub.CodeInvalid, op, "payload: must be an object")
+	}
+	s := compiledPayloads().byType[t]
+	if s == nil {
+		return nil
+	}
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(payload))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "payload: is not JSON: %v", err)
+	}
+	err := s.Validate(tame(v))
+	if err == nil {
+		return nil
+	}
+	var broken *jsonschema.ValidationError
+	if !errors.As(err, &broken) {
+		return hub.Errorf(hub.CodeInvalid, op, "payload: %v", err)
+	}
+	path, rule := firstFault(broken)
+	return hub.Errorf(hub.CodeInvalid, op, "%s: %s", path, rule).
+		WithHint("the schema payload/%s says what %s carries", t, t)
+}
+
+// tame replaces the numbers in v that have an exponent by the nearest float64.
+// The validator computes with exact fractions, in which 1e999999 is a number
+// of a million digits, and it gives up on greater ones by a panic.
+func tame(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			switch inner.(type) {
+			case json.Number, map[string]any, []any:
+				v[name] = tame(inner)
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = tame(inner)
+		}
+	case json.Number:
+		if strings.ContainsAny(string(v), "eE") {
+			f, _ := v.Float64() // infinite if it is out of range
+			return min(max(f, -math.MaxFloat64), math.MaxFloat64)
+		}
+	}
+	return v
+}
+
+// firstFault returns where a payload breaks its schema and how, always the
+// same of several.
+func firstFault(e *jsonschema.ValidationError) (path, rule string) {
+	for _, f := range leaves(nil, e) {
+		p, r := payloadPath(f.InstanceLocation), ruleText(f)
+		if path == "" || p < path || p == path && r < rule {
+			path, rule = p, r
+		}
+	}
+	return path, rule
+}
+
+// leaves appends the errors in e that say something by themselves.
+func leaves(to []*jsonschema.ValidationError, e *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	switch e.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		for _, c := range e.Causes {
+			to = leaves(to, c)
+		}
+		return to
+	}
+	return append(to, e)
+}
+
+func payloadPath(location []string) string {
+	var b strings.Builder
+	b.WriteString("payload")
+	for _, name := range location {
+		if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+			b.WriteString("[" + name + "]")
+		} else {
+			b.WriteString("." + name)
+		}
+	}
+	return b.String()
+}
+
+// patternRules says in words what the patterns of the schemas' definitions ask
+// for.
+var patternRules = map[string]string{
+	"uuid7":       "must be a lower-case UUIDv7",
+	"text":        "must not be blank",
+	"label":       "must not be blank",
+	"sha256":      "must be 64 lower-case hexadecimal digits",
+	"packageHash": "must be a SHA-256 in lower-case hexadecimal",
+}
+
+// ruleText says in a few words which rule was broken.
+func ruleText(e *jsonschema.ValidationError) string {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Not:
+		return "is not allowed"
+	case *kind.Required:
+		missing := slices.Sorted(slices.Values(k.Missing))
+		if len(missing) == 1 {
+			return missing[0] + " is required"
+		}
+		return strings.Join(missing, ", ") + " are required"
+	case *kind.Type:
+		return fmt.Sprintf("must be of type %s, not %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		var want []string
+		for _, v := range k.Want {
+			want = append(want, fmt.Sprint(v))
+		}
+		return fmt.Sprintf("%s is not one of %s", briefly(k.Got), strings.Join(want, ", "))
+	case *kind.Pattern:
+		_, name, _ := strings.Cut(e.SchemaURL, "/$defs/")
+		if rule := patternRules[name]; rule != "" {
+			return rule
+		}
+		return fmt.Sprintf("%s does not match %s", briefly(k.Got), k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("must have %d or more characters", k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("has %d characters, at most %d are allowed", k.Got, k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have %d or more entries", k.Want)
+	case *kind.Minimum:
+		return "must be at least " + k.Want.RatString()
+	case *kind.Maximum:
+		return "must be at most " + k.Want.RatString()
+	case *kind.AnyOf:
+		var ways []string
+		for _, c := range e.Causes {
+			p, r := firstFault(c)
+			if rest := strings.TrimPrefix(p, payloadPath(e.InstanceLocation)); rest != "" {
+				r = strings.TrimPrefix(rest, ".") + " " + r
+			}
+			ways = append(ways, r)
+		}
+		return strings.Join(ways, ", or ")
+	}
+	return "breaks the rule " + strings.Join(e.ErrorKind.KeywordPath(), "/")
+}
+
+// briefly shows a value in a message, cut to a length that people read.
+func briefly(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Sprintf("a value of type %T", v)
+	}
+	const most = 40
+	if r := []rune(s); len(r) > most {
+		return strconv.Quote(string(r[:most])) + "…"
+	}
+	return strconv.Quote(s)
+}

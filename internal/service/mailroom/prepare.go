@@ -1,0 +1,233 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// maxSummary is how many characters the summary of a status may have.
+const maxSummary = 280
+
+// prepare turns a draft into an envelope and checks everything that can be
+// checked without the store. Nothing was written when it fails.
+func (m *Mailroom) prepare(op string, actor hub.Actor, d Draft) (hub.Envelope, []string, error) {
+	var warnings []string
+	fail := func(err error) (hub.Envelope, []string, error) { return hub.Envelope{}, nil, err }
+
+	if d.Claimed != nil {
+		if !m.lenient {
+			return fail(hub.Errorf(hub.CodeTampering, op, "the sender is who authenticated; the input must not carry \"from\"").
+				WithHint("leave \"from\" out: you are %s", actor.ID))
+		}
+		warnings = append(warnings, fmt.Sprintf("\"from\": %q was ignored: you are %s", *d.Claimed, actor.ID))
+	}
+	if actor.Paused {
+		return fail(hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
+			WithHint("the operator can lift this with: parley agent resume %s", actor.ID))
+	}
+	if err := m.sendable(op, d.Type); err != nil {
+		return fail(err)
+	}
+	if len(d.IdempotencyKey) > 128 {
+		return fail(hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes"))
+	}
+
+	payload := d.Payload
+	switch {
+	case d.Text != "" && len(payload) > 0:
+		return fail(hub.Errorf(hub.CodeInvalid, op, "a message has a payload or a text, not both"))
+	case d.Text != "":
+		var err error
+		if payload, err = textPayload(op, d); err != nil {
+			return fail(err)
+		}
+	case len(payload) == 0:
+		return fail(hub.Errorf(hub.CodeInvalid, op, "payload: missing").WithHint("give a payload object, or text for a plain message"))
+	}
+	payload, err := hub.CompactPayload(payload)
+	if err != nil {
+		return fail(err)
+	}
+
+	id := m.ids.Next()
+	e := hub.Envelope{
+		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: actor.ID, To: unique(d.To), Team: d.Team,
+		ThreadID: d.ThreadID, ReplyTo: d.ReplyTo, Type: d.Type, Topic: d.Topic, Priority: d.Priority,
+		Status: hub.StatusPending, Sequence: d.Sequence, ExpiresAt: d.ExpiresAt, Payload: payload,
+		Policy: hub.DefaultPolicy, CreatedAt: id.Time(), Extra: d.Extra,
+	}
+	if d.Version != "" {
+		e.Version = d.Version
+	}
+	if e.Priority == "" {
+		e.Priority = hub.PriorityNormal
+	}
+	if d.Policy != nil {
+		e.Policy = fillPolicy(*d.Policy)
+	}
+	if e.Priority == hub.PriorityCritical && e.Policy.Visibility != hub.VisibilityAudit {
+		e.Policy.Visibility = hub.VisibilityAudit
+		if d.Policy != nil {
+			warnings = append(warnings, "visibility was raised to human-audit, because the message is critical")
+		}
+	}
+	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
+	if names := memberNames(d.Extra); len(names) > 0 {
+		warnings = append(warnings, fmt.Sprintf("not known in version %s, kept but without effect: %s", hub.Version, strings.Join(names, ", ")))
+	}
+
+	if err := e.Validate(); err != nil {
+		return fail(err)
+	}
+	if err := checkPayload(e.Type, e.Payload); err != nil {
+		return fail(err)
+	}
+	if err := m.allowed(op, actor, e); err != nil {
+		return fail(err)
+	}
+	return e, warnings, nil
+}
+
+// sendable says whether an agent may send messages of type t here.
+func (m *Mailroom) sendable(op string, t hub.MessageType) error {
+	switch {
+	case t == "":
+		return hub.Errorf(hub.CodeInvalid, op, "type: missing").WithHint("the types are status.*, knowledge.* and, with acp_handoff, handoff.*")
+	case !t.Known():
+		return hub.Errorf(hub.CodeUnknownType, op, "%q is not a message type", t).
+			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
+	case t.Family() == "handoff":
+		return hub.Errorf(hub.CodeReservedType, op, "%s is written by the hub when a handoff moves", t).
+			WithHint("use acp_handoff to hand work over")
+	case t.Family() == "system":
+		return hub.Errorf(hub.CodeReservedType, op, "%s is written by the hub alone", t).
+			WithHint("to say that a message was processed, call acp_inbox with ack")
+	case t.Feature() != "" && !m.features[t.Feature()]:
+		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: the feature %q is off on this hub", t, t.Feature()).
+			WithHint("the operator can switch it on in the configuration under features")
+	}
+	return nil
+}
+
+// allowed checks the policy block and the authority to broadcast.
+func (m *Mailroom) allowed(op string, actor hub.Actor, e hub.Envelope) error {
+	if n := m.limits.Recipients; len(e.To) > n {
+		return hub.Errorf(hub.CodePolicy, op, "%d recipients are too many, %d are allowed", len(e.To), n).
+			WithHint("send to fewer, or to [\"*\"] if everyone must know")
+	}
+	if e.Broadcast() && !actor.Coordinates() && !e.Priority.Urgent() {
+		return hub.Errorf(hub.CodeDenied, op, "only a coordinator may write to everyone with priority %s", e.Priority).
+			WithHint("name the recipients, or use priority high if everyone really must know now")
+	}
+	if (e.Policy.Visibility == hub.VisibilityTeam || e.Team != "") && !m.features[hub.FeatureTeamspaces] {
+		return hub.Errorf(hub.CodePolicy, op, "teamspaces are off on this hub, so nothing can be for a team").
+			WithHint("use visibility private or human-audit and leave team out")
+	}
+	if e.Policy.Visibility == hub.VisibilityTeam && e.Team == "" {
+		return hub.Errorf(hub.CodePolicy, op, "visibility team needs a team")
+	}
+	if !e.ExpiresAt.IsZero() && !e.ExpiresAt.After(e.CreatedAt.Time) {
+		return hub.Errorf(hub.CodeInvalid, op, "expires_at: %s has passed", e.ExpiresAt).WithHint("it is now %s", e.CreatedAt)
+	}
+	return nil
+}
+
+func fillPolicy(p hub.Policy) hub.Policy {
+	if p.Visibility == "" {
+		p.Visibility = hub.DefaultPolicy.Visibility
+	}
+	if p.Sensitivity == "" {
+		p.Sensitivity = hub.DefaultPolicy.Sensitivity
+	}
+	if p.HumanGate == "" {
+		p.HumanGate = hub.DefaultPolicy.HumanGate
+	}
+	return p
+}
+
+// runtimeContext returns the context with the session that the runtime knows.
+func runtimeContext(actor hub.Actor, c *hub.Context, warnings []string) (*hub.Context, []string) {
+	if c == nil && actor.Session == "" {
+		return nil, warnings
+	}
+	out := hub.Context{}
+	if c != nil {
+		out = *c
+	}
+	if out.SessionID != "" && out.SessionID != actor.Session {
+		warnings = append(warnings, "context.session_id was ignored: the hub fills it in")
+	}
+	out.SessionID = actor.Session
+	return &out, warnings
+}
+
+// textPayload makes the payload for a message that was given as plain text.
+func textPayload(op string, d Draft) (json.RawMessage, error) {
+	if !utf8.ValidString(d.Text) {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "text: not valid UTF-8")
+	}
+	p := map[string]any{}
+	switch d.Type {
+	case hub.TypeStatusUpdate, hub.TypeStatusComplete, hub.TypeStatusBlocked:
+		summary := d.Text
+		if utf8.RuneCountInString(summary) > maxSummary {
+			summary = string([]rune(summary)[:maxSummary-1]) + "…"
+			p["detail"] = d.Text
+		}
+		p["summary"] = summary
+		if d.Type == hub.TypeStatusBlocked {
+			p["reason"] = summary
+		}
+	case hub.TypeKnowledgeQuery:
+		p["question"] = d.Text
+	case hub.TypeKnowledgePush:
+		if d.Topic == "" {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "topic: missing").WithHint("knowledge has a topic; give one, or give a whole payload")
+		}
+		p["topic"], p["summary"], p["confidence"] = d.Topic, d.Text, "medium"
+	case hub.TypeKnowledgeResponse:
+		if d.ReplyTo == "" {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("an answer names the question it answers; use acp_respond")
+		}
+		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
+	default:
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload object")
+	}
+	return json.Marshal(p)
+}
+
+// unique returns the names without repetitions, in their order.
+func unique(ids []hub.AgentID) []hub.AgentID {
+	if len(ids) < 2 {
+		return ids
+	}
+	out := make([]hub.AgentID, 0, len(ids))
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// memberNames returns the names in a JSON object, sorted.
+func memberNames(object json.RawMessage) []string {
+	if len(object) == 0 {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(object, &members) != nil {
+		return nil
+	}
+	names := make([]string, 0, len(members))
+	for n := range members {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

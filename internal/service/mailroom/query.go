@@ -1,0 +1,126 @@
+package mailroom
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// maxPage is how many messages one page holds at most.
+const maxPage = 200
+
+// maxTrace is how many journal entries about one message are returned.
+const maxTrace = 10_000
+
+// A Listing is a page of messages.
+type Listing struct {
+	Messages     []hub.Envelope   `json:"messages"`
+	Next         string           `json:"next"` // cursor for the page after this one, or ""
+	Unread       int              `json:"unread"`
+	Capabilities hub.Capabilities `json:"capabilities"`
+}
+
+// Query returns messages that match, newest first: the actor's own traffic,
+// and everything for an auditor. Whom q names as viewer does not matter.
+func (m *Mailroom) Query(ctx context.Context, actor hub.Actor, q hub.Query) (Listing, error) {
+	const op = "mailroom.Query"
+	q.Viewer, q.Audit = actor.ID, actor.Audits()
+	if q.Limit == 0 {
+		q.Limit = 50
+	}
+	switch {
+	case q.Limit < 1 || q.Limit > maxPage:
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+	case q.Type != "" && !q.Type.Known():
+		return Listing{}, hub.Errorf(hub.CodeUnknownType, op, "type: %q is not a message type", q.Type)
+	case q.Status != "" && !slices.Contains(hub.MessageStatuses, q.Status):
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "status: %q is not one of %v", q.Status, hub.MessageStatuses)
+	case q.Agent != "" && !q.Agent.Valid():
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "agent: %q is not a name", q.Agent)
+	case len(q.Text) > 1000:
+		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text: at most 1000 bytes")
+	}
+	out := Listing{Messages: []hub.Envelope{}, Capabilities: m.Capabilities()}
+	err := m.store.View(ctx, func(r hub.Reader) error {
+		page, err := r.Query(q)
+		if err != nil {
+			return err
+		}
+		for _, msg := range page.Messages {
+			out.Messages = append(out.Messages, msg.Envelope)
+		}
+		out.Next = page.Next
+		out.Unread, err = r.Unread(actor.ID, maxUnread)
+		return err
+	})
+	if err != nil {
+		return Listing{}, fmt.Errorf("mailroom: query: %w", err)
+	}
+	return out, nil
+}
+
+// A Trace is one message from end to end.
+type Trace struct {
+	Message    hub.Envelope   `json:"message"`
+	Hop        int            `json:"hop"`
+	Cause      hub.EnvelopeID `json:"cause,omitempty"`
+	Deliveries []hub.Delivery `json:"deliveries"`
+	Journal    []hub.Entry    `json:"journal"`
+	Steps      []Step         `json:"steps"` // journal and ledger together, in order
+}
+
+// A Step is one thing that happened to a message.
+type Step struct {
+	At     hub.Time `json:"at"`
+	Kind   string   `json:"kind"` // journal or delivery
+	Who    string   `json:"who"`
+	What   string   `json:"what"`
+	Detail string   `json:"detail,omitempty"`
+}
+
+// Trace returns every journal entry and delivery attempt of a message.
+func (m *Mailroom) Trace(ctx context.Context, actor hub.Actor, id hub.EnvelopeID) (Trace, error) {
+	const op = "mailroom.Trace"
+	out := Trace{Deliveries: []hub.Delivery{}, Journal: []hub.Entry{}, Steps: []Step{}}
+	err := m.store.View(ctx, func(r hub.Reader) error {
+		msg, err := m.visible(r, op, actor, id)
+		if err != nil {
+			return err
+		}
+		out.Message, out.Hop, out.Cause = msg.Envelope, msg.Hop, msg.Cause
+		if d, err := r.Deliveries(id); err != nil {
+			return err
+		} else if d != nil {
+			out.Deliveries = d
+		}
+		if j, err := r.JournalOf(string(id), maxTrace); err != nil {
+			return err
+		} else if j != nil {
+			out.Journal = j
+		}
+		return nil
+	})
+	if err != nil {
+		return Trace{}, fmt.Errorf("mailroom: trace: %w", err)
+	}
+	for _, e := range out.Journal {
+		out.Steps = append(out.Steps, Step{At: e.At, Kind: "journal", Who: string(e.Actor), What: string(e.Action), Detail: string(e.Facts)})
+	}
+	for _, d := range out.Deliveries {
+		// A row is shown where its last change was made.
+		at := max(d.ReadAt.UnixMilli(), d.DeliveredAt.UnixMilli(), out.Message.CreatedAt.UnixMilli())
+		detail := d.Error
+		if !d.DeliveredAt.IsZero() {
+			detail = "fetched " + d.DeliveredAt.String()
+		}
+		if !d.ReadAt.IsZero() {
+			detail += ", read " + d.ReadAt.String()
+		}
+		out.Steps = append(out.Steps, Step{At: hub.AtMilli(at), Kind: "delivery", Who: string(d.Recipient), What: fmt.Sprintf("%s: %s", d.Channel, d.Status), Detail: detail})
+	}
+	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.At.UnixMilli(), b.At.UnixMilli()) })
+	return out, nil
+}

@@ -1,0 +1,185 @@
+package mailroom
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	sweepEvery  = time.Second            // how often time-outs are looked for
+	forgetEvery = time.Hour              // how often old idempotency keys are dropped
+	filesEvery  = 500 * time.Millisecond // how often an inbox file is replaced at most
+)
+
+// Run works until ctx ends: it makes the attempts that the ledger calls for,
+// renders inboxes, and lets time-outs take effect. It returns when all of that
+// has stopped. A failure is logged and tried again; the store holds the truth.
+func (m *Mailroom) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	var rest time.Duration
+	if len(m.channels) == 0 {
+		rest = filesEvery // nothing that anybody waits for
+	}
+	wg.Go(func() { m.follow(ctx, "delivery", rest, m.work) })
+	if m.inboxDir != "" {
+		r := newRenderer(m)
+		wg.Go(func() { m.follow(ctx, "inbox files", filesEvery, r.work) })
+	}
+	wg.Go(func() {
+		tick := time.NewTicker(sweepEvery)
+		defer tick.Stop()
+		for {
+			if err := m.Sweep(ctx); err != nil && ctx.Err() == nil {
+				m.log.Warn("sweep failed", "op", "mailroom.Sweep", "err", err)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	wg.Wait()
+}
+
+// follow calls work whenever the journal has moved, until there is nothing
+// left to do, and rests in between so that hints gather.
+func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context) (bool, error)) {
+	hints, cancel := m.bus.Subscribe(hub.TopicJournal)
+	defer cancel()
+	retry := time.NewTicker(5 * time.Second) // after a failure, or a hint that was lost
+	defer retry.Stop()
+	for ctx.Err() == nil {
+		more, err := work(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn("journal consumer failed, it will go on where it stands", "op", name, "err", err)
+		}
+		if more && err == nil {
+			continue
+		}
+		select {
+		case <-hints:
+		case <-retry.C:
+		case <-ctx.Done():
+		}
+		if rest > 0 {
+			select {
+			case <-time.After(rest):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// sweepBatch is how many messages one sweep lets expire in one transaction.
+const sweepBatch = 200
+
+// Sweep lets messages expire whose time has passed, tells their senders, and
+// forgets idempotency keys and session marks that are too old to matter.
+func (m *Mailroom) Sweep(ctx context.Context) error {
+	now := m.clock.Now()
+	var due []hub.EnvelopeID
+	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		due, err = r.Expired(now, sweepBatch)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mailroom: look for expired messages: %w", err)
+	}
+	var told []sent
+	if len(due) > 0 {
+		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			told = told[:0]
+			for _, id := range due {
+				s, err := m.expire(tx, id, now)
+				if err != nil {
+					return err
+				}
+				if s.message.ID != "" {
+					told = append(told, s)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("mailroom: expire: %w", err)
+		}
+		for _, s := range told {
+			m.announce(s)
+		}
+		m.bus.Publish(hub.TopicJournal)
+	}
+	return m.forget(ctx, now)
+}
+
+// expire ends one message for those who have not read it.
+func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sent, error) {
+	parties, err := tx.Parties(id)
+	if err != nil {
+		return sent{}, err
+	}
+	missed := []hub.AgentID{}
+	for _, p := range parties {
+		if !p.State.CanBecome(hub.PartyExpired) {
+			continue
+		}
+		if err := tx.PutParty(id, p.Agent, hub.PartyExpired, p.State); err != nil {
+			return sent{}, err
+		}
+		missed = append(missed, p.Agent)
+		err := updateLedger(tx, id, p.Agent, hub.ChannelInbox, func(d *hub.Delivery) { d.Status, d.Error = hub.DeliveryFailed, "expired" })
+		if err != nil {
+			return sent{}, err
+		}
+	}
+	if err := settle(tx, id, now); err != nil {
+		return sent{}, err
+	}
+	facts, err := json.Marshal(map[string]any{"missed_by": len(missed)})
+	if err != nil {
+		return sent{}, err
+	}
+	if _, err := tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionMessageExpired, Subject: string(id), Outcome: hub.OutcomeOK, Facts: facts}); err != nil {
+		return sent{}, err
+	}
+	msg, err := tx.Message(id)
+	if err != nil || msg.From == hub.Self {
+		return sent{}, err
+	}
+	return m.system(tx, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
+		"code": "expired", "message": fmt.Sprintf("message %s expired before everybody had read it", id), "missed_by": missed[:min(len(missed), 20)],
+	})
+}
+
+// forget drops what only mattered for a while.
+func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
+	const batch = 1000
+	m.mu.Lock()
+	due := now.Sub(m.forgot.Time) >= forgetEvery
+	m.mu.Unlock()
+	if !due {
+		return nil
+	}
+	for {
+		n := 0
+		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
+			n, err = tx.Forget(now.Add(-idempotencyFor), batch)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("mailroom: forget: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	m.mu.Lock()
+	m.forgot = now
+	m.mu.Unlock()
+	return nil
+}

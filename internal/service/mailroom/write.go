@@ -1,0 +1,397 @@
+package mailroom
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// place finds the message's thread and checks what it refers to.
+func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+	switch {
+	case msg.ReplyTo != "":
+		parent, err := m.visible(tx, op, actor, msg.ReplyTo)
+		if err != nil {
+			return err
+		}
+		if parent.Type.Family() == "system" {
+			return hub.Errorf(hub.CodePolicy, op, "%s is from the hub itself and is not answered", parent.ID)
+		}
+		if msg.ThreadID != "" && msg.ThreadID != parent.ThreadID {
+			return hub.Errorf(hub.CodeInvalid, op, "thread_id: %s is in thread %s", parent.ID, parent.ThreadID).
+				WithHint("leave thread_id out of a reply")
+		}
+		msg.ThreadID = parent.ThreadID
+	case msg.ThreadID == "":
+		msg.ThreadID = string(msg.ID)
+	default:
+		if err := m.joins(tx, op, actor, msg.ThreadID); err != nil {
+			return err
+		}
+	}
+	if msg.Type == hub.TypeKnowledgeResponse {
+		return m.answers(tx, op, actor, msg.Payload)
+	}
+	return nil
+}
+
+// visible returns a message that the actor may see. What it may not see does
+// not exist for it.
+func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Actor, id hub.EnvelopeID) (hub.Message, error) {
+	msg, err := r.Message(id)
+	if err == nil && !actor.Audits() {
+		_, err = r.Party(id, actor.ID)
+	}
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Message{}, hub.Errorf(hub.CodeNotFound, op, "there is no message %q that you can see", id).
+			WithHint("acp_query lists your messages")
+	}
+	return msg, err
+}
+
+// joins checks that the actor has a part in a thread that exists, so that
+// strangers can neither fill nor follow it.
+func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Actor, thread string) error {
+	if actor.Audits() {
+		return nil
+	}
+	n, err := tx.ThreadSize(thread, 1)
+	if err != nil || n == 0 {
+		return err
+	}
+	page, err := tx.Query(hub.Query{Viewer: actor.ID, Thread: thread, Limit: 1})
+	if err == nil && len(page.Messages) == 0 {
+		return hub.Errorf(hub.CodeDenied, op, "the thread %s is between others", thread).WithHint("leave thread_id out to begin a new thread")
+	}
+	return err
+}
+
+// answers checks that a knowledge.response names a question the actor can see.
+func (m *Mailroom) answers(tx hub.Tx, op string, actor hub.Actor, payload json.RawMessage) error {
+	var p struct {
+		QueryID hub.EnvelopeID `json:"query_id"`
+	}
+	if err := json.Unmarshal(payload, &p); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "payload: %v", err)
+	}
+	question, err := m.visible(tx, op, actor, p.QueryID)
+	if err != nil {
+		return err
+	}
+	if question.Type != hub.TypeKnowledgeQuery {
+		return hub.Errorf(hub.CodeInvalid, op, "payload.query_id: %s is a %s, not a knowledge.query", question.ID, question.Type)
+	}
+	return nil
+}
+
+// A recipient is somebody the message goes to, and whether it can log in.
+type recipient struct {
+	agent hub.Agent
+	keyed bool
+}
+
+// recipients looks up everybody whom the message is for. A broadcast is for
+// those who are there now, except its sender.
+func (m *Mailroom) recipients(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
+	var agents []hub.Agent
+	if e.Broadcast() {
+		all, err := tx.Agents()
+		if err != nil {
+			return nil, err
+		}
+		agents = slices.DeleteFunc(all, func(a hub.Agent) bool { return a.ID == actor.ID })
+		if len(agents) == 0 {
+			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is nobody else on this hub").WithHint("add agents with: parley agent add NAME")
+		}
+	}
+	if !e.Broadcast() {
+		for _, id := range e.To {
+			a, err := tx.Agent(id)
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				return nil, unknownRecipient(tx, op, id)
+			}
+			if err != nil {
+				return nil, err
+			}
+			agents = append(agents, a)
+		}
+	}
+	out := make([]recipient, len(agents))
+	for i, a := range agents {
+		keyed, err := hasLiveKey(tx, a.ID, e.CreatedAt)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = recipient{a, keyed}
+	}
+	return out, nil
+}
+
+func hasLiveKey(r hub.Reader, agent hub.AgentID, now hub.Time) (bool, error) {
+	keys, err := r.Keys(agent)
+	return slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }), err
+}
+
+func unknownRecipient(tx hub.Tx, op string, id hub.AgentID) error {
+	all, err := tx.Agents()
+	if err != nil {
+		return err
+	}
+	e := hub.Errorf(hub.CodeUnknownRecipient, op, "nobody on this hub is called %q", id)
+	if near := nearest(id, all); len(near) > 0 {
+		return e.WithHint("did you mean %s?", joinNames(near))
+	}
+	return e.WithHint("parley agent list shows who is there")
+}
+
+// nearest returns up to three names that look like id, the likeliest first.
+func nearest(id hub.AgentID, all []hub.Agent) []hub.AgentID {
+	type candidate struct {
+		id hub.AgentID
+		d  int
+	}
+	var found []candidate
+	for _, a := range all {
+		if d := editDistance(string(id), string(a.ID)); d <= max(2, len(id)/3) {
+			found = append(found, candidate{a.ID, d})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.d, b.d) })
+	var out []hub.AgentID
+	for _, c := range found[:min(3, len(found))] {
+		out = append(out, c.id)
+	}
+	return out
+}
+
+// editDistance counts the bytes to insert, delete or replace between a and b.
+func editDistance(a, b string) int {
+	if len(a) > 64 {
+		a = a[:64]
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(d, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func joinNames(ids []hub.AgentID) string {
+	s := ""
+	for i, id := range ids {
+		switch {
+		case i > 0 && i == len(ids)-1:
+			s += " or "
+		case i > 0:
+			s += ", "
+		}
+		s += string(id)
+	}
+	return s
+}
+
+// sentFacts is what the journal keeps of a message: never its payload.
+type sentFacts struct {
+	Type       hub.MessageType `json:"type"`
+	To         []hub.AgentID   `json:"to"`
+	Recipients int             `json:"recipients"`
+	ThreadID   string          `json:"thread_id"`
+	ReplyTo    hub.EnvelopeID  `json:"reply_to,omitempty"`
+	Priority   hub.Priority    `json:"priority"`
+	Policy     hub.Policy      `json:"policy"`
+	Payload    string          `json:"payload_sha256"`
+	Bytes      int             `json:"payload_bytes"`
+	Hop        int             `json:"hop,omitempty"`
+	Cause      hub.EnvelopeID  `json:"cause,omitempty"`
+}
+
+// write stores a message with its ledger and journal entry and returns what is
+// known of each way to each recipient.
+func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient) ([]Leg, error) {
+	held := msg.Policy.HumanGate == hub.GateRequired
+	state := hub.PartyUnread
+	if held {
+		state = hub.PartyHeld
+	}
+	parties := make([]hub.Party, 0, len(to)+1)
+	self := false
+	for _, r := range to {
+		parties = append(parties, hub.Party{Agent: r.agent.ID, State: state})
+		self = self || r.agent.ID == msg.From
+	}
+	if !self {
+		parties = append(parties, hub.Party{Agent: msg.From, State: hub.PartySender})
+	}
+	if err := tx.AddMessage(msg, parties); err != nil {
+		return nil, err
+	}
+	var legs []Leg
+	for _, r := range to {
+		for _, d := range m.route(msg.Envelope, r.agent.ID) {
+			if _, err := tx.AddDelivery(d); err != nil {
+				return nil, err
+			}
+			legs = append(legs, m.leg(d, r.keyed))
+		}
+	}
+	sum := sha256.Sum256(msg.Payload)
+	facts, err := json.Marshal(sentFacts{
+		Type: msg.Type, To: msg.To, Recipients: len(to), ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
+		Policy: msg.Policy, Payload: hex.EncodeToString(sum[:]), Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause,
+	})
+	if err != nil {
+		return nil, err
+	}
+	action := hub.ActionMessageSent
+	if held {
+		action = hub.ActionMessageHeld
+	}
+	_, err = tx.Append(hub.Entry{
+		At: msg.CreatedAt, Actor: msg.From, Action: action, Subject: string(msg.ID), Outcome: hub.OutcomeOK, Facts: facts,
+	})
+	return legs, err
+}
+
+// answered marks the message that the actor replies to as processed by it.
+func (m *Mailroom) answered(tx hub.Tx, actor hub.Actor, id hub.EnvelopeID) error {
+	p, err := tx.Party(id, actor.ID)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil // an auditor's comment
+	}
+	if err != nil || p.State != hub.PartyUnread && p.State != hub.PartyDelivered {
+		return err
+	}
+	_, err = m.advance(tx, actor, id, hub.PartyRead, m.clock.Now())
+	return err
+}
+
+// advance moves a recipient's copy up to next, step by step, and with it the
+// ledger, the message and the journal. It reports whether anything moved.
+func (m *Mailroom) advance(tx hub.Tx, actor hub.Actor, id hub.EnvelopeID, next hub.PartyState, now hub.Time) (bool, error) {
+	p, err := tx.Party(id, actor.ID)
+	if err != nil {
+		return false, err
+	}
+	moved := false
+	for _, step := range []struct {
+		state  hub.PartyState
+		action hub.Action
+		ledger func(*hub.Delivery)
+	}{
+		{hub.PartyDelivered, hub.ActionMessageDelivered, func(d *hub.Delivery) { d.Status, d.DeliveredAt = hub.DeliveryOffered, now }},
+		{hub.PartyRead, hub.ActionMessageRead, func(d *hub.Delivery) { d.Status, d.ReadAt = hub.DeliveryRead, now }},
+	} {
+		if !p.State.CanBecome(step.state) {
+			if p.State == next {
+				break
+			}
+			continue
+		}
+		if err := tx.PutParty(id, actor.ID, step.state, p.State); err != nil {
+			return moved, err
+		}
+		p.State, moved = step.state, true
+		if err := updateLedger(tx, id, actor.ID, hub.ChannelInbox, step.ledger); err != nil {
+			return moved, err
+		}
+		if step.state == hub.PartyRead {
+			if _, err := tx.MarkProcessed(id, actor.ID, now); err != nil {
+				return moved, err
+			}
+		}
+		if _, err := tx.Append(hub.Entry{At: now, Actor: actor.ID, Action: step.action, Subject: string(id), Outcome: hub.OutcomeOK}); err != nil {
+			return moved, err
+		}
+		if err := settle(tx, id, now); err != nil {
+			return moved, err
+		}
+		if step.state == next {
+			break
+		}
+	}
+	return moved, nil
+}
+
+// updateLedger changes the newest row of a message for one recipient and
+// channel.
+func updateLedger(tx hub.Tx, id hub.EnvelopeID, agent hub.AgentID, c hub.Channel, change func(*hub.Delivery)) error {
+	ledger, err := tx.Deliveries(id)
+	if err != nil {
+		return err
+	}
+	for _, d := range slices.Backward(ledger) {
+		if d.Recipient == agent && d.Channel == c {
+			change(&d)
+			return tx.PutDelivery(d)
+		}
+	}
+	return nil
+}
+
+// settle brings the status of a message in line with that of its recipients.
+func settle(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
+	msg, err := tx.Message(id)
+	if err != nil {
+		return err
+	}
+	parties, err := tx.Parties(id)
+	if err != nil {
+		return err
+	}
+	want := hub.StatusFor(parties)
+	if want == msg.Status {
+		return nil
+	}
+	was := msg.Status
+	e, err := msg.Envelope.Advance(want, now)
+	if err != nil {
+		return nil // the status never moves backwards
+	}
+	return tx.PutStatus(e, was)
+}
+
+// system writes a message of the hub's own. It counts against nobody's limit
+// but the hub's, and over that it is dropped: what it says is in the journal.
+func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sent, error) {
+	const perMinute = 60
+	id := m.ids.Next()
+	now := id.Time()
+	recent, err := tx.SentSince(hub.Self, now.Add(-time.Minute), perMinute)
+	if err != nil || len(recent) >= perMinute {
+		return sent{}, err
+	}
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return sent{}, err
+	}
+	if thread == "" {
+		thread = string(id)
+	}
+	msg := hub.Message{Text: hub.SearchText("", raw), Envelope: hub.Envelope{
+		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: hub.Self, To: to, ThreadID: thread, ReplyTo: about, Type: t,
+		Priority: hub.PriorityNormal, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
+	}}
+	recipients := make([]recipient, len(to))
+	for i, a := range to {
+		recipients[i] = recipient{agent: hub.Agent{ID: a}, keyed: true}
+	}
+	legs, err := m.write(tx, msg, recipients)
+	return sent{message: msg, legs: legs}, err
+}

@@ -1,0 +1,220 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+const (
+	maxBody     = 1 << 20          // bytes of a request
+	bodyTimeout = 15 * time.Second // from header to the end of the body
+)
+
+// A Handler answers JSON-RPC over HTTP.
+type Handler struct {
+	services *Services
+	log      *slog.Logger
+	done     <-chan struct{}
+}
+
+// NewHandler returns a handler for POST / and GET /events. log may be nil.
+// Event streams end when done is closed.
+func NewHandler(s *Services, log *slog.Logger, done <-chan struct{}) *Handler {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{services: s, log: log, done: done}
+}
+
+// Actor finds out who sent a request.
+func (h *Handler) Actor(r *http.Request) (hub.Actor, error) {
+	secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		secret = ""
+	}
+	actor, err := h.services.Access.Authenticate(r.Context(), strings.TrimSpace(secret))
+	if err != nil {
+		return hub.Actor{}, err
+	}
+	actor.Session = Session(r.Header)
+	return actor, nil
+}
+
+// Admit finds out who sent a request and answers those who are not admitted.
+func (h *Handler) Admit(w http.ResponseWriter, r *http.Request) (hub.Actor, bool) {
+	actor, err := h.Actor(r)
+	if err == nil {
+		return actor, true
+	}
+	status := http.StatusUnauthorized
+	if hub.CodeOf(err) != hub.CodeUnauthenticated {
+		status = http.StatusServiceUnavailable
+	} else {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
+		h.services.Journal.Refused(r.Context(), "", "authenticate", hub.CodeUnauthenticated)
+	}
+	WriteError(w, status, err)
+	return hub.Actor{}, false
+}
+
+// WriteError answers with a JSON-RPC error that belongs to no request.
+func WriteError(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(jsonrpc.Response{Error: wireError(err)}.AppendTo(nil))
+}
+
+// buffers holds what requests are read into and answers are written from.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// ServeHTTP answers one request or batch. Whoever is admitted gets status 200,
+// whatever the answer says.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	actor, ok := h.Admit(w, r)
+	if !ok {
+		return
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	body, err := readBody(w, r, (*buf)[:0])
+	*buf = body
+	if err != nil {
+		h.services.Journal.Refused(r.Context(), actor.ID, "http", hub.CodeOf(err))
+		h.write(w, jsonrpc.Response{Error: wireError(err)}.AppendTo(nil))
+		return
+	}
+	requests, batch, err := jsonrpc.ParseRequests(body)
+	if err != nil {
+		h.services.Journal.Refused(r.Context(), actor.ID, "http", hub.CodeInvalid)
+		h.write(w, jsonrpc.Response{Error: withReason(err)}.AppendTo(nil))
+		return
+	}
+
+	var out []byte
+	for _, req := range requests {
+		res := h.answer(r.Context(), actor, req)
+		if req.Notification() {
+			continue
+		}
+		if batch {
+			out = append(out, map[bool]byte{true: '[', false: ','}[len(out) == 0])
+		}
+		out = res.AppendTo(out)
+	}
+	switch {
+	case len(out) == 0:
+		w.WriteHeader(http.StatusNoContent) // notifications only
+		return
+	case batch:
+		out = append(out, ']')
+	}
+	h.write(w, out)
+}
+
+func (h *Handler) write(w http.ResponseWriter, b []byte) {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(b))}
+	w.Write(b) // a caller that is gone needs no answer
+}
+
+// withReason adds the hub's code word to an error of the frame itself.
+func withReason(err error) *jsonrpc.Error {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		e = &jsonrpc.Error{Code: jsonrpc.CodeParse, Message: "not valid JSON"}
+	}
+	out := *e
+	out.Data, _ = json.Marshal(Reason{Reason: hub.CodeInvalid, Hint: "send one JSON-RPC 2.0 request in UTF-8, each name once"}) // strings: cannot fail
+	return &out
+}
+
+// readBody reads a request's body within its limits of size and time.
+func readBody(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return buf, tooLarge()
+	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
+		defer rc.SetReadDeadline(time.Time{})
+	}
+	body := http.MaxBytesReader(w, r.Body, maxBody)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		var over *http.MaxBytesError
+		switch {
+		case err == nil:
+		case err == io.EOF:
+			return buf, nil
+		case errors.As(err, &over):
+			return buf, tooLarge()
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request did not arrive within %s", bodyTimeout)
+		default:
+			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request broke off")
+		}
+	}
+}
+
+func tooLarge() error {
+	return hub.Errorf(hub.CodeTooLarge, "http", "a request has at most %d bytes", maxBody).
+		WithHint("store what is large with: parley artifact put FILE")
+}
+
+// answer performs one request.
+func (h *Handler) answer(ctx context.Context, actor hub.Actor, req jsonrpc.Request) jsonrpc.Response {
+	res := jsonrpc.Response{ID: req.ID}
+	if req.Invalid != nil {
+		res.Error = withReason(req.Invalid)
+		return res
+	}
+	raw, err := h.Call(ctx, actor, req.Method, req.Params)
+	if err != nil {
+		res.Error = wireError(err)
+		return res
+	}
+	res.Result = raw
+	return res
+}
+
+// Call performs an operation by name and returns its result as JSON.
+func (h *Handler) Call(ctx context.Context, actor hub.Actor, method string, params []byte) (json.RawMessage, error) {
+	o, ok := Lookup(method)
+	if !ok {
+		h.services.Journal.Refused(ctx, actor.ID, "unknown method", hub.CodeNotFound)
+		data, _ := json.Marshal(Reason{Reason: hub.CodeNotFound, Hint: "GET /methods lists the methods"}) // strings: cannot fail
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", method), Data: data}
+	}
+	result, err := h.services.Call(ctx, actor, o, params)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(result)
+}
+
+// marshal writes a result without escaping what is only special in HTML.
+func marshal(v any) (json.RawMessage, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("api: encode result: %w", err)
+	}
+	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
+}

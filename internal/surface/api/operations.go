@@ -1,0 +1,386 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+// Operations is the table of everything a caller can ask for.
+var Operations = []Operation{
+	operation("acp/send", Anyone, true, "Send a message to other agents.", send).tool("acp_send", sendSchema),
+	operation("acp/respond", Anyone, true, "Answer a message. Thread and recipient follow from it, and it counts as read.", respond).tool("acp_respond", respondSchema),
+	operation("acp/query", Anyone, false, "Search messages you sent or received, newest first.", query).tool("acp_query", querySchema),
+	operation("acp/inbox", Anyone, true, "Read your inbox, most pressing first. Ack what you have dealt with, else it comes again.", inbox).tool("acp_inbox", inboxSchema),
+	operation("acp/status", Anyone, true, "Tell the coordinators how your work stands.", status).tool("acp_status", statusSchema),
+
+	deferred("acp/team"), deferred("acp/subscribe"), deferred("acp/broadcast"),
+
+	operation("parley/whoami", Anyone, false, "Who the hub thinks you are.", whoami),
+	operation("parley/trace", Anyone, false, "One message from end to end.", trace),
+	operation("parley/agent/list", Anyone, false, "Everybody on this hub.", agentList),
+	operation("parley/agent/add", OperatorOnly, true, "Add an agent and make its first key.", agentAdd),
+	operation("parley/agent/key", OperatorOnly, true, "Make another key for an agent.", agentKey),
+	operation("parley/agent/revoke", OperatorOnly, true, "Revoke keys of an agent.", agentRevoke),
+	operation("parley/agent/pause", OperatorOnly, true, "Keep an agent from sending.", agentState(hub.AgentPaused)),
+	operation("parley/agent/resume", OperatorOnly, true, "Let a paused agent send again.", agentState(hub.AgentActive)),
+	operation("parley/agent/reset", OperatorOnly, true, "Lift the suspension of an agent that repeated itself.", agentReset),
+	operation("parley/held", Anyone, false, "What waits for a human.", held),
+	operation("parley/approve", OperatorOnly, true, "Let a held message pass.", approve),
+	operation("parley/deny", OperatorOnly, true, "Make a held message fail.", deny),
+}
+
+// A Recipients list is given as an array of names, or as one name.
+type Recipients []hub.AgentID
+
+// UnmarshalJSON reads an array of strings or one string.
+func (r *Recipients) UnmarshalJSON(b []byte) error {
+	var one hub.AgentID
+	if json.Unmarshal(b, &one) == nil {
+		*r = Recipients{one}
+		return nil
+	}
+	var many []hub.AgentID
+	if json.Unmarshal(b, &many) != nil {
+		return errors.New("must be a name or an array of names")
+	}
+	*r = many
+	return nil
+}
+
+// SendParams are the members of an envelope that a caller may choose.
+type SendParams struct {
+	To             Recipients      `json:"to,omitempty"`
+	Type           hub.MessageType `json:"type,omitempty"` // default status.update for plain text
+	Payload        json.RawMessage `json:"payload,omitempty"`
+	Text           string          `json:"text,omitempty"` // plain text in place of payload
+	Policy         json.RawMessage `json:"policy,omitempty"`
+	Team           string          `json:"team,omitempty"`
+	ThreadID       string          `json:"thread_id,omitempty"`
+	ReplyTo        hub.EnvelopeID  `json:"reply_to,omitempty"`
+	Priority       hub.Priority    `json:"priority,omitempty"`
+	Topic          string          `json:"topic,omitempty"`
+	ExpiresAt      hub.Time        `json:"expires_at,omitzero"`
+	Sequence       *int64          `json:"sequence,omitempty"`
+	Context        json.RawMessage `json:"context,omitempty"`
+	IdempotencyKey string          `json:"idempotency_key,omitempty"`
+	Protocol       string          `json:"protocol,omitempty"`
+	Version        string          `json:"version,omitempty"`
+
+	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is who authenticated
+	Unknown jsontext.Value  `json:",embed"`
+}
+
+// draft checks the parts of p that need more than decoding.
+func (p SendParams) draft(op string) (mailroom.Draft, error) {
+	d := mailroom.Draft{
+		To: p.To, Type: p.Type, Payload: p.Payload, Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
+		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
+		Version: p.Version, Extra: json.RawMessage(p.Unknown),
+	}
+	if d.Type == "" && d.Text != "" && op != "acp/respond" {
+		d.Type = hub.TypeStatusUpdate
+	}
+	if p.Protocol != "" && p.Protocol != hub.Protocol {
+		return d, hub.Errorf(hub.CodeInvalid, op, "protocol: %q is not %q", p.Protocol, hub.Protocol)
+	}
+	claimed := p.From
+	if err := eachMember(p.Unknown, func(name string, value json.RawMessage) error {
+		switch strings.ToLower(name) {
+		case "from":
+			claimed = value
+		case "id", "status", "created_at", "updated_at":
+			return hub.Errorf(hub.CodeInvalid, op, "%s: the hub fills this in; leave it out", name)
+		}
+		return nil
+	}); err != nil {
+		return d, err
+	}
+	if claimed != nil {
+		s := string(claimed)
+		d.Claimed = &s
+		d.Extra = nil
+	}
+	if len(p.Policy) > 0 {
+		d.Policy = new(hub.Policy)
+		if err := decodePart(op, "policy", p.Policy, d.Policy); err != nil {
+			return d, err
+		}
+	}
+	if len(p.Context) > 0 {
+		d.Context = new(hub.Context)
+		if err := decodePart(op, "context", p.Context, d.Context); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// decodePart reads an object inside the parameters as strictly as they are.
+func decodePart(op, name string, raw json.RawMessage, into any) error {
+	if err := decode(op, raw, into); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", name, err)
+	}
+	return nil
+}
+
+func eachMember(object jsontext.Value, f func(string, json.RawMessage) error) error {
+	if len(object) == 0 {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(object, &members); err != nil {
+		return err
+	}
+	for name, value := range members {
+		if err := f(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func send(ctx context.Context, s *Services, a hub.Actor, p SendParams) (mailroom.Receipt, error) {
+	d, err := p.draft("acp/send")
+	if err != nil {
+		return mailroom.Receipt{}, err
+	}
+	return s.Mail.Send(ctx, a, d)
+}
+
+func respond(ctx context.Context, s *Services, a hub.Actor, p SendParams) (mailroom.Receipt, error) {
+	d, err := p.draft("acp/respond")
+	if err != nil {
+		return mailroom.Receipt{}, err
+	}
+	return s.Mail.Respond(ctx, a, d)
+}
+
+// QueryParams choose messages. Empty members do not restrict.
+type QueryParams struct {
+	Agent  hub.AgentID       `json:"agent,omitempty"`
+	Thread string            `json:"thread_id,omitempty"`
+	Type   hub.MessageType   `json:"type,omitempty"`
+	Status hub.MessageStatus `json:"status,omitempty"`
+	Topic  string            `json:"topic,omitempty"`
+	Since  hub.Time          `json:"since,omitzero"`
+	Until  hub.Time          `json:"until,omitzero"`
+	Text   string            `json:"text,omitempty"`
+	Limit  int               `json:"limit,omitempty"`
+	Cursor string            `json:"cursor,omitempty"`
+}
+
+func query(ctx context.Context, s *Services, a hub.Actor, p QueryParams) (mailroom.Listing, error) {
+	return s.Mail.Query(ctx, a, hub.Query{
+		Agent: p.Agent, Thread: p.Thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
+		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
+	})
+}
+
+// InboxParams say what to fetch.
+type InboxParams struct {
+	Limit   int    `json:"limit,omitempty"`
+	Cursor  string `json:"cursor,omitempty"`
+	NewOnly bool   `json:"new_only,omitempty"`
+	WaitS   int    `json:"wait_s,omitempty"`
+	Ack     AckSet `json:"ack,omitzero"`
+	Peek    bool   `json:"peek,omitempty"`
+}
+
+// An AckSet says what the caller has dealt with: everything that this call
+// returns, or the messages named.
+type AckSet struct {
+	All bool
+	IDs []hub.EnvelopeID
+}
+
+// MarshalJSON writes true or an array of ids.
+func (a AckSet) MarshalJSON() ([]byte, error) {
+	if a.All {
+		return []byte("true"), nil
+	}
+	return json.Marshal(a.IDs)
+}
+
+// UnmarshalJSON reads true, false or an array of ids.
+func (a *AckSet) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &a.All) == nil {
+		return nil
+	}
+	if json.Unmarshal(b, &a.IDs) != nil {
+		return errors.New("must be true, false or an array of ids")
+	}
+	return nil
+}
+
+func inbox(ctx context.Context, s *Services, a hub.Actor, p InboxParams) (mailroom.Inbox, error) {
+	if p.WaitS < 0 || p.WaitS > int(mailroom.MaxWait/time.Second) {
+		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, "acp/inbox", "wait_s: %d is not between 0 and %d", p.WaitS, int(mailroom.MaxWait/time.Second)).
+			WithHint("wait again when nothing has come")
+	}
+	return s.Mail.Inbox(ctx, a, mailroom.InboxRequest{
+		Limit: p.Limit, Cursor: p.Cursor, NewOnly: p.NewOnly, Wait: time.Duration(p.WaitS) * time.Second,
+		AckAll: p.Ack.All, Ack: p.Ack.IDs, Peek: p.Peek,
+	})
+}
+
+// StatusParams say how work stands. The members of an envelope that a send may
+// carry are allowed too.
+type StatusParams struct {
+	State    string   `json:"state"`
+	Summary  string   `json:"summary"`
+	Detail   string   `json:"detail,omitempty"`
+	Progress *int     `json:"progress_pct,omitempty"`
+	Blockers []string `json:"blockers,omitempty"`
+	SendParams
+}
+
+func status(ctx context.Context, s *Services, a hub.Actor, p StatusParams) (mailroom.Receipt, error) {
+	const op = "acp/status"
+	if p.Type != "" || len(p.Payload) > 0 || p.Text != "" {
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "type, payload and text follow from state and summary; leave them out")
+	}
+	d, err := p.draft(op)
+	if err != nil {
+		return mailroom.Receipt{}, err
+	}
+	return s.Mail.Status(ctx, a, mailroom.Report{State: p.State, Summary: p.Summary, Detail: p.Detail, Progress: p.Progress, Blockers: p.Blockers, Draft: d})
+}
+
+// None are the parameters of an operation that has none.
+type None struct{}
+
+// deferred is an operation that the protocol names for later. It is known and
+// says so, and it is no tool.
+func deferred(method string) Operation {
+	return Operation{
+		Method: method, Permission: Anyone, Doc: "Not available yet.",
+		call: func(context.Context, *Services, hub.Actor, []byte) (any, error) {
+			return nil, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
+				WithHint("use acp/send with to: [\"*\"] to write to everyone")
+		},
+	}
+}
+
+// Whoami is who the hub thinks the caller is.
+type Whoami struct {
+	ID           hub.AgentID      `json:"id"`
+	Role         hub.Role         `json:"role"`
+	Auditor      bool             `json:"auditor"`
+	Capabilities hub.Capabilities `json:"capabilities"`
+}
+
+func whoami(_ context.Context, s *Services, a hub.Actor, _ None) (Whoami, error) {
+	return Whoami{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Capabilities: s.Mail.Capabilities()}, nil
+}
+
+// IDParams name a message.
+type IDParams struct {
+	ID     hub.EnvelopeID `json:"id"`
+	Reason string         `json:"reason,omitempty"`
+}
+
+func trace(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Trace, error) {
+	return s.Mail.Trace(ctx, a, p.ID)
+}
+
+// AgentList is everybody on the hub.
+type AgentList struct {
+	Agents []access.Profile `json:"agents"`
+}
+
+func agentList(ctx context.Context, s *Services, a hub.Actor, _ None) (AgentList, error) {
+	list, err := s.Access.Agents(ctx, a)
+	return AgentList{list}, err
+}
+
+// AgentParams name an agent and what is to be done with it.
+type AgentParams struct {
+	ID       hub.AgentID `json:"id"`
+	Role     hub.Role    `json:"role,omitempty"`
+	Auditor  bool        `json:"auditor,omitempty"`
+	Label    string      `json:"label,omitempty"`
+	ExpiresS int64       `json:"expires_s,omitempty"` // seconds from now; 0 for never
+}
+
+func (p AgentParams) newKey() (access.NewKey, error) {
+	const century = 100 * 365 * 24 * 3600
+	if p.ExpiresS < 0 || p.ExpiresS > century {
+		return access.NewKey{}, hub.Errorf(hub.CodeInvalid, "api.newKey", "expires_s: not between 0 and %d", century)
+	}
+	return access.NewKey{Agent: p.ID, Label: p.Label, Expires: time.Duration(p.ExpiresS) * time.Second}, nil
+}
+
+// AgentKey is an agent with a new key. The secret is in it this once.
+type AgentKey struct {
+	Agent hub.Agent `json:"agent"`
+	Key   string    `json:"key"`
+	Label string    `json:"label"`
+}
+
+func agentAdd(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentKey, error) {
+	k, err := p.newKey()
+	if err != nil {
+		return AgentKey{}, err
+	}
+	agent, key, secret, err := s.Access.AddAgent(ctx, a, hub.Agent{ID: p.ID, Role: p.Role, Auditor: p.Auditor}, k)
+	return AgentKey{Agent: agent, Key: secret, Label: key.Label}, err
+}
+
+func agentKey(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentKey, error) {
+	k, err := p.newKey()
+	if err != nil {
+		return AgentKey{}, err
+	}
+	key, secret, err := s.Access.MintKey(ctx, a, k)
+	return AgentKey{Agent: hub.Agent{ID: key.Agent}, Key: secret, Label: key.Label}, err
+}
+
+// Revoked says how many keys were revoked.
+type Revoked struct {
+	Agent   hub.AgentID `json:"agent"`
+	Revoked int         `json:"revoked"`
+}
+
+func agentRevoke(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (Revoked, error) {
+	n, err := s.Access.RevokeKeys(ctx, a, p.ID, p.Label)
+	return Revoked{p.ID, n}, err
+}
+
+// AgentState is an agent after a change.
+type AgentState struct {
+	Agent hub.Agent `json:"agent"`
+}
+
+func agentState(state hub.AgentState) func(context.Context, *Services, hub.Actor, AgentParams) (AgentState, error) {
+	return func(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentState, error) {
+		agent, err := s.Access.SetState(ctx, a, p.ID, state)
+		return AgentState{agent}, err
+	}
+}
+
+func agentReset(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentState, error) {
+	agent, err := s.Mail.Reset(ctx, a, p.ID)
+	return AgentState{agent}, err
+}
+
+func held(ctx context.Context, s *Services, a hub.Actor, _ None) (mailroom.Listing, error) {
+	return s.Mail.Held(ctx, a)
+}
+
+func approve(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+	return s.Mail.Approve(ctx, a, p.ID)
+}
+
+func deny(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+	return s.Mail.Deny(ctx, a, p.ID, p.Reason)
+}

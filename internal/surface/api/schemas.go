@@ -1,0 +1,66 @@
+package api
+
+// The input schemas of the tools. They are read by models, so every word has
+// to earn its place; the operations check more than the schemas say.
+
+// envelopeProps are the members that every tool which sends has.
+const envelopeProps = `
+"priority":{"enum":["low","normal","high","critical"],"description":"default normal"},
+"topic":{"type":"string"},
+"expires_at":{"type":"string","description":"ISO 8601; unread messages lapse then"},
+"sequence":{"type":"integer","description":"only for task.* and position.*"},
+"policy":{"type":"object","properties":{
+ "visibility":{"enum":["private","team","human-audit"]},
+ "sensitivity":{"enum":["low","moderate","high"]},
+ "human_gate":{"enum":["none","required"],"description":"required: a person must approve first"}}},
+"context":{"type":"object","properties":{
+ "external_refs":{"type":"array","items":{"type":"object","required":["type","value"],"properties":{"type":{"enum":["workq_item","file","branch","pr","url","session","ticket","other"]},"value":{"type":"string"}}}},
+ "artifacts":{"type":"array","items":{"type":"object","required":["type","path"],"properties":{"type":{"enum":["file","branch","pr","url","session","workq_item"]},"path":{"type":"string","description":"absolute"},"sha256":{"type":"string"}}}}}},
+"idempotency_key":{"type":"string","description":"same key, same message: safe to retry"}`
+
+const textProp = `"text":{"type":"string","description":"plain text, in place of payload"}`
+
+const sendSchema = `{"type":"object","required":["to"],"properties":{
+"to":{"type":"array","items":{"type":"string"},"description":"agent names, or [\"*\"] for everyone"},
+` + textProp + `,
+"type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response"],"description":"default status.update"},
+"payload":{"type":"object","description":"at most 4096 bytes. status.*: summary (max 280 characters), detail, progress_pct, blockers; blocked also reason. push: topic, summary, confidence (low|medium|high). query: question. response: query_id, answer, confidence"},
+"thread_id":{"type":"string","description":"leave out to begin a thread"},
+"reply_to":{"type":"string","description":"id of the message answered"},` + envelopeProps + `}}`
+
+const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
+"reply_to":{"type":"string","description":"id of the message you answer"},
+` + textProp + `,
+"payload":{"type":"object","description":"as in acp_send"},
+"type":{"type":"string","description":"default: knowledge.response to a knowledge.query, else status.update"},` + envelopeProps + `}}`
+
+const statusSchema = `{"type":"object","required":["state","summary"],"properties":{
+"state":{"enum":["update","blocked","complete"]},
+"summary":{"type":"string","description":"one sentence"},
+"detail":{"type":"string"},
+"progress_pct":{"type":"integer","minimum":0,"maximum":100},
+"blockers":{"type":"array","items":{"type":"string"}},
+"to":{"type":"array","items":{"type":"string"},"description":"default: the coordinators"},
+"thread_id":{"type":"string"},
+"reply_to":{"type":"string"},
+"priority":{"enum":["low","normal","high","critical"]},
+"idempotency_key":{"type":"string"}}}`
+
+const inboxSchema = `{"type":"object","properties":{
+"wait_s":{"type":"integer","minimum":0,"maximum":300,"description":"if empty, wait this many seconds for mail"},
+"ack":{"description":"true: mark all returned as read; or ids you have dealt with","oneOf":[{"type":"boolean"},{"type":"array","items":{"type":"string"}}]},
+"new_only":{"type":"boolean","description":"skip what you fetched before"},
+"limit":{"type":"integer","minimum":1,"maximum":200},
+"cursor":{"type":"string","description":"next of the page before"}}}`
+
+const querySchema = `{"type":"object","properties":{
+"agent":{"type":"string","description":"sender or recipient"},
+"thread_id":{"type":"string"},
+"type":{"type":"string"},
+"status":{"enum":["pending","delivered","read","expired","failed"]},
+"topic":{"type":"string"},
+"since":{"type":"string","description":"ISO 8601"},
+"until":{"type":"string"},
+"text":{"type":"string","description":"words that must all occur"},
+"limit":{"type":"integer","minimum":1,"maximum":200},
+"cursor":{"type":"string"}}}`

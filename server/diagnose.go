@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+// A Check is one thing that was looked at.
+type Check struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+	Hint   string `json:"hint,omitempty"` // what to do if it is not OK
+}
+
+// Diagnose looks at a hub's home and at the hub itself, which should be at
+// url. It changes nothing, except that a database of a hub that is not running
+// is opened and checked whole.
+func Diagnose(ctx context.Context, home, url string) []Check {
+	var out []Check
+	info, err := os.Stat(home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return append(out, Check{What: "home", Detail: home + " does not exist", Hint: "start the hub once: parley serve"})
+	case err != nil || !info.IsDir():
+		return append(out, Check{What: "home", Detail: home + " is not a folder that can be read", Hint: "use another --home"})
+	case info.Mode().Perm()&0o077 != 0:
+		out = append(out, Check{What: "home", Detail: "others can look into " + home, Hint: "chmod 700 " + home})
+	default:
+		out = append(out, Check{What: "home", OK: true, Detail: home})
+	}
+	out = append(out, checkWritable(home))
+	running := checkRunning(ctx, url)
+	out = append(out, running)
+	key := checkOperator(ctx, home, url, running.OK)
+	out = append(out, key)
+	return append(out, checkDatabase(ctx, home))
+}
+
+func checkWritable(home string) Check {
+	c := Check{What: "disk"}
+	f, err := os.CreateTemp(home, ".doctor-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+		f.Close()
+		os.Remove(f.Name())
+	}
+	if err != nil {
+		c.Detail, c.Hint = err.Error(), "free space, or make the folder writable"
+		return c
+	}
+	c.OK = true
+	return c
+}
+
+func checkRunning(ctx context.Context, url string) Check {
+	c := Check{What: "hub", Hint: "start it with: parley serve; PARLEY_URL says where it is"}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/health", nil)
+	if err != nil {
+		c.Detail = fmt.Sprintf("%q is not an address", url)
+		return c
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.Detail = "nothing answers at " + url
+		return c
+	}
+	defer res.Body.Close()
+	var h struct {
+		Status  string `json:"status"`
+		Version string `json:"version"`
+	}
+	if json.NewDecoder(res.Body).Decode(&h) != nil || h.Status == "" {
+		c.Detail = "what answers at " + url + " is not a hub"
+		return c
+	}
+	c.OK = h.Status == "ok"
+	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
+	if !c.OK {
+		c.Hint = "look at the hub's log: its store cannot be used now"
+	}
+	return c
+}
+
+func checkOperator(ctx context.Context, home, url string, running bool) Check {
+	c := Check{What: "operator's key", Hint: "restart the hub: it makes one"}
+	path := filepath.Join(home, OperatorKeyFile)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		c.Detail = err.Error()
+		return c
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		c.Detail, c.Hint = "others can read "+path, "chmod 600 "+path
+		return c
+	}
+	if running {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if _, err := api.NewClient(url, strings.TrimSpace(string(raw)), "", nil).Whoami(ctx); err != nil {
+			c.Detail = err.Error()
+			return c
+		}
+	}
+	c.OK = true
+	return c
+}
+
+// checkDatabase reads the whole database, unless a hub has it open.
+func checkDatabase(ctx context.Context, home string) Check {
+	c := Check{What: "database"}
+	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
+		c.Detail, c.Hint = "there is none yet", "start the hub once: parley serve"
+		return c
+	}
+	store, err := sqlite.Open(home, nil)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		c.OK, c.Detail = true, "in use by the hub; it is read whole when the hub is stopped"
+		return c
+	}
+	if err == nil {
+		err = store.Check(ctx)
+		store.Close()
+	}
+	if err != nil {
+		e := api.Describe(err)
+		c.Detail, c.Hint = e.Message, e.Hint
+		return c
+	}
+	c.OK, c.Detail = true, "read whole, nothing wrong"
+	return c
+}
