@@ -49,12 +49,12 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	extra := bytes.TrimSpace(e.Extra)
-	if len(extra) <= len("{}") {
+	extra := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(e.Extra), []byte("{")))
+	if len(extra) <= len("}") {
 		return b, nil
 	}
 	b = append(b[:len(b)-1], ',')
-	return append(b, extra[1:]...), nil
+	return append(b, extra...), nil
 }
 
 // Broadcast reports whether the message went to everyone.

@@ -2,8 +2,9 @@
 // errors that cross package boundaries, and what a hub stands on (Store, Bus).
 //
 // It decides nothing and keeps nothing. Services decide, engines keep; both
-// speak in the words of this package. It imports the standard library only, so
-// that other programs can import it without taking anything else along.
+// speak in the words of this package. It imports nothing but the standard
+// library and, for reading JSON strictly, go-json-experiment, none of whose
+// types it exports; so other programs can import it lightly.
 package hub
 
 import (

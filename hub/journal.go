@@ -26,7 +26,8 @@ const (
 	ActionKeyMinted    Action = "key.minted"
 	ActionKeyRevoked   Action = "key.revoked"
 
-	ActionRefused      Action = "call.refused" // several refusals alike are one entry with a count
+	ActionClaimIgnored Action = "identity.claim_ignored" // a sender that the input claimed
+	ActionRefused      Action = "call.refused"           // several refusals alike are one entry with a count
 	ActionBreakerOpen  Action = "breaker.open"
 	ActionBreakerReset Action = "breaker.reset"
 	ActionArtifactPut  Action = "artifact.put"

@@ -218,6 +218,11 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 		if out.legs, err = m.write(tx, msg, to); err != nil {
 			return err
 		}
+		if d.Claimed != nil {
+			if _, err := tx.Append(hub.Entry{At: e.CreatedAt, Actor: actor.ID, Action: hub.ActionClaimIgnored, Subject: string(e.ID), Outcome: hub.OutcomeOK}); err != nil {
+				return err
+			}
+		}
 		if msg.ReplyTo != "" {
 			if err := m.answered(tx, actor, msg.ReplyTo); err != nil {
 				return err

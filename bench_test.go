@@ -1,0 +1,608 @@
+package parley_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/ext/fts5"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/server"
+)
+
+// BenchmarkTable prints how fast the hub is in relation to what its parts can
+// do at best, each pair measured in turns in one run. Ratios can be compared
+// between machines; the rates beside them cannot.
+//
+// PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000).
+func BenchmarkTable(b *testing.B) {
+	for b.Loop() {
+		t := &table{b: b}
+		t.send()
+		t.http()
+		t.lookups()
+		t.print()
+	}
+}
+
+// A table gathers lines while it measures.
+type table struct {
+	b     *testing.B
+	lines []string
+}
+
+const (
+	senders = 64
+	conns   = 32
+	rounds  = 4               // turns that a pair is measured in
+	slice   = 2 * time.Second // length of one turn
+)
+
+func (t *table) ratio(what string, got, base float64, unit string, target float64, least bool) {
+	r := got / base
+	verdict, sign := "ok", "≥"
+	if !least {
+		sign = "≤"
+	}
+	if least && r < target || !least && r > target {
+		verdict = "MISSED"
+	}
+	t.lines = append(t.lines, fmt.Sprintf("| %s | %.0f %s | %.0f %s | %.2f | %s %.2f | %s |", what, got, unit, base, unit, r, sign, target, verdict))
+}
+
+func (t *table) fact(what, value string) {
+	t.lines = append(t.lines, fmt.Sprintf("| %s | %s | | | | |", what, value))
+}
+
+func (t *table) print() {
+	fmt.Printf("\n%s, %d cores, %s\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Println("| what | hub | baseline | ratio | target | |\n|---|---|---|---|---|---|")
+	for _, l := range t.lines {
+		fmt.Println(l)
+	}
+	fmt.Println()
+}
+
+// turns measures two things alternately and returns both rates per second.
+func turns(b *testing.B, first, second func(stop <-chan struct{}) int64) (float64, float64) {
+	var n [2]int64
+	var took [2]time.Duration
+	for i := range 2 * rounds {
+		f := []func(<-chan struct{}) int64{first, second}[i%2]
+		stop := make(chan struct{})
+		timer := time.AfterFunc(slice, func() { close(stop) })
+		began := time.Now()
+		n[i%2] += f(stop)
+		took[i%2] += time.Since(began)
+		timer.Stop()
+	}
+	return float64(n[0]) / took[0].Seconds(), float64(n[1]) / took[1].Seconds()
+}
+
+// crowd runs n workers until stop is closed and counts what they did.
+func crowd(n int, stop <-chan struct{}, work func(worker int, turn int64)) int64 {
+	var total atomic.Int64
+	var wg sync.WaitGroup
+	for w := range n {
+		wg.Go(func() {
+			for i := int64(0); ; i++ {
+				select {
+				case <-stop:
+					total.Add(i)
+					return
+				default:
+					work(w, i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return total.Load()
+}
+
+func benchAgent(i int) hub.AgentID { return hub.AgentID(fmt.Sprintf("agent-%02d", i%senders)) }
+
+// addAgents adds the senders and returns their keys.
+func addAgents(b *testing.B, store hub.Store) []string {
+	b.Helper()
+	who := access.New(store, nil)
+	var keys []string
+	for i := range senders {
+		_, _, secret, err := who.AddAgent(b.Context(), hub.Actor{ID: hub.Operator}, hub.Agent{ID: benchAgent(i)}, access.NewKey{})
+		must(b, err)
+		keys = append(keys, secret)
+	}
+	return keys
+}
+
+func must(b *testing.B, err error) {
+	if err != nil {
+		b.Helper()
+		b.Fatal(err)
+	}
+}
+
+const benchPayload = `{"summary":"the schema is frozen and avatar is nullable","detail":"migration 42 is merged; clients may read the column from now on"}`
+
+// send compares a durable Send through the service with a loop that does
+// nothing but insert the same rows with the same driver and group commit.
+func (t *table) send() {
+	b := t.b
+	home := b.TempDir()
+	store, err := sqlite.Open(home, nil)
+	must(b, err)
+	defer store.Close()
+	addAgents(b, store)
+	mail, err := mailroom.New(store, &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
+	must(b, err)
+	actors := make([]hub.Actor, senders)
+	for i := range actors {
+		actors[i] = hub.Actor{ID: benchAgent(i), Role: hub.RoleExecutor}
+	}
+	draft := func(w int) mailroom.Draft {
+		return mailroom.Draft{To: []hub.AgentID{benchAgent(w + 1)}, Type: hub.TypeStatusUpdate, Payload: json.RawMessage(benchPayload)}
+	}
+	ctx := context.Background()
+	ours := func(stop <-chan struct{}) int64 {
+		return crowd(senders, stop, func(w int, _ int64) {
+			if _, err := mail.Send(ctx, actors[w], draft(w)); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	bareHome := b.TempDir()
+	bareStore, err := sqlite.Open(bareHome, nil) // makes the tables
+	must(b, err)
+	must(b, bareStore.Close())
+	bare := newBare(b, filepath.Join(bareHome, "hub.db"))
+	defer bare.close()
+	got, base := turns(b, ours, func(stop <-chan struct{}) int64 {
+		return crowd(senders, stop, func(w int, _ int64) { bare.insert(w) })
+	})
+	t.ratio("durable Send, 64 senders / bare group-commit inserts of the same rows", got, base, "/s", 0.5, true)
+
+	var before, after runtime.MemStats
+	const n = 2000
+	runtime.ReadMemStats(&before)
+	for range n {
+		_, err := mail.Send(ctx, actors[0], draft(0))
+		must(b, err)
+	}
+	runtime.ReadMemStats(&after)
+	t.fact("allocations per send through the service", fmt.Sprintf("%d, %d bytes", (after.Mallocs-before.Mallocs)/n, (after.TotalAlloc-before.TotalAlloc)/n))
+}
+
+// bare inserts rows as a send does, and does nothing else.
+type bare struct {
+	b     *testing.B
+	db    *sqlite3.Conn
+	ids   *hub.IDs
+	queue chan bareRow
+	done  chan struct{}
+	seq   int64
+}
+
+type bareRow struct {
+	from, to string
+	done     chan struct{}
+}
+
+func newBare(b *testing.B, path string) *bare {
+	db, err := sqlite3.Open("file:" + path)
+	must(b, err)
+	must(b, fts5.Register(db))
+	must(b, db.Exec(`PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY`))
+	x := &bare{b: b, db: db, ids: hub.NewIDs(time.Now), queue: make(chan bareRow, 1024), done: make(chan struct{})}
+	go x.run()
+	return x
+}
+
+func (x *bare) close() {
+	close(x.queue)
+	<-x.done
+	x.db.Close()
+}
+
+var bareDone = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
+func (x *bare) insert(w int) {
+	done := bareDone.Get().(chan struct{})
+	x.queue <- bareRow{string(benchAgent(w)), string(benchAgent(w + 1)), done}
+	<-done
+	bareDone.Put(done)
+}
+
+func (x *bare) run() {
+	defer close(x.done)
+	prepare := func(sql string) *sqlite3.Stmt {
+		s, _, err := x.db.Prepare(sql)
+		must(x.b, err)
+		return s
+	}
+	begin, commit := prepare("BEGIN IMMEDIATE"), prepare("COMMIT")
+	message := prepare(`INSERT INTO messages(id,from_agent,to_agents_json,thread_id,type,priority,status,payload_json,policy_json,payload_bytes,created_at) VALUES(?,?,?,?,?,?,?,?,?,?,?)`)
+	meta := prepare(`INSERT INTO message_meta(seq,message_id,hop) VALUES(?,?,0)`)
+	party := prepare(`INSERT INTO message_party(agent,seq,state,rank,type) VALUES(?,?,?,2,?)`)
+	words := prepare(`INSERT INTO message_text(rowid,tags,body) VALUES(?,?,?)`)
+	delivery := prepare(`INSERT INTO delivery_log(message_id,recipient,channel,status) VALUES(?,?,?,?)`)
+	journal := prepare(`INSERT INTO journal(seq,at,actor,action,subject,outcome,facts_json,hash) VALUES(?,?,?,?,?,?,?,?)`)
+	exec := func(s *sqlite3.Stmt, args ...any) {
+		for i, a := range args {
+			switch v := a.(type) {
+			case string:
+				must(x.b, s.BindText(i+1, v))
+			case int64:
+				must(x.b, s.BindInt64(i+1, v))
+			}
+		}
+		must(x.b, s.Exec())
+	}
+	hash := strings.Repeat("0", 64)
+	var batch []bareRow
+	for row := range x.queue {
+		batch = append(batch[:0], row)
+	drain:
+		for len(batch) < 256 {
+			select {
+			case r, ok := <-x.queue:
+				if !ok {
+					break drain
+				}
+				batch = append(batch, r)
+			default:
+				break drain
+			}
+		}
+		must(x.b, begin.Exec())
+		for _, r := range batch {
+			x.seq++
+			id := string(x.ids.Next())
+			at := hub.EnvelopeID(id).Time().String()
+			exec(message, id, r.from, `["`+r.to+`"]`, id, "status.update", "normal", "pending", benchPayload, `{"visibility":"private","sensitivity":"low","human_gate":"none"}`, int64(len(benchPayload)), at)
+			exec(meta, x.seq, id)
+			exec(party, r.to, x.seq, "unread", "status.update")
+			exec(party, r.from, x.seq, "sender", "status.update")
+			exec(words, x.seq, "a"+strings.ReplaceAll(r.to, "-", "0")+" a"+strings.ReplaceAll(r.from, "-", "0"), "the schema is frozen and avatar is nullable migration 42 is merged clients may read the column from now on")
+			exec(delivery, id, r.to, "inbox", "stored")
+			exec(journal, x.seq, at, r.from, "message.sent", id, "ok", `{"type":"status.update","to":["`+r.to+`"],"recipients":1,"thread_id":"`+id+`","priority":"normal","policy":{"visibility":"private","sensitivity":"low","human_gate":"none"},"payload_sha256":"`+hash+`","payload_bytes":125}`, hash)
+		}
+		must(x.b, commit.Exec())
+		for _, r := range batch {
+			r.done <- struct{}{}
+		}
+	}
+}
+
+// http compares sends over the wire with a handler that decodes the same body
+// and answers the same size.
+func (t *table) http() {
+	b := t.b
+	home := b.TempDir()
+	store, err := sqlite.Open(home, nil)
+	must(b, err)
+	keys := addAgents(b, store)
+	must(b, store.Close())
+	s, err := server.New(b.Context(), server.Options{Home: home, Addr: "127.0.0.1:0", Limits: server.Limits{Unsafe: true}})
+	must(b, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Serve(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	defer wg.Wait()
+	defer stop()
+
+	call := func(w int) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["` + string(benchAgent(w+1)) + `"],"type":"status.update","payload":` + benchPayload + `}}`)
+	}
+	tool := func(w int) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"acp_send","arguments":{"to":["` + string(benchAgent(w+1)) + `"],"type":"status.update","payload":` + benchPayload + `}}}`)
+	}
+	client := func(key, session string, w int) *wire { return newWire(b, s.URL(), key, session, w) }
+	size := 0
+	probe := client(keys[0], "", 0)
+	size = len(probe.post("/", call(0)))
+	probe.conn.Close()
+
+	answer := []byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", size-40) + `"}`)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body any
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			b.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(answer)
+	}))
+	defer plain.Close()
+
+	load := func(url, path string, mcp bool, body func(int) []byte) func(<-chan struct{}) int64 {
+		wires := make([]*wire, conns)
+		for w := range wires {
+			wires[w] = newWire(b, url, keys[w], "", w)
+			if mcp {
+				wires[w].initialize()
+			}
+		}
+		b.Cleanup(func() {
+			for _, w := range wires {
+				w.conn.Close()
+			}
+		})
+		return func(stop <-chan struct{}) int64 {
+			return crowd(conns, stop, func(w int, _ int64) { wires[w].post(path, body(w)) })
+		}
+	}
+	got, base := turns(b, load(s.URL(), "/", false, call), load(plain.URL, "/", false, call))
+	t.ratio("acp/send over HTTP, 32 connections / plain net/http handler", got, base, "/s", 0.25, true)
+	got, base = turns(b, load(s.URL(), "/mcp", true, tool), load(plain.URL, "/", false, tool))
+	t.ratio("acp_send over MCP, 32 connections / plain net/http handler", got, base, "/s", 0.15, true)
+}
+
+// A wire is one keep-alive connection. It is written and read by hand, so that
+// the client costs little of what is measured.
+type wire struct {
+	b       *testing.B
+	conn    net.Conn
+	head    string
+	session string
+	buf     []byte
+	out     []byte
+}
+
+func newWire(b *testing.B, url, key, session string, _ int) *wire {
+	host := strings.TrimPrefix(url, "http://")
+	conn, err := net.Dial("tcp", host)
+	must(b, err)
+	return &wire{
+		b: b, conn: conn, session: session, buf: make([]byte, 64<<10),
+		head: "Host: " + host + "\r\nAuthorization: Bearer " + key + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n",
+	}
+}
+
+// post sends a body and returns the answer's.
+func (w *wire) post(path string, body []byte) []byte {
+	w.out = fmt.Appendf(w.out[:0], "POST %s HTTP/1.1\r\n%s", path, w.head)
+	if w.session != "" {
+		w.out = fmt.Appendf(w.out, "Mcp-Session-Id: %s\r\n", w.session)
+	}
+	w.out = fmt.Appendf(w.out, "Content-Length: %d\r\n\r\n", len(body))
+	w.out = append(w.out, body...)
+	if _, err := w.conn.Write(w.out); err != nil {
+		w.b.Fatal(err)
+	}
+	n := 0
+	for {
+		m, err := w.conn.Read(w.buf[n:])
+		if err != nil {
+			w.b.Fatal(err)
+		}
+		n += m
+		head, rest, ok := bytes.Cut(w.buf[:n], []byte("\r\n\r\n"))
+		if !ok {
+			continue
+		}
+		if !bytes.HasPrefix(head, []byte("HTTP/1.1 20")) {
+			w.b.Fatalf("%s\n%s", head, rest)
+		}
+		if w.session == "" {
+			if _, s, ok := bytes.Cut(head, []byte("Mcp-Session-Id: ")); ok {
+				w.session = string(s[:bytes.IndexAny(append(s, '\r'), "\r")])
+			}
+		}
+		_, l, ok := bytes.Cut(head, []byte("Content-Length: "))
+		if !ok {
+			w.b.Fatalf("no length:\n%s", head)
+		}
+		if i := bytes.IndexByte(l, '\r'); i >= 0 {
+			l = l[:i]
+		}
+		length, err := strconv.Atoi(string(l))
+		if err != nil {
+			w.b.Fatal(err)
+		}
+		for len(rest) < length {
+			m, err := w.conn.Read(w.buf[n:])
+			if err != nil {
+				w.b.Fatal(err)
+			}
+			n += m
+			rest = w.buf[n-len(rest)-m : n]
+		}
+		if bytes.Contains(rest, []byte(`"error"`)) || bytes.Contains(rest, []byte(`"isError":true`)) {
+			w.b.Fatalf("%s", rest)
+		}
+		return rest
+	}
+}
+
+func (w *wire) initialize() {
+	w.post("/mcp", []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	w.post("/mcp", []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+}
+
+// lookups compares reading from a large store with reading from a small one.
+func (t *table) lookups() {
+	b := t.b
+	large := 1_000_000
+	if s := os.Getenv("PARLEY_BENCH_MESSAGES"); s != "" {
+		var err error
+		large, err = strconv.Atoi(s)
+		must(b, err)
+	}
+	smallHome, largeHome := b.TempDir(), b.TempDir()
+	small, big := fill(b, smallHome, 1000), fill(b, largeHome, large)
+	view := func(store hub.Store, read func(hub.Reader) (hub.Page, error), want int) func(<-chan struct{}) int64 {
+		return func(stop <-chan struct{}) int64 {
+			return crowd(1, stop, func(int, int64) {
+				must(b, store.View(context.Background(), func(r hub.Reader) error {
+					page, err := read(r)
+					if err == nil && len(page.Messages) != want {
+						b.Fatalf("got %d messages, want %d", len(page.Messages), want)
+					}
+					return err
+				}))
+			})
+		}
+	}
+	now := hub.At(time.Now())
+	for _, c := range []struct {
+		name string
+		read func(hub.Reader) (hub.Page, error)
+		want int
+	}{
+		{"inbox of 50", func(r hub.Reader) (hub.Page, error) {
+			return r.Inbox("reader", hub.InboxFilter{Limit: 50, Now: now})
+		}, 50},
+		{"query by thread", func(r hub.Reader) (hub.Page, error) {
+			return r.Query(hub.Query{Viewer: "reader", Thread: "shared", Limit: 50})
+		}, 20},
+		{"query by type", func(r hub.Reader) (hub.Page, error) {
+			return r.Query(hub.Query{Viewer: "reader", Type: hub.TypeKnowledgePush, Limit: 50})
+		}, 50},
+		{"text search for a word that is everywhere", func(r hub.Reader) (hub.Page, error) {
+			return r.Query(hub.Query{Viewer: "reader", Text: "schema", Limit: 50})
+		}, 50},
+		{"text search for a word in 10 of the caller's", func(r hub.Reader) (hub.Page, error) {
+			return r.Query(hub.Query{Viewer: "reader", Text: "avatar schema", Limit: 50})
+		}, 10},
+	} {
+		few, many := turns(b, view(small, c.read, c.want), view(big, c.read, c.want))
+		t.ratio(fmt.Sprintf("%s, µs: among %d / among 1000", c.name, large), 1e6/many, 1e6/few, "µs", 2, false)
+	}
+	must(b, small.Close())
+	must(b, big.Close())
+	t.process(largeHome, large)
+}
+
+// fill makes a store with n messages, 200 of which concern the agent "reader".
+func fill(b *testing.B, home string, n int) *sqlite.Store {
+	store, err := sqlite.Open(home, nil)
+	must(b, err)
+	who := access.New(store, nil)
+	for _, id := range []hub.AgentID{"reader", "writer"} {
+		_, _, _, err := who.AddAgent(b.Context(), hub.Actor{ID: hub.Operator}, hub.Agent{ID: id}, access.NewKey{})
+		must(b, err)
+	}
+	const batch = 500
+	every := n / 200
+	ids := hub.NewIDs(time.Now)
+	for done := 0; done < n; done += batch {
+		must(b, store.Update(b.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			for i := done; i < min(done+batch, n); i++ {
+				id := ids.Next()
+				from, to := hub.AgentID(fmt.Sprintf("crowd-%03d", i%500)), hub.AgentID(fmt.Sprintf("crowd-%03d", (i+7)%500))
+				m := hub.Message{Text: "the schema of part " + strconv.Itoa(i%5000) + " is frozen", Envelope: hub.Envelope{
+					ID: id, Protocol: hub.Protocol, Version: hub.Version, From: from, To: []hub.AgentID{to}, ThreadID: string(id),
+					Type: hub.TypeStatusUpdate, Priority: hub.PriorityNormal, Status: hub.StatusPending,
+					Payload: json.RawMessage(benchPayload), Policy: hub.DefaultPolicy, CreatedAt: id.Time(),
+				}}
+				if i%2 == 0 {
+					m.Type = hub.TypeKnowledgePush
+				}
+				if k := i / every; i%every == 0 && k < 200 {
+					from, to = "writer", "reader"
+					if k%10 == 0 && k < 100 {
+						m.Text += " avatar"
+					}
+					m.From, m.To = from, []hub.AgentID{to}
+					m.Type = []hub.MessageType{hub.TypeKnowledgePush, hub.TypeStatusUpdate}[k%2]
+					if k%10 == 0 {
+						m.ThreadID = "shared"
+					}
+				} else if i%3 == 0 {
+					m.Text += " avatar" // others' messages must not slow the reader's search
+				}
+				if err := tx.AddMessage(m, []hub.Party{{Agent: to, State: hub.PartyUnread}, {Agent: from, State: hub.PartySender}}); err != nil {
+					return err
+				}
+				if _, err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: to, Channel: hub.ChannelInbox, Status: hub.DeliveryStored}); err != nil {
+					return err
+				}
+				if _, err := tx.Append(hub.Entry{At: id.Time(), Actor: from, Action: hub.ActionMessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	return store
+}
+
+// process starts the real program on the large store.
+func (t *table) process(home string, n int) {
+	b := t.b
+	bin := filepath.Join(b.TempDir(), "parley")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/parley")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	began := time.Now()
+	cmd := exec.Command(bin, "serve", "--home", home, "--addr", "127.0.0.1:0", "--unsafe-limits", "--log-level", "error")
+	pipe, err := cmd.StderrPipe()
+	must(b, err)
+	must(b, cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Signal(os.Interrupt)
+	line := make([]byte, 256)
+	k, err := pipe.Read(line)
+	must(b, err)
+	t.fact(fmt.Sprintf("start with %d messages", n), time.Since(began).Round(time.Millisecond).String())
+	url, ok := strings.CutPrefix(strings.TrimSpace(string(line[:k])), "listening on ")
+	if !ok {
+		b.Fatalf("got %q", line[:k])
+	}
+	go io.Copy(io.Discard, pipe)
+	t.fact("resident memory, idle", resident(b, cmd.Process.Pid))
+	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+	must(b, err)
+	stop := make(chan struct{})
+	time.AfterFunc(5*time.Second, func() { close(stop) })
+	wires := make([]*wire, conns)
+	for i := range wires {
+		wires[i] = newWire(b, url, strings.TrimSpace(string(key)), "", i)
+		defer wires[i].conn.Close()
+	}
+	crowd(conns, stop, func(w int, _ int64) {
+		wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
+	})
+	t.fact("resident memory, after 5 s of load", resident(b, cmd.Process.Pid))
+}
+
+func resident(b *testing.B, pid int) string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return "not known on this system"
+	}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
+			kb, err := strconv.Atoi(f[1])
+			must(b, err)
+			return fmt.Sprintf("%d MiB", kb>>10)
+		}
+	}
+	return "not known on this system"
+}

@@ -1,0 +1,146 @@
+// Package parley_test holds what is about the repository as a whole: the map of
+// packages, and the table of speeds.
+package parley_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/parley-agents/parley/"
+
+// layers is the map: every package with the packages of this module that it may
+// import. A new package or arrow is an edit here and in docs/architecture.md,
+// with the reason.
+var layers = map[string][]string{
+	// The domain, and what stands beside it for other people too.
+	"hub":        {},
+	"hub/schema": {"hub"},
+	"jsonrpc":    {},
+
+	// What a hub stands on.
+	"internal/engine/sqlite": {"hub"},
+	"internal/engine/blobs":  {"hub"},
+	"internal/engine/bus":    {"hub"},
+
+	// What a hub decides. Siblings never import each other.
+	"internal/service/access":   {"hub"},
+	"internal/service/journal":  {"hub"},
+	"internal/service/mailroom": {"hub", "hub/schema"},
+
+	// How people and agents come in.
+	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/journal", "internal/service/mailroom"},
+	"internal/surface/mcptools": {"hub", "internal/surface/api", "internal/service/mailroom"},
+
+	// What puts it together, and the command.
+	"server": {
+		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
+		"internal/service/access", "internal/service/journal", "internal/service/mailroom",
+		"internal/surface/api", "internal/surface/mcptools",
+	},
+	"cmd/parley": {
+		"hub", "hub/schema", "server", "internal/service/mailroom", "internal/surface/api", "internal/surface/mcptools",
+	},
+
+	// Conformance suites. Only tests import it.
+	"internal/hubtest": {"hub"},
+}
+
+// owners says which packages may import a module of somebody else. Tests may
+// import what they compare with.
+var owners = map[string][]string{
+	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
+	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/service/mailroom"},
+	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/surface/api"},
+	"github.com/prometheus/client_golang":      {"server"},
+	"github.com/spf13/cobra":                   {"cmd/parley"},
+	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
+	"golang.org/x/term":                        {"cmd/parley"},
+	"golang.org/x/text":                        {"internal/service/mailroom"},
+	"golang.org/x/sys":                         {"internal/engine/sqlite"},
+}
+
+func TestLayers(t *testing.T) {
+	for pkg, imports := range packages(t) {
+		allowed, ok := layers[pkg]
+		if !ok {
+			t.Errorf("package %s is not on the map", pkg)
+			continue
+		}
+		for _, imp := range imports {
+			switch {
+			case strings.HasPrefix(imp, module):
+				if to := strings.TrimPrefix(imp, module); !slices.Contains(allowed, to) {
+					t.Errorf("%s imports %s: there is no such arrow on the map", pkg, to)
+				}
+			case strings.Contains(strings.Split(imp, "/")[0], "."):
+				if !owned(imp, pkg) {
+					t.Errorf("%s imports %s: it is not an owner of that module", pkg, imp)
+				}
+			}
+		}
+	}
+	for pkg := range layers {
+		if _, ok := packages(t)[pkg]; !ok {
+			t.Errorf("package %s is on the map but does not exist", pkg)
+		}
+	}
+}
+
+func owned(imp, pkg string) bool {
+	for mod, pkgs := range owners {
+		if imp == mod || strings.HasPrefix(imp, mod+"/") {
+			return slices.Contains(pkgs, pkg)
+		}
+	}
+	return false
+}
+
+// packages returns what each package imports, tests aside.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string]map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "." || d.Name() == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := path.Dir(filepath.ToSlash(name))
+		if found[pkg] == nil {
+			found[pkg] = map[string]bool{}
+		}
+		for _, i := range f.Imports {
+			imp, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			found[pkg][imp] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for pkg, imports := range found {
+		out[pkg] = slices.Sorted(maps.Keys(imports))
+	}
+	return out
+}
