@@ -79,6 +79,10 @@ func (s PartyState) CanBecome(next PartyState) bool { return slices.Contains(par
 type Party struct {
 	Agent AgentID
 	State PartyState
+
+	// Hidden says that a human gate is, or stayed, closed between the message
+	// and this recipient, which must not learn of it. The store sets it.
+	Hidden bool
 }
 
 // statusOf is the message status that a recipient's state stands for.

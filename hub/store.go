@@ -26,8 +26,9 @@ type Store interface {
 
 	// Update calls fn and makes its changes permanent. fn may run more than
 	// once, with none of its earlier changes visible, and must have no effect
-	// but on tx. Changes of two Updates never mix. If fn returns an error,
-	// Update returns that error and nothing is changed.
+	// but on tx; it must not call Update itself. Changes of two Updates never
+	// mix. If fn returns an error, Update returns that error and nothing is
+	// changed.
 	Update(ctx context.Context, d Durability, fn func(tx Tx) error) error
 
 	// Close waits for what is under way and releases what the store holds.
@@ -97,8 +98,10 @@ type InboxFilter struct {
 
 // A Query chooses messages. Empty members do not restrict.
 type Query struct {
-	Viewer AgentID // only what this agent sent or received, unless Audit
-	Audit  bool    // the viewer may see everything
+	// Viewer restricts to what this agent sent or received, unless Audit. What
+	// is hidden from it was not received.
+	Viewer AgentID
+	Audit  bool // the viewer may see everything
 
 	Agent  AgentID // sender or recipient
 	Thread string
@@ -148,7 +151,7 @@ type MessageReader interface {
 	// Inbox returns what is unread or delivered, most pressing first and
 	// oldest first among equals.
 	Inbox(agent AgentID, f InboxFilter) (Page, error)
-	// Unread counts the inbox up to limit.
+	// Unread counts what lies in the inbox, fetched or not, up to limit.
 	Unread(agent AgentID, limit int) (int, error)
 	// Held returns the messages that wait for a human, oldest first.
 	Held(limit int) ([]Message, error)
@@ -208,9 +211,6 @@ type JournalReader interface {
 	JournalAfter(seq int64, limit int) ([]Entry, error)
 	// JournalOf returns the entries about one subject, in order.
 	JournalOf(subject string, limit int) ([]Entry, error)
-	// JournalBy returns an actor's entries with one of the given actions at or
-	// after a time, in order.
-	JournalBy(actor AgentID, since Time, actions ...Action) ([]Entry, error)
 	// JournalHead returns the number and hash of the newest entry, or 0, "".
 	JournalHead() (int64, string, error)
 }

@@ -291,7 +291,7 @@ var queryTests = []storeTest{
 		}
 	}},
 	{"pages have neither gaps nor repeats while messages arrive", func(w *world) {
-		all := w.crowd()
+		w.crowd()
 		for _, q := range []hub.Query{
 			{Viewer: "ada"}, {Viewer: "op", Audit: true}, {Viewer: "ada", Type: hub.TypeStatusUpdate}, {Viewer: "ada", Thread: "thread-1"},
 			{Viewer: "op", Audit: true, Type: hub.TypeStatusUpdate}, {Viewer: "op", Audit: true, Status: hub.StatusPending},
@@ -316,7 +316,6 @@ var queryTests = []storeTest{
 			}
 			w.equal(fmt.Sprintf("%+v", q), got, expect)
 		}
-		_ = all
 	}},
 	{"messages of one instant are paged, too", func(w *world) {
 		var all []hub.EnvelopeID

@@ -164,7 +164,7 @@ func (w *world) equal(what string, got, want any) {
 	}
 }
 
-// ids returns the ids of messages.
+// idsOf returns the ids of messages.
 func idsOf(all []hub.Message) []hub.EnvelopeID {
 	ids := []hub.EnvelopeID{}
 	for _, m := range all {

@@ -13,8 +13,8 @@ import (
 
 // writeAll makes one change of every kind.
 func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
-	id, err := hub.EnvelopeID(m.ID), tx.AddMessage(m, parties(m, hub.PartyUnread))
-	if err != nil {
+	id := m.ID
+	if err := tx.AddMessage(m, parties(m, hub.PartyUnread)); err != nil {
 		return err
 	}
 	row, err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
@@ -199,7 +199,7 @@ var transactionTests = []storeTest{
 			wg.Go(func() {
 				for i := range each {
 					m := w.message("ada", "bob")
-					d := hub.Durability(0)
+					d := hub.SurvivesKill
 					if (c+i)%50 == 0 {
 						d = hub.SurvivesPowerLoss
 					}

@@ -29,8 +29,9 @@ type Store struct {
 	maxFile  int64
 	maxTotal int64
 
-	mu    sync.Mutex // guards total
-	total int64
+	mu      sync.Mutex // guards what follows
+	stored  int64      // bytes; perhaps more than there are, never fewer
+	pending int64      // bytes that are about to be stored
 }
 
 // Open returns the store in dir, which is made when something is put there.
@@ -46,23 +47,44 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if opts != nil && opts.MaxTotal > 0 {
 		s.maxTotal = opts.MaxTotal
 	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
+	err = s.each(func(path string, d fs.DirEntry) error {
 		if filepath.Ext(path) == partial {
 			return os.Remove(path) // left by a crash
 		}
-		info, err := d.Info()
-		if err == nil {
-			s.total += info.Size()
-		}
-		return err
+		return nil
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		s.stored, err = s.size()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("blobs: %w", err)
 	}
 	return s, nil
+}
+
+// each calls f for every file.
+func (s *Store) each(f func(path string, d fs.DirEntry) error) error {
+	return filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			err = f(path, d)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // nothing was stored yet, or it was removed meanwhile
+		}
+		return err
+	})
+}
+
+// size returns how many bytes are stored.
+func (s *Store) size() (n int64, err error) {
+	err = s.each(func(path string, d fs.DirEntry) error {
+		info, err := d.Info()
+		if err == nil && filepath.Ext(path) != partial {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
 }
 
 // partial ends the name of a file that is being written.
@@ -97,11 +119,14 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, sum, size, nil
 	}
-	if err := s.reserve(op, size); err != nil {
-		return "", "", 0, err
+	if !s.reserve(size) {
+		if err := s.recount(op, size); err != nil {
+			return "", "", 0, err
+		}
 	}
-	if err := keep(tmp, path); err != nil {
-		s.release(size)
+	err = keep(tmp, path)
+	s.settle(size, err == nil)
+	if err != nil {
 		return "", "", 0, degraded(op, err)
 	}
 	return path, sum, size, nil
@@ -144,21 +169,41 @@ func (s *Store) Open(sum string) (*os.File, error) {
 
 func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum[2:]) }
 
-func (s *Store) reserve(op string, size int64) error {
+func (s *Store) reserve(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total+size > s.maxTotal {
+	if s.stored+s.pending+size > s.maxTotal {
+		return false
+	}
+	s.pending += size
+	return true
+}
+
+// recount reserves room after a look at what is really there: files may have
+// been removed, and content that came twice at once was counted twice.
+func (s *Store) recount(op string, size int64) error {
+	stored, err := s.size()
+	if err != nil {
+		return degraded(op, err)
+	}
+	s.mu.Lock()
+	s.stored = stored
+	s.mu.Unlock()
+	if !s.reserve(size) {
 		return hub.Errorf(hub.CodeTooLarge, op, "the artifacts of this hub have at most %d bytes together", s.maxTotal).
 			WithHint("the operator can remove old files from the hub's artifacts folder")
 	}
-	s.total += size
 	return nil
 }
 
-func (s *Store) release(size int64) {
+// settle ends a reservation.
+func (s *Store) settle(size int64, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total -= size
+	s.pending -= size
+	if kept {
+		s.stored += size
+	}
 }
 
 // A diskWriter tells failures of the disk from those of the reader.

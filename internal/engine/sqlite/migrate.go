@@ -110,6 +110,16 @@ func create(path string, busy time.Duration) error {
 	return protect(path)
 }
 
+// protocolTables are the columns that a database which exists must have, where
+// it has the table.
+var protocolTables = []struct{ name, columns string }{
+	{"messages", `id, protocol, version, from_agent, to_agents_json, team, reply_to, thread_id, type, topic, priority, status,
+		payload_json, policy_json, context_json, external_refs_json, sequence, expires_at, payload_bytes, created_at, updated_at`},
+	{"delivery_log", `id, message_id, recipient, channel, status, delivered_at, read_at, error`},
+	{"handoffs", `id, thread_id, task_id, status, initiated_at, resolved_at`},
+	{"acp_meta", `key, value`},
+}
+
 // headerSize is how many bytes an SQLite database starts with.
 const headerSize = 100
 
@@ -170,8 +180,25 @@ func examine(path string, busy time.Duration) error {
 	if version > int64(len(migrations)) {
 		return newer(fmt.Sprintf("schema %d, this one knows %d", version, len(migrations)))
 	}
-	tables, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'acp_meta'`)
-	if err != nil || tables == 0 {
+	for _, table := range protocolTables {
+		there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '` + table.name + `'`)
+		if err != nil {
+			return engineError(op, err)
+		}
+		if there == 0 {
+			continue
+		}
+		st, _, err := db.Prepare(`SELECT ` + table.columns + ` FROM ` + table.name)
+		if errors.Is(err, sqlite3.ERROR) {
+			return hub.Errorf(hub.CodeConflict, op, "hub.db has a table %s that is not a hub's: %v", table.name, err).
+				WithHint("use another home; nothing was changed")
+		}
+		if err != nil {
+			return engineError(op, err)
+		}
+		st.Close()
+	}
+	if there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'acp_meta'`); err != nil || there == 0 {
 		return engineError(op, err)
 	}
 	schema, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'schema_version'`)
@@ -203,12 +230,7 @@ func migrate(c *conn) error {
 			return nil
 		}
 		if err := migrateOne(c, int(version)); err != nil {
-			err = engineError(op, err)
-			if hub.CodeOf(err) == hub.CodeInternal {
-				return hub.Errorf(hub.CodeConflict, op, "hub.db has tables that are not a hub's: %v", err).
-					WithHint("use another home; nothing was changed")
-			}
-			return err
+			return engineError(op, fmt.Errorf("schema %d: %w", version+1, err))
 		}
 	}
 }

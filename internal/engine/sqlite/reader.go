@@ -1,9 +1,6 @@
 package sqlite
 
 import (
-	"encoding/json"
-	"slices"
-
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
@@ -110,7 +107,7 @@ func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
 
 // scanParty reads agent and state.
 func scanParty(s *sqlite3.Stmt) hub.Party {
-	return hub.Party{Agent: hub.AgentID(s.ColumnText(0)), State: hub.PartyState(s.ColumnText(1))}
+	return hub.Party{Agent: hub.AgentID(s.ColumnText(0)), State: hub.PartyState(s.ColumnText(1)), Hidden: s.ColumnBool(2)}
 }
 
 func (r *reader) Parties(id hub.EnvelopeID) ([]hub.Party, error) {
@@ -405,31 +402,6 @@ func (r *reader) JournalOf(subject string, limit int) ([]hub.Entry, error) {
 	q.text(subject)
 	q.int(int64(max(limit, 0)))
 	return q.entries("sqlite.JournalOf")
-}
-
-// frequent lists the actions that the index on actors leaves out.
-var frequent = []hub.Action{
-	hub.ActionMessageSent, hub.ActionMessageHeld, hub.ActionMessageDelivered,
-	hub.ActionMessageRead, hub.ActionMessageExpired, hub.ActionChannelTried,
-}
-
-// JournalBy is quick unless one of the actions is frequent: then it looks at
-// the whole journal.
-func (r *reader) JournalBy(actor hub.AgentID, since hub.Time, actions ...hub.Action) ([]hub.Entry, error) {
-	const op = "sqlite.JournalBy"
-	names, err := json.Marshal(actions)
-	if err != nil {
-		return nil, engineError(op, err)
-	}
-	id := stmtJournalByRare
-	if slices.ContainsFunc(actions, func(a hub.Action) bool { return slices.Contains(frequent, a) }) {
-		id = stmtJournalByAny
-	}
-	q := r.c.query(id)
-	q.text(string(actor))
-	q.text(since.String())
-	q.text(string(names))
-	return q.entries(op)
 }
 
 func (r *reader) JournalHead() (seq int64, hash string, err error) {

@@ -19,7 +19,6 @@ const (
 	stmtRevokeKeys
 
 	stmtMessage
-	stmtMessageExists
 	stmtParties
 	stmtParty
 	stmtInboxUnread
@@ -63,8 +62,6 @@ const (
 
 	stmtJournalAfter
 	stmtJournalOf
-	stmtJournalByRare
-	stmtJournalByAny
 	stmtJournalHead
 	stmtAppend
 
@@ -122,9 +119,6 @@ const (
 		ORDER BY m.created_at DESC, d.seq DESC LIMIT ?9`
 )
 
-// frequentActions is the condition of the index journal_actor, negated there.
-const frequentActions = `('message.sent','message.held','message.delivered','message.read','message.expired','channel.tried')`
-
 const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
 
 var statements = [stmtCount]string{
@@ -146,10 +140,9 @@ var statements = [stmtCount]string{
 
 	stmtMessage: `SELECT ` + messageColumns + ` FROM messages AS m
 		CROSS JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`,
-	stmtMessageExists: `SELECT 1 FROM message_meta WHERE message_id = ?1`,
-	stmtParties: `SELECT p.agent, p.state FROM message_meta AS d
+	stmtParties: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
 		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`,
-	stmtParty: `SELECT p.agent, p.state FROM message_meta AS d
+	stmtParty: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
 		CROSS JOIN message_party AS p ON p.agent = ?2 AND p.seq = d.seq WHERE d.message_id = ?1`,
 	stmtInboxUnread:    inboxHead + `'unread'` + inboxRest,
 	stmtInboxDelivered: inboxHead + `'delivered'` + inboxRest,
@@ -223,11 +216,6 @@ var statements = [stmtCount]string{
 	stmtJournalAfter: `SELECT ` + journalColumns + ` FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
 	stmtJournalOf: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_subject
 		WHERE subject = ?1 AND subject <> '' ORDER BY seq LIMIT ?2`,
-	stmtJournalByRare: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_actor
-		WHERE actor = ?1 AND at >= ?2 AND action NOT IN ` + frequentActions + `
-		AND action IN (SELECT value FROM json_each(?3)) ORDER BY seq`,
-	stmtJournalByAny: `SELECT ` + journalColumns + ` FROM journal
-		WHERE actor = ?1 AND at >= ?2 AND action IN (SELECT value FROM json_each(?3)) ORDER BY seq`,
 	stmtJournalHead: `SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1`,
 	stmtAppend:      `INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
 

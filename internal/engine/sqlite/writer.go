@@ -25,6 +25,8 @@ type job struct {
 	state atomic.Int32  // see jobQueued
 	done  chan struct{} // receives when err is set
 	err   error
+
+	settled bool // err says what happened to it; only while it is replayed
 }
 
 // The states of a job. A job leaves jobQueued once: the writer takes it, or
@@ -46,7 +48,7 @@ func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx)
 	if j == nil {
 		j = &job{done: make(chan struct{}, 1)}
 	}
-	j.ctx, j.level, j.fn, j.err = ctx, d, fn, nil
+	j.ctx, j.level, j.fn, j.err, j.settled = ctx, d, fn, nil, false
 	j.state.Store(jobQueued)
 	select {
 	case s.queue <- j:
@@ -143,21 +145,20 @@ func (w *writer) serve() {
 	if err := w.transact(w.batch, level); err == errReplay {
 		// Somebody failed after he had written. Each for himself now.
 		for i, j := range w.batch {
-			if err := j.ctx.Err(); err != nil {
-				j.err = err
-				continue
+			if j.err = j.ctx.Err(); j.err == nil {
+				w.transact(w.batch[i:i+1], j.level)
 			}
-			w.transact(w.batch[i:i+1], j.level)
+			j.settled = true
 		}
 	}
 	w.answer(nil)
 }
 
 // answer lets the callers of the batch go, with an error if there is one for
-// all of them.
+// all who are not settled.
 func (w *writer) answer(err error) {
 	for i, j := range w.batch {
-		if err != nil {
+		if err != nil && !j.settled {
 			j.err = err
 		}
 		w.batch[i] = nil
@@ -221,10 +222,10 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 // function that returned err.
 func (w *writer) verdict(err error) error {
 	switch {
+	case err != nil && (w.tx.wrote || w.tx.fault != nil):
+		return err
 	case w.tx.fault != nil:
 		return w.tx.fault
-	case err != nil && w.tx.wrote:
-		return err
 	case w.c.db.GetAutocommit(): // some errors end the transaction on the spot
 		if err != nil {
 			return err

@@ -100,7 +100,7 @@ const (
 
 // Refused records that a call was refused. The first of its kind is written at
 // once; those that follow within a minute become one entry with a count. What
-// cannot be written is logged: the caller has its answer already.
+// cannot be written now is counted with those that follow.
 func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, code hub.Code) {
 	k := refusal{actor, code}
 	j.mu.Lock()
@@ -125,13 +125,22 @@ func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, cod
 	}
 }
 
+// refused writes n refusals down, or else keeps them for the next Flush.
 func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
 	// The caller may be gone; what it did is still recorded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err := j.append(ctx, k.actor, hub.ActionRefused, hub.OutcomeRefused, map[string]any{"code": k.code, "op": op, "count": n})
-	if err != nil {
-		j.log.Warn("a refusal could not be recorded", "actor", k.actor, "op", op, "code", k.code, "err", err)
+	if err == nil {
+		return
+	}
+	j.log.Warn("a refusal could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c, ok := j.counts[k]; ok {
+		c.n += n
+	} else if len(j.counts) < maxRefusals {
+		j.counts[k] = &count{n: n, op: op}
 	}
 }
 
@@ -214,6 +223,5 @@ func maySee(r hub.Reader, actor hub.Actor, e hub.Entry) (bool, error) {
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return false, nil
 	}
-	// What a human gate holds is not there yet for its recipients.
-	return p.State != hub.PartyHeld && p.State != hub.PartyFailed, err
+	return !p.Hidden, err
 }

@@ -175,7 +175,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Actor, ids []hu
 		for _, id := range ids {
 			p, err := tx.Party(id, actor.ID)
 			switch {
-			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.State == hub.PartyHeld):
+			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.Hidden):
 				return hub.Errorf(hub.CodeNotFound, op, "there is no message %q in your inbox", id)
 			case err != nil:
 				return err

@@ -275,7 +275,7 @@ func (m *Mailroom) deliver(ctx context.Context, c Channel, msg hub.Message, d hu
 	} else {
 		d.Status = status
 	}
-	return m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		now := m.clock.Now()
 		d := d
 		if d.Status == hub.DeliveryAccepted || d.Status == hub.DeliveryOffered {
@@ -303,6 +303,10 @@ func (m *Mailroom) deliver(ctx context.Context, c Channel, msg hub.Message, d hu
 		}
 		return settle(tx, msg.ID, now)
 	})
+	if err == nil {
+		m.bus.Publish(hub.TopicJournal)
+	}
+	return err
 }
 
 // tryChannel makes one attempt and survives a channel that panics or hangs.

@@ -44,10 +44,13 @@ func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message
 // not exist for it.
 func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Actor, id hub.EnvelopeID) (hub.Message, error) {
 	msg, err := r.Message(id)
+	hidden := false
 	if err == nil && !actor.Audits() {
-		_, err = r.Party(id, actor.ID)
+		var p hub.Party
+		p, err = r.Party(id, actor.ID)
+		hidden = p.Hidden
 	}
-	if hub.CodeOf(err) == hub.CodeNotFound {
+	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Message{}, hub.Errorf(hub.CodeNotFound, op, "there is no message %q that you can see", id).
 			WithHint("acp_query lists your messages")
 	}

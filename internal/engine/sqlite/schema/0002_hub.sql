@@ -115,10 +115,6 @@ CREATE TABLE IF NOT EXISTS journal (
   hash       TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS journal_subject ON journal(subject) WHERE subject <> '';
--- Everything but the actions that each message causes, of which an actor has
--- too many to be worth a row here.
-CREATE INDEX IF NOT EXISTS journal_actor ON journal(actor, at)
-WHERE action NOT IN ('message.sent','message.held','message.delivered','message.read','message.expired','channel.tried');
 
 CREATE TRIGGER IF NOT EXISTS journal_in_order BEFORE INSERT ON journal
 WHEN NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM journal)
