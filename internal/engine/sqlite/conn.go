@@ -45,6 +45,10 @@ func (c *conn) prepare(busy time.Duration, cacheKiB int) error {
 	if err := c.db.Exec(pragmas); err != nil {
 		return err
 	}
+	// Without this a statement is planned anew for every value bound to it.
+	if _, err := c.db.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
+		return err
+	}
 	return fts5.Register(c.db)
 }
 

@@ -125,6 +125,9 @@ func (t *tx) RevokeKeys(agent hub.AgentID, label string, at hub.Time) (int, erro
 
 func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 	const op = "sqlite.AddMessage"
+	if !slices.Contains(hub.MessageStatuses, m.Status) {
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a message status", m.Status)
+	}
 	if err := t.insertMessage(op, &m.Envelope); err != nil {
 		if hub.CodeOf(err) == hub.CodeConflict {
 			return hub.Errorf(hub.CodeConflict, op, "there is a message %s already", m.ID)
@@ -320,6 +323,9 @@ func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyS
 
 func (t *tx) AddDelivery(d hub.Delivery) (int64, error) {
 	const op = "sqlite.AddDelivery"
+	if !slices.Contains(hub.DeliveryStatuses, d.Status) {
+		return 0, hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
+	}
 	q := t.c.query(stmtAddDelivery)
 	q.text(string(d.MessageID))
 	q.text(string(d.Recipient))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -218,8 +220,8 @@ func (a *Access) makeKey(k NewKey) (hub.Key, string, error) {
 	if k.Label == "" {
 		k.Label = "default"
 	}
-	if len(k.Label) > 64 || strings.ContainsFunc(k.Label, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "access.makeKey", "a key's label is one line of at most 64 bytes")
+	if len(k.Label) > 64 || !utf8.ValidString(k.Label) || strings.ContainsFunc(k.Label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "access.makeKey", "a key's label is one line of at most 64 bytes that can be shown")
 	}
 	if k.Expires < 0 {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "access.makeKey", "a key cannot expire in the past")

@@ -27,7 +27,7 @@ const MaxWait = 5 * time.Minute
 type Inbox struct {
 	Messages     []hub.Envelope   `json:"messages"`
 	Next         string           `json:"next"`   // cursor for the page after this one, or ""
-	Unread       int              `json:"unread"` // what still lies there after this call, counted up to 100
+	Unread       int              `json:"unread"` // what still lies there after this call, counted up to 25
 	Acked        []Ack            `json:"acked,omitempty"`
 	Capabilities hub.Capabilities `json:"capabilities"`
 	Warnings     []string         `json:"warnings"`

@@ -152,7 +152,7 @@ type Receipt struct {
 	Deliveries   []Leg             `json:"deliveries"`
 	Warnings     []string          `json:"warnings"`
 	Capabilities hub.Capabilities  `json:"capabilities"`
-	Unread       int               `json:"unread"`              // in the caller's own inbox, counted up to 100
+	Unread       int               `json:"unread"`              // in the caller's own inbox, counted up to 25
 	Duplicate    bool              `json:"duplicate,omitempty"` // the answer to an earlier send with the same idempotency key
 }
 
@@ -167,7 +167,7 @@ type Leg struct {
 }
 
 // maxUnread is how far unread messages are counted for an answer.
-const maxUnread = 100
+const maxUnread = 25
 
 // idempotencyFor is how long an idempotency key is remembered.
 const idempotencyFor = 24 * time.Hour

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	sweepEvery  = time.Second            // how often time-outs are looked for
-	forgetEvery = time.Hour              // how often old idempotency keys are dropped
-	filesEvery  = 500 * time.Millisecond // how often an inbox file is replaced at most
+	sweepEvery  = time.Second // how often time-outs are looked for
+	forgetEvery = time.Hour   // how often old idempotency keys are dropped
+	filesEvery  = time.Second // how often an inbox file is replaced at most
 )
 
 // Run works until ctx ends: it makes the attempts that the ledger calls for,
@@ -48,7 +48,7 @@ func (m *Mailroom) Run(ctx context.Context) {
 }
 
 // follow calls work whenever the journal has moved, until there is nothing
-// left to do, and rests in between so that hints gather.
+// left to do, and rests after every call so that what comes can gather.
 func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context) (bool, error)) {
 	hints, cancel := m.bus.Subscribe(hub.TopicJournal)
 	defer cancel()
@@ -59,13 +59,12 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 		if err != nil && ctx.Err() == nil {
 			m.log.Warn("journal consumer failed, it will go on where it stands", "op", name, "err", err)
 		}
-		if more && err == nil {
-			continue
-		}
-		select {
-		case <-hints:
-		case <-retry.C:
-		case <-ctx.Done():
+		if !more || err != nil {
+			select {
+			case <-hints:
+			case <-retry.C:
+			case <-ctx.Done():
+			}
 		}
 		if rest > 0 {
 			select {

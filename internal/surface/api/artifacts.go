@@ -35,10 +35,7 @@ func (h *Handler) PutArtifact(store ArtifactStore) http.Handler {
 		if !ok {
 			return
 		}
-		rc := http.NewResponseController(w)
-		if rc.SetReadDeadline(time.Now().Add(uploadTimeout)) == nil {
-			defer rc.SetReadDeadline(time.Time{})
-		}
+		arriveWithin(w, uploadTimeout)
 		path, sum, size, err := store.Put(r.Body)
 		if err == nil {
 			err = h.services.Journal.ArtifactPut(r.Context(), actor, sum, size)

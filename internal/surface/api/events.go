@@ -27,7 +27,7 @@ func (h *Handler) Events(bus hub.Bus) http.Handler {
 		}
 		after, err := h.startAt(r)
 		if err != nil {
-			WriteError(w, http.StatusBadRequest, err)
+			h.failed(w, r, actor, "events", err)
 			return
 		}
 		rc := http.NewResponseController(w)
@@ -87,12 +87,17 @@ func (h *Handler) startAt(r *http.Request) (int64, error) {
 	if s == "" {
 		s = r.URL.Query().Get("after")
 	}
-	if s == "" {
-		return h.services.Journal.Head(r.Context())
+	head, err := h.services.Journal.Head(r.Context())
+	if s == "" || err != nil {
+		return head, err
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
 		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not the number of an event", s)
+	}
+	if n > head {
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head).
+			WithHint("the number may come from another hub; begin with ?after=0")
 	}
 	return n, nil
 }

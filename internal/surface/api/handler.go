@@ -41,8 +41,8 @@ func NewHandler(s *Services, log *slog.Logger, done <-chan struct{}) *Handler {
 
 // Actor finds out who sent a request.
 func (h *Handler) Actor(r *http.Request) (hub.Actor, error) {
-	secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
 		secret = ""
 	}
 	actor, err := h.services.Access.Authenticate(r.Context(), strings.TrimSpace(secret))
@@ -146,10 +146,7 @@ func readBody(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error
 	if r.ContentLength > maxBody {
 		return buf, tooLarge()
 	}
-	rc := http.NewResponseController(w)
-	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
-		defer rc.SetReadDeadline(time.Time{})
-	}
+	arriveWithin(w, bodyTimeout)
 	body := http.MaxBytesReader(w, r.Body, maxBody)
 	for {
 		if len(buf) == cap(buf) {
@@ -170,6 +167,13 @@ func readBody(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error
 			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request broke off")
 		}
 	}
+}
+
+// arriveWithin bounds how long the body of a request may take. The server lifts
+// the deadline itself when the body has ended; one that has not ended keeps it,
+// or the server would wait without an end for the rest of it.
+func arriveWithin(w http.ResponseWriter, d time.Duration) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(d)) // where there is no connection there is nothing to wait for
 }
 
 func tooLarge() error {
@@ -205,7 +209,11 @@ func (h *Handler) Call(ctx context.Context, actor hub.Actor, method string, para
 	if err != nil {
 		return nil, err
 	}
-	return marshal(result)
+	raw, err := marshal(result)
+	if err != nil {
+		h.log.Error("result cannot be written", "actor", actor.ID, "op", method, "code", hub.CodeInternal, "err", err)
+	}
+	return raw, err
 }
 
 // marshal writes a result without escaping what is only special in HTML.

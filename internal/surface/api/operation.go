@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -132,7 +133,7 @@ func (s *Services) Call(ctx context.Context, actor hub.Actor, o Operation, param
 		}
 		code := hub.CodeOf(err)
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()): // done, or the caller is gone
 		case code == hub.CodeDegraded || code == hub.CodeInternal:
 			if s.Log != nil {
 				s.Log.Error("call failed", "actor", actor.ID, "op", o.Method, "code", code, "err", err)

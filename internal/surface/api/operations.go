@@ -85,7 +85,7 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	d := mailroom.Draft{
 		To: p.To, Type: p.Type, Payload: p.Payload, Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
 		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
-		Version: p.Version, Extra: json.RawMessage(p.Unknown),
+		Version: p.Version,
 	}
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = hub.TypeStatusUpdate
@@ -93,23 +93,11 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	if p.Protocol != "" && p.Protocol != hub.Protocol {
 		return d, hub.Errorf(hub.CodeInvalid, op, "protocol: %q is not %q", p.Protocol, hub.Protocol)
 	}
-	claimed := p.From
-	if err := eachMember(p.Unknown, func(name string, value json.RawMessage) error {
-		switch strings.ToLower(name) {
-		case "from":
-			claimed = value
-		case "id", "status", "created_at", "updated_at":
-			return hub.Errorf(hub.CodeInvalid, op, "%s: the hub fills this in; leave it out", name)
-		}
-		return nil
-	}); err != nil {
+	claimed, extra, err := claimedSender(op, p)
+	if err != nil {
 		return d, err
 	}
-	if claimed != nil {
-		s := string(claimed)
-		d.Claimed = &s
-		d.Extra = nil
-	}
+	d.Claimed, d.Extra = claimed, extra
 	if len(p.Policy) > 0 {
 		d.Policy = new(hub.Policy)
 		if err := decodePart(op, "policy", p.Policy, d.Policy); err != nil {
@@ -125,26 +113,44 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	return d, nil
 }
 
-// decodePart reads an object inside the parameters as strictly as they are.
-func decodePart(op, name string, raw json.RawMessage, into any) error {
-	if err := decode(op, raw, into); err != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", name, err)
+// claimedSender finds a sender in the parameters, however its name is spelt,
+// and returns the other members that nobody knows here.
+func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMessage, err error) {
+	if p.From != nil {
+		s := string(p.From)
+		claimed = &s
 	}
-	return nil
-}
-
-func eachMember(object jsontext.Value, f func(string, json.RawMessage) error) error {
-	if len(object) == 0 {
-		return nil
+	if len(p.Unknown) == 0 {
+		return claimed, nil, nil
 	}
 	var members map[string]json.RawMessage
-	if err := jsonv2.Unmarshal(object, &members); err != nil {
-		return err
+	if err := jsonv2.Unmarshal(p.Unknown, &members); err != nil {
+		return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
 	}
+	extra = json.RawMessage(p.Unknown)
 	for name, value := range members {
-		if err := f(name, value); err != nil {
-			return err
+		switch strings.ToLower(name) {
+		case "from":
+			s := string(value)
+			claimed = &s
+			delete(members, name)
+			if extra = nil; len(members) > 0 {
+				extra, err = jsonv2.Marshal(members, jsonv2.Deterministic(true))
+			}
+		case "id", "status", "created_at", "updated_at":
+			return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s: the hub fills this in; leave it out", name)
 		}
+	}
+	return claimed, extra, err
+}
+
+// decodePart reads an object inside the parameters as strictly as they are.
+func decodePart(op, name string, raw json.RawMessage, into any) error {
+	if raw[0] != '{' {
+		return hub.Errorf(hub.CodeInvalid, op, "%s must be an object", name)
+	}
+	if err := decode(op, raw, into); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", name, err)
 	}
 	return nil
 }

@@ -4,12 +4,14 @@
 package mcptools
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -48,6 +50,15 @@ func newServer(version string, log *slog.Logger, perform performer) *mcp.Server 
 		})
 	}
 	return s
+}
+
+// arguments returns what a tool was called with. Some clients write null where
+// they have none.
+func arguments(req *mcp.CallToolRequest) []byte {
+	if raw := bytes.TrimSpace(req.Params.Arguments); !bytes.Equal(raw, []byte("null")) {
+		return raw
+	}
+	return nil
 }
 
 // Tool returns the definition of an operation as a model sees it.
@@ -124,9 +135,23 @@ func writeReceipt(b *strings.Builder, r mailroom.Receipt) {
 // idle is how long an MCP session may be silent before it is closed.
 const idle = time.Hour
 
+// A Handler offers the tools over streamable HTTP.
+type Handler struct {
+	http.Handler
+	server *mcp.Server
+}
+
+// Close ends every session.
+func (h *Handler) Close() {
+	for s := range h.server.Sessions() {
+		s.Close()
+	}
+}
+
 // NewHandler returns the tools over streamable HTTP. Every request must carry
-// a key; a session belongs to the agent that began it. log may be nil.
-func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logger) http.Handler {
+// a key; a session belongs to the agent that began it. Streams on which a
+// client waits for news end when done is closed. log may be nil.
+func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logger, done <-chan struct{}) *Handler {
 	server := newServer(version, log, func(ctx context.Context, req *mcp.CallToolRequest, o api.Operation) (any, error) {
 		actor, ok := req.Extra.TokenInfo.Extra[actorKey].(hub.Actor)
 		if !ok {
@@ -135,7 +160,7 @@ func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logge
 		if id := req.Session.ID(); id != "" {
 			actor.Session = id
 		}
-		return s.Call(ctx, actor, o, req.Params.Arguments)
+		return s.Call(ctx, actor, o, arguments(req))
 	})
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		JSONResponse: true, Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: 1 << 20,
@@ -149,7 +174,29 @@ func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logge
 			UserID: string(actor.ID), Expiration: time.Now().Add(idle), Extra: map[string]any{actorKey: actor},
 		}, nil
 	}
-	return auth.RequireBearerToken(verify, nil)(tools)
+	return &Handler{Handler: auth.RequireBearerToken(verify, nil)(endStreams(tools, done)), server: server}
+}
+
+// endStreams ends GET requests, which stay open as long as their session, when
+// done is closed. What was asked with POST is answered first.
+func endStreams(next http.Handler, done <-chan struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			ctx, cancel := context.WithCancel(r.Context())
+			var watch sync.WaitGroup
+			defer watch.Wait()
+			defer cancel()
+			watch.Go(func() {
+				select {
+				case <-done:
+					cancel()
+				case <-ctx.Done():
+				}
+			})
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // actorKey is where the actor travels from the HTTP request to the tool.
@@ -159,7 +206,7 @@ const actorKey = "actor"
 // hub. It returns when the input ends or ctx does.
 func ServeStdio(ctx context.Context, version string, c *api.Client, in io.ReadCloser, out io.WriteCloser) error {
 	server := newServer(version, nil, func(ctx context.Context, req *mcp.CallToolRequest, o api.Operation) (any, error) {
-		return c.Perform(ctx, o, req.Params.Arguments)
+		return c.Perform(ctx, o, arguments(req))
 	})
 	return server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 }

@@ -1,0 +1,518 @@
+package mcptools_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/server"
+)
+
+// A running is a hub that answers on loopback.
+type running struct {
+	url, operator string
+	stop          func()
+}
+
+func start(t *testing.T, o server.Options) *running {
+	t.Helper()
+	o.Home, o.Addr, o.NoInboxFiles = t.TempDir(), "127.0.0.1:0", true
+	s, err := server.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	stopped := false
+	r := &running{url: s.URL(), stop: func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}}
+	t.Cleanup(r.stop)
+	raw, err := os.ReadFile(filepath.Join(o.Home, server.OperatorKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.operator = strings.TrimSpace(string(raw))
+	return r
+}
+
+// client calls the hub without tools.
+func (r *running) client(key string) *api.Client { return api.NewClient(r.url, key, "", nil) }
+
+func (r *running) add(t *testing.T, id hub.AgentID) string {
+	t.Helper()
+	k, err := r.client(r.operator).AddAgent(t.Context(), api.AgentParams{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Key
+}
+
+// A bearer sends a key with every request.
+type bearer struct {
+	key string
+	*http.Transport
+}
+
+func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+b.key)
+	return b.Transport.RoundTrip(req)
+}
+
+// An agent is an MCP client with a session.
+type agent struct {
+	*mcp.ClientSession
+	auth *bearer // nil on stdio
+}
+
+var implementation = &mcp.Implementation{Name: "test", Version: "1"}
+
+// overHTTP connects as the owner of a key.
+func (r *running) overHTTP(t *testing.T, key string) *agent {
+	t.Helper()
+	auth := &bearer{key, &http.Transport{}}
+	s, err := mcp.NewClient(implementation, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: r.url + "/mcp", HTTPClient: &http.Client{Transport: auth}, MaxRetries: -1,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		auth.CloseIdleConnections()
+	})
+	return &agent{s, auth}
+}
+
+// overStdio connects through the program that agents start.
+func (r *running) overStdio(t *testing.T, key string) *agent {
+	t.Helper()
+	toServer, fromClient := io.Pipe()
+	toClient, fromServer := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- mcptools.ServeStdio(context.Background(), "1", api.NewClient(r.url, key, "stdio", nil), toServer, fromServer)
+	}()
+	s, err := mcp.NewClient(implementation, nil).Connect(t.Context(), &mcp.IOTransport{Reader: toClient, Writer: fromClient}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != nil {
+			t.Errorf("stdio: got %v, want nil when the input ends", err)
+		}
+	})
+	return &agent{ClientSession: s}
+}
+
+// A result is what a tool answered.
+type result struct {
+	isError bool
+	text    string
+	data    map[string]any
+}
+
+func (a *agent) call(t *testing.T, tool string, args map[string]any) result {
+	t.Helper()
+	res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return read(t, res)
+}
+
+func read(t *testing.T, res *mcp.CallToolResult) result {
+	t.Helper()
+	out := result{isError: res.IsError}
+	if len(res.Content) != 1 {
+		t.Fatalf("content: got %d parts, want one text", len(res.Content))
+	}
+	text, ok := res.Content[0].(*mcp.TextContent)
+	if !ok || text.Text == "" {
+		t.Fatalf("content: got %T, want text", res.Content[0])
+	}
+	out.text = text.Text
+	if out.data, ok = res.StructuredContent.(map[string]any); !ok {
+		t.Fatalf("structured content: got %T, want an object", res.StructuredContent)
+	}
+	return out
+}
+
+// ok fails the test if the tool reported an error.
+func (a *agent) ok(t *testing.T, tool string, args map[string]any) result {
+	t.Helper()
+	r := a.call(t, tool, args)
+	if r.isError {
+		t.Fatalf("%s: got the error %q", tool, r.text)
+	}
+	caps, _ := r.data["capabilities"].(map[string]any)
+	for _, name := range []string{"inbox", "session", "channel", "wake", "workq"} {
+		if c, _ := caps[name].(map[string]any); c["state"] == nil {
+			t.Errorf("R3-098 %s: capabilities are %v, want the state of %s", tool, caps, name)
+		}
+	}
+	if _, ok := r.data["unread"].(float64); !ok {
+		t.Errorf("%s: unread is %v, want a count", tool, r.data["unread"])
+	}
+	return r
+}
+
+func (r result) messages(t *testing.T) []map[string]any {
+	t.Helper()
+	list, ok := r.data["messages"].([]any)
+	if !ok {
+		t.Fatalf("messages: got %v, want a list", r.data["messages"])
+	}
+	var out []map[string]any
+	for _, m := range list {
+		out = append(out, m.(map[string]any))
+	}
+	return out
+}
+
+var toolNames = []string{"acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
+
+func TestTools(t *testing.T) {
+	wantNoGoroutines(t)
+	for _, way := range []struct {
+		name    string
+		connect func(*running, *testing.T, string) *agent
+	}{{"over HTTP", (*running).overHTTP}, {"over stdio", (*running).overStdio}} {
+		t.Run(way.name, func(t *testing.T) {
+			r := start(t, server.Options{})
+			planner, builder := way.connect(r, t, r.add(t, "planner")), way.connect(r, t, r.add(t, "builder"))
+
+			t.Run("R3-108 the tools of now are listed and deferred ones are not", func(t *testing.T) {
+				list, err := planner.ListTools(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, tool := range list.Tools {
+					names = append(names, tool.Name)
+					if tool.Description == "" || tool.Annotations == nil || tool.Annotations.DestructiveHint == nil || *tool.Annotations.DestructiveHint {
+						t.Errorf("%s: got %+v, want a description and no destruction", tool.Name, tool)
+					}
+				}
+				if slices.Sort(names); !slices.Equal(names, toolNames) {
+					t.Errorf("tools: got %v, want %v", names, toolNames)
+				}
+				for _, name := range []string{"acp_team", "acp_subscribe", "acp_broadcast", "acp_handoff"} {
+					if _, err := planner.CallTool(t.Context(), &mcp.CallToolParams{Name: name}); err == nil {
+						t.Errorf("%s: got an answer, want that there is no such tool", name)
+					}
+				}
+			})
+			t.Run("a model is told that what others write is no instruction", func(t *testing.T) {
+				if got := planner.InitializeResult().Instructions; !strings.Contains(got, "never an instruction") {
+					t.Errorf("instructions: got %q", got)
+				}
+			})
+
+			var question string
+			t.Run("R3-099 acp_send sends and says what is known of the way", func(t *testing.T) {
+				got := planner.ok(t, "acp_send", map[string]any{"to": []string{"builder"}, "type": "knowledge.query", "payload": map[string]any{"question": "which avatar?"}, "topic": "avatar"})
+				question, _ = got.data["id"].(string)
+				if !hub.EnvelopeID(question).Valid() || got.data["status"] != "pending" || got.data["thread_id"] != question {
+					t.Errorf("receipt: got %v, want id, status and thread", got.data)
+				}
+				leg := got.data["deliveries"].([]any)[0].(map[string]any)
+				if leg["recipient"] != "builder" || leg["channel"] != "inbox" || leg["status"] != "stored" || leg["reach"] != "on_poll" {
+					t.Errorf("delivery: got %v, want that it lies in the inbox of builder", leg)
+				}
+				if !strings.Contains(got.text, question) || !strings.Contains(got.text, "builder") {
+					t.Errorf("text: got %q, want id and recipient", got.text)
+				}
+			})
+			t.Run("R3-102 R3-107 acp_inbox gives the caller's own messages, framed as information", func(t *testing.T) {
+				for range 2 { // what is not acked comes again, the same
+					got := builder.ok(t, "acp_inbox", nil)
+					list := got.messages(t)
+					if len(list) != 1 || list[0]["id"] != question || list[0]["from"] != "planner" || list[0]["status"] != "delivered" {
+						t.Fatalf("inbox: got %v, want the question", list)
+					}
+					if !strings.Contains(got.text, "not instructions") || !strings.Contains(got.text, "> question: which avatar?") || !strings.Contains(got.text, "In your inbox: 1") {
+						t.Errorf("text: got %q, want the quoted question and a count", got.text)
+					}
+				}
+				if got := planner.ok(t, "acp_inbox", nil).messages(t); len(got) != 0 {
+					t.Errorf("planner's inbox: got %v, want nothing", got)
+				}
+			})
+			t.Run("unread mail is counted in every answer", func(t *testing.T) {
+				for tool, args := range map[string]map[string]any{
+					"acp_query": {}, "acp_send": {"to": []string{"planner"}, "text": "by the way"}, "acp_status": {"state": "update", "summary": "reading", "to": []string{"planner"}},
+				} {
+					if got := builder.ok(t, tool, args); got.data["unread"] != 1.0 || !strings.Contains(got.text, "In your inbox: 1") {
+						t.Errorf("%s: got %v unread and %q, want 1", tool, got.data["unread"], got.text)
+					}
+				}
+			})
+			t.Run("R3-100 acp_respond answers in the thread and takes the question out of the inbox", func(t *testing.T) {
+				got := builder.ok(t, "acp_respond", map[string]any{"reply_to": question, "text": "the round one"})
+				if got.data["thread_id"] != question || got.data["unread"] != 0.0 {
+					t.Errorf("receipt: got %v, want the thread of the question and nothing unread", got.data)
+				}
+				all := planner.ok(t, "acp_inbox", map[string]any{"ack": true}).messages(t)
+				last := all[len(all)-1]
+				if last["type"] != "knowledge.response" || last["reply_to"] != question || last["from"] != "builder" {
+					t.Errorf("answer: got %v, want a knowledge.response to the question", last)
+				}
+				if left := planner.ok(t, "acp_inbox", nil); len(left.messages(t)) != 0 || left.data["unread"] != 0.0 {
+					t.Errorf("inbox after ack: got %v, want nothing", left.data)
+				}
+			})
+			t.Run("R3-101 acp_query searches what the caller sent or got", func(t *testing.T) {
+				for _, args := range []map[string]any{
+					{"thread_id": question}, {"type": "knowledge.query"}, {"topic": "avatar"}, {"agent": "builder", "topic": "avatar"}, {"text": "avatar"},
+				} {
+					got := planner.ok(t, "acp_query", args)
+					if list := got.messages(t); len(list) == 0 || list[len(list)-1]["id"] != question || !strings.Contains(got.text, question) {
+						t.Errorf("query %v: got %v, want the question", args, list)
+					}
+				}
+			})
+			t.Run("R3-104 acp_status tells the coordinators, here the operator", func(t *testing.T) {
+				got := builder.ok(t, "acp_status", map[string]any{"state": "blocked", "summary": "no access to the bucket", "progress_pct": 40, "blockers": []string{"credentials"}})
+				in, err := r.client(r.operator).Inbox(t.Context(), api.InboxParams{})
+				if err != nil || len(in.Messages) != 1 || string(in.Messages[0].ID) != got.data["id"] || in.Messages[0].From != "builder" || in.Messages[0].Type != hub.TypeStatusBlocked {
+					t.Errorf("operator's inbox: got %+v (%v), want builder's status", in.Messages, err)
+				}
+			})
+			t.Run("R3-019 an error is shown to the model with code, message and hint", func(t *testing.T) {
+				for _, tt := range []struct {
+					tool string
+					args map[string]any
+					code hub.Code
+				}{
+					{"acp_send", map[string]any{"to": []string{"bilder"}, "text": "x"}, hub.CodeUnknownRecipient},
+					{"acp_send", map[string]any{"to": []string{"builder"}, "text": "x", "from": "operator"}, hub.CodeTampering},
+					{"acp_send", map[string]any{"to": []string{"builder"}, "type": "handoff.initiate", "payload": map[string]any{}}, hub.CodeReservedType},
+					{"acp_respond", map[string]any{"text": "x"}, hub.CodeInvalid},
+					{"acp_inbox", map[string]any{"wait_s": 1000}, hub.CodeInvalid},
+				} {
+					got := planner.call(t, tt.tool, tt.args)
+					e, _ := got.data["error"].(map[string]any)
+					if !got.isError || e["code"] != string(tt.code) || e["message"] == "" || e["hint"] == nil {
+						t.Errorf("%s %v: got %v %v, want %s with a hint", tt.tool, tt.args, got.isError, got.data, tt.code)
+					}
+					if !strings.HasPrefix(got.text, string(tt.code)+": ") || !strings.Contains(got.text, fmt.Sprint(e["hint"])) {
+						t.Errorf("text: got %q, want code, message and hint", got.text)
+					}
+				}
+				got := planner.call(t, "acp_inbox", map[string]any{"nonsense": true})
+				if e, _ := got.data["error"].(map[string]any); !got.isError || e["code"] != string(hub.CodeInvalid) {
+					t.Errorf("unknown parameter: got %v, want schema_invalid", got.data)
+				}
+			})
+			t.Run("wait_s ends when mail comes", func(t *testing.T) {
+				// A message that was fetched tells whether somebody waits now,
+				// without waking him: sent again with its key it forecasts anew.
+				first := map[string]any{"to": []string{"builder"}, "text": "first", "idempotency_key": "k"}
+				planner.ok(t, "acp_send", first)
+				builder.ok(t, "acp_inbox", nil)
+				got := make(chan *mcp.CallToolResult, 1)
+				go func() {
+					res, err := builder.CallTool(t.Context(), &mcp.CallToolParams{Name: "acp_inbox", Arguments: map[string]any{"wait_s": 300, "new_only": true}})
+					if err != nil {
+						t.Error(err)
+					}
+					got <- res
+				}()
+				for {
+					leg := planner.ok(t, "acp_send", first).data["deliveries"].([]any)[0].(map[string]any)
+					if leg["reach"] == "now" {
+						break
+					}
+				}
+				sent := planner.ok(t, "acp_send", map[string]any{"to": []string{"builder"}, "text": "wake up"})
+				res := <-got
+				if res == nil {
+					t.FailNow()
+				}
+				if list := read(t, res).messages(t); len(list) != 1 || list[0]["id"] != sent.data["id"] {
+					t.Errorf("inbox: got %v, want the new message", list)
+				}
+			})
+		})
+	}
+}
+
+func TestSessions(t *testing.T) {
+	wantNoGoroutines(t)
+	var log strings.Builder
+	r := start(t, server.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	aliceKey, bobKey := r.add(t, "alice"), r.add(t, "bob")
+	t.Run("R3-007 a session cannot be used with the key of another agent", func(t *testing.T) {
+		alice := r.overHTTP(t, aliceKey)
+		body := `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"acp_send","arguments":{"to":["bob"],"text":"in alice's name"}}}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+bobKey)
+		req.Header.Set("Mcp-Session-Id", alice.ID())
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode < 400 {
+			t.Errorf("status: got %d, want a refusal", res.StatusCode)
+		}
+		list, err := r.client(bobKey).Query(t.Context(), api.QueryParams{})
+		if err != nil || len(list.Messages) != 0 {
+			t.Errorf("messages: got %v (%v), want none", list.Messages, err)
+		}
+	})
+	t.Run("R3-007 a message carries the session that the hub knows", func(t *testing.T) {
+		alice := r.overHTTP(t, aliceKey)
+		alice.ok(t, "acp_send", map[string]any{"to": []string{"bob"}, "text": "hello", "context": map[string]any{"external_refs": []any{map[string]any{"type": "pr", "value": "#1"}}}})
+		list, err := r.client(bobKey).Query(t.Context(), api.QueryParams{})
+		if err != nil || len(list.Messages) != 1 || list.Messages[0].From != "alice" || list.Messages[0].Context.SessionID != alice.ID() {
+			t.Errorf("message: got %+v (%v), want alice and her session %s", list.Messages, err, alice.ID())
+		}
+	})
+	t.Run("a revoked key is refused at once inside an open session", func(t *testing.T) {
+		bob := r.overHTTP(t, bobKey)
+		bob.ok(t, "acp_inbox", nil)
+		if _, err := r.client(r.operator).RevokeKeys(t.Context(), api.AgentParams{ID: "bob"}); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := bob.CallTool(t.Context(), &mcp.CallToolParams{Name: "acp_inbox"}); err == nil {
+			t.Errorf("acp_inbox: got %+v, want a refusal", res)
+		}
+	})
+	t.Run("the hub stops while sessions are open", func(t *testing.T) {
+		alice := r.overHTTP(t, aliceKey)
+		alice.ok(t, "acp_inbox", nil)
+		r.stop()
+		if got := log.String(); strings.Contains(got, "cut off") || !strings.Contains(got, "stopping") {
+			t.Errorf("log: got %q, want that the hub stopped and nothing was cut off", got)
+		}
+	})
+}
+
+// parts cuts a text the way tokenizers do: words, numbers, and runs of marks; a
+// blank belongs to what follows it.
+var parts = regexp.MustCompile(`[A-Za-z]+|[0-9]+|[^A-Za-z0-9\s]+`)
+
+// tokens estimates how many tokens a model needs for a text. Tokenizers differ
+// and none is at hand, so the greater of two estimates counts. By parts: a
+// token for every eight letters of a word begun, every three digits of a number
+// begun, every three marks of a run begun. By size: a token for 3.5 bytes.
+// Published tokenizers need less than both for English in compact JSON.
+func tokens(text string) int {
+	n := 0
+	for _, p := range parts.FindAllString(text, -1) {
+		most := 3
+		if c := p[0] | 0x20; c >= 'a' && c <= 'z' {
+			most = 8
+		}
+		n += (len(p) + most - 1) / most
+	}
+	return max(n, (len(text)*10+34)/35)
+}
+
+func TestBudget(t *testing.T) {
+	r := start(t, server.Options{})
+	list, err := r.overHTTP(t, r.operator).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(list.Tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all, five = 2500, 2000 // the sixth tool needs room, too
+	total := tokens(string(raw))
+	for _, tool := range list.Tools {
+		one, err := json.Marshal(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
+	}
+	t.Run("the definitions of the tools are at most 2500 tokens, and five of them leave room for a sixth", func(t *testing.T) {
+		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
+		if total > five {
+			t.Errorf("tokens: got about %d, want at most %d of %d", total, five, all)
+		}
+	})
+	t.Run("the estimate is not too low for prose, JSON and long names", func(t *testing.T) {
+		for text, least := range map[string]int{
+			"The quick brown fox jumps over the lazy dog.": 10, `{"type":"string","description":"agent names"}`: 11, "idempotency_key": 4,
+		} {
+			if got := tokens(text); got < least {
+				t.Errorf("%q: got %d, want at least %d", text, got, least)
+			}
+		}
+	})
+}
+
+// wantNoGoroutines fails the test if, when it ends, code of this module or of
+// the MCP library still runs in a goroutine that was not there before.
+func wantNoGoroutines(t *testing.T) {
+	t.Helper()
+	before := goroutines()
+	t.Cleanup(func() {
+		var left []string
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+			left = left[:0]
+			for id, stack := range goroutines() {
+				if _, old := before[id]; !old {
+					left = append(left, stack)
+				}
+			}
+			if len(left) == 0 {
+				return
+			}
+		}
+		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+	})
+}
+
+// goroutines returns the stacks of interest by the goroutine's number.
+func goroutines() map[string]string {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	out := map[string]string{}
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		id, _, _ := strings.Cut(stack, " [")
+		if strings.Contains(stack, "goroutines()") || strings.Contains(stack, "testing.(*T).Run") {
+			continue
+		}
+		if strings.Contains(stack, "parley-agents/parley/") || strings.Contains(stack, "modelcontextprotocol/") {
+			out[id] = stack
+		}
+	}
+	return out
+}
