@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,13 +33,16 @@ import (
 // do at best, each pair measured in turns in one run. Ratios can be compared
 // between machines; the rates beside them cannot.
 //
-// PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000).
+// PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000);
+// PARLEY_BENCH_ONLY picks one part: send, http or lookups.
 func BenchmarkTable(b *testing.B) {
 	for b.Loop() {
 		t := &table{b: b}
-		t.send()
-		t.http()
-		t.lookups()
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "lookups": t.lookups} {
+			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
+				measure()
+			}
+		}
 		t.print()
 	}
 }
@@ -320,11 +322,9 @@ func (t *table) http() {
 	tool := func(w int) []byte {
 		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"acp_send","arguments":{"to":["` + string(benchAgent(w+1)) + `"],"type":"status.update","payload":` + benchPayload + `}}}`)
 	}
-	client := func(key, session string, w int) *wire { return newWire(b, s.URL(), key, session, w) }
-	size := 0
-	probe := client(keys[0], "", 0)
-	size = len(probe.post("/", call(0)))
-	probe.conn.Close()
+	probe := newWire(b, s.URL(), keys[0])
+	size := len(probe.post("/", call(0)))
+	probe.close()
 
 	answer := []byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", size-40) + `"}`)
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -340,14 +340,14 @@ func (t *table) http() {
 	load := func(url, path string, mcp bool, body func(int) []byte) func(<-chan struct{}) int64 {
 		wires := make([]*wire, conns)
 		for w := range wires {
-			wires[w] = newWire(b, url, keys[w], "", w)
+			wires[w] = newWire(b, url, keys[w])
 			if mcp {
 				wires[w].initialize()
 			}
 		}
 		b.Cleanup(func() {
 			for _, w := range wires {
-				w.conn.Close()
+				w.close()
 			}
 		})
 		return func(stop <-chan struct{}) int64 {
@@ -360,81 +360,47 @@ func (t *table) http() {
 	t.ratio("acp_send over MCP, 32 connections / plain net/http handler", got, base, "/s", 0.15, true)
 }
 
-// A wire is one keep-alive connection. It is written and read by hand, so that
-// the client costs little of what is measured.
+// A wire is one keep-alive connection.
 type wire struct {
 	b       *testing.B
-	conn    net.Conn
-	head    string
+	client  *http.Client
+	url     string
+	header  http.Header
 	session string
-	buf     []byte
-	out     []byte
+	buf     bytes.Buffer
 }
 
-func newWire(b *testing.B, url, key, session string, _ int) *wire {
-	host := strings.TrimPrefix(url, "http://")
-	conn, err := net.Dial("tcp", host)
-	must(b, err)
+func newWire(b *testing.B, url, key string) *wire {
 	return &wire{
-		b: b, conn: conn, session: session, buf: make([]byte, 64<<10),
-		head: "Host: " + host + "\r\nAuthorization: Bearer " + key + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n",
+		b: b, url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, DisableCompression: true}},
+		header: http.Header{
+			"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"},
+			"Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-06-18"},
+		},
 	}
 }
 
-// post sends a body and returns the answer's.
+func (w *wire) close() { w.client.CloseIdleConnections() }
+
+// post sends a body and returns the answer's, which is good until the next.
 func (w *wire) post(path string, body []byte) []byte {
-	w.out = fmt.Appendf(w.out[:0], "POST %s HTTP/1.1\r\n%s", path, w.head)
-	if w.session != "" {
-		w.out = fmt.Appendf(w.out, "Mcp-Session-Id: %s\r\n", w.session)
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+path, bytes.NewReader(body))
+	must(w.b, err)
+	req.Header = w.header
+	res, err := w.client.Do(req)
+	must(w.b, err)
+	w.buf.Reset()
+	_, err = w.buf.ReadFrom(res.Body)
+	must(w.b, err)
+	res.Body.Close()
+	if id := res.Header.Get("Mcp-Session-Id"); id != "" && w.header.Get("Mcp-Session-Id") == "" {
+		w.header.Set("Mcp-Session-Id", id)
 	}
-	w.out = fmt.Appendf(w.out, "Content-Length: %d\r\n\r\n", len(body))
-	w.out = append(w.out, body...)
-	if _, err := w.conn.Write(w.out); err != nil {
-		w.b.Fatal(err)
+	answer := w.buf.Bytes()
+	if res.StatusCode >= 300 || bytes.Contains(answer, []byte(`"error"`)) || bytes.Contains(answer, []byte(`"isError":true`)) {
+		w.b.Fatalf("%s: %s", res.Status, answer)
 	}
-	n := 0
-	for {
-		m, err := w.conn.Read(w.buf[n:])
-		if err != nil {
-			w.b.Fatal(err)
-		}
-		n += m
-		head, rest, ok := bytes.Cut(w.buf[:n], []byte("\r\n\r\n"))
-		if !ok {
-			continue
-		}
-		if !bytes.HasPrefix(head, []byte("HTTP/1.1 20")) {
-			w.b.Fatalf("%s\n%s", head, rest)
-		}
-		if w.session == "" {
-			if _, s, ok := bytes.Cut(head, []byte("Mcp-Session-Id: ")); ok {
-				w.session = string(s[:bytes.IndexAny(append(s, '\r'), "\r")])
-			}
-		}
-		_, l, ok := bytes.Cut(head, []byte("Content-Length: "))
-		if !ok {
-			w.b.Fatalf("no length:\n%s", head)
-		}
-		if i := bytes.IndexByte(l, '\r'); i >= 0 {
-			l = l[:i]
-		}
-		length, err := strconv.Atoi(string(l))
-		if err != nil {
-			w.b.Fatal(err)
-		}
-		for len(rest) < length {
-			m, err := w.conn.Read(w.buf[n:])
-			if err != nil {
-				w.b.Fatal(err)
-			}
-			n += m
-			rest = w.buf[n-len(rest)-m : n]
-		}
-		if bytes.Contains(rest, []byte(`"error"`)) || bytes.Contains(rest, []byte(`"isError":true`)) {
-			w.b.Fatalf("%s", rest)
-		}
-		return rest
-	}
+	return answer
 }
 
 func (w *wire) initialize() {
@@ -583,8 +549,8 @@ func (t *table) process(home string, n int) {
 	time.AfterFunc(5*time.Second, func() { close(stop) })
 	wires := make([]*wire, conns)
 	for i := range wires {
-		wires[i] = newWire(b, url, strings.TrimSpace(string(key)), "", i)
-		defer wires[i].conn.Close()
+		wires[i] = newWire(b, url, strings.TrimSpace(string(key)))
+		defer wires[i].close()
 	}
 	crowd(conns, stop, func(w int, _ int64) {
 		wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))

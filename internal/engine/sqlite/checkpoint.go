@@ -1,21 +1,30 @@
 package sqlite
 
 import (
+	"errors"
+
 	"github.com/ncruces/go-sqlite3"
 )
 
-// When the write-ahead log has this many pages it is copied into the database
-// beside the writer; when it has many more, because there was always somebody
-// writing or reading, the writer waits until it can start from the beginning.
 const (
-	walPages     = 8 << 20 / 4096
-	walPagesLots = 8 * walPages
+	// When the write-ahead log has walPages it is copied into the database.
+	// The longer that is put off, the more often a page was changed that has
+	// to be copied, and synced, only once.
+	walPages = 32 << 20 / 4096
+
+	// An attempt that found somebody in the way is made again when the log
+	// has grown by walPagesMore.
+	walPagesMore = walPages / 4
 )
 
-// walGrew is called by the writer's connection after each commit.
+// walGrew is called by the writer's connection after each commit, always by
+// the same goroutine.
 func (s *Store) walGrew(_ *sqlite3.Conn, _ string, pages int) error {
-	if pages >= walPages {
-		s.walSize.Store(int64(pages))
+	if pages < s.walAsked {
+		s.walAsked = 0 // the log has begun anew
+	}
+	if pages >= walPages && pages-s.walAsked >= walPagesMore {
+		s.walAsked = pages
 		select {
 		case s.checkpoint <- struct{}{}:
 		default: // one is due already
@@ -28,11 +37,13 @@ func (s *Store) walGrew(_ *sqlite3.Conn, _ string, pages int) error {
 func (s *Store) runCheckpoints(c *conn) {
 	defer close(s.checkpointsDone)
 	for range s.checkpoint {
+		// The first pass copies nearly everything beside the writer; the
+		// second holds it up only for what was written meanwhile.
 		_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
-		if err == nil && s.walSize.Load() >= walPagesLots {
+		if err == nil {
 			_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, sqlite3.BUSY) {
 			// The log grows until the next one succeeds; nothing is lost.
 			s.log.Warn("checkpoint", "err", err)
 		}

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -59,7 +58,7 @@ type Store struct {
 	writer     *writer
 	writerDone chan struct{}
 
-	walSize         atomic.Int64 // in pages, when it was last large
+	walAsked        int // pages of the log when a checkpoint was last asked for; see walGrew
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
 
