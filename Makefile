@@ -24,13 +24,14 @@ fuzz: ## every fuzz target, FUZZ=1m each
 	GO="$(GO)" FUZZ="$(FUZZ)" ./scripts/fuzz
 
 bench: ## speed, as ratios measured side by side
-	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m ./server
+	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
 
 chaos: ## kill a hub under load KILLS times and look what is left
 	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 60m -v ./server
 
-conformance: ## write docs/conformance.md from the test results
-	GO="$(GO)" ./scripts/conformance
+conformance: build ## write docs/conformance.md from the test results
+	$(GO) test -json ./... > bin/tests.json || true
+	$(GO) run ./scripts/conformance < bin/tests.json > docs/conformance.md
 
 clean:
 	rm -rf bin

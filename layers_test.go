@@ -52,6 +52,9 @@ var layers = map[string][]string{
 
 	// Conformance suites. Only tests import it.
 	"internal/hubtest": {"hub"},
+
+	// Tools for those who work on Parley.
+	"scripts/conformance": {},
 }
 
 // owners says which packages may import a module of somebody else. Tests may

@@ -76,6 +76,7 @@ type Server struct {
 	journal  *journal.Journal
 	listener net.Listener
 	http     *http.Server
+	tools    *mcptools.Handler
 	url      string
 	began    time.Time
 	stopping chan struct{} // closed when the server begins to stop
@@ -133,12 +134,12 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := ensureOperator(ctx, who, filepath.Join(opts.Home, OperatorKeyFile)); err != nil {
 		return nil, fmt.Errorf("server: the operator's key: %w", err)
 	}
-	if err := s.journal.Started(ctx, opts.Version); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
 
 	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
 		return nil, listenError(opts.Addr, err)
+	}
+	if err := s.journal.Started(ctx, opts.Version); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
 	if tlsConfig != nil {
@@ -149,6 +150,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // for what nobody reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
@@ -181,6 +183,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	select {
 	case err := <-failed:
 		close(s.stopping)
+		s.http.Close()
+		s.tools.Close()
 		return fmt.Errorf("server: %w", err)
 	case <-ctx.Done():
 	}
@@ -192,6 +196,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.log.Warn("some calls were cut off", "err", err)
 		s.http.Close()
 	}
+	s.tools.Close()
 	return nil
 }
 
@@ -219,7 +224,8 @@ func checkBind(o Options) (*tls.Config, error) {
 			WithHint("give --tls-cert and --tls-key, listen on %s, or say why not with --no-tls-because", DefaultAddr)
 	}
 	if !local && o.Limits.Unsafe {
-		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only")
+		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only").
+			WithHint("listen on %s, or leave --unsafe-limits out", DefaultAddr)
 	}
 	if o.TLSCert == "" {
 		return nil, nil
@@ -288,13 +294,13 @@ func baseURL(addr net.Addr, secure bool) string {
 // routes is every path of the hub.
 func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
 	rpc := api.NewHandler(services, s.log, s.stopping)
-	tools := mcptools.NewHandler(s.opts.Version, services, rpc, s.log)
+	s.tools = mcptools.NewHandler(s.opts.Version, services, rpc, s.log, s.stopping)
 	mux := http.NewServeMux()
 	mux.Handle("POST /{$}", rpc)
 	mux.Handle("GET /events", rpc.Events(hints))
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := rpc.Admit(w, r); ok {
-			tools.ServeHTTP(w, r)
+			s.tools.ServeHTTP(w, r)
 		}
 	})
 	mux.Handle("POST /artifacts", rpc.PutArtifact(artifacts))

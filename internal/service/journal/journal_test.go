@@ -189,10 +189,10 @@ func TestRun(t *testing.T) {
 			}
 		}
 		refuse()
-		time.Sleep(time.Minute - time.Second) // in the time of the bubble
+		<-time.After(time.Minute - time.Second) // in the time of the bubble
 		synctest.Wait()
 		wantRefusals(t, store, "alice schema_invalid op 1")
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		wantRefusals(t, store, "alice schema_invalid op 1", "alice schema_invalid op 2")
 		refuse()

@@ -1,0 +1,269 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func TestAdmission(t *testing.T) {
+	wantNoGoroutines(t)
+	r := start(t, quiet())
+	keys := r.add(t, "alice", "bob")
+	alice, bob := keys[0], keys[1]
+	spare := must(r.as(r.operator).MintKey(t.Context(), api.AgentParams{ID: "bob", Label: "spare"}))(t).Key
+
+	wantOut := func(t *testing.T, a answer) {
+		t.Helper()
+		if a.status != http.StatusUnauthorized {
+			t.Errorf("status: got %d, want 401", a.status)
+		}
+		if got := a.header.Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
+			t.Errorf("WWW-Authenticate: got %q, want Bearer", got)
+		}
+		a.wantReason(t, -32000, hub.CodeUnauthenticated)
+		if a.Error.Data.Hint == "" {
+			t.Error("there is no hint")
+		}
+		if string(a.ID) != "null" {
+			t.Errorf("id: got %s, want null", a.ID)
+		}
+	}
+	strangers := []struct{ name, key string }{
+		{"without a key", ""},
+		{"with a key nobody has", "cacp_sk_live_" + strings.Repeat("A", 43)},
+		{"with a key of another kind", "sk-ant-" + strings.Repeat("A", 43)},
+		{"with half a key", alice[:len(alice)-1]},
+		{"with a key in other case", strings.ToUpper(alice)},
+	}
+	doors := []struct{ method, path string }{
+		{"POST", "/"}, {"POST", "/mcp"}, {"GET", "/mcp"}, {"GET", "/events"}, {"POST", "/artifacts"},
+		{"GET", "/artifacts/" + strings.Repeat("a", 64)},
+	}
+	for _, s := range strangers {
+		for _, d := range doors {
+			t.Run(fmt.Sprintf("nobody gets in %s at %s %s", s.name, d.method, d.path), func(t *testing.T) {
+				before := r.tables(t)
+				wantOut(t, r.do(t, d.method, d.path, s.key, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"parley/whoami"}`)))
+				r.wantSame(t, before)
+			})
+		}
+	}
+	t.Run("another scheme than bearer is no key", func(t *testing.T) {
+		wantOut(t, r.do(t, "POST", "/", "", strings.NewReader("{}"), func(req *http.Request) { req.Header.Set("Authorization", "Basic "+alice) }))
+	})
+	t.Run("the name of the scheme may be written in any case", func(t *testing.T) {
+		body := `{"jsonrpc":"2.0","id":1,"method":"parley/whoami"}`
+		r.do(t, "POST", "/", "", strings.NewReader(body), func(req *http.Request) { req.Header.Set("Authorization", "bearer "+alice) }).wantOK(t, nil)
+	})
+	t.Run("R3-007 a key stands for its agent", func(t *testing.T) {
+		for key, want := range map[string]hub.AgentID{alice: "alice", bob: "bob", spare: "bob", r.operator: hub.Operator} {
+			if got := must(r.as(key).Whoami(t.Context()))(t).ID; got != want {
+				t.Errorf("whoami: got %s, want %s", got, want)
+			}
+		}
+	})
+	t.Run("a revoked key is refused at once and the others of the agent are not", func(t *testing.T) {
+		must(r.as(bob).Whoami(t.Context()))(t) // so that it is known to be good
+		must(r.as(r.operator).RevokeKeys(t.Context(), api.AgentParams{ID: "bob", Label: "default"}))(t)
+		wantOut(t, r.call(t, bob, "parley/whoami", "{}"))
+		must(r.as(spare).Whoami(t.Context()))(t)
+	})
+	t.Run("R3-020 refused strangers are recorded", func(t *testing.T) {
+		found := false
+		for _, e := range r.journal(t, 0) {
+			found = found || strings.HasPrefix(e, "|call.refused|refused|") && strings.Contains(e, "unauthenticated")
+		}
+		if !found {
+			t.Errorf("journal: got %q, want an entry call.refused with unauthenticated", r.journal(t, 0))
+		}
+	})
+	t.Run("no secret is in the journal", func(t *testing.T) {
+		all := strings.Join(r.journal(t, 0), "\n")
+		for _, k := range []string{alice, bob, spare, r.operator} {
+			if strings.Contains(all, k) {
+				t.Error("a key is in the journal")
+			}
+		}
+	})
+}
+
+func TestClaimedSender(t *testing.T) {
+	claims := []struct{ name, member string }{
+		{"another agent", `"from":"bob"`},
+		{"itself", `"from":"alice"`},
+		{"the operator", `"from":"operator"`},
+		{"the name in other case", `"From":"bob"`},
+		{"the name in capitals", `"FROM":"bob"`},
+		{"null", `"from":null`},
+		{"an object", `"from":{"id":"bob"}`},
+	}
+	methods := []struct{ name, method, params string }{
+		{"send", "acp/send", `{"to":["carol"],"text":"hello",%s}`},
+		{"respond", "acp/respond", `{"reply_to":"%s","text":"hello",%%s}`},
+		{"status", "acp/status", `{"to":["carol"],"state":"update","summary":"hello",%s}`},
+	}
+	t.Run("strict", func(t *testing.T) {
+		r := start(t, quiet())
+		keys := r.add(t, "alice", "bob", "carol")
+		id := r.send(t, keys[1], "alice", "a question")
+		for _, m := range methods {
+			if m.name == "respond" {
+				m.params = fmt.Sprintf(m.params, id)
+			}
+			for _, c := range claims {
+				t.Run("R3-008 "+m.name+" that claims "+c.name+" is refused and stores nothing", func(t *testing.T) {
+					before := r.tables(t)
+					r.call(t, keys[0], m.method, fmt.Sprintf(m.params, c.member)).wantError(t, -32000, hub.CodeTampering)
+					r.wantSame(t, before)
+				})
+			}
+		}
+		t.Run("R3-020 the attempt is recorded under who made it", func(t *testing.T) {
+			found := false
+			for _, e := range r.journal(t, 0) {
+				found = found || strings.HasPrefix(e, "alice|call.refused|refused|") && strings.Contains(e, "identity_tampering")
+			}
+			if !found {
+				t.Errorf("journal: got %q, want alice's identity_tampering", r.journal(t, 0))
+			}
+		})
+	})
+	t.Run("lenient", func(t *testing.T) {
+		o := unlimited()
+		o.Lenient = true
+		r := start(t, o)
+		keys := r.add(t, "alice", "bob", "carol")
+		id := r.send(t, keys[1], "alice", "a question")
+		for _, m := range methods {
+			if m.name == "respond" {
+				m.params = fmt.Sprintf(m.params, id)
+			}
+			for _, c := range claims {
+				t.Run("R3-008 "+m.name+" that claims "+c.name+" is sent by who authenticated, with a warning and a record", func(t *testing.T) {
+					head := r.journalHead(t)
+					var got struct {
+						ID       string   `json:"id"`
+						Warnings []string `json:"warnings"`
+					}
+					r.call(t, keys[0], m.method, fmt.Sprintf(m.params, c.member)).wantOK(t, &got)
+					if !strings.Contains(strings.Join(got.Warnings, "\n"), `"from"`) {
+						t.Errorf("warnings: got %q, want one about from", got.Warnings)
+					}
+					if from := r.rows(t, `SELECT from_agent FROM messages WHERE id = '`+got.ID+`'`); len(from) != 1 || from[0] != "alice" {
+						t.Errorf("stored sender: got %q, want alice", from)
+					}
+					if extra := r.rows(t, `SELECT extra_json FROM message_meta WHERE message_id = '`+got.ID+`'`); strings.Contains(strings.ToLower(strings.Join(extra, "")), "from") {
+						t.Errorf("stored beside the message: got %q, want no claimed sender", extra)
+					}
+					found := false
+					for _, e := range r.journal(t, head) {
+						found = found || strings.HasPrefix(e, "alice|identity.claim_ignored|")
+					}
+					if !found {
+						t.Errorf("journal: got %q, want identity.claim_ignored", r.journal(t, head))
+					}
+				})
+			}
+		}
+		t.Run("R3-003 other unknown members are kept", func(t *testing.T) {
+			var got struct {
+				ID string `json:"id"`
+			}
+			r.call(t, keys[0], "acp/send", `{"to":["carol"],"text":"more","From":"bob","x_new":{"a":1}}`).wantOK(t, &got)
+			if extra := r.rows(t, `SELECT extra_json FROM message_meta WHERE message_id = '`+got.ID+`'`); len(extra) != 1 || extra[0] != `{"x_new":{"a":1}}` {
+				t.Errorf("extra members: got %q, want x_new alone", extra)
+			}
+		})
+	})
+}
+
+// TestEveryWrite goes through every operation that changes something.
+func TestEveryWrite(t *testing.T) {
+	r := start(t, unlimited())
+	keys := r.add(t, "alice", "bob", "worker")
+	alice, bob := keys[0], keys[1]
+	held := func() hub.EnvelopeID {
+		return must(r.as(alice).Send(t.Context(), api.SendParams{
+			To: api.Recipients{"bob"}, Text: "may I?", Policy: []byte(`{"human_gate":"required"}`),
+		}))(t).ID
+	}
+	// How to call each with success, as whom, without the braces.
+	writes := map[string]struct {
+		key    string
+		params func() string
+	}{
+		"acp/send": {alice, func() string { return `"to":["bob"],"text":"hello"` }},
+		"acp/respond": {bob, func() string {
+			return `"text":"hello back","reply_to":"` + string(r.send(t, alice, "bob", "hello")) + `"`
+		}},
+		"acp/status": {alice, func() string { return `"to":["bob"],"state":"complete","summary":"done"` }},
+		"acp/inbox":  {bob, func() string { r.send(t, alice, "bob", "fetch me"); return `"ack":true` }},
+
+		"parley/agent/add":    {r.operator, func() string { return `"id":"dave"` }},
+		"parley/agent/key":    {r.operator, func() string { return `"id":"worker","label":"second"` }},
+		"parley/agent/revoke": {r.operator, func() string { return `"id":"worker","label":"default"` }},
+		"parley/agent/pause":  {r.operator, func() string { return `"id":"worker"` }},
+		"parley/agent/resume": {r.operator, func() string { return `"id":"worker"` }},
+		"parley/agent/reset":  {r.operator, func() string { return `"id":"worker"` }},
+		"parley/approve":      {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
+		"parley/deny":         {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
+	}
+	for _, o := range api.Operations {
+		if !o.Changes {
+			continue
+		}
+		w, ok := writes[o.Method]
+		if !ok {
+			t.Errorf("%s changes something and is not covered here", o.Method)
+			continue
+		}
+		who := must(r.as(w.key).Whoami(t.Context()))(t).ID
+		t.Run("R3-009 "+o.Method+" refuses a claimed sender and changes nothing", func(t *testing.T) {
+			params := w.params()
+			before := r.tables(t)
+			a := r.call(t, w.key, o.Method, `{`+params+`,"from":"mallory"}`)
+			if a.Error == nil {
+				t.Fatalf("answer: got %s, want a refusal", a.body)
+			}
+			if c := a.Error.Data.Reason; c != hub.CodeTampering && c != hub.CodeInvalid {
+				t.Errorf("reason: got %s, want identity_tampering or schema_invalid", c)
+			}
+			r.wantSame(t, before)
+		})
+		t.Run("R3-009 what "+o.Method+" writes carries who authenticated", func(t *testing.T) {
+			params := w.params()
+			head := r.journalHead(t)
+			old := r.rows(t, `SELECT count(*) FROM messages`)[0]
+			r.call(t, w.key, o.Method, `{`+params+`}`).wantOK(t, nil)
+			entries := r.journal(t, head)
+			if len(entries) == 0 {
+				t.Error("nothing was recorded")
+			}
+			for _, e := range entries {
+				if !strings.HasPrefix(e, string(who)+"|") && !strings.HasPrefix(e, string(hub.Self)+"|") {
+					t.Errorf("journal: got %q, want the actor %s", e, who)
+				}
+			}
+			for _, from := range r.rows(t, `SELECT from_agent FROM messages ORDER BY rowid LIMIT -1 OFFSET `+old) {
+				if from != string(who) && from != string(hub.Self) {
+					t.Errorf("stored sender: got %s, want %s", from, who)
+				}
+			}
+		})
+	}
+	t.Run("R3-009 an agent cannot do what only the operator may", func(t *testing.T) {
+		for _, o := range api.Operations {
+			if o.Permission != api.OperatorOnly {
+				continue
+			}
+			before := r.tables(t)
+			r.call(t, alice, o.Method, `{"id":"worker"}`).wantError(t, -32000, hub.CodeDenied)
+			r.wantSame(t, before)
+		}
+	})
+}

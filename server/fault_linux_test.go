@@ -1,0 +1,118 @@
+package server_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/server"
+)
+
+// smallDisk mounts a file system of a few megabytes.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		const missing = "mounting a small tmpfs needs root (CAP_SYS_ADMIN)"
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s: %v", missing, err)
+		}
+		t.Skipf("%s: %v", missing, err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes what is left on the disk and returns how to give it back.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := bytes.Repeat([]byte{1}, 4096); ; {
+		if _, err := f.Write(block); err != nil {
+			break
+		}
+	}
+	f.Close()
+	return func() {
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	wantNoGoroutines(t)
+	o := server.Options{Home: smallDisk(t)}
+	o.Limits.Unsafe = true
+	r := start(t, o)
+	keys := r.add(t, "alice", "bob")
+	c := r.as(keys[0])
+	t.Run("R3-115 on a full disk sends get a degraded answer, reading goes on, and there is no loss when there is room again", func(t *testing.T) {
+		empty := fill(t, o.Home)
+		acknowledged := map[hub.EnvelopeID]bool{}
+		var failed error
+		for i := 0; i < 5000 && failed == nil; i++ { // what was allocated before may still be used
+			receipt, err := c.Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: strconv.Itoa(i) + strings.Repeat(" x", 100)})
+			if failed = err; err == nil {
+				acknowledged[receipt.ID] = true
+			}
+		}
+		wantCode(t, failed, hub.CodeDegraded)
+		must(c.Query(t.Context(), api.QueryParams{}))(t)
+		a := r.do(t, "POST", "/artifacts", keys[0], bytes.NewReader(make([]byte, 1<<20)))
+		if a.status != http.StatusServiceUnavailable {
+			t.Errorf("artifact: got status %d, want 503", a.status)
+		}
+		a.wantReason(t, -32000, hub.CodeDegraded)
+		if got := r.files(t, "artifacts"); len(got) != 0 {
+			t.Errorf("artifacts: got %q, want nothing left of what did not fit", got)
+		}
+		empty()
+		acknowledged[r.send(t, keys[0], "bob", "there is room again")] = true
+		stored := r.rows(t, `SELECT id FROM messages`)
+		if len(stored) != len(acknowledged) {
+			t.Errorf("messages: got %d, want the %d that were acknowledged", len(stored), len(acknowledged))
+		}
+		for _, id := range stored {
+			if !acknowledged[hub.EnvelopeID(id)] {
+				t.Errorf("message %s is stored but was not acknowledged", id)
+			}
+		}
+	})
+}
+
+func TestReadOnlyDisk(t *testing.T) {
+	wantNoGoroutines(t)
+	t.Run("R3-115 a hub on a read-only file system is refused with what to do", func(t *testing.T) {
+		o := quiet()
+		o.Home = smallDisk(t)
+		r := start(t, o)
+		r.add(t, "alice")
+		r.stop()
+		if err := syscall.Mount("tmpfs", o.Home, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=4m"); err != nil {
+			t.Fatalf("remount read-only: %v", err)
+		}
+		wantRefused(t, server.Options{Home: o.Home, Addr: "127.0.0.1:0"}, hub.CodeDegraded, "read-only")
+		if err := syscall.Mount("tmpfs", o.Home, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
+			t.Fatalf("remount: %v", err)
+		}
+		again := start(t, o)
+		if got := must(again.as(again.operator).Agents(t.Context()))(t); len(got.Agents) != 2 {
+			t.Errorf("agents: got %d, want alice and the operator", len(got.Agents))
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func TestLockedDatabase(t *testing.T) {
+	wantNoGoroutines(t)
+	r := start(t, quiet())
+	keys := r.add(t, "alice", "bob")
+	first := r.send(t, keys[0], "bob", "before")
+	t.Run("R3-115 a locked database gives a degraded answer, and the hub recovers by itself", func(t *testing.T) {
+		other := openDB(t, r.home, sqlite3.OPEN_READWRITE)
+		defer other.Close()
+		if err := other.Exec(`BEGIN EXCLUSIVE`); err != nil {
+			t.Fatal(err)
+		}
+		before := r.tables(t)
+		a := r.call(t, keys[0], "acp/send", `{"to":["bob"],"text":"meanwhile"}`)
+		a.wantError(t, -32000, hub.CodeDegraded)
+		if a.Error.Data.Hint == "" {
+			t.Error("there is no hint")
+		}
+		r.wantSame(t, before)
+		// Reading goes on, and so do all doors.
+		if got := must(r.as(keys[1]).Query(t.Context(), api.QueryParams{}))(t); len(got.Messages) != 1 || got.Messages[0].ID != first {
+			t.Errorf("query: got %+v, want the message from before", got.Messages)
+		}
+		if a := r.do(t, "GET", "/health", "", nil); !strings.Contains(string(a.body), "status") {
+			t.Errorf("health: got %s, want an answer", a.body)
+		}
+		if err := other.Exec(`ROLLBACK`); err != nil {
+			t.Fatal(err)
+		}
+		id := r.send(t, keys[0], "bob", "after")
+		in := must(r.as(keys[1]).Inbox(t.Context(), api.InboxParams{}))(t)
+		if len(in.Messages) != 2 || in.Messages[1].ID != id {
+			t.Errorf("inbox: got %d messages, want those from before and after", len(in.Messages))
+		}
+	})
+}

@@ -1,0 +1,344 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/server"
+)
+
+// A running is a hub that answers over HTTP on a free port of loopback.
+type running struct {
+	home     string
+	url      string
+	operator string // the operator's key
+	http     *http.Client
+	db       *sqlite3.Conn // beside the hub, read-only; nil until it is needed
+	stop     func()        // ends the hub and waits until it is gone; may be called again
+}
+
+// start starts a hub. Home and Addr are filled in where they are empty.
+func start(t *testing.T, o server.Options) *running {
+	t.Helper()
+	if o.Home == "" {
+		o.Home = t.TempDir()
+	}
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	s, err := server.New(t.Context(), o)
+	if err != nil {
+		t.Fatalf("start a hub: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	transport := &http.Transport{}
+	stopped := false
+	r := &running{home: o.Home, url: s.URL(), http: &http.Client{Transport: transport}}
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		if r.db != nil {
+			r.db.Close()
+			r.db = nil
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: got %v, want nil", err)
+		}
+		transport.CloseIdleConnections()
+	}
+	t.Cleanup(r.stop)
+	key, err := os.ReadFile(filepath.Join(o.Home, server.OperatorKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.operator = strings.TrimSpace(string(key))
+	return r
+}
+
+// quiet is a hub without what tests mostly do not look at.
+func quiet() server.Options { return server.Options{NoInboxFiles: true} }
+
+// unlimited is a hub that takes as much as a test sends.
+func unlimited() server.Options {
+	o := quiet()
+	o.Limits.Unsafe = true
+	return o
+}
+
+// as returns a client that calls with the given key.
+func (r *running) as(key string) *api.Client { return api.NewClient(r.url, key, "", r.http) }
+
+// add adds agents and returns their keys.
+func (r *running) add(t *testing.T, names ...hub.AgentID) []string {
+	t.Helper()
+	keys := make([]string, len(names))
+	for i, n := range names {
+		k, err := r.as(r.operator).AddAgent(t.Context(), api.AgentParams{ID: n})
+		if err != nil {
+			t.Fatalf("add %s: %v", n, err)
+		}
+		keys[i] = k.Key
+	}
+	return keys
+}
+
+// An answer is what came back over HTTP.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+
+	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Code    int        `json:"code"`
+		Message string     `json:"message"`
+		Data    api.Reason `json:"data"`
+	} `json:"error"`
+}
+
+// do sends any request. A key of "" sends none.
+func (r *running) do(t *testing.T, method, path, key string, body io.Reader, change ...func(*http.Request)) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for _, f := range change {
+		f(req)
+	}
+	res, err := r.http.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer res.Body.Close()
+	a := answer{status: res.StatusCode, header: res.Header}
+	if a.body, err = io.ReadAll(res.Body); err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	json.Unmarshal(a.body, &a) // what is not JSON-RPC has neither result nor error
+	return a
+}
+
+// post sends a body to the JSON-RPC endpoint.
+func (r *running) post(t *testing.T, key, body string) answer {
+	t.Helper()
+	return r.do(t, http.MethodPost, "/", key, strings.NewReader(body))
+}
+
+// call makes one JSON-RPC call.
+func (r *running) call(t *testing.T, key, method, params string) answer {
+	t.Helper()
+	return r.post(t, key, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+}
+
+// wantError fails unless a is a JSON-RPC error of an admitted caller.
+func (a answer) wantError(t *testing.T, rpc int, reason hub.Code) {
+	t.Helper()
+	if a.status != http.StatusOK {
+		t.Errorf("HTTP status: got %d, want 200 for an admitted caller", a.status)
+	}
+	a.wantReason(t, rpc, reason)
+}
+
+func (a answer) wantReason(t *testing.T, rpc int, reason hub.Code) {
+	t.Helper()
+	switch {
+	case a.Error == nil:
+		t.Fatalf("answer: got %.300s, want the error %s", a.body, reason)
+	case a.Error.Code != rpc || a.Error.Data.Reason != reason:
+		t.Errorf("error: got %d %s (%s), want %d %s", a.Error.Code, a.Error.Data.Reason, a.Error.Message, rpc, reason)
+	case a.Error.Message == "":
+		t.Errorf("error %s has no message", reason)
+	}
+}
+
+// wantOK fails unless a has a result, which it reads into v if v is not nil.
+func (a answer) wantOK(t *testing.T, v any) {
+	t.Helper()
+	if a.status != http.StatusOK || a.Error != nil || a.Result == nil {
+		t.Fatalf("answer: got status %d %.300s, want a result", a.status, a.body)
+	}
+	if v != nil {
+		if err := json.Unmarshal(a.Result, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantCode fails unless err has the code.
+func wantCode(t *testing.T, err error, want hub.Code) {
+	t.Helper()
+	if got := hub.CodeOf(err); got != want {
+		t.Errorf("error: got %q (%v), want %q", got, err, want)
+	}
+}
+
+// must fails the test on an error and returns the value.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// openDB opens the hub's database beside the hub.
+func openDB(t *testing.T, home string, flags sqlite3.OpenFlag) *sqlite3.Conn {
+	t.Helper()
+	db, err := sqlite3.OpenFlags(filepath.Join(home, "hub.db"), flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// rows returns what a query finds in the hub's database, a line per row.
+func (r *running) rows(t *testing.T, query string) []string {
+	t.Helper()
+	if r.db == nil {
+		r.db = openDB(t, r.home, sqlite3.OPEN_READONLY)
+	}
+	st, _, err := r.db.Prepare(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	var out []string
+	for st.Step() {
+		var cells []string
+		for i := range st.ColumnCount() {
+			cells = append(cells, st.ColumnText(i))
+		}
+		out = append(out, strings.Join(cells, "|"))
+	}
+	if err := st.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// tables returns the content of every table that a refused call must leave
+// alone: all but the journal and the marks of those who read it.
+func (r *running) tables(t *testing.T) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, name := range r.rows(t, `SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'`) {
+		if name == "journal" || name == "cursors" {
+			continue
+		}
+		out[name] = r.rows(t, `SELECT * FROM "`+name+`"`)
+		slices.Sort(out[name])
+	}
+	if len(out["agents"]) == 0 {
+		t.Fatal("the snapshot is empty: it does not look at the hub's database")
+	}
+	return out
+}
+
+// wantSame fails if a table differs.
+func (r *running) wantSame(t *testing.T, before map[string][]string) {
+	t.Helper()
+	after := r.tables(t)
+	for name := range after {
+		if !slices.Equal(before[name], after[name]) {
+			t.Errorf("table %s was changed:\nbefore %q\nafter  %q", name, before[name], after[name])
+		}
+	}
+}
+
+// journal returns the entries after a number, as actor|action|outcome|facts.
+func (r *running) journal(t *testing.T, after int) []string {
+	t.Helper()
+	return r.rows(t, fmt.Sprintf(`SELECT actor, action, outcome, facts_json FROM journal WHERE seq > %d ORDER BY seq`, after))
+}
+
+func (r *running) journalHead(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(r.rows(t, `SELECT coalesce(max(seq), 0) FROM journal`)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wantNoGoroutines fails the test if, when it ends, code of this module or of
+// the MCP library still runs in a goroutine that was not there before.
+func wantNoGoroutines(t *testing.T) {
+	t.Helper()
+	before := goroutines()
+	t.Cleanup(func() {
+		var left []string
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+			left = left[:0]
+			for id, stack := range goroutines() {
+				if _, old := before[id]; !old {
+					left = append(left, stack)
+				}
+			}
+			if len(left) == 0 {
+				return
+			}
+		}
+		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+	})
+}
+
+// goroutines returns the stacks of interest by the goroutine's number.
+func goroutines() map[string]string {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	out := map[string]string{}
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		id, _, _ := strings.Cut(stack, " [")
+		if strings.Contains(stack, "goroutines()") || strings.Contains(stack, "testing.(*T).Run") {
+			continue
+		}
+		if strings.Contains(stack, "parley-agents/parley/") || strings.Contains(stack, "modelcontextprotocol/") || strings.Contains(stack, "net/http.(*conn).serve") {
+			out[id] = stack
+		}
+	}
+	return out
+}
+
+// send sends plain text and fails the test if it is refused.
+func (r *running) send(t *testing.T, key string, to hub.AgentID, text string) hub.EnvelopeID {
+	t.Helper()
+	return must(r.as(key).Send(t.Context(), api.SendParams{To: api.Recipients{to}, Text: text}))(t).ID
+}
+
+// object writes v as JSON.
+func object(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(b.String())
+}
