@@ -14,14 +14,12 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Add agents, list them, and manage their keys"}
-	cmd.AddCommand(
+	return group("agent", "Add agents, list them, and manage their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
 		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", func(c *api.Client) agentChange { return c.Pause }),
 		a.agentChange("resume", "Let a paused agent send again", "active again", func(c *api.Client) agentChange { return c.Resume }),
 		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", func(c *api.Client) agentChange { return c.Reset }),
 	)
-	return cmd
 }
 
 func (a *app) agentAddCommand() *cobra.Command {
@@ -31,7 +29,9 @@ func (a *app) agentAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an agent and print its first key, once",
-		Args:  cobra.ExactArgs(1),
+		Example: `  parley agent add planner --role coordinator
+  parley agent add ci --auditor --expires 720h`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -103,9 +103,10 @@ func (a *app) agentKeyCommand() *cobra.Command {
 	var p api.AgentParams
 	var expires time.Duration
 	cmd := &cobra.Command{
-		Use:   "key NAME --label LABEL",
-		Short: "Make another key for an agent and print it, once",
-		Args:  cobra.ExactArgs(1),
+		Use:     "key NAME --label LABEL",
+		Short:   "Make another key for an agent and print it, once",
+		Example: `  parley agent key builder --label laptop --expires 720h`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -127,9 +128,10 @@ func (a *app) agentKeyCommand() *cobra.Command {
 func (a *app) agentRevokeCommand() *cobra.Command {
 	var p api.AgentParams
 	cmd := &cobra.Command{
-		Use:   "revoke NAME [--label LABEL]",
-		Short: "Revoke the keys of an agent, one or all",
-		Args:  cobra.ExactArgs(1),
+		Use:     "revoke NAME [--label LABEL]",
+		Short:   "Revoke the keys of an agent, one or all",
+		Example: `  parley agent revoke builder --label laptop`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {

@@ -18,7 +18,9 @@ func (a *app) approveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
 		Short: "Let a held message pass; without an id, list what is held",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Let a held message pass; without an id, list what is held. On a terminal the
+message is shown and you are asked first. Only the operator can do this.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -53,8 +55,9 @@ func (a *app) confirm(cmd *cobra.Command, c *api.Client, id hub.EnvelopeID, ques
 	}
 	io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
 	fmt.Fprintf(a.err, "\n%s [y/N] ", question)
-	line, err := bufio.NewReader(a.in).ReadString('\n')
+	line, err := await(cmd.Context(), func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if err != nil && err != io.EOF {
+		fmt.Fprintln(a.err)
 		return false, err
 	}
 	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {

@@ -16,9 +16,7 @@ import (
 )
 
 func (a *app) artifactCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "artifact", Short: "Store what is too large for a message"}
-	cmd.AddCommand(a.artifactPutCommand(), a.artifactGetCommand())
-	return cmd
+	return group("artifact", "Store what is too large for a message", a.artifactPutCommand(), a.artifactGetCommand())
 }
 
 func (a *app) artifactPutCommand() *cobra.Command {
@@ -26,7 +24,10 @@ func (a *app) artifactPutCommand() *cobra.Command {
 		Use:   "put FILE",
 		Short: "Store a file by its hash and print the reference to send",
 		Long: `Store a file by its hash and print the reference to send, as a member of
-context.artifacts. parley send --attach FILE does both at once.`,
+context.artifacts. A dash stands for standard input. parley send --attach FILE
+does both at once.`,
+		Example: `  parley artifact put build.log
+  parley send tester "the build is red" --attach build.log`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()

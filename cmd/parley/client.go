@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -37,7 +39,11 @@ func (a *app) key() (string, error) {
 		if err != nil {
 			return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file cannot be read: %v", err)
 		}
-		return strings.TrimSpace(string(raw)), nil
+		key := strings.TrimSpace(string(raw))
+		if key == "" {
+			return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file %s is empty", a.keyFile)
+		}
+		return key, nil
 	case os.Getenv("PARLEY_KEY") != "":
 		return strings.TrimSpace(os.Getenv("PARLEY_KEY")), nil
 	case !isTerminal(a.in):
@@ -58,7 +64,10 @@ func (a *app) key() (string, error) {
 
 // hubURL finds the hub.
 func (a *app) hubURL() (string, error) {
-	if url := os.Getenv("PARLEY_URL"); url != "" {
+	if url := strings.TrimSpace(os.Getenv("PARLEY_URL")); url != "" {
+		if !strings.Contains(url, "://") {
+			url = "http://" + url
+		}
 		return url, nil
 	}
 	home, err := a.homeDir()
@@ -73,10 +82,13 @@ func (a *app) hubURL() (string, error) {
 
 // content returns what an argument stands for: itself, the file after an @, or
 // standard input for a dash.
-func (a *app) content(arg string) ([]byte, error) {
+func (a *app) content(ctx context.Context, arg string) ([]byte, error) {
 	const most = 1 << 20
 	read := func(r io.Reader) ([]byte, error) {
-		b, err := io.ReadAll(io.LimitReader(r, most+1))
+		b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, most+1)) })
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
 		}
@@ -87,6 +99,9 @@ func (a *app) content(arg string) ([]byte, error) {
 		return b, nil
 	}
 	if arg == "-" {
+		if isTerminal(a.in) {
+			fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
+		}
 		return read(a.in)
 	}
 	name, ok := strings.CutPrefix(arg, "@")
@@ -101,9 +116,30 @@ func (a *app) content(arg string) ([]byte, error) {
 	return read(f)
 }
 
+// await calls f, which may wait for a person, and gives up when ctx ends. What
+// f waits for then ends with the process.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
 // object returns the JSON object that an argument stands for.
-func (a *app) object(name, arg string) (json.RawMessage, error) {
-	raw, err := a.content(arg)
+func (a *app) object(ctx context.Context, name, arg string) (json.RawMessage, error) {
+	raw, err := a.content(ctx, arg)
 	if err != nil {
 		return nil, err
 	}

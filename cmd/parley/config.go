@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,8 +32,8 @@ type config struct {
 	Features     []string `yaml:"features"`
 	Channels     []string `yaml:"channels"`
 	Durability   string   `yaml:"durability"`
-	LenientFrom  bool     `yaml:"lenient_from"`
-	NoInboxFiles bool     `yaml:"no_inbox_files"`
+	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
+	NoInboxFiles *bool    `yaml:"no_inbox_files"`
 	Limits       limits   `yaml:"limits"`
 }
 
@@ -71,7 +73,7 @@ func (a *app) loadConfig(home string) (config, error) {
 		dec := yaml.NewDecoder(bytes.NewReader(raw))
 		dec.KnownFields(true)
 		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return c, hub.Errorf(hub.CodeInvalid, "parley", "%s: %v", path, err).WithHint("docs/configuration.md lists every member")
+			return c, configError(path, err)
 		}
 	}
 	env, err := environment()
@@ -82,6 +84,33 @@ func (a *app) loadConfig(home string) (config, error) {
 	return c, nil
 }
 
+var unknownMember = regexp.MustCompile(`field (\S+) not found in type ([\w.]+)`)
+
+// configError says what is wrong with a configuration file, in a line.
+func configError(path string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	var several *yaml.TypeError
+	if errors.As(err, &several) {
+		text = strings.Join(several.Errors, "; ")
+	}
+	known := members(config{})
+	if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], ".limits") {
+		known = members(limits{})
+	}
+	text = unknownMember.ReplaceAllString(text, "there is no member $1")
+	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))
+}
+
+// members returns the names that a part of the configuration has.
+func members(part any) []string {
+	var names []string
+	t := reflect.TypeOf(part)
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("yaml"))
+	}
+	return names
+}
+
 // environment reads the variables that stand for members.
 func environment() (config, error) {
 	c := config{
@@ -90,7 +119,7 @@ func environment() (config, error) {
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
 		Features: list(os.Getenv("PARLEY_FEATURES")), Channels: list(os.Getenv("PARLEY_CHANNELS")), Durability: os.Getenv("PARLEY_DURABILITY"),
 	}
-	for name, into := range map[string]*bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
+	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
 		s := os.Getenv(name)
 		if s == "" {
 			continue
@@ -99,7 +128,7 @@ func environment() (config, error) {
 		if err != nil {
 			return c, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not true or false", name, s)
 		}
-		*into = v
+		*into = &v
 	}
 	return c, nil
 }
@@ -123,8 +152,11 @@ func (c *config) overlay(top config) {
 			*m.into = *m.from
 		}
 	}
-	c.LenientFrom = c.LenientFrom || top.LenientFrom
-	c.NoInboxFiles = c.NoInboxFiles || top.NoInboxFiles
+	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}} {
+		if *m.from != nil {
+			*m.into = *m.from
+		}
+	}
 }
 
 // logger returns the log that the configuration asks for.

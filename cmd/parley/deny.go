@@ -12,7 +12,10 @@ func (a *app) denyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny ID",
 		Short: "Make a held message fail",
-		Args:  cobra.ExactArgs(1),
+		Long: `Make a held message fail; its sender is told. On a terminal the message is
+shown and you are asked first. Only the operator can do this.`,
+		Example: `  parley deny 0198c1d2-7a3e-7b3c-9d52-0f3b6a1e2c44 --reason "not on a Friday"`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -29,7 +30,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			checks := server.Diagnose(cmd.Context(), home, url)
 			if _, err := a.loadConfig(home); err != nil {
-				checks = append(checks, server.Check{What: "configuration", Detail: err.Error(), Hint: "docs/configuration.md lists every member"})
+				d := api.Describe(err)
+				checks = append(checks, server.Check{What: "configuration", Detail: d.Message, Hint: d.Hint})
 			} else {
 				checks = append(checks, server.Check{What: "configuration", OK: true})
 			}

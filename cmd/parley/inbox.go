@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -25,20 +24,26 @@ func (a *app) inboxCommand() *cobra.Command {
 		Long: `Read your inbox, most pressing first. What is shown counts as delivered and
 stays there until it is acked: with --ack (all that is shown), with --ack-id,
 or by answering it.`,
+		Example: `  parley inbox --wait 30s
+  parley inbox --watch --ack --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			if p.Ack.All && len(ids) > 0 {
-				return errors.New("--ack and --ack-id do not go together")
+			switch {
+			case p.Ack.All && len(ids) > 0:
+				return usagef("--ack and --ack-id do not go together")
+			case p.Peek && (p.Ack.All || len(ids) > 0):
+				return usagef("--peek changes nothing, so there is nothing to ack")
+			case watch && (p.Peek || p.Cursor != "" || wait != 0):
+				return usagef("--watch does not go together with --wait, --peek or --cursor")
+			case wait < 0:
+				return usagef("--wait: a span cannot be negative")
 			}
 			for _, id := range ids {
 				p.Ack.IDs = append(p.Ack.IDs, hub.EnvelopeID(id))
-			}
-			if wait < 0 {
-				return errors.New("--wait: a span cannot be negative")
 			}
 			if watch {
 				return a.watchInbox(cmd.Context(), c, p)
@@ -76,32 +81,49 @@ func waitInbox(ctx context.Context, c *api.Client, p api.InboxParams, wait time.
 	}
 }
 
-// watchInbox shows each message once, also over a restart of the hub.
+// watchInbox shows each message once, also over a restart of the hub. A hub
+// that is not there in the first place is an error.
 func (a *app) watchInbox(ctx context.Context, c *api.Client, p api.InboxParams) error {
 	p.NewOnly = true
+	wait, away := time.Duration(0), false
 	for {
-		got, err := waitInbox(ctx, c, p, mailroom.MaxWait)
+		got, err := waitInbox(ctx, c, p, wait)
 		switch {
 		case ctx.Err() != nil:
 			return nil // Ctrl-C is how this ends
-		case errors.Is(err, api.ErrUnreachable):
-			fmt.Fprintln(a.err, "the hub is away, trying again")
+		case hub.CodeOf(err) == hub.CodeDegraded && wait > 0:
+			if !away {
+				fmt.Fprintln(a.err, "the hub is away, trying again")
+			}
+			away = true
 			select {
-			case <-time.After(2 * time.Second):
+			case <-time.After(watchRetry):
 			case <-ctx.Done():
+			}
+			// It may have come back under another address.
+			if again, err := a.client(); err == nil {
+				c = again
 			}
 			continue
 		case err != nil:
 			return err
 		}
+		if away {
+			fmt.Fprintln(a.err, "the hub is back")
+		}
+		wait, away, p.Ack.IDs = mailroom.MaxWait, false, nil
 		if len(got.Messages) == 0 {
 			continue
 		}
+		got.Next = "" // what is left comes by itself
 		if err := a.printInbox(got); err != nil {
 			return err
 		}
 	}
 }
+
+// watchRetry is how often a watch looks whether the hub is back.
+const watchRetry = 500 * time.Millisecond
 
 func (a *app) printInbox(got mailroom.Inbox) error {
 	return a.print(got, func(w io.Writer) {

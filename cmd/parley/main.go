@@ -10,7 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -21,6 +24,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what the first could not
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -58,6 +62,8 @@ type app struct {
 	json       bool
 	keyFile    string
 	asOperator bool
+
+	began bool // the command line was understood
 }
 
 // run performs one command and returns its exit code.
@@ -68,7 +74,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if !a.began && slices.Contains(args, "--json") {
+		a.json = true // it may stand behind what was not understood
+	}
 	switch {
 	case err == nil:
 		return exitDone
@@ -77,19 +86,34 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitSignal
 	}
-	return a.fail(err)
+	return a.fail(cmd, err)
+}
+
+// codeUsage is the code of a command line that makes no sense. It never
+// leaves the command.
+const codeUsage hub.Code = "usage"
+
+func usagef(format string, args ...any) *hub.Error {
+	return hub.Errorf(codeUsage, "parley", format, args...)
 }
 
 // fail says what went wrong and returns the exit code for it.
-func (a *app) fail(err error) int {
-	d := api.Description{Code: "usage", Message: err.Error(), Hint: "parley --help shows the commands"}
+func (a *app) fail(cmd *cobra.Command, err error) int {
 	var e *hub.Error
-	code := exitUsage
-	if errors.As(err, &e) {
-		d = api.Describe(err)
-		if c, ok := exitCodes[d.Code]; ok {
-			code = c
-		}
+	switch {
+	case errors.As(err, &e):
+	case a.began:
+		err = hub.Errorf(hub.CodeDegraded, "parley", "%w", err) // from the system, and in its words
+	default:
+		err = usagef("%w", err)
+	}
+	d := api.Describe(err)
+	if d.Code == codeUsage && d.Hint == "" {
+		d.Hint = fmt.Sprintf("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
+	}
+	code, ok := exitCodes[d.Code]
+	if !ok {
+		code = exitUsage
 	}
 	if a.json {
 		enc := json.NewEncoder(a.err)
@@ -97,11 +121,22 @@ func (a *app) fail(err error) int {
 		enc.Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
 		return code
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), d.Message)
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), visible(d.Message))
 	if d.Hint != "" {
-		fmt.Fprintf(a.err, "  %s\n", d.Hint)
+		fmt.Fprintf(a.err, "  %s\n", visible(d.Hint))
 	}
 	return code
+}
+
+// visible returns s without what could move a cursor or hide text: an error
+// may quote what somebody else has written.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
 }
 
 // paint colours text on a terminal, unless NO_COLOR is set.
@@ -128,11 +163,35 @@ func (a *app) print(result any, text func(io.Writer)) error {
 	return enc.Encode(result)
 }
 
+// group returns a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			err := usagef("%s has no command %q", cmd.Name(), args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return err.WithHint("did you mean %s?", strings.Join(near, " or "))
+			}
+			return err.WithHint("%s --help shows the commands", cmd.CommandPath())
+		},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2, DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "parley",
-		Short: "The hub where coding agents talk",
-		Long: `Parley is a hub where coding agents exchange typed messages, each under an
+	root := group("parley", "The hub where coding agents talk",
+		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
+		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(),
+		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
+		a.schemaCommand(), a.doctorCommand(), a.versionCommand(),
+	)
+	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.
 
   parley serve                          start the hub
@@ -141,21 +200,15 @@ identity that it cannot forge.
   PARLEY_KEY=... parley inbox --wait 30s
 
 Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
-4 not found or conflict, 5 hub unreachable or degraded.`,
-		SilenceUsage: true, SilenceErrors: true,
-	}
+4 not found or conflict, 5 hub unreachable or degraded.`
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
 	f := root.PersistentFlags()
 	f.StringVar(&a.home, "home", "", "the hub's folder (default $PARLEY_HOME, else ~/.parley)")
 	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, else config.yaml in the home)")
 	f.BoolVar(&a.json, "json", false, "answer in JSON; errors too, on stderr")
 	f.StringVar(&a.keyFile, "key-file", "", "file with the key to call with (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "call with the operator's key from the home")
-	root.AddCommand(
-		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
-		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(),
-		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
-		a.schemaCommand(), a.doctorCommand(), a.versionCommand(),
-	)
 	return root
 }
 

@@ -37,7 +37,7 @@ HTTP can use the hub's /mcp directly.`,
 			if !ok {
 				in = io.NopCloser(a.in)
 			}
-			if err := mcptools.ServeStdio(cmd.Context(), version(), c, in, nopWriteCloser{a.out}); err != nil && cmd.Context().Err() == nil {
+			if err := mcptools.ServeStdio(cmd.Context(), version(), c, in, output{a.out}); err != nil && cmd.Context().Err() == nil {
 				return hub.Errorf(hub.CodeDegraded, "parley mcp", "%v", err)
 			}
 			return nil
@@ -45,9 +45,10 @@ HTTP can use the hub's /mcp directly.`,
 	}
 }
 
-type nopWriteCloser struct{ io.Writer }
+// output closes a writer if it can be closed.
+type output struct{ io.Writer }
 
-func (w nopWriteCloser) Close() error {
+func (w output) Close() error {
 	if f, ok := w.Writer.(*os.File); ok {
 		return f.Close()
 	}

@@ -15,10 +15,11 @@ func (a *app) queryCommand() *cobra.Command {
 	var p api.QueryParams
 	var agent, kind, status, since, until string
 	cmd := &cobra.Command{
-		Use:     "query",
-		Short:   "Search the messages you sent or received, newest first",
-		Example: `  parley query --since 2h --text avatar`,
-		Args:    cobra.NoArgs,
+		Use:   "query",
+		Short: "Search the messages you sent or received, newest first",
+		Example: `  parley query --since 2h --text avatar
+  parley query --agent builder --type status.blocked --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			p.Agent, p.Type, p.Status = hub.AgentID(agent), hub.MessageType(kind), hub.MessageStatus(status)

@@ -16,9 +16,11 @@ func (a *app) respondCommand() *cobra.Command {
 		Use:   "respond ID [TEXT]",
 		Short: "Answer a message",
 		Long:  "Answer a message. Thread and recipient follow from it, and it counts as read.",
-		Args:  cobra.RangeArgs(1, 2),
+		Example: `  parley respond 0198c1d2-7a3e-7b3c-9d52-0f3b6a1e2c44 "yes, it is nullable"
+  git log -5 | parley respond 0198c1d2-7a3e-7b3c-9d52-0f3b6a1e2c44 -`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.text(args[1:])
+			text, err := a.text(cmd.Context(), args[1:], m.payload)
 			if err != nil {
 				return err
 			}

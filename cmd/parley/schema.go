@@ -12,7 +12,6 @@ import (
 )
 
 func (a *app) schemaCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "schema", Short: "Print the published JSON Schemas, or check an envelope"}
 	print := &cobra.Command{
 		Use:       "print NAME",
 		Short:     "Print a schema: envelope, handoff-package, teamspace, payload/TYPE",
@@ -21,7 +20,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := schema.Text(args[0])
 			if err != nil {
-				return err
+				return hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint("parley schema list shows them all")
 			}
 			_, err = a.out.Write(text)
 			return err
@@ -43,12 +42,12 @@ func (a *app) schemaCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check whether a file (or - ) is a valid envelope; exit 1 if not",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "@" + args[0]
 			if args[0] == "-" {
 				name = "-"
 			}
-			raw, err := a.content(name)
+			raw, err := a.content(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -72,6 +71,5 @@ func (a *app) schemaCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.AddCommand(print, list, check)
-	return cmd
+	return group("schema", "Print the published JSON Schemas, or check an envelope", print, list, check)
 }

@@ -56,9 +56,9 @@ func (m *messageFlags) params(cmd *cobra.Command, a *app, c *api.Client, text st
 	}
 	if m.payload != "" {
 		if text != "" {
-			return p, hub.Errorf(hub.CodeInvalid, "parley", "a message has a text or a payload, not both")
+			return p, usagef("a message has a text or a payload, not both")
 		}
-		if p.Payload, err = a.object("--payload", m.payload); err != nil {
+		if p.Payload, err = a.object(cmd.Context(), "--payload", m.payload); err != nil {
 			return p, err
 		}
 	}
@@ -86,9 +86,9 @@ func (m *messageFlags) params(cmd *cobra.Command, a *app, c *api.Client, text st
 func (m *messageFlags) contextParam(ctx context.Context, a *app, c *api.Client) (json.RawMessage, error) {
 	if m.context != "" {
 		if len(m.refs)+len(m.attach) > 0 {
-			return nil, hub.Errorf(hub.CodeInvalid, "parley", "give --context, or --ref and --attach, not both")
+			return nil, usagef("give --context, or --ref and --attach, not both")
 		}
-		return a.object("--context", m.context)
+		return a.object(ctx, "--context", m.context)
 	}
 	if len(m.refs)+len(m.attach) == 0 {
 		return nil, nil
@@ -97,7 +97,7 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *api.Client) 
 	for _, r := range m.refs {
 		kind, value, ok := strings.Cut(r, ":")
 		if !ok {
-			return nil, hub.Errorf(hub.CodeInvalid, "parley", "--ref: %q is not TYPE:VALUE", r)
+			return nil, usagef("--ref: %q is not TYPE:VALUE", r).WithHint("for example --ref pr:42")
 		}
 		out.ExternalRefs = append(out.ExternalRefs, hub.ExternalRef{Type: kind, Value: value})
 	}
@@ -120,16 +120,20 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send a message",
 		Example: `  parley send builder "schema is frozen"
   parley send --to builder,tester --type knowledge.push --payload '{"topic":"db","summary":"avatar is nullable","confidence":"high"}'
-  parley send '*' "deploying now" --priority high`,
+  parley send '*' "deploying now" --priority high
+  git diff --stat | parley send reviewer -`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(to) == 0 && len(args) > 0 {
 				to, args = list(args[0]), args[1:]
 			}
 			if len(args) > 1 {
-				return errors.New("the recipients are given twice, with --to and as first argument")
+				return usagef("the recipients are given twice, with --to and as first argument")
 			}
-			text, err := a.text(args)
+			if to = list(strings.Join(to, ",")); len(to) == 0 {
+				return usagef("there is no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
+			}
+			text, err := a.text(cmd.Context(), args, m.payload)
 			if err != nil {
 				return err
 			}
@@ -155,16 +159,27 @@ func (a *app) sendCommand() *cobra.Command {
 	return cmd
 }
 
-// text returns the plain text of a message; a dash means standard input.
-func (a *app) text(args []string) (string, error) {
-	if len(args) == 0 {
+// text returns the plain text of a message; a dash means standard input. There
+// is none only if there is a payload.
+func (a *app) text(ctx context.Context, args []string, payload string) (string, error) {
+	if len(args) == 0 && payload != "" {
 		return "", nil
 	}
-	if args[0] != "-" {
-		return args[0], nil
+	text := ""
+	if len(args) > 0 {
+		text = args[0]
 	}
-	raw, err := a.content("-")
-	return strings.TrimRight(string(raw), "\n"), err
+	if text == "-" && payload != "-" {
+		raw, err := a.content(ctx, "-")
+		if err != nil {
+			return "", err
+		}
+		text = strings.TrimRight(string(raw), "\r\n")
+	}
+	if text == "" {
+		return "", usagef("there is nothing to send").WithHint("give a text, - for standard input, or --payload")
+	}
+	return text, nil
 }
 
 // retry makes a call once more when its answer was lost on the way. The

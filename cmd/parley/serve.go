@@ -14,14 +14,19 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var flags config
-	var unsafe bool
+	var lenient, noFiles, unsafe bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the hub",
 		Long: `Start the hub and answer until it is stopped (Ctrl-C or SIGTERM).
 
 What a flag does not say is taken from the environment, then from the
-configuration file, then from the defaults.`,
+configuration file, then from the defaults. The environment has each flag as
+PARLEY_ADDR, PARLEY_LOG_LEVEL and so on; the file is YAML, with the names of
+the flags written with underscores, and it alone can tighten limits.`,
+		Example: `  parley serve
+  parley serve --addr 127.0.0.1:0 --home /tmp/try
+  parley serve --addr 0.0.0.0:7420 --tls-cert hub.pem --tls-key hub.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := a.homeDir()
@@ -31,6 +36,12 @@ configuration file, then from the defaults.`,
 			c, err := a.loadConfig(home)
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("lenient-from") {
+				flags.LenientFrom = &lenient
+			}
+			if cmd.Flags().Changed("no-inbox-files") {
+				flags.NoInboxFiles = &noFiles
 			}
 			c.overlay(flags)
 			log, err := c.logger(a.err)
@@ -42,13 +53,13 @@ configuration file, then from the defaults.`,
 				return err
 			}
 			opts.Limits.Unsafe = unsafe
-			if unsafe {
-				log.Warn("rate limits and the circuit breaker are off: --unsafe-limits is for measurements only")
-			}
 			tuneMemory()
 			s, err := server.New(cmd.Context(), opts)
 			if err != nil {
 				return err
+			}
+			if unsafe {
+				log.Warn("rate limits and the circuit breaker are off: --unsafe-limits is for measurements only")
 			}
 			fmt.Fprintf(a.err, "listening on %s\n", s.URL())
 			return s.Serve(cmd.Context())
@@ -64,8 +75,8 @@ configuration file, then from the defaults.`,
 	f.StringSliceVar(&flags.Features, "feature", nil, "switch on negotiation, disagreement or teamspaces")
 	f.StringSliceVar(&flags.Channels, "channel", nil, "switch on a delivery channel: session, channel or wake")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
-	f.BoolVar(&flags.LenientFrom, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
-	f.BoolVar(&flags.NoInboxFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
+	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
+	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
 	return cmd
 }
@@ -81,11 +92,13 @@ func tuneMemory() {
 	}
 }
 
+func is(b *bool) bool { return b != nil && *b }
+
 // options turns a configuration into what the server wants.
 func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
-		Hosts: c.Hosts, Log: log, Lenient: c.LenientFrom, NoInboxFiles: c.NoInboxFiles,
+		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles),
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,
 			ThreadHops: c.Limits.ThreadHops, NegotiationRound: c.Limits.NegotiationRounds, DisagreeRound: c.Limits.DisagreementRounds,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func (a *app) traceCommand() *cobra.Command {
 			}
 			return a.print(got, func(w io.Writer) {
 				e := got.Message
-				fmt.Fprintf(w, "%s  %s from %s to %v  %s, %s\n", e.ID, e.Type, e.From, e.To, e.Priority, e.Status)
+				fmt.Fprintf(w, "%s  %s from %s to %s  %s, %s\n", e.ID, e.Type, e.From, strings.Trim(fmt.Sprint(e.To), "[]"), e.Priority, e.Status)
 				fmt.Fprintf(w, "thread %s, hop %d", e.ThreadID, got.Hop)
 				if got.Cause != "" {
 					fmt.Fprintf(w, ", caused by %s", got.Cause)

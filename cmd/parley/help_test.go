@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelp compares the help of every command with its golden file.
+func TestHelp(t *testing.T) {
+	dir := filepath.Join("testdata", "help")
+	stale := map[string]bool{}
+	old, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range old {
+		stale[path] = true
+	}
+	var visit func(cmd *cobra.Command, words []string)
+	visit = func(cmd *cobra.Command, words []string) {
+		path := filepath.Join(dir, strings.Join(append([]string{"parley"}, words...), "-")+".txt")
+		delete(stale, path)
+		got := do(t, parley(t, nil, append(words, "--help")...))
+		if got.code != 0 || got.err != "" {
+			t.Errorf("%v --help: exit %d: %s", words, got.code, got.err)
+		}
+		for line := range strings.Lines(got.out) {
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("%v --help: a line ends in a space: %q", words, line)
+			}
+		}
+		if *update {
+			if err := os.WriteFile(path, []byte(got.out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%v (run with -update to make it)", err)
+		}
+		if !bytes.Equal(want, []byte(got.out)) {
+			t.Errorf("the help of %v has changed; read it and run with -update\ngot:\n%s\nwant:\n%s", words, got.out, want)
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub, append(words[:len(words):len(words)], sub.Name()))
+		}
+	}
+	visit(new(app).root(), nil)
+	for path := range stale {
+		if *update {
+			os.Remove(path)
+			continue
+		}
+		t.Errorf("%s belongs to no command", path)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for shell, part := range map[string]string{"bash": "__start_parley", "zsh": "#compdef parley", "fish": "complete -c parley", "powershell": "Register-ArgumentCompleter"} {
+		got := do(t, parley(t, nil, "completion", shell))
+		if got.code != 0 || got.err != "" {
+			t.Errorf("completion %s: exit %d: %s", shell, got.code, got.err)
+		}
+		contains(t, got.out, part)
+	}
+	contains(t, do(t, parley(t, nil, "__complete", "send", "--priority", "")).out, "critical")
+	contains(t, do(t, parley(t, nil, "__complete", "agent", "add", "x", "--role", "")).out, "integrator")
+	contains(t, do(t, parley(t, nil, "__complete", "status", "")).out, "blocked")
+	contains(t, do(t, parley(t, nil, "__complete", "schema", "print", "")).out, "envelope")
+}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// asParley in the environment makes the test binary be the parley command.
+const asParley = "PARLEY_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asParley) != "" {
+		os.Unsetenv(asParley)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long anything that has to happen may take.
+const patience = 30 * time.Second
+
+// parley returns the command as a process with a clean environment: no key, no
+// hub, and a home of its own.
+func parley(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append([]string{asParley + "=1", "PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TERM=xterm-256color", "GORACE=atexit_sleep_ms=0"}, env...)
+	return cmd
+}
+
+// A result is what a command left behind.
+type result struct {
+	out, err string
+	code     int
+}
+
+// do runs a command to its end.
+func do(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer stop.Stop()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", cmd.Args[1:], err)
+	}
+	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// A house is a hub that runs as a process, with agents in it.
+type house struct {
+	t    *testing.T
+	home string
+	url  string
+	keys map[string]string
+	hub  *process
+}
+
+// cast is who lives in a house: a coordinator, two who work, and one who means
+// no good.
+var cast = map[string]string{"planner": "coordinator", "builder": "executor", "tester": "reviewer", "mallory": "executor"}
+
+// newHouse starts a hub in a new home and adds the cast to it.
+func newHouse(t *testing.T, flags ...string) *house {
+	t.Helper()
+	h := &house{t: t, home: t.TempDir(), keys: map[string]string{}}
+	os.Chmod(h.home, 0o700)
+	h.start(flags...)
+	for name, role := range cast {
+		var got struct{ Key string }
+		h.ok(h.operator("agent", "add", name, "--role", role, "--json"), &got)
+		h.keys[name] = got.Key
+	}
+	return h
+}
+
+// start starts the hub and waits until it says that it is ready.
+func (h *house) start(flags ...string) {
+	h.t.Helper()
+	args := append([]string{"serve", "--home", h.home}, flags...)
+	if !strings.Contains(strings.Join(flags, " "), "--addr") {
+		args = append(args, "--addr", "127.0.0.1:0")
+	}
+	h.hub = spawn(h.t, parley(h.t, nil, args...))
+	line := h.hub.stderr.await(h.t, "listening on ")
+	h.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+}
+
+// stop ends the hub in order.
+func (h *house) stop() {
+	h.t.Helper()
+	if code := h.hub.signal(h.t, syscall.SIGTERM); code != 0 {
+		h.t.Errorf("serve ended with %d after SIGTERM: %s", code, h.hub.stderr)
+	}
+}
+
+// env is the environment in which a persona calls. A nobody has no key.
+func (h *house) env(who string) []string {
+	env := []string{"PARLEY_HOME=" + h.home, "PARLEY_URL=" + h.url}
+	if key := h.keys[who]; key != "" {
+		env = append(env, "PARLEY_KEY="+key)
+	}
+	return env
+}
+
+// as runs a command as a persona.
+func (h *house) as(who string, args ...string) result {
+	h.t.Helper()
+	return do(h.t, parley(h.t, h.env(who), args...))
+}
+
+// operator runs a command as the operator does in a script.
+func (h *house) operator(args ...string) result {
+	h.t.Helper()
+	return h.as("", append(args, "--as-operator")...)
+}
+
+// stdin runs a command as a persona with something on its standard input.
+func (h *house) stdin(who, input string, args ...string) result {
+	h.t.Helper()
+	cmd := parley(h.t, h.env(who), args...)
+	cmd.Stdin = strings.NewReader(input)
+	return do(h.t, cmd)
+}
+
+// ok checks that a command succeeded, and reads its JSON if into is not nil.
+func (h *house) ok(r result, into any) {
+	h.t.Helper()
+	if r.code != 0 {
+		h.t.Fatalf("exit %d, want 0\nstdout: %s\nstderr: %s", r.code, r.out, r.err)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal([]byte(r.out), into); err != nil {
+		h.t.Fatalf("%v in %s", err, r.out)
+	}
+}
+
+// sent is the id of a message that was sent.
+func (h *house) sent(r result) string {
+	h.t.Helper()
+	var got struct{ ID string }
+	h.ok(r, &got)
+	if !hub.EnvelopeID(got.ID).Valid() {
+		h.t.Fatalf("%q is not a message id", got.ID)
+	}
+	return got.ID
+}
+
+// A refusal is what a command that failed says with --json.
+type refusal struct {
+	Error struct {
+		Code        string  `json:"code"`
+		Message     string  `json:"message"`
+		Hint        string  `json:"hint"`
+		RetryAfterS float64 `json:"retry_after_s"`
+	} `json:"error"`
+}
+
+// refused checks that a command with --json failed as it should: nothing on
+// stdout, one strict object on stderr.
+func refused(t *testing.T, r result, exit int, code string) refusal {
+	t.Helper()
+	if r.code != exit {
+		t.Errorf("exit %d, want %d: %s%s", r.code, exit, r.out, r.err)
+	}
+	if r.out != "" {
+		t.Errorf("a failed command wrote to stdout: %s", r.out)
+	}
+	var got refusal
+	strict(t, r.err, &got)
+	if got.Error.Code != code {
+		t.Errorf("code %q, want %q (%s)", got.Error.Code, code, got.Error.Message)
+	}
+	if got.Error.Message == "" {
+		t.Error("the error has no message")
+	}
+	return got
+}
+
+// strict reads one JSON value that has no members but those of into.
+func strict(t *testing.T, text string, into any) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if dec.More() {
+		t.Fatalf("more than one value in %s", text)
+	}
+}
+
+// A process is a command that runs while the test goes on.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr *lines
+	done           chan struct{} // closed when it has ended
+}
+
+// spawn starts a command and ends it with the test.
+func spawn(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errOut, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { p.stdout.read(out) })
+	reading.Go(func() { p.stderr.read(errOut) })
+	go func() {
+		reading.Wait()
+		cmd.Wait() // the exit code is looked at by whoever cares
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill() // fails if it has ended, as most have
+		<-p.done
+	})
+	return p
+}
+
+// signal sends a signal, waits for the end and returns the exit code.
+func (p *process) signal(t *testing.T, s os.Signal) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	return p.wait(t)
+}
+
+func (p *process) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		t.Fatalf("%v did not end\n%s%s", p.cmd.Args[1:], p.stdout, p.stderr)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// lines are what a process has written so far.
+type lines struct {
+	mu    sync.Mutex // guards the rest
+	all   []string
+	more  chan struct{} // closed and replaced at each line
+	ended bool
+}
+
+func newLines() *lines { return &lines{more: make(chan struct{})} }
+
+func (l *lines) read(r io.Reader) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 4<<20)
+	for s.Scan() {
+		l.add(s.Text(), false)
+	}
+	l.add("", true)
+}
+
+func (l *lines) add(line string, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ended {
+		l.ended = true
+	} else {
+		l.all = append(l.all, line)
+	}
+	close(l.more)
+	l.more = make(chan struct{})
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}
+
+// await returns the first line that contains part, when it comes.
+func (l *lines) await(t *testing.T, part string) string {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		l.mu.Lock()
+		for _, line := range l.all {
+			if strings.Contains(line, part) {
+				l.mu.Unlock()
+				return line
+			}
+		}
+		more, ended := l.more, l.ended
+		l.mu.Unlock()
+		if ended {
+			t.Fatalf("the process ended without saying %q:\n%s", part, l)
+		}
+		select {
+		case <-more:
+		case <-timeout:
+			t.Fatalf("the process does not say %q:\n%s", part, l)
+		}
+	}
+}
+
+// write makes a file in a folder of the test.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// contains reports each part that a text lacks.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q is missing in:\n%s", p, text)
+		}
+	}
+}
+
+// poll waits for what gives no sign when it happens.
+func poll(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
