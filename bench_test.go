@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000);
 // PARLEY_BENCH_ONLY picks one part: send, http or lookups.
 func BenchmarkTable(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
 		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "lookups": t.lookups} {

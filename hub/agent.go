@@ -101,6 +101,7 @@ func HashSecret(secret string) string {
 // Services check it against the thing touched; input never changes it.
 type Actor struct {
 	ID      AgentID
+	Key     KeyID // that it came with; "" if it needs none
 	Role    Role
 	Auditor bool
 	Paused  bool

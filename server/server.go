@@ -145,6 +145,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
+	if err := os.WriteFile(filepath.Join(opts.Home, URLFile), []byte(s.url+"\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("server: say where the hub is: %w", err)
+	}
 	meters := newMeters(s.store)
 	services := &api.Services{Mail: s.mail, Access: who, Journal: s.journal, Log: opts.Log, Observe: meters.observe}
 	s.http = &http.Server{
@@ -165,12 +168,6 @@ func (s *Server) URL() string { return s.url }
 // ones are answered, what is under way is finished, the store is closed.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
-	urlFile := filepath.Join(s.opts.Home, URLFile)
-	if err := os.WriteFile(urlFile, []byte(s.url+"\n"), 0o600); err != nil {
-		return fmt.Errorf("server: write %s: %w", urlFile, err)
-	}
-	defer os.Remove(urlFile)
-
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { s.mail.Run(work) })
@@ -203,7 +200,8 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close releases what New opened. Serve does so by itself.
 func (s *Server) Close() error {
 	if s.listener != nil {
-		s.listener.Close() // closed already if the server was serving
+		s.listener.Close()                             // closed already if the server was serving
+		os.Remove(filepath.Join(s.opts.Home, URLFile)) // nobody is there any more
 	}
 	return s.store.Close()
 }
@@ -370,6 +368,9 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	status, code := "ok", http.StatusOK
 	seq, err := s.journal.Head(ctx)
+	if err == nil {
+		err = s.store.Fault(ctx)
+	}
 	if err != nil {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}

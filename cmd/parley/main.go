@@ -108,6 +108,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		err = usagef("%w", err)
 	}
 	d := api.Describe(err)
+	d.Capabilities = nil // for agents, not for people and scripts
 	if d.Code == codeUsage && d.Hint == "" {
 		d.Hint = fmt.Sprintf("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
 	}

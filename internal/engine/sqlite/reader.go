@@ -219,10 +219,18 @@ func (q *query) count(op string) (n int, err error) {
 }
 
 func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
-	q := r.c.query(stmtCountInbox)
-	q.text(string(agent))
-	q.int(int64(max(limit, 0)))
-	return q.count("sqlite.Unread")
+	total := 0
+	for _, id := range [...]stmtID{stmtCountUnread, stmtCountDelivered} {
+		q := r.c.query(id)
+		q.text(string(agent))
+		q.int(int64(max(limit-total, 0)))
+		n, err := q.count("sqlite.Unread")
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
 }
 
 func (r *reader) Held(limit int) ([]hub.Message, error) {

@@ -23,7 +23,8 @@ const (
 	stmtParty
 	stmtInboxUnread
 	stmtInboxDelivered
-	stmtCountInbox
+	stmtCountUnread
+	stmtCountDelivered
 	stmtHeld
 	stmtThreadSize
 	stmtThreadRounds
@@ -91,6 +92,13 @@ const (
 		ORDER BY p.rank, p.seq LIMIT ?5`
 )
 
+// countHead and countRest frame the two arms of a count. With one state in each
+// the engine needs no table for the list of states.
+const (
+	countHead = `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox WHERE agent = ?1 AND state = `
+	countRest = ` AND state IN ('unread','delivered') LIMIT ?2)`
+)
+
 // The parts of a query. Parameters have the same numbers in each:
 // ?1 viewer, ?2 agent, ?3 thread, ?4 type, ?5 status, ?6 topic, ?7 least seq,
 // ?8 seq to stay below, ?9 limit, ?10 text, ?11 time of the cursor, ?12 since,
@@ -146,8 +154,8 @@ var statements = [stmtCount]string{
 		CROSS JOIN message_party AS p ON p.agent = ?2 AND p.seq = d.seq WHERE d.message_id = ?1`,
 	stmtInboxUnread:    inboxHead + `'unread'` + inboxRest,
 	stmtInboxDelivered: inboxHead + `'delivered'` + inboxRest,
-	stmtCountInbox: `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox
-		WHERE agent = ?1 AND state IN ('unread','delivered') LIMIT ?2)`,
+	stmtCountUnread:    countHead + `'unread'` + countRest,
+	stmtCountDelivered: countHead + `'delivered'` + countRest,
 	stmtHeld: `SELECT ` + messageColumns + ` FROM
 		(SELECT DISTINCT seq FROM message_party INDEXED BY message_party_held WHERE state = 'held' ORDER BY seq LIMIT ?1) AS p
 		CROSS JOIN message_meta AS d ON d.seq = p.seq

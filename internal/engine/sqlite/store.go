@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -61,6 +62,8 @@ type Store struct {
 	walAsked        int // pages of the log when a checkpoint was last asked for; see walGrew
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
+
+	faulty atomic.Bool // the newest change could not be made; see Fault
 
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
@@ -290,4 +293,14 @@ func (s *Store) Size() (int64, error) {
 		n += info.Size()
 	}
 	return n, nil
+}
+
+// Fault reports why the store cannot be changed, or nil if it can as far as is
+// known. It tries only if the newest change failed, so it costs nothing while
+// all is well.
+func (s *Store) Fault(ctx context.Context) error {
+	if !s.faulty.Load() {
+		return nil
+	}
+	return s.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta("fault.tried", hub.At(time.Now()).String()) })
 }

@@ -202,12 +202,16 @@ var errReplay = errors.New("replay")
 // several spoils it, nothing is changed and errReplay is returned.
 func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	if err := w.begin(level); err != nil {
+		w.s.faulty.Store(true)
 		for _, j := range jobs {
 			j.err = err
 		}
 		return nil
 	}
 	fail := func(err error) error {
+		if hub.CodeOf(err) == hub.CodeDegraded {
+			w.s.faulty.Store(true)
+		}
 		w.rollback()
 		if len(jobs) > 1 {
 			return errReplay
@@ -233,6 +237,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
 		err = engineError("sqlite.Update", err)
+		w.s.faulty.Store(true)
 		w.rollback()
 		for _, j := range jobs {
 			if j.err == nil {
@@ -241,6 +246,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		}
 		return nil
 	}
+	w.s.faulty.Store(false)
 	w.committed = w.tx.head
 	w.relax()
 	return nil

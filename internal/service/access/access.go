@@ -106,7 +106,7 @@ func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Actor, er
 			WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
 	g = grant{expires: key.ExpiresAt, actor: hub.Actor{
-		ID: agent.ID, Role: agent.Role, Auditor: agent.Auditor, Paused: agent.State == hub.AgentPaused,
+		ID: agent.ID, Key: key.ID, Role: agent.Role, Auditor: agent.Auditor, Paused: agent.State == hub.AgentPaused,
 	}}
 	a.mu.Lock()
 	if a.epoch == epoch {
@@ -194,6 +194,10 @@ func (a *Access) MintKey(ctx context.Context, actor hub.Actor, k NewKey) (hub.Ke
 	const op = "access.MintKey"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Key{}, "", err
+	}
+	if k.Agent == hub.Operator {
+		return hub.Key{}, "", hub.Errorf(hub.CodeDenied, op, "the operator has one key, in the hub's home").
+			WithHint("to change it, stop the hub, remove operator.key and start it again")
 	}
 	key, secret, err := a.makeKey(k)
 	if err != nil {

@@ -23,7 +23,7 @@ func (m *Mailroom) Held(ctx context.Context, actor hub.Actor) (Listing, error) {
 	if !actor.Audits() {
 		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors see what is held")
 	}
-	out := Listing{Messages: []hub.Envelope{}, Capabilities: m.Capabilities()}
+	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		held, err := r.Held(maxPage)
 		for _, msg := range held {

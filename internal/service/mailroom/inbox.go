@@ -3,6 +3,7 @@ package mailroom
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -88,6 +89,9 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Actor, req InboxRequest)
 		}
 		select {
 		case <-hints:
+			if err := m.stillAdmitted(ctx, op, actor); err != nil {
+				return Inbox{}, err
+			}
 		case <-timeout:
 			return out, nil
 		case <-m.stopping:
@@ -98,9 +102,29 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Actor, req InboxRequest)
 	}
 }
 
+// stillAdmitted checks that the key of somebody who has waited is still good.
+func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Actor) error {
+	if actor.Key == "" {
+		return nil
+	}
+	var keys []hub.Key
+	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		keys, err = r.Keys(actor.ID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mailroom: inbox: %w", err)
+	}
+	now := m.clock.Now()
+	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
+		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not good any more", actor.ID)
+	}
+	return nil
+}
+
 // fetch reads a page and marks what is new on it.
 func (m *Mailroom) fetch(ctx context.Context, actor hub.Actor, req InboxRequest) (Inbox, error) {
-	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: []string{}}
+	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: m.warn(nil)}
 	now := m.clock.Now()
 	var page hub.Page
 	var mark hub.SessionMark

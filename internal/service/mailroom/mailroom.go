@@ -176,7 +176,6 @@ const idempotencyFor = 24 * time.Hour
 type sent struct {
 	message hub.Message
 	legs    []Leg
-	unread  int
 	again   bool // an earlier message with the same idempotency key
 }
 
@@ -186,6 +185,14 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 	e, warnings, err := m.prepare(op, actor, d)
 	if err != nil {
 		return Receipt{}, err
+	}
+	// Who is there is looked up beside the writer: agents are never removed.
+	var to []recipient
+	if err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		to, err = m.recipients(r, op, actor, e)
+		return err
+	}); err != nil {
+		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
 	text := hub.SearchText(e.Topic, e.Payload)
 	request := ""
@@ -208,13 +215,10 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 		if err := m.place(tx, op, actor, &msg); err != nil {
 			return err
 		}
-		to, err := m.recipients(tx, op, actor, msg.Envelope)
-		if err != nil {
-			return err
-		}
 		if err := m.guard(tx, op, actor, &msg); err != nil {
 			return err
 		}
+		var err error
 		if out.legs, err = m.write(tx, msg, to); err != nil {
 			return err
 		}
@@ -234,8 +238,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 			}
 		}
 		out.message = msg
-		out.unread, err = tx.Unread(actor.ID, maxUnread)
-		return err
+		return nil
 	})
 	var trip *tripped
 	if errors.As(err, &trip) {
@@ -249,7 +252,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 	if !out.again {
 		m.announce(out)
 	}
-	return m.receipt(out, warnings), nil
+	return m.receipt(ctx, actor, out, warnings), nil
 }
 
 // durability asks for a synced commit where somebody may be harmed by the
@@ -301,8 +304,7 @@ func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Actor, key, request 
 		}
 		out.legs = append(out.legs, m.leg(d, keyed))
 	}
-	out.unread, err = tx.Unread(actor.ID, maxUnread)
-	return out, err
+	return out, nil
 }
 
 // announce wakes those who wait for the message.
@@ -317,15 +319,28 @@ func (m *Mailroom) announce(s sent) {
 	m.bus.Publish(hub.TopicJournal)
 }
 
-func (m *Mailroom) receipt(s sent, warnings []string) Receipt {
+// warn returns the warnings of an answer with those that every answer carries.
+func (m *Mailroom) warn(warnings []string) []string {
 	if warnings == nil {
 		warnings = []string{}
 	}
 	if m.limits.Unsafe {
 		warnings = append(warnings, "this hub runs with --unsafe-limits: rate limits and the circuit breaker are off")
 	}
-	return Receipt{
+	return warnings
+}
+
+func (m *Mailroom) receipt(ctx context.Context, actor hub.Actor, s sent, warnings []string) Receipt {
+	r := Receipt{
 		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.legs,
-		Warnings: warnings, Capabilities: m.Capabilities(), Unread: s.unread, Duplicate: s.again,
+		Warnings: m.warn(warnings), Capabilities: m.Capabilities(), Duplicate: s.again,
 	}
+	if err := m.store.View(ctx, func(rd hub.Reader) (err error) {
+		r.Unread, err = rd.Unread(actor.ID, maxUnread)
+		return err
+	}); err != nil {
+		// The message is sent; that must be said whatever else fails.
+		r.Warnings = append(r.Warnings, "what lies in your inbox could not be counted")
+	}
+	return r
 }

@@ -97,7 +97,7 @@ func (m *Mailroom) prepare(op string, actor hub.Actor, d Draft) (hub.Envelope, [
 func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	switch {
 	case t == "":
-		return hub.Errorf(hub.CodeInvalid, op, "type: missing").WithHint("the types are status.*, knowledge.* and, with acp_handoff, handoff.*")
+		return hub.Errorf(hub.CodeInvalid, op, "type: missing").WithHint("a payload needs a type: status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	case !t.Known():
 		return hub.Errorf(hub.CodeUnknownType, op, "%q is not a message type", t).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")

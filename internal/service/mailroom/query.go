@@ -20,6 +20,7 @@ type Listing struct {
 	Messages     []hub.Envelope   `json:"messages"`
 	Next         string           `json:"next"` // cursor for the page after this one, or ""
 	Unread       int              `json:"unread"`
+	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities"`
 }
 
@@ -43,7 +44,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Actor, q hub.Query) (Lis
 	case len(q.Text) > 1000:
 		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text: at most 1000 bytes")
 	}
-	out := Listing{Messages: []hub.Envelope{}, Capabilities: m.Capabilities()}
+	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		page, err := r.Query(q)
 		if err != nil {

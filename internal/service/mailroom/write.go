@@ -100,10 +100,10 @@ type recipient struct {
 
 // recipients looks up everybody whom the message is for. A broadcast is for
 // those who are there now, except its sender.
-func (m *Mailroom) recipients(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
+func (m *Mailroom) recipients(r hub.Reader, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
 	var agents []hub.Agent
 	if e.Broadcast() {
-		all, err := tx.Agents()
+		all, err := r.Agents()
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +114,9 @@ func (m *Mailroom) recipients(tx hub.Tx, op string, actor hub.Actor, e hub.Envel
 	}
 	if !e.Broadcast() {
 		for _, id := range e.To {
-			a, err := tx.Agent(id)
+			a, err := r.Agent(id)
 			if hub.CodeOf(err) == hub.CodeNotFound {
-				return nil, unknownRecipient(tx, op, id)
+				return nil, unknownRecipient(r, op, id)
 			}
 			if err != nil {
 				return nil, err
@@ -126,7 +126,7 @@ func (m *Mailroom) recipients(tx hub.Tx, op string, actor hub.Actor, e hub.Envel
 	}
 	out := make([]recipient, len(agents))
 	for i, a := range agents {
-		keyed, err := hasLiveKey(tx, a.ID, e.CreatedAt)
+		keyed, err := hasLiveKey(r, a.ID, e.CreatedAt)
 		if err != nil {
 			return nil, err
 		}
@@ -140,8 +140,8 @@ func hasLiveKey(r hub.Reader, agent hub.AgentID, now hub.Time) (bool, error) {
 	return slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }), err
 }
 
-func unknownRecipient(tx hub.Tx, op string, id hub.AgentID) error {
-	all, err := tx.Agents()
+func unknownRecipient(r hub.Reader, op string, id hub.AgentID) error {
+	all, err := r.Agents()
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Client struct {
 // session says which calls belong together and may be empty; hc may be nil.
 func NewClient(url, key, session string, hc *http.Client) *Client {
 	if hc == nil {
-		hc = &http.Client{}
+		hc = &http.Client{Timeout: mailroom.MaxWait + 30*time.Second} // a hub that hangs must not hang its callers
 	}
 	return &Client{url: strings.TrimSuffix(url, "/"), key: key, session: session, http: hc}
 }
@@ -216,12 +216,6 @@ func (c *Client) Approve(ctx context.Context, id hub.EnvelopeID) (mailroom.Verdi
 func (c *Client) Deny(ctx context.Context, id hub.EnvelopeID, reason string) (mailroom.Verdict, error) {
 	return call[mailroom.Verdict](ctx, c, "parley/deny", IDParams{ID: id, Reason: reason})
 }
-
-// waitMargin is how much longer than the wait itself a waiting call may take.
-const waitMargin = 10 * time.Second
-
-// WaitTimeout returns how long a call that waits on the hub may take.
-func WaitTimeout(wait time.Duration) time.Duration { return wait + waitMargin }
 
 // ReadError returns the failure that an answer other than JSON-RPC carries.
 func ReadError(res *http.Response) error {

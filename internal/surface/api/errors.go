@@ -24,7 +24,22 @@ type Reason struct {
 	Reason      hub.Code `json:"reason"`
 	Hint        string   `json:"hint,omitempty"`
 	RetryAfterS float64  `json:"retry_after_s,omitempty"`
+
+	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 }
+
+// A Failure is an error of an operation with the capabilities of the hub, which
+// every answer carries, also one that is a refusal.
+type Failure struct {
+	Err          error
+	Capabilities hub.Capabilities
+}
+
+// Error returns the text of what went wrong.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (f *Failure) Unwrap() error { return f.Err }
 
 // wireError turns a failure into a JSON-RPC error.
 func wireError(err error) *jsonrpc.Error {
@@ -37,7 +52,7 @@ func wireError(err error) *jsonrpc.Error {
 	if callerFixes[e.Code] {
 		code = jsonrpc.CodeInvalidParams
 	}
-	data, _ := json.Marshal(Reason{Reason: e.Code, Hint: e.Hint, RetryAfterS: e.RetryAfterS}) // strings and a number: cannot fail
+	data, _ := json.Marshal(Reason{Reason: e.Code, Hint: e.Hint, RetryAfterS: e.RetryAfterS, Capabilities: e.Capabilities}) // plain values: cannot fail
 	return &jsonrpc.Error{Code: code, Message: e.Message, Data: data}
 }
 
@@ -50,10 +65,10 @@ func hubError(method string, e *jsonrpc.Error) error {
 			r.Reason = hub.CodeInvalid
 		}
 	}
-	return &hub.Error{
+	return &Failure{Capabilities: r.Capabilities, Err: &hub.Error{
 		Code: r.Reason, Op: method, Err: errors.New(e.Message), Hint: r.Hint,
 		RetryAfter: time.Duration(r.RetryAfterS * float64(time.Second)),
-	}
+	}}
 }
 
 func asSemantic(err error, into **jsonv2.SemanticError) bool { return errors.As(err, into) }
@@ -64,14 +79,23 @@ type Description struct {
 	Message     string   `json:"message"`
 	Hint        string   `json:"hint,omitempty"`
 	RetryAfterS float64  `json:"retry_after_s,omitempty"`
+
+	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 }
 
 // Describe returns what may be told of a failure: all of it, unless it is
 // internal.
 func Describe(err error) Description {
+	var d Description
+	var f *Failure
+	if errors.As(err, &f) {
+		d.Capabilities = f.Capabilities
+	}
 	var e *hub.Error
 	if !errors.As(err, &e) || e.Code == hub.CodeInternal {
-		return Description{Code: hub.CodeInternal, Message: "internal error", Hint: "this is a bug in the hub; its log says more"}
+		d.Code, d.Message, d.Hint = hub.CodeInternal, "internal error", "this is a bug in the hub; its log says more"
+		return d
 	}
-	return Description{Code: e.Code, Message: e.Error(), Hint: e.Hint, RetryAfterS: e.RetryAfter.Seconds()}
+	d.Code, d.Message, d.Hint, d.RetryAfterS = e.Code, e.Error(), e.Hint, e.RetryAfter.Seconds()
+	return d
 }

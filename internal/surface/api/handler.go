@@ -20,6 +20,7 @@ import (
 
 const (
 	maxBody     = 1 << 20          // bytes of a request
+	maxAnswer   = 8 << 20          // bytes of answers after which the rest of a batch is refused
 	bodyTimeout = 15 * time.Second // from header to the end of the body
 )
 
@@ -105,7 +106,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	var out []byte
 	for _, req := range requests {
-		res := h.answer(r.Context(), actor, req)
+		var res jsonrpc.Response
+		if len(out) > maxAnswer {
+			res = jsonrpc.Response{ID: req.ID, Error: wireError(hub.Errorf(hub.CodeTooLarge, "http", "the answers to this batch have more than %d bytes", maxAnswer).
+				WithHint("this call was not made; send it again, in a smaller batch"))}
+		} else {
+			res = h.answer(r.Context(), actor, req)
+		}
 		if req.Notification() {
 			continue
 		}

@@ -144,6 +144,9 @@ func (s *Services) Call(ctx context.Context, actor hub.Actor, o Operation, param
 		if s.Observe != nil {
 			s.Observe(o.Method, code, time.Since(began))
 		}
+		if err != nil {
+			err = &Failure{Err: err, Capabilities: s.Mail.Capabilities()}
+		}
 	}()
 	if o.Permission == OperatorOnly && !actor.IsOperator() {
 		return nil, hub.Errorf(hub.CodeDenied, o.Method, "only the operator may do this, and you are %s", actor.ID).

@@ -41,6 +41,8 @@ CREATE VIRTUAL TABLE IF NOT EXISTS message_text USING fts5(
   tags, body, content='', contentless_delete=1, detail='column', tokenize='ascii'
 );
 
+INSERT INTO message_text (message_text, rank) VALUES ('automerge', 8);
+
 CREATE TRIGGER IF NOT EXISTS message_meta_deleted AFTER DELETE ON message_meta
 BEGIN
   DELETE FROM message_text WHERE rowid = OLD.seq;
