@@ -157,7 +157,7 @@ func (t *table) send() {
 	must(b, err)
 	defer store.Close()
 	addAgents(b, store)
-	mail, err := mailroom.New(store, &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
+	mail, err := mailroom.New(store, access.New(store, nil), &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
 	must(b, err)
 	actors := make([]hub.Actor, senders)
 	for i := range actors {

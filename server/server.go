@@ -119,11 +119,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if !opts.NoInboxFiles {
 		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
 	}
-	if s.mail, err = mailroom.New(s.store, mailOptions); err != nil {
+	who := access.New(s.store, &access.Options{Bus: hints})
+	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
 		return nil, err
 	}
 	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log})
-	who := access.New(s.store, &access.Options{Bus: hints})
 	artifacts, err := blobs.Open(filepath.Join(opts.Home, artifactDir), nil)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)

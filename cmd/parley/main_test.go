@@ -180,6 +180,8 @@ type refusal struct {
 		Message     string  `json:"message"`
 		Hint        string  `json:"hint"`
 		RetryAfterS float64 `json:"retry_after_s"`
+
+		Capabilities any `json:"capabilities"` // in the answers of tools only
 	} `json:"error"`
 }
 

@@ -175,8 +175,8 @@ func TestTerminal(t *testing.T) {
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {
 		h := newHouse(t)
 		s := sit(t, parley(t, h.env("builder"), "send", "tester", "-"))
-		s.types(t, "Ctrl-D", "never mind")
-		s.types(t, "never mind", "\x03")
+		s.types(t, "ends it\r\n", "?")
+		s.types(t, "?", "\x03")
 		if code, screen := s.leaves(t); code != 130 {
 			t.Errorf("exit %d, want 130: %s", code, screen)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +39,16 @@ type Access struct {
 	// known remembers keys that were found good, by hash. A change made here
 	// clears it before the caller hears of the change, so a revoked key is
 	// refused from then on. One process owns a store, so nobody else changes it.
-	mu    sync.RWMutex
-	known map[string]grant
-	epoch int // counts clearings; an answer from before one is not remembered
+	mu        sync.RWMutex
+	known     map[string]grant
+	directory map[hub.AgentID]listing
+	epoch     int // counts clearings; an answer from before one is not remembered
+}
+
+// A listing is what others may know of an agent.
+type listing struct {
+	agent hub.Agent
+	keys  []hub.Key
 }
 
 // A grant is what a good key stands for.
@@ -54,7 +62,7 @@ const maxKnown = 10_000
 
 // New returns an Access over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Access {
-	a := &Access{store: store, clock: time.Now, known: map[string]grant{}}
+	a := &Access{store: store, clock: time.Now, known: map[string]grant{}, directory: map[hub.AgentID]listing{}}
 	if opts != nil {
 		if opts.Clock != nil {
 			a.clock = opts.Clock
@@ -124,10 +132,39 @@ func unknownKey(op string) error {
 		WithHint("check that the key belongs to this hub; the operator makes one with: parley agent add NAME")
 }
 
+// Lookup returns an agent and whether it has a key that is good now. It
+// reports CodeNotFound when there is no such agent.
+func (a *Access) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error) {
+	a.mu.RLock()
+	l, ok := a.directory[id]
+	epoch := a.epoch
+	a.mu.RUnlock()
+	if !ok {
+		err := a.store.View(ctx, func(r hub.Reader) (err error) {
+			if l.agent, err = r.Agent(id); err != nil {
+				return err
+			}
+			l.keys, err = r.Keys(id)
+			return err
+		})
+		if err != nil {
+			return hub.Agent{}, false, fmt.Errorf("access: look up %s: %w", id, err)
+		}
+		a.mu.Lock()
+		if a.epoch == epoch {
+			a.directory[id] = l // as many as there are agents
+		}
+		a.mu.Unlock()
+	}
+	now := a.clock.Now()
+	return l.agent, slices.ContainsFunc(l.keys, func(k hub.Key) bool { return k.Live(now) }), nil
+}
+
 // forget makes the next use of every key look it up again.
 func (a *Access) forget() {
 	a.mu.Lock()
 	clear(a.known)
+	clear(a.directory)
 	a.epoch++
 	a.mu.Unlock()
 	if a.bus != nil {

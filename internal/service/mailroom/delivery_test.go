@@ -304,7 +304,7 @@ func TestChannels(t *testing.T) {
 	for name, opts := range map[string]mailroom.Options{
 		"channel": {Enabled: []hub.Channel{"pigeon"}}, "feature": {Features: []hub.Feature{"telepathy"}},
 	} {
-		if _, err := mailroom.New(nil, &opts); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := mailroom.New(nil, nil, &opts); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("an unknown %s: got %v", name, err)
 		}
 	}

@@ -112,7 +112,7 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Actor, id hu
 		return Verdict{}, fmt.Errorf("mailroom: %s: %w", word, err)
 	}
 	for _, l := range legs {
-		m.bus.Publish(hub.TopicInbox(l.Recipient))
+		m.arrived(l.Recipient)
 	}
 	if reply.message.ID != "" {
 		m.announce(reply)

@@ -90,7 +90,7 @@ func TestRates(t *testing.T) {
 		"window": {RepeatWindow: time.Second}, "suspension": {SuspendFor: time.Minute}, "cause": {CauseWindow: time.Minute}, "negative": {DirectPerMinute: -1},
 	} {
 		t.Run("R3-094 a looser limit is refused: "+name, func(t *testing.T) {
-			if _, err := mailroom.New(nil, &mailroom.Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
+			if _, err := mailroom.New(nil, nil, &mailroom.Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
 				t.Errorf("got %v", err)
 			}
 		})

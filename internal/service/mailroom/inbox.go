@@ -166,6 +166,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Actor, req InboxRequest)
 		if err != nil {
 			return Inbox{}, err
 		}
+		m.recount(actor.ID)
 		m.bus.Publish(hub.TopicJournal)
 	}
 	for _, msg := range page.Messages {
@@ -213,6 +214,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Actor, ids []hu
 		return nil
 	})
 	if err == nil {
+		m.recount(actor.ID)
 		m.bus.Publish(hub.TopicJournal)
 	}
 	return out, err

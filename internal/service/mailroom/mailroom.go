@@ -51,28 +51,38 @@ type Options struct {
 
 // A Mailroom is safe for concurrent use.
 type Mailroom struct {
-	store    hub.Store
-	clock    hub.Clock
-	ids      *hub.IDs
-	bus      hub.Bus
-	log      *slog.Logger
-	limits   Limits
-	features map[hub.Feature]bool
-	channels map[hub.Channel]Channel
-	enabled  map[hub.Channel]bool
-	lenient  bool
-	inboxDir string
-	stopping <-chan struct{}
+	store     hub.Store
+	directory Directory
+	clock     hub.Clock
+	ids       *hub.IDs
+	bus       hub.Bus
+	log       *slog.Logger
+	limits    Limits
+	features  map[hub.Feature]bool
+	channels  map[hub.Channel]Channel
+	enabled   map[hub.Channel]bool
+	lenient   bool
+	inboxDir  string
+	stopping  <-chan struct{}
 
 	mu      sync.Mutex // guards what follows
 	waiting map[hub.AgentID]int
 	probed  map[hub.Channel]hub.Capability
+	tallies map[hub.AgentID]tally
 	forgot  hub.Time // when forget last ran
 }
 
-// New returns a mailroom that keeps messages in store. opts may be nil. It
-// reports CodeInvalid when a limit is looser than the protocol allows.
-func New(store hub.Store, opts *Options) (*Mailroom, error) {
+// A Directory knows who is there.
+type Directory interface {
+	// Lookup returns an agent and whether it can log in. It reports
+	// CodeNotFound when there is no such agent.
+	Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error)
+}
+
+// New returns a mailroom that keeps messages in store and finds agents in
+// directory. opts may be nil. It reports CodeInvalid when a limit is looser
+// than the protocol allows.
+func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error) {
 	o := Options{}
 	if opts != nil {
 		o = *opts
@@ -91,10 +101,10 @@ func New(store hub.Store, opts *Options) (*Mailroom, error) {
 		return nil, err
 	}
 	m := &Mailroom{
-		store: store, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
+		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, channels: map[hub.Channel]Channel{}, enabled: map[hub.Channel]bool{},
 		lenient: o.Lenient, inboxDir: o.InboxDir, stopping: o.Stopping,
-		waiting: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{},
+		waiting: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, tallies: map[hub.AgentID]tally{},
 	}
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
@@ -187,11 +197,8 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 		return Receipt{}, err
 	}
 	// Who is there is looked up beside the writer: agents are never removed.
-	var to []recipient
-	if err := m.store.View(ctx, func(r hub.Reader) (err error) {
-		to, err = m.recipients(r, op, actor, e)
-		return err
-	}); err != nil {
+	to, err := m.recipients(ctx, op, actor, e)
+	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
 	text := hub.SearchText(e.Topic, e.Payload)
@@ -204,7 +211,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 	err = m.store.Update(ctx, durability(e), func(tx hub.Tx) error {
 		out = sent{}
 		if d.IdempotencyKey != "" {
-			again, err := m.repeated(tx, op, actor, d.IdempotencyKey, request)
+			again, err := m.repeated(ctx, tx, op, actor, d.IdempotencyKey, request)
 			if err != nil || again.again {
 				out = again
 				return err
@@ -250,6 +257,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
 	if !out.again {
+		if out.message.ReplyTo != "" {
+			m.recount(actor.ID) // what was answered is out of the inbox
+		}
 		m.announce(out)
 	}
 	return m.receipt(ctx, actor, out, warnings), nil
@@ -277,7 +287,7 @@ func hashDraft(d Draft) string {
 }
 
 // repeated looks for an earlier send with the same idempotency key.
-func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Actor, key, request string) (sent, error) {
+func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Actor, key, request string) (sent, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -296,9 +306,8 @@ func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Actor, key, request 
 	if err != nil {
 		return sent{}, err
 	}
-	now := m.clock.Now()
 	for _, d := range ledger {
-		keyed, err := hasLiveKey(tx, d.Recipient, now)
+		_, keyed, err := m.directory.Lookup(ctx, d.Recipient)
 		if err != nil {
 			return sent{}, err
 		}
@@ -307,12 +316,61 @@ func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Actor, key, request 
 	return out, nil
 }
 
+// A tally is how much lay in an inbox at a time.
+type tally struct {
+	n  int
+	at time.Time
+}
+
+// tallyFor is how long a tally is believed. It keeps a busy sender from
+// counting its inbox with every message.
+const tallyFor = time.Second
+
+// unread counts what lies in an inbox, up to maxUnread.
+func (m *Mailroom) unread(ctx context.Context, agent hub.AgentID) (int, error) {
+	now := m.clock()
+	m.mu.Lock()
+	t, ok := m.tallies[agent]
+	m.mu.Unlock()
+	if ok && now.Sub(t.at) < tallyFor {
+		return t.n, nil
+	}
+	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		t.n, err = r.Unread(agent, maxUnread)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	m.tallies[agent] = tally{t.n, now} // as many as there are agents
+	m.mu.Unlock()
+	return t.n, nil
+}
+
+// recount makes the next answer to an agent count its inbox again.
+func (m *Mailroom) recount(agent hub.AgentID) {
+	m.mu.Lock()
+	delete(m.tallies, agent)
+	m.mu.Unlock()
+}
+
+// arrived notes that something new lies in an inbox, and wakes who waits there.
+func (m *Mailroom) arrived(agent hub.AgentID) {
+	m.mu.Lock()
+	if t, ok := m.tallies[agent]; ok {
+		m.tallies[agent] = tally{min(t.n+1, maxUnread), t.at}
+	}
+	m.mu.Unlock()
+	m.bus.Publish(hub.TopicInbox(agent))
+}
+
 // announce wakes those who wait for the message.
 func (m *Mailroom) announce(s sent) {
 	if s.message.Policy.HumanGate != hub.GateRequired {
 		for _, l := range s.legs {
 			if l.Channel == hub.ChannelInbox {
-				m.bus.Publish(hub.TopicInbox(l.Recipient))
+				m.arrived(l.Recipient)
 			}
 		}
 	}
@@ -335,10 +393,8 @@ func (m *Mailroom) receipt(ctx context.Context, actor hub.Actor, s sent, warning
 		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.legs,
 		Warnings: m.warn(warnings), Capabilities: m.Capabilities(), Duplicate: s.again,
 	}
-	if err := m.store.View(ctx, func(rd hub.Reader) (err error) {
-		r.Unread, err = rd.Unread(actor.ID, maxUnread)
-		return err
-	}); err != nil {
+	var err error
+	if r.Unread, err = m.unread(ctx, actor.ID); err != nil {
 		// The message is sent; that must be said whatever else fails.
 		r.Warnings = append(r.Warnings, "what lies in your inbox could not be counted")
 	}

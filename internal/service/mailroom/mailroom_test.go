@@ -68,7 +68,7 @@ func (o *office) restart(change func(*mailroom.Options)) {
 	if change != nil {
 		change(opts)
 	}
-	m, err := mailroom.New(o.store, opts)
+	m, err := mailroom.New(o.store, o.access, opts)
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -100,33 +101,29 @@ type recipient struct {
 
 // recipients looks up everybody whom the message is for. A broadcast is for
 // those who are there now, except its sender.
-func (m *Mailroom) recipients(r hub.Reader, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
-	var agents []hub.Agent
+func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
+	to := e.To
 	if e.Broadcast() {
-		all, err := r.Agents()
+		all, err := m.agents(ctx)
 		if err != nil {
 			return nil, err
 		}
-		agents = slices.DeleteFunc(all, func(a hub.Agent) bool { return a.ID == actor.ID })
-		if len(agents) == 0 {
+		to = nil
+		for _, a := range all {
+			if a.ID != actor.ID {
+				to = append(to, a.ID)
+			}
+		}
+		if len(to) == 0 {
 			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is nobody else on this hub").WithHint("add agents with: parley agent add NAME")
 		}
 	}
-	if !e.Broadcast() {
-		for _, id := range e.To {
-			a, err := r.Agent(id)
-			if hub.CodeOf(err) == hub.CodeNotFound {
-				return nil, unknownRecipient(r, op, id)
-			}
-			if err != nil {
-				return nil, err
-			}
-			agents = append(agents, a)
+	out := make([]recipient, len(to))
+	for i, id := range to {
+		a, keyed, err := m.directory.Lookup(ctx, id)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return nil, m.unknownRecipient(ctx, op, id)
 		}
-	}
-	out := make([]recipient, len(agents))
-	for i, a := range agents {
-		keyed, err := hasLiveKey(r, a.ID, e.CreatedAt)
 		if err != nil {
 			return nil, err
 		}
@@ -135,13 +132,16 @@ func (m *Mailroom) recipients(r hub.Reader, op string, actor hub.Actor, e hub.En
 	return out, nil
 }
 
-func hasLiveKey(r hub.Reader, agent hub.AgentID, now hub.Time) (bool, error) {
-	keys, err := r.Keys(agent)
-	return slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }), err
+func (m *Mailroom) agents(ctx context.Context) (all []hub.Agent, err error) {
+	err = m.store.View(ctx, func(r hub.Reader) (err error) {
+		all, err = r.Agents()
+		return err
+	})
+	return all, err
 }
 
-func unknownRecipient(r hub.Reader, op string, id hub.AgentID) error {
-	all, err := r.Agents()
+func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.AgentID) error {
+	all, err := m.agents(ctx)
 	if err != nil {
 		return err
 	}

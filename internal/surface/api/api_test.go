@@ -46,12 +46,13 @@ func newDesk(t testing.TB) *desk {
 	})
 	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), log: new(bytes.Buffer)}
 	clock := func() time.Time { return d.now }
-	mail, err := mailroom.New(store, &mailroom.Options{Bus: d.hints})
+	who := access.New(store, &access.Options{Bus: d.hints, Clock: clock})
+	mail, err := mailroom.New(store, who, &mailroom.Options{Bus: d.hints})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Mail: mail, Access: access.New(store, &access.Options{Bus: d.hints, Clock: clock}),
+		Mail: mail, Access: who,
 		Journal: journal.New(store, &journal.Options{Bus: d.hints, Clock: clock}), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 	}
 	if d.operator, err = d.Access.EnsureOperator(t.Context(), ""); err != nil {
