@@ -148,6 +148,8 @@ func must(b *testing.B, err error) {
 
 const benchPayload = `{"summary":"the schema is frozen and avatar is nullable","detail":"migration 42 is merged; clients may read the column from now on"}`
 
+const benchWords = "the schema is frozen and avatar nullable migration 42 merged clients may read column from now on"
+
 // send compares a durable Send through the service with a loop that does
 // nothing but insert the same rows with the same driver and group commit.
 func (t *table) send() {
@@ -247,7 +249,7 @@ func (x *bare) run() {
 	message := prepare(`INSERT INTO messages(id,from_agent,to_agents_json,thread_id,type,priority,status,payload_json,policy_json,payload_bytes,created_at) VALUES(?,?,?,?,?,?,?,?,?,?,?)`)
 	meta := prepare(`INSERT INTO message_meta(seq,message_id,hop) VALUES(?,?,0)`)
 	party := prepare(`INSERT INTO message_party(agent,seq,state,rank,type) VALUES(?,?,?,2,?)`)
-	words := prepare(`INSERT INTO message_text(rowid,tags,body) VALUES(?,?,?)`)
+	words := prepare(`INSERT INTO message_text(rowid,tags,body,mine) VALUES(?,?,?,?)`)
 	delivery := prepare(`INSERT INTO delivery_log(message_id,recipient,channel,status) VALUES(?,?,?,?)`)
 	journal := prepare(`INSERT INTO journal(seq,at,actor,action,subject,outcome,facts_json,hash) VALUES(?,?,?,?,?,?,?,?)`)
 	exec := func(s *sqlite3.Stmt, args ...any) {
@@ -286,7 +288,12 @@ func (x *bare) run() {
 			exec(meta, x.seq, id)
 			exec(party, r.to, x.seq, "unread", "status.update")
 			exec(party, r.from, x.seq, "sender", "status.update")
-			exec(words, x.seq, "a"+strings.ReplaceAll(r.to, "-", "0")+" a"+strings.ReplaceAll(r.from, "-", "0"), "the schema is frozen and avatar is nullable migration 42 is merged clients may read the column from now on")
+			to, from := "o"+strings.ReplaceAll(r.to, "-", "0")+"z", "o"+strings.ReplaceAll(r.from, "-", "0")+"z"
+			var mine strings.Builder
+			for _, w := range strings.Fields(benchWords) {
+				mine.WriteString(to + w + " " + from + w + " ")
+			}
+			exec(words, x.seq, to+" "+from, benchWords, mine.String())
 			exec(delivery, id, r.to, "inbox", "stored")
 			exec(journal, x.seq, at, r.from, "message.sent", id, "ok", `{"type":"status.update","to":["`+r.to+`"],"recipients":1,"thread_id":"`+id+`","priority":"normal","policy":{"visibility":"private","sensitivity":"low","human_gate":"none"},"payload_sha256":"`+hash+`","payload_bytes":125}`, hash)
 		}

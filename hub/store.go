@@ -31,6 +31,11 @@ type Store interface {
 	// changed.
 	Update(ctx context.Context, d Durability, fn func(tx Tx) error) error
 
+	// Settle makes what was acknowledged before the call findable by text and
+	// topic. A store may index these later than it stores; all else is found
+	// at once.
+	Settle(ctx context.Context) error
+
 	// Close waits for what is under way and releases what the store holds.
 	Close() error
 }

@@ -82,8 +82,12 @@ func (w *world) update(fn func(tx hub.Tx) error) {
 	}
 }
 
+// view reads after everything was made findable.
 func (w *world) view(fn func(r hub.Reader) error) {
 	w.Helper()
+	if err := w.store.Settle(context.Background()); err != nil {
+		w.Fatalf("Settle: %v", err)
+	}
 	if err := w.store.View(context.Background(), fn); err != nil {
 		w.Fatalf("View: %v", err)
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	_ "embed"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -265,7 +264,7 @@ func backfill(c *conn) error {
 	if err := normalizeTimes(c); err != nil {
 		return err
 	}
-	t := &tx{reader: reader{c}}
+	t := &tx{reader: reader{c: c}}
 	for {
 		s, _, err := c.db.Prepare(`SELECT ` + strings.NewReplacer("d.hop", "0", "d.cause_id", "NULL", "d.extra_json", "NULL",
 			"d.seq", "0").Replace(messageColumns) + ` FROM messages AS m
@@ -293,14 +292,15 @@ func backfill(c *conn) error {
 			if err != nil {
 				return err
 			}
-			m.Text = m.Topic + " " + textIn(m.Payload)
+			m.Text = hub.SearchText(m.Topic, m.Payload)
 			if err := t.indexMessage("sqlite.Open", &m, parties); err != nil {
 				return err
 			}
 		}
-		if err := t.flushTexts(); err != nil {
+		if err := t.writeTexts(); err != nil {
 			return err
 		}
+		t.committedTexts() // undone as a whole if anything fails
 		if len(found) < backfillSize {
 			return nil
 		}
@@ -357,31 +357,4 @@ func partiesOf(t *tx, m hub.Message) ([]hub.Party, error) {
 		}
 	}
 	return parties, nil
-}
-
-// textIn returns the strings in a JSON text, for the index of words.
-func textIn(payload json.RawMessage) string {
-	var v any
-	if json.Unmarshal(payload, &v) != nil {
-		return string(payload)
-	}
-	var b strings.Builder
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			b.WriteString(v)
-			b.WriteByte(' ')
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			for _, e := range v {
-				walk(e)
-			}
-		}
-	}
-	walk(v)
-	return b.String()
 }

@@ -116,17 +116,8 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	id := stmtQueryAll
 	switch {
 	case f.Text != "" || f.Topic != "":
-		var tags []string
-		for _, a := range []hub.AgentID{viewer, agent} {
-			if a != "" {
-				tags = append(tags, agentTag(a))
-			}
-		}
-		if f.Topic != "" {
-			tags = append(tags, topicTag(f.Topic))
-		}
 		var err error
-		if match, err = matchExpression(op, tags, f.Text); err != nil {
+		if match, err = matchExpression(op, viewer, agent, f.Topic, f.Text); err != nil {
 			return hub.Page{}, err
 		}
 		id = stmtQueryText

@@ -309,6 +309,9 @@ func TestSchema(t *testing.T) {
 			}
 		}
 		c := raw(t, dir)
+		if err := s.Settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.db.Exec(`DELETE FROM messages WHERE id = '` + string(gone) + `'`); err != nil {
 			t.Fatal(err)
 		}
@@ -896,7 +899,7 @@ func TestWords(t *testing.T) {
 		"a\x00b\xffc":             "a b c",
 		"e\u0301t\u00e9 \u200bok": "e\u0301té ok",
 	} {
-		if got := wordsOf(text); got != want {
+		if got := strings.Join(wordsOf(text), " "); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
@@ -925,4 +928,84 @@ func TestAgentsColumn(t *testing.T) {
 			t.Errorf("%s: got %q, want an error", text, got)
 		}
 	}
+}
+
+func TestTexts(t *testing.T) {
+	find := func(t *testing.T, s *Store, viewer hub.AgentID, text string) int {
+		t.Helper()
+		if err := s.Settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if err := s.View(context.Background(), func(r hub.Reader) error {
+			page, err := r.Query(hub.Query{Viewer: viewer, Text: text, Limit: 5000})
+			n = len(page.Messages)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	t.Run("what a killed process did not index is indexed at the next start", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		for range 3 {
+			put(t, s)
+		}
+		s.writer.tx.texts, s.writer.tx.kept = nil, 0 // as if the process had ended here
+		s.Close()
+		s = openAt(t, dir, nil)
+		if got := find(t, s, "ada", "printer"); got != 3 {
+			t.Errorf("got %d, want 3", got)
+		}
+		put(t, s)
+		if got := find(t, s, "ada", "printer"); got != 4 {
+			t.Errorf("after one more: got %d, want 4", got)
+		}
+	})
+	t.Run("texts of a batch that was undone are not indexed", func(t *testing.T) {
+		s := openAt(t, t.TempDir(), nil)
+		put(t, s)
+		m, parties := benchMessage(testIDs, "ada", "bob")
+		err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+			if err := tx.AddMessage(m, parties); err != nil {
+				return err
+			}
+			return errors.New("no")
+		})
+		if err == nil {
+			t.Fatal("want an error")
+		}
+		if got := find(t, s, "ada", "printer"); got != 1 {
+			t.Errorf("got %d, want 1", got)
+		}
+	})
+	t.Run("more than fit into memory are indexed on the way", func(t *testing.T) {
+		s := openAt(t, t.TempDir(), nil)
+		for range textsAtOnce + 10 {
+			put(t, s)
+		}
+		if got := len(s.writer.tx.texts); got >= textsAtOnce {
+			t.Errorf("%d wait", got)
+		}
+		if got := find(t, s, "bob", "printer"); got != textsAtOnce+10 {
+			t.Errorf("got %d, want %d", got, textsAtOnce+10)
+		}
+	})
+	t.Run("a message to many is found by each of them and by nobody else", func(t *testing.T) {
+		s := openAt(t, t.TempDir(), nil)
+		m, _ := benchMessage(testIDs, "ada", "bob")
+		parties := []hub.Party{{Agent: "ada", State: hub.PartySender}}
+		for i := range 2 * maxOwners {
+			parties = append(parties, hub.Party{Agent: hub.AgentID("many-" + strconv.Itoa(i)), State: hub.PartyUnread})
+		}
+		if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddMessage(m, parties) }); err != nil {
+			t.Fatal(err)
+		}
+		for who, want := range map[hub.AgentID]int{"ada": 1, "many-0": 1, "many-23": 1, "bob": 0, "eve": 0} {
+			if got := find(t, s, who, "printer"); got != want {
+				t.Errorf("%s: got %d, want %d", who, got, want)
+			}
+		}
+	})
 }

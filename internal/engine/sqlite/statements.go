@@ -68,6 +68,8 @@ const (
 
 	stmtCursor
 	stmtPutCursor
+	stmtTextsDone
+	stmtTextsMissing
 	stmtMeta
 	stmtPutMeta
 
@@ -201,10 +203,14 @@ var statements = [stmtCount]string{
 		type, topic, priority, status, payload_json, policy_json, context_json, external_refs_json, sequence, expires_at,
 		payload_bytes, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
-	stmtAddMeta:   `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
-	stmtLastSeq:   `SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2`,
-	stmtAddParty:  `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
-	stmtAddText:   `INSERT INTO message_text (rowid, tags, body) VALUES (?1, ?2, ?3)`,
+	stmtAddMeta:  `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtLastSeq:  `SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2`,
+	stmtAddParty: `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
+	stmtAddText:  `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
+	stmtTextsDone: `INSERT INTO cursors (consumer, seq) VALUES (?1, (SELECT coalesce(max(rowid), 0) FROM messages))
+		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq`,
+	stmtTextsMissing: messageHead + messageJoin + `
+		WHERE m.rowid > coalesce((SELECT seq FROM cursors WHERE consumer = ?1), 0) ORDER BY m.rowid`,
 	stmtPutStatus: `UPDATE messages SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = ?4`,
 	stmtPutParty: `UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END
 		WHERE agent = ?2 AND seq = (SELECT seq FROM message_meta WHERE message_id = ?1) AND state = ?4`,

@@ -63,7 +63,8 @@ type Store struct {
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
 
-	faulty atomic.Bool // the newest change could not be made; see Fault
+	textsWait atomic.Bool // for the index of words; see texts.go
+	faulty    atomic.Bool // the newest change could not be made; see Fault
 
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
@@ -128,6 +129,10 @@ func (s *Store) start(readers int) (err error) {
 	}
 	w := &writer{s: s}
 	if err := w.connect(); err != nil {
+		return err
+	}
+	if err := catchUpTexts(w.c); err != nil {
+		w.disconnect()
 		return err
 	}
 	checkpoints, err := openConn(s.path, s.busy, readerCache)
@@ -200,6 +205,7 @@ func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
 }
 
 // read calls fn with a reader that stands on a snapshot.
+// read calls fn with a snapshot.
 func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
 	if !s.enter() {
 		return closedError(op)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -15,22 +14,18 @@ import (
 type tx struct {
 	reader
 
-	head  head      // of the journal, as far as this transaction has come
-	texts []textRow // for the index of words; see flushTexts
-	wrote bool      // the function at hand has changed something
-	fault error     // what broke the function at hand, even if it did not say so
+	head    head      // of the journal, as far as this transaction has come
+	texts   []textRow // that wait for the index of words; see texts.go
+	kept    int       // so many of them belong to earlier transactions
+	written int       // so many of them are in the index if this one is committed
+	wrote   bool      // the function at hand has changed something
+	fault   error     // what broke the function at hand, even if it did not say so
 }
 
 // A head is the newest entry of the journal.
 type head struct {
 	seq  int64
 	hash string
-}
-
-// A textRow is one row of the index of words.
-type textRow struct {
-	seq        int64
-	tags, body string
 }
 
 // change runs a statement that writes and returns how many rows it changed. An
@@ -199,7 +194,6 @@ func (t *tx) indexMessage(op string, m *hub.Message, parties []hub.Party) error 
 		return err
 	}
 	rank := int64(m.Priority.Rank())
-	var tags strings.Builder
 	for _, p := range parties {
 		q := t.c.query(stmtAddParty)
 		q.text(string(p.Agent))
@@ -211,13 +205,8 @@ func (t *tx) indexMessage(op string, m *hub.Message, parties []hub.Party) error 
 		if _, err := t.change(op, &q); err != nil {
 			return err
 		}
-		tags.WriteString(agentTag(p.Agent))
-		tags.WriteByte(' ')
 	}
-	if m.Topic != "" {
-		tags.WriteString(topicTag(m.Topic))
-	}
-	t.texts = append(t.texts, textRow{seq, tags.String(), wordsOf(m.Text)})
+	t.texts = append(t.texts, newText(seq, m, parties))
 	return nil
 }
 
@@ -254,41 +243,13 @@ func (t *tx) addMeta(op string, m *hub.Message) (int64, error) {
 	}
 }
 
-// flushTexts writes the index of words. It is done once for a whole batch and
-// in order, because the index is slow when it has to go back.
-func (t *tx) flushTexts() error {
-	if len(t.texts) == 0 {
-		return nil
-	}
-	slices.SortFunc(t.texts, func(a, b textRow) int {
-		if a.seq < b.seq {
-			return -1
-		}
-		return 1
-	})
-	for _, row := range t.texts {
-		q := t.c.query(stmtAddText)
-		q.int(row.seq)
-		q.text(row.tags)
-		q.text(row.body)
-		if err := q.exec(); err != nil {
-			return engineError("sqlite.AddMessage", err)
-		}
-	}
-	t.dropTexts()
-	return nil
-}
-
-func (t *tx) dropTexts() {
-	clear(t.texts)
-	t.texts = t.texts[:0]
-}
-
 // Query sees the texts of this transaction, too.
 func (t *tx) Query(f hub.Query) (hub.Page, error) {
-	if err := t.flushTexts(); err != nil {
-		t.spoil(err)
-		return hub.Page{}, err
+	if f.Text != "" || f.Topic != "" {
+		if err := t.writeTexts(); err != nil {
+			t.spoil(err)
+			return hub.Page{}, err
+		}
 	}
 	return t.reader.Query(f)
 }

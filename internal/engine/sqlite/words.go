@@ -46,17 +46,17 @@ func eachWord(text string, fn func(word string)) {
 	flush(len(text))
 }
 
-// wordsOf returns a text as the index keeps it.
-func wordsOf(text string) string {
-	var b strings.Builder
-	b.Grow(len(text))
+// wordsOf returns the words of a text, each once.
+func wordsOf(text string) []string {
+	var words []string
+	seen := map[string]bool{}
 	eachWord(text, func(word string) {
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if !seen[word] {
+			seen[word] = true
+			words = append(words, word)
 		}
-		b.WriteString(word)
 	})
-	return b.String()
+	return words
 }
 
 // agentTag and topicTag return the word that stands for an agent or a topic.
@@ -73,35 +73,4 @@ func tag(kind byte, s string) string {
 	b := make([]byte, 1, 1+2*len(s))
 	b[0] = kind
 	return string(hex.AppendEncode(b, []byte(s)))
-}
-
-// matchExpression returns the search of the index for all the tags and all
-// the words of a text. Words are quoted, so that nothing in them is syntax.
-func matchExpression(op string, tags []string, text string) (string, error) {
-	var b strings.Builder
-	term := func(column, word string) {
-		if b.Len() > 0 {
-			b.WriteString(" AND ")
-		}
-		b.WriteString(column)
-		b.WriteString(`:"`)
-		b.WriteString(word) // letters, digits and marks only
-		b.WriteByte('"')
-	}
-	for _, t := range tags {
-		term("tags", t)
-	}
-	n := 0
-	eachWord(text, func(word string) {
-		if n++; n <= maxWords {
-			term("body", word)
-		}
-	})
-	switch {
-	case text != "" && n == 0:
-		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
-	case n > maxWords:
-		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
-	}
-	return b.String(), nil
 }

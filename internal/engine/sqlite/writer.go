@@ -108,7 +108,21 @@ func (w *writer) run() {
 		w.last = len(w.batch)
 		w.serve()
 	}
+	w.finish()
 	finished = true
+}
+
+// finish indexes the texts that still wait. If it cannot, that is done when
+// the store is next opened.
+func (w *writer) finish() {
+	if len(w.tx.texts) == 0 {
+		return
+	}
+	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return w.tx.writeTexts() }}
+	w.transact([]*job{j}, hub.SurvivesKill)
+	if j.err != nil {
+		w.s.log.Warn("texts are left for the next start", "err", j.err)
+	}
 }
 
 // drain takes what else is queued.
@@ -231,8 +245,10 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		w.rollback()
 		return nil
 	}
-	if err := w.tx.flushTexts(); err != nil {
-		return fail(err)
+	if len(w.tx.texts) >= textsAtOnce {
+		if err := w.tx.writeTexts(); err != nil {
+			return fail(err)
+		}
 	}
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
@@ -248,6 +264,8 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	}
 	w.s.faulty.Store(false)
 	w.committed = w.tx.head
+	w.tx.committedTexts()
+	w.s.textsWait.Store(w.tx.kept > 0)
 	w.relax()
 	return nil
 }

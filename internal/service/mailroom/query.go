@@ -45,6 +45,11 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Actor, q hub.Query) (Lis
 		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text: at most 1000 bytes")
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
+	if q.Text != "" || q.Topic != "" {
+		if err := m.store.Settle(ctx); err != nil {
+			return Listing{}, fmt.Errorf("mailroom: query: %w", err)
+		}
+	}
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		page, err := r.Query(q)
 		if err != nil {

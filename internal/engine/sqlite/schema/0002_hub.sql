@@ -35,10 +35,12 @@ CREATE INDEX IF NOT EXISTS message_party_type ON message_party(agent, type, seq)
 CREATE INDEX IF NOT EXISTS message_party_seq ON message_party(seq);
 
 -- Words of messages, under rowid = seq. Text is cut into words before it gets
--- here, so that the tokenizer has nothing left to decide. tags holds one word
--- per agent concerned and one for the topic.
+-- here, so that the tokenizer has nothing left to decide. tags holds a word for
+-- each agent concerned and one for the topic, body the words of the text, mine
+-- the same words joined with each agent's prefix. Rows come in later than their
+-- messages; see texts.go.
 CREATE VIRTUAL TABLE IF NOT EXISTS message_text USING fts5(
-  tags, body, content='', contentless_delete=1, detail='column', tokenize='ascii'
+  tags, body, mine, content='', contentless_delete=1, detail='column', tokenize='ascii'
 );
 
 INSERT INTO message_text (message_text, rank) VALUES ('automerge', 8);

@@ -1,0 +1,197 @@
+package sqlite
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// The index of words is written for many messages at once, because that costs
+// a fraction of writing it for each: rows wait in the writer's memory until
+// there are textsAtOnce of them, until somebody searches, or until the store is
+// closed. The cursor of textsCursor says how far the index has come; what a
+// killed process left out is indexed when the store is opened.
+const (
+	textsAtOnce = 512
+	textsCursor = "sqlite.texts" // its number is a rowid of messages
+)
+
+// maxOwners is up to how many agents have words of their own in the index for
+// one message. A message that concerns more is found by all and then checked.
+const maxOwners = 12
+
+// A textRow is one row of the index of words.
+type textRow struct {
+	seq int64
+
+	tags string // a word for each agent concerned, and one for the topic
+	body string // the words of the text, each once
+	mine string // the same and the topic's, each joined with each owner's prefix
+}
+
+// newText returns the row for a message. Words of an owner's own keep the cost
+// of its search to what it finds, however many others use the same words.
+func newText(seq int64, m *hub.Message, parties []hub.Party) textRow {
+	words := wordsOf(m.Text)
+	owners := []string{everyonePrefix}
+	var tags []string
+	for _, p := range parties {
+		tags = append(tags, agentTag(p.Agent))
+	}
+	if len(parties) <= maxOwners {
+		owners = owners[:0]
+		for _, p := range parties {
+			owners = append(owners, ownerPrefix(p.Agent))
+		}
+	}
+	body := strings.Join(words, " ")
+	if m.Topic != "" {
+		t := topicTag(m.Topic)
+		tags, words = append(tags, t), append(words, t)
+	}
+	var mine strings.Builder
+	for _, o := range owners {
+		for _, w := range words {
+			mine.WriteString(o)
+			mine.WriteString(w)
+			mine.WriteByte(' ')
+		}
+	}
+	return textRow{seq: seq, tags: strings.Join(tags, " "), body: body, mine: mine.String()}
+}
+
+// everyonePrefix stands for all whom a message to many concerns.
+const everyonePrefix = "oallz"
+
+// ownerPrefix begins the words of an agent's own. Two agents may share one:
+// what is found is checked anyway.
+func ownerPrefix(id hub.AgentID) string {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	return "o" + strconv.FormatUint(h.Sum64(), 16) + "z" // z is no digit
+}
+
+// matchExpression returns the search for all words of a text and for a topic,
+// among what concerns the viewer (everything if it is "") and the agent. Words
+// are quoted, so that nothing in them is syntax.
+func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (string, error) {
+	words := wordsOf(text)
+	switch {
+	case text != "" && len(words) == 0:
+		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
+	case len(words) > maxWords:
+		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
+	}
+	arm := func(column, prefix string, tags ...string) string {
+		var terms []string
+		for _, w := range words {
+			terms = append(terms, column+`:"`+prefix+w+`"`)
+		}
+		if topic != "" && prefix != "" {
+			terms = append(terms, column+`:"`+prefix+topicTag(topic)+`"`)
+		} else if topic != "" {
+			tags = append(tags, topicTag(topic))
+		}
+		if agent != "" {
+			tags = append(tags, agentTag(agent))
+		}
+		for _, t := range tags {
+			terms = append(terms, `tags:"`+t+`"`)
+		}
+		return strings.Join(terms, " AND ")
+	}
+	if viewer == "" {
+		return arm("body", ""), nil
+	}
+	return "(" + arm("mine", ownerPrefix(viewer)) + ") OR (" + arm("mine", everyonePrefix, agentTag(viewer)) + ")", nil
+}
+
+// writeTexts writes the rows that wait. They are kept until the transaction is
+// committed.
+func (t *tx) writeTexts() error {
+	rows := t.texts[t.written:]
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortFunc(rows, func(a, b textRow) int { return int(min(max(a.seq-b.seq, -1), 1)) }) // the index is slow when it has to go back
+	for _, row := range rows {
+		q := t.c.query(stmtAddText)
+		q.int(row.seq)
+		q.text(row.tags)
+		q.text(row.body)
+		q.text(row.mine)
+		if err := q.exec(); err != nil {
+			return engineError("sqlite.Update", err)
+		}
+	}
+	t.written = len(t.texts)
+	t.wrote = true
+	q := t.c.query(stmtTextsDone)
+	q.text(textsCursor)
+	return engineError("sqlite.Update", q.exec())
+}
+
+// committedTexts notes that what waits belongs to messages that are kept, and
+// forgets what is in the index.
+func (t *tx) committedTexts() {
+	if t.written > 0 {
+		n := copy(t.texts, t.texts[t.written:])
+		clear(t.texts[n:])
+		t.texts = t.texts[:n]
+		t.written = 0
+	}
+	t.kept = len(t.texts)
+}
+
+// dropTexts forgets the rows of a transaction that was undone.
+func (t *tx) dropTexts() {
+	clear(t.texts[t.kept:])
+	t.texts, t.written = t.texts[:t.kept], 0
+}
+
+// Settle implements hub.Store: it writes what waits into the index.
+func (s *Store) Settle(ctx context.Context) error {
+	if !s.textsWait.Load() {
+		return nil
+	}
+	return s.Update(ctx, hub.SurvivesKill, func(t hub.Tx) error { return t.(*tx).writeTexts() })
+}
+
+// catchUpTexts indexes messages that were kept but not indexed when a process
+// was killed: a few more than textsAtOnce at most.
+func catchUpTexts(c *conn) (err error) {
+	txn, err := c.db.BeginImmediate()
+	if err != nil {
+		return err
+	}
+	defer txn.End(&err)
+	t := &tx{reader: reader{c: c}}
+	q := c.query(stmtTextsMissing)
+	q.text(textsCursor)
+	var found []hub.Message
+	var seqs []int64
+	for q.next() {
+		m, seq, err := c.scanMessage(q.s)
+		if err != nil {
+			q.note(err)
+			break
+		}
+		found, seqs = append(found, m), append(seqs, seq)
+	}
+	if err := q.done(); err != nil {
+		return err
+	}
+	for i, m := range found {
+		parties, err := t.Parties(m.ID)
+		if err != nil {
+			return err
+		}
+		m.Text = hub.SearchText(m.Topic, m.Payload)
+		t.texts = append(t.texts, newText(seqs[i], &m, parties))
+	}
+	return t.writeTexts()
+}
