@@ -442,29 +442,32 @@ func (t *table) lookups() {
 		}
 	}
 	now := hub.At(time.Now())
+	// The last is the most that the ratio may be. A search passes through more
+	// parts of the index in a large store, but not through others' matches.
 	for _, c := range []struct {
 		name string
 		read func(hub.Reader) (hub.Page, error)
 		want int
+		most float64
 	}{
 		{"inbox of 50", func(r hub.Reader) (hub.Page, error) {
 			return r.Inbox("reader", hub.InboxFilter{Limit: 50, Now: now})
-		}, 50},
+		}, 50, 2},
 		{"query by thread", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Thread: "shared", Limit: 50})
-		}, 20},
+		}, 20, 2},
 		{"query by type", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Type: hub.TypeKnowledgePush, Limit: 50})
-		}, 50},
+		}, 50, 2},
 		{"text search for a word that is everywhere", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Text: "schema", Limit: 50})
-		}, 50},
+		}, 50, 5},
 		{"text search for a word in 10 of the caller's", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Text: "avatar schema", Limit: 50})
-		}, 10},
+		}, 10, 5},
 	} {
 		few, many := turns(b, view(small, c.read, c.want), view(big, c.read, c.want))
-		t.ratio(fmt.Sprintf("%s, µs: among %d / among 1000", c.name, large), 1e6/many, 1e6/few, "µs", 2, false)
+		t.ratio(fmt.Sprintf("%s, µs: among %d / among 1000", c.name, large), 1e6/many, 1e6/few, "µs", c.most, false)
 	}
 	must(b, small.Close())
 	must(b, big.Close())

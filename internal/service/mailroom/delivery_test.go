@@ -491,6 +491,27 @@ func TestInbox(t *testing.T) {
 			}
 		})
 	}
+	bubble(t, "whose key is revoked while it waits gets nothing any more", func(t *testing.T) {
+		o := open(t, nil)
+		waiting := builder
+		waiting.Key = "builder/default"
+		errs := make(chan error)
+		go func() {
+			_, err := o.Inbox(context.Background(), waiting, mailroom.InboxRequest{Wait: mailroom.MaxWait})
+			errs <- err
+		}()
+		synctest.Wait()
+		if _, err := o.access.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
+			t.Fatal(err)
+		}
+		r := o.send(planner, say("x", "builder"))
+		if err := <-errs; hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("got %v", err)
+		}
+		if got := o.message(r.ID).Status; got != hub.StatusPending {
+			t.Errorf("got %s", got)
+		}
+	})
 	t.Run("waiting ends with the hub", func(t *testing.T) {
 		stopping := make(chan struct{})
 		o := open(t, func(opts *mailroom.Options) { opts.Stopping = stopping })
@@ -685,6 +706,35 @@ func TestGate(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestCapabilities(t *testing.T) {
+	o := open(t, nil)
+	r := o.send(planner, say("x", "builder"))
+	reply, err := o.Respond(t.Context(), builder, mailroom.Draft{ReplyTo: r.ID, Text: "y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := o.Status(t.Context(), builder, mailroom.Report{State: "update", Summary: "z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := o.Query(t.Context(), builder, hub.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]hub.Capabilities{
+		"send": r.Capabilities, "respond": reply.Capabilities, "status": status.Capabilities, "query": found.Capabilities,
+		"inbox": o.inbox(builder, mailroom.InboxRequest{}).Capabilities,
+	} {
+		t.Run("R3-098 the answer to "+name+" says what works and what does not", func(t *testing.T) {
+			for _, c := range []string{"inbox", "session", "channel", "wake", "workq"} {
+				if want := map[bool]hub.CapabilityState{true: hub.Verified, false: hub.Unverified}[c == "inbox"]; got[c].State != want {
+					t.Errorf("%s: got %+v, want %s", c, got[c], want)
+				}
+			}
+		})
+	}
 }
 
 func TestQuery(t *testing.T) {
