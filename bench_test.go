@@ -371,12 +371,11 @@ func (t *table) http() {
 
 // A wire is one keep-alive connection.
 type wire struct {
-	b       *testing.B
-	client  *http.Client
-	url     string
-	header  http.Header
-	session string
-	buf     bytes.Buffer
+	b      *testing.B
+	client *http.Client
+	url    string
+	header http.Header
+	buf    bytes.Buffer
 }
 
 func newWire(b *testing.B, url, key string) *wire {
