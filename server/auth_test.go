@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func TestAdmission(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob")
 	alice, bob := keys[0], keys[1]

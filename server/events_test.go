@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -72,7 +73,7 @@ func (s *stream) next(t *testing.T) (hub.Entry, bool) {
 }
 
 func TestEvents(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	r := start(t, unlimited())
 	keys := r.add(t, "alice", "bob", "carol")
 	alice, bob, carol := keys[0], keys[1], keys[2]

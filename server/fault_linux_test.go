@@ -3,66 +3,26 @@ package server_test
 import (
 	"bytes"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 
-// smallDisk mounts a file system of a few megabytes.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		const missing = "mounting a small tmpfs needs root (CAP_SYS_ADMIN)"
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s: %v", missing, err)
-		}
-		t.Skipf("%s: %v", missing, err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// fill takes what is left on the disk and returns how to give it back.
-func fill(t *testing.T, dir string) (empty func()) {
-	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for block := bytes.Repeat([]byte{1}, 4096); ; {
-		if _, err := f.Write(block); err != nil {
-			break
-		}
-	}
-	f.Close()
-	return func() {
-		if err := os.Remove(f.Name()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestFullDisk(t *testing.T) {
-	wantNoGoroutines(t)
-	o := server.Options{Home: smallDisk(t)}
+	hubtest.NoGoroutinesLeft(t)
+	o := server.Options{Home: hubtest.SmallDisk(t)}
 	o.Limits.Unsafe = true
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob")
 	c := r.as(keys[0])
 	t.Run("R3-115 on a full disk sends get a degraded answer, reading goes on, and there is no loss when there is room again", func(t *testing.T) {
-		empty := fill(t, o.Home)
+		empty := hubtest.FillDisk(t, o.Home)
 		acknowledged := map[hub.EnvelopeID]bool{}
 		var failed error
 		for i := 0; i < 5000 && failed == nil; i++ { // what was allocated before may still be used
@@ -96,10 +56,10 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestReadOnlyDisk(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	t.Run("R3-115 a hub on a read-only file system is refused with what to do", func(t *testing.T) {
 		o := quiet()
-		o.Home = smallDisk(t)
+		o.Home = hubtest.SmallDisk(t)
 		r := start(t, o)
 		r.add(t, "alice")
 		r.stop()

@@ -7,11 +7,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func TestLockedDatabase(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob")
 	first := r.send(t, keys[0], "bob", "before")

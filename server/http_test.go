@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -43,7 +44,7 @@ func (r *running) files(t *testing.T, dir string) []string {
 var sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*(?:\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*\})?) ([-+]?(?:[0-9.]+(?:e[-+]?[0-9]+)?|Inf|NaN))$`)
 
 func TestDoors(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	o := quiet()
 	o.Hosts = []string{"hub.example"}
 	o.Version = "9.8.7"
@@ -171,7 +172,7 @@ func TestDoors(t *testing.T) {
 }
 
 func TestArtifacts(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob")
 	content := strings.Repeat("a large thing\n", 10_000)

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
 func TestBadInput(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob")
 	alice := keys[0]

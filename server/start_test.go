@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
@@ -82,7 +83,7 @@ func wantRefused(t *testing.T, o server.Options, code hub.Code, text string) {
 }
 
 func TestStart(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	cert, key, pool := certificate(t)
 
 	for _, tt := range []struct {
@@ -309,7 +310,7 @@ func TestAllFlagsOff(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	t.Run("R3-114 who waits at an inbox is answered when the hub stops, and the home is free at once", func(t *testing.T) {
 		r := start(t, server.Options{})
 		keys := r.add(t, "alice", "bob")

@@ -10,15 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/server"
@@ -199,7 +198,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 var toolNames = []string{"acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
 
 func TestTools(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	for _, way := range []struct {
 		name    string
 		connect func(*running, *testing.T, string) *agent
@@ -365,7 +364,7 @@ func TestTools(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	wantNoGoroutines(t)
+	hubtest.NoGoroutinesLeft(t)
 	var log strings.Builder
 	r := start(t, server.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	aliceKey, bobKey := r.add(t, "alice"), r.add(t, "bob")
@@ -476,43 +475,4 @@ func TestBudget(t *testing.T) {
 			}
 		}
 	})
-}
-
-// wantNoGoroutines fails the test if, when it ends, code of this module or of
-// the MCP library still runs in a goroutine that was not there before.
-func wantNoGoroutines(t *testing.T) {
-	t.Helper()
-	before := goroutines()
-	t.Cleanup(func() {
-		var left []string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
-			left = left[:0]
-			for id, stack := range goroutines() {
-				if _, old := before[id]; !old {
-					left = append(left, stack)
-				}
-			}
-			if len(left) == 0 {
-				return
-			}
-		}
-		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
-	})
-}
-
-// goroutines returns the stacks of interest by the goroutine's number.
-func goroutines() map[string]string {
-	buf := make([]byte, 4<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	out := map[string]string{}
-	for stack := range strings.SplitSeq(string(buf), "\n\n") {
-		id, _, _ := strings.Cut(stack, " [")
-		if strings.Contains(stack, "goroutines()") || strings.Contains(stack, "testing.(*T).Run") {
-			continue
-		}
-		if strings.Contains(stack, "parley-agents/parley/") || strings.Contains(stack, "modelcontextprotocol/") {
-			out[id] = stack
-		}
-	}
-	return out
 }
