@@ -68,8 +68,6 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
 	"golang.org/x/term":                        {"cmd/parley"},
-	"golang.org/x/text":                        {"internal/service/mailroom"},
-	"golang.org/x/sys":                         {"internal/engine/sqlite"},
 }
 
 func TestLayers(t *testing.T) {
