@@ -20,15 +20,7 @@ func (a *app) respondCommand() *cobra.Command {
   git log -5 | parley respond 0198c1d2-7a3e-7b3c-9d52-0f3b6a1e2c44 -`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.text(cmd.Context(), args[1:], m.payload)
-			if err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			p, err := m.params(cmd, a, c, text)
+			c, p, err := m.compose(cmd, a, args[1:])
 			if err != nil {
 				return err
 			}

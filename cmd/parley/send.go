@@ -111,6 +111,21 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *api.Client) 
 	return json.Marshal(out)
 }
 
+// compose returns a client and what it is to send, from the flags and from the
+// argument that is the text.
+func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (*api.Client, api.SendParams, error) {
+	text, err := a.text(cmd.Context(), args, m.payload)
+	if err != nil {
+		return nil, api.SendParams{}, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return nil, api.SendParams{}, err
+	}
+	p, err := m.params(cmd, a, c, text)
+	return c, p, err
+}
+
 func (a *app) sendCommand() *cobra.Command {
 	var m messageFlags
 	var to []string
@@ -133,15 +148,7 @@ func (a *app) sendCommand() *cobra.Command {
 			if to = list(strings.Join(to, ",")); len(to) == 0 {
 				return usagef("there is no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
 			}
-			text, err := a.text(cmd.Context(), args, m.payload)
-			if err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			p, err := m.params(cmd, a, c, text)
+			c, p, err := m.compose(cmd, a, args)
 			if err != nil {
 				return err
 			}

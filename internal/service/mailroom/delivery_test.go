@@ -269,6 +269,22 @@ func TestChannels(t *testing.T) {
 			t.Errorf("got journal %v", got)
 		}
 	})
+	t.Run("R3-083 a row of a channel that is gone is skipped, and its message can be asked about", func(t *testing.T) {
+		o := wired(t, newPipe(hub.ChannelSession))
+		d := say("x", "builder")
+		d.IdempotencyKey = "k"
+		r := o.send(planner, d)
+		wake := newPipe(hub.ChannelWake)
+		o.restart(func(opts *mailroom.Options) { opts.Channels = []mailroom.Channel{wake} })
+		if again := o.send(planner, d); again.ID != r.ID || again.Deliveries[1].Reach != hub.ReachUnreachable {
+			t.Errorf("got %+v", again.Deliveries)
+		}
+		stop := o.run()
+		defer stop()
+		if got := routeOf(o.settled(r.ID)); got != "inbox:stored session:skipped" {
+			t.Errorf("got %s", got)
+		}
+	})
 	t.Run("R3-121 a notice about something sensitive has no text of it", func(t *testing.T) {
 		notify, session := newPipe(hub.ChannelNotify), newPipe(hub.ChannelSession)
 		o := wired(t, notify, session)

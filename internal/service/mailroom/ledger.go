@@ -90,15 +90,25 @@ func (m *Mailroom) leg(d hub.Delivery, keyed bool) Leg {
 		l.Reach, l.Reason = hub.ReachNow, "it waits at its inbox"
 	default:
 		l.Reach, l.Reason = hub.ReachOnPoll, "when it next looks at its inbox"
-		if d.Channel != hub.ChannelInbox {
-			if ok, why := m.channels[d.Channel].Reaches(d.Recipient); ok {
-				l.Reach, l.Reason = hub.ReachNow, "it can be reached over "+string(d.Channel)
-			} else {
-				l.Reach, l.Reason = hub.ReachUnreachable, why
-			}
+		if d.Channel == hub.ChannelInbox {
+			break
+		}
+		if ok, why := m.reaches(d.Channel, d.Recipient); ok {
+			l.Reach, l.Reason = hub.ReachNow, "it can be reached over "+string(d.Channel)
+		} else {
+			l.Reach, l.Reason = hub.ReachUnreachable, why
 		}
 	}
 	return l
+}
+
+// reaches asks a channel whether it reaches a recipient now. A row may be older
+// than the hub's present channels.
+func (m *Mailroom) reaches(c hub.Channel, to hub.AgentID) (bool, string) {
+	if m.channels[c] == nil {
+		return false, "this hub has no such channel any more"
+	}
+	return m.channels[c].Reaches(to)
 }
 
 // arrive notes that somebody waits at an inbox; leave undoes it.
@@ -250,28 +260,27 @@ func (m *Mailroom) attempt(ctx context.Context, id hub.EnvelopeID) error {
 		return err
 	}
 	for _, d := range ledger {
-		c := m.channels[d.Channel]
-		if d.Status != hub.DeliveryPending || c == nil {
+		if d.Status != hub.DeliveryPending {
 			continue
 		}
-		if err := m.deliver(ctx, c, msg, d); err != nil {
+		if err := m.deliver(ctx, msg, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Mailroom) deliver(ctx context.Context, c Channel, msg hub.Message, d hub.Delivery) error {
+func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery) error {
 	e := msg.Envelope
-	if e.Policy.Sensitivity == hub.SensitivityHigh && c.Name() == hub.ChannelNotify {
+	if e.Policy.Sensitivity == hub.SensitivityHigh && d.Channel == hub.ChannelNotify {
 		e.Payload, e.Topic = json.RawMessage("{}"), ""
 	}
 	outcome := hub.OutcomeOK
-	if ok, why := c.Reaches(d.Recipient); !ok {
+	if ok, why := m.reaches(d.Channel, d.Recipient); !ok {
 		d.Status, d.Error = hub.DeliverySkipped, why
-	} else if status, err := m.tryChannel(ctx, c, Notice{d.Recipient, e}); err != nil {
+	} else if status, err := m.tryChannel(ctx, m.channels[d.Channel], Notice{d.Recipient, e}); err != nil {
 		d.Status, d.Error, outcome = hub.DeliveryFailed, err.Error(), hub.OutcomeFailed
-		m.log.Warn("channel failed, the message stays in the inbox", "envelope", msg.ID, "channel", c.Name(), "err", err)
+		m.log.Warn("channel failed, the message stays in the inbox", "envelope", msg.ID, "channel", d.Channel, "err", err)
 	} else {
 		d.Status = status
 	}
