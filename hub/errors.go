@@ -23,6 +23,9 @@ const (
 	CodeNotFound         Code = "not_found"           // no such thing, or none that the caller may see
 	CodeConflict         Code = "conflict"            // the thing is not in a state that allows this
 	CodeSequence         Code = "sequence_invalid"    // a negotiation message out of order
+	CodeHashMismatch     Code = "hash_mismatch"       // content is not what its hash says
+	CodeOwnership        Code = "ownership_conflict"  // the task is somebody else's, or has been the receiver's
+	CodeUnproven         Code = "unproven"            // a claim does not hold against what is there
 	CodeNotEnabled       Code = "capability_disabled" // the feature exists but is off
 
 	// What the caller may not do, or not now.

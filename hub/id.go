@@ -90,3 +90,11 @@ func (id EnvelopeID) Time() Time {
 	hex.Decode(b[6:8], []byte(id[9:13]))
 	return At(time.UnixMilli(int64(binary.BigEndian.Uint64(b[:]))))
 }
+
+// FirstID returns a bound for ids: those made before t are less, those made
+// later are not.
+func FirstID(t Time) EnvelopeID {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[0:8], uint64(max(t.UnixMilli(), 0))<<16)
+	return EnvelopeID(formatUUID(b))
+}

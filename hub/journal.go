@@ -20,6 +20,20 @@ const (
 	ActionMessageExpired   Action = "message.expired"
 	ActionChannelTried     Action = "channel.tried" // an attempt over a channel other than the inbox
 
+	ActionHandoffDrafted    Action = "handoff.draft"
+	ActionHandoffProposed   Action = "handoff.proposed"
+	ActionHandoffValidating Action = "handoff.validating"
+	ActionHandoffAccepted   Action = "handoff.accepted"
+	ActionHandoffRejected   Action = "handoff.rejected"
+	ActionHandoffActivated  Action = "handoff.activated"
+	ActionHandoffCompleted  Action = "handoff.completed"
+	ActionHandoffClosed     Action = "handoff.closed"
+	ActionHandoffApproved   Action = "handoff.approved"  // by the operator; the receiver may accept it now
+	ActionHandoffEscalated  Action = "handoff.escalated" // it is late, and the coordinators were told
+	ActionHandoffOwned      Action = "handoff.owned"     // the operator has moved the item in its queue
+
+	ActionArchived Action = "journal.archived" // old entries and messages went into an archive
+
 	ActionAgentAdded   Action = "agent.added"
 	ActionAgentPaused  Action = "agent.paused"
 	ActionAgentResumed Action = "agent.resumed"

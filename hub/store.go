@@ -44,6 +44,7 @@ type Store interface {
 type Reader interface {
 	AgentReader
 	MessageReader
+	HandoffReader
 	JournalReader
 	MetaReader
 }
@@ -53,6 +54,7 @@ type Tx interface {
 	Reader
 	AgentWriter
 	MessageWriter
+	HandoffWriter
 	JournalWriter
 	MetaWriter
 }
@@ -210,6 +212,40 @@ type MessageWriter interface {
 	Forget(before Time, limit int) (int, error)
 }
 
+// A HandoffReader reads handoffs and their history.
+type HandoffReader interface {
+	Handoff(id HandoffID) (Handoff, error)
+	// ActiveHandoff returns the handoff that claims a task now.
+	ActiveHandoff(task string) (Handoff, error)
+	// Handoffs returns those that match, newest first.
+	Handoffs(q HandoffQuery) ([]Handoff, error)
+	// HandoffSteps returns the history of a handoff in order.
+	HandoffSteps(id HandoffID) ([]HandoffStep, error)
+	// Owned returns the handoffs of a task that were ever accepted, oldest
+	// first.
+	Owned(task string) ([]Handoff, error)
+	// Late returns handoffs that were accepted and are not completed, though
+	// they were accepted before a time or their deadline has come by another;
+	// those escalated at or after a third are left out.
+	Late(acceptedBefore, deadlineBy, escalatedBefore Time, limit int) ([]Handoff, error)
+}
+
+// A HandoffWriter writes handoffs. A move and its step in the history are one
+// operation: there is no way to change the one without the other.
+type HandoffWriter interface {
+	// AddHandoff stores a handoff with its first step. It reports CodeConflict
+	// when the id is taken, and CodeOwnership when another handoff claims the
+	// task.
+	AddHandoff(h Handoff, first HandoffStep) error
+	// PutHandoff stores h with the step that moved it, provided the stored
+	// state is still was; otherwise it reports CodeConflict. The package and
+	// those it concerns stay as they were.
+	PutHandoff(h Handoff, was HandoffState, step HandoffStep) error
+	// NoteHandoff stores what may change of h without a move: approval,
+	// ownership and when it was escalated.
+	NoteHandoff(h Handoff) error
+}
+
 // A JournalReader reads the journal.
 type JournalReader interface {
 	// JournalAfter returns entries whose number is greater than seq, in order.
@@ -218,12 +254,39 @@ type JournalReader interface {
 	JournalOf(subject string, limit int) ([]Entry, error)
 	// JournalHead returns the number and hash of the newest entry, or 0, "".
 	JournalHead() (int64, string, error)
+	// Archives returns what was moved out of the store, oldest first.
+	Archives() ([]Archive, error)
+	// MessagesBefore returns messages whose ids were made before a time, in
+	// the order of their ids, beginning after an id. Messages about handoffs
+	// are not among them: those stay for ever.
+	MessagesBefore(t Time, after EnvelopeID, limit int) ([]Message, error)
 }
 
-// A JournalWriter appends to the journal. There is no way to change it.
+// An Archive is a file that holds what the store no longer does: the journal
+// up to Seq, since the archive before it, and the messages whose ids were
+// made before Cutoff.
+type Archive struct {
+	Seq      int64  `json:"seq"`
+	Hash     string `json:"hash"` // of the entry Seq
+	Cutoff   Time   `json:"cutoff"`
+	File     string `json:"file"`
+	SHA256   string `json:"sha256"` // of the file
+	Entries  int    `json:"entries"`
+	Messages int    `json:"messages"`
+	At       Time   `json:"at"`
+}
+
+// A JournalWriter appends to the journal. There is no way to change it; only
+// what an archive holds can be removed.
 type JournalWriter interface {
 	// Append gives e its number and hash and stores it.
 	Append(e Entry) (Entry, error)
+	// AddArchive notes that a file holds a part of the journal. From then on
+	// Prune may remove that part.
+	AddArchive(Archive) error
+	// Prune removes what archives hold, at most limit entries and limit
+	// messages, and returns how many of both there were.
+	Prune(limit int) (int, error)
 }
 
 // A MetaReader reads cursors and other small facts about the hub itself.

@@ -61,6 +61,25 @@ const (
 	stmtForgetReceipts
 	stmtForgetMarks
 
+	stmtHandoff
+	stmtActiveHandoff
+	stmtHandoffs
+	stmtHandoffsOfViewer
+	stmtHandoffSteps
+	stmtOwned
+	stmtLate
+	stmtAddHandoff
+	stmtAddHandoffMeta
+	stmtAddStep
+	stmtPutHandoff
+	stmtPutHandoffMeta
+
+	stmtArchives
+	stmtAddArchive
+	stmtMessagesBefore
+	stmtPruneJournal
+	stmtPruneMessages
+
 	stmtJournalAfter
 	stmtJournalOf
 	stmtJournalHead
@@ -128,6 +147,27 @@ const (
 		AND m.created_at >= ?12 AND m.created_at < ?13` + viewerFilter + restFilters + `
 		ORDER BY m.created_at DESC, d.seq DESC LIMIT ?9`
 )
+
+// handoffHead reads what scanHandoff wants. Parameters of handoffRest: ?1 viewer,
+// ?2 agent, ?3 sender, ?4 receiver, ?5 task, ?6 states as a JSON array, ?7 the
+// id to stay below, ?8 limit.
+const (
+	handoffHead = `SELECT h.id, h.thread_id, h.task_id, h.from_agent, h.to_agent, h.title, h.reason, h.package_json, h.verification_json,
+		h.status, h.initiated_at, h.resolved_at, h.resolution_notes, x.previous_id, x.restricted, x.needs_human, x.approved_at,
+		x.ownership, x.deadline, x.accepted_at, x.escalated_at, x.reject_reason
+		FROM handoffs AS h JOIN handoff_meta AS x ON x.handoff_id = h.id `
+	handoffRest = `
+		AND (?1 IS NULL OR h.from_agent = ?1 OR h.to_agent = ?1)
+		AND (?2 IS NULL OR h.from_agent = ?2 OR h.to_agent = ?2)
+		AND (?3 IS NULL OR h.from_agent = ?3)
+		AND (?4 IS NULL OR h.to_agent = ?4)
+		AND (?5 IS NULL OR h.task_id = ?5)
+		AND (?6 IS NULL OR h.status IN (SELECT value FROM json_each(?6)))
+		AND h.id < ?7 `
+)
+
+// notHandoff leaves out what is kept for ever.
+const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
 
 const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
 
@@ -226,6 +266,36 @@ var statements = [stmtCount]string{
 		(SELECT actor, key FROM receipts INDEXED BY receipts_at WHERE at < ?1 ORDER BY at LIMIT ?2)`,
 	stmtForgetMarks: `DELETE FROM session_marks WHERE (agent, session) IN
 		(SELECT agent, session FROM session_marks INDEXED BY session_marks_at WHERE at < ?1 ORDER BY at LIMIT ?2)`,
+
+	stmtHandoff:       handoffHead + `WHERE h.id = ?1`,
+	stmtActiveHandoff: handoffHead + `WHERE h.task_id = ?1 AND h.status IN ('proposed','validating','accepted','activated')`,
+	stmtHandoffs:      handoffHead + `WHERE 1` + handoffRest + `ORDER BY h.id DESC LIMIT ?8`,
+	stmtHandoffsOfViewer: handoffHead + `WHERE h.id IN (SELECT id FROM handoffs INDEXED BY handoffs_from WHERE from_agent = ?1
+		UNION SELECT id FROM handoffs INDEXED BY handoffs_to WHERE to_agent = ?1)` + handoffRest + `ORDER BY h.id DESC LIMIT ?8`,
+	stmtHandoffSteps: `SELECT n, state, at, actor, note, checks_json FROM handoff_history WHERE handoff_id = ?1 ORDER BY n`,
+	stmtOwned:        handoffHead + `WHERE h.task_id = ?1 AND x.accepted_at IS NOT NULL ORDER BY h.id`,
+	stmtLate: handoffHead + `WHERE h.status IN ('accepted','activated') AND (x.accepted_at < ?1 OR x.deadline <= ?2)
+		AND (x.escalated_at IS NULL OR x.escalated_at < ?3) LIMIT ?4`,
+	stmtAddHandoff: `INSERT INTO handoffs (id, thread_id, task_id, from_agent, to_agent, title, reason, package_json, status,
+		provenance_json, verification_json, initiated_at, resolved_at, resolution_notes)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
+	stmtAddHandoffMeta: `INSERT INTO handoff_meta (handoff_id, previous_id, restricted, needs_human, approved_at, ownership, deadline,
+		accepted_at, escalated_at, reject_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
+	stmtAddStep: `INSERT INTO handoff_history (handoff_id, n, state, at, actor, note, checks_json)
+		VALUES (?1, 1 + (SELECT count(*) FROM handoff_history WHERE handoff_id = ?1), ?2, ?3, ?4, ?5, ?6)`,
+	stmtPutHandoff: `UPDATE handoffs SET status = ?2, resolved_at = ?3, resolution_notes = ?4 WHERE id = ?1 AND status = ?5`,
+	stmtPutHandoffMeta: `UPDATE handoff_meta SET approved_at = ?2, ownership = ?3, accepted_at = ?4, escalated_at = ?5, reject_reason = ?6
+		WHERE handoff_id = ?1`,
+
+	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,
+	stmtAddArchive: `INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+	stmtMessagesBefore: messageHead + messageJoin + `
+		WHERE m.id > ?2 AND m.id < ?1` + notHandoff + `ORDER BY m.id LIMIT ?3`,
+	stmtPruneJournal: `DELETE FROM journal WHERE seq IN
+		(SELECT seq FROM journal WHERE seq <= ?2 ORDER BY seq LIMIT ?1)`,
+	stmtPruneMessages: `DELETE FROM messages WHERE id IN (SELECT m.id FROM messages AS m
+		WHERE m.id < ?2` + notHandoff + `ORDER BY m.id LIMIT ?1)`,
 
 	stmtJournalAfter: `SELECT ` + journalColumns + ` FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
 	stmtJournalOf: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_subject

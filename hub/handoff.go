@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// A HandoffID is a UUIDv7, like an EnvelopeID.
+type HandoffID string
+
+// Valid reports whether id is a UUIDv7 in lower case.
+func (id HandoffID) Valid() bool { return EnvelopeID(id).Valid() }
+
+// A HandoffState says how far a handoff has come.
+type HandoffState string
+
+// The states of a handoff.
+const (
+	HandoffDraft      HandoffState = "draft"
+	HandoffProposed   HandoffState = "proposed"   // offered; the receiver has not answered
+	HandoffValidating HandoffState = "validating" // the receiver answered; its claims are being checked
+	HandoffAccepted   HandoffState = "accepted"   // checked and taken
+	HandoffRejected   HandoffState = "rejected"
+	HandoffActivated  HandoffState = "activated" // the receiver owns the task
+	HandoffCompleted  HandoffState = "completed"
+	HandoffClosed     HandoffState = "closed"
+)
+
+// HandoffStates lists every state in the order of a handoff's life.
+var HandoffStates = []HandoffState{
+	HandoffDraft, HandoffProposed, HandoffValidating, HandoffAccepted,
+	HandoffRejected, HandoffActivated, HandoffCompleted, HandoffClosed,
+}
+
+// handoffNext is the whole state machine. A state without an entry is final.
+var handoffNext = map[HandoffState][]HandoffState{
+	HandoffDraft:      {HandoffProposed},
+	HandoffProposed:   {HandoffValidating},
+	HandoffValidating: {HandoffAccepted, HandoffRejected},
+	HandoffAccepted:   {HandoffActivated},
+	HandoffRejected:   {HandoffClosed},
+	HandoffActivated:  {HandoffCompleted},
+	HandoffCompleted:  {HandoffClosed},
+}
+
+// CanBecome reports whether a handoff in state s may move to next.
+func (s HandoffState) CanBecome(next HandoffState) bool { return slices.Contains(handoffNext[s], next) }
+
+// Known reports whether s is one of HandoffStates.
+func (s HandoffState) Known() bool { return slices.Contains(HandoffStates, s) }
+
+// Active reports whether a handoff in state s claims its task: there is at most
+// one such handoff for a task.
+func (s HandoffState) Active() bool {
+	switch s {
+	case HandoffProposed, HandoffValidating, HandoffAccepted, HandoffActivated:
+		return true
+	}
+	return false
+}
+
+// A RejectReason says why a handoff was rejected.
+type RejectReason string
+
+// The reasons.
+const (
+	RejectMissingArtifact   RejectReason = "missing_artifact"
+	RejectHashMismatch      RejectReason = "hash_mismatch"
+	RejectSchemaInvalid     RejectReason = "schema_invalid"
+	RejectPolicyViolation   RejectReason = "policy_violation"
+	RejectCapacity          RejectReason = "capacity_unavailable"
+	RejectCapability        RejectReason = "capability_mismatch"
+	RejectCriteriaAmbiguous RejectReason = "success_criteria_ambiguous"
+	RejectOwnershipConflict RejectReason = "ownership_conflict"
+	RejectTimeoutRisk       RejectReason = "timeout_risk"
+	RejectOther             RejectReason = "other"
+)
+
+// RejectReasons lists every reason.
+var RejectReasons = []RejectReason{
+	RejectMissingArtifact, RejectHashMismatch, RejectSchemaInvalid, RejectPolicyViolation, RejectCapacity,
+	RejectCapability, RejectCriteriaAmbiguous, RejectOwnershipConflict, RejectTimeoutRisk, RejectOther,
+}
+
+// An Ownership says who keeps track of the task besides the hub.
+type Ownership string
+
+// The ways. A queue of work that the hub cannot reach needs a person.
+const (
+	OwnershipHub       Ownership = ""                // nobody else
+	OwnershipManual    Ownership = "manual_required" // the operator must move the item in its queue
+	OwnershipConfirmed Ownership = "confirmed"       // the operator says that this was done
+)
+
+// A Verdict is what became of a check.
+type Verdict string
+
+// The verdicts. What cannot be looked at is neither right nor wrong.
+const (
+	CheckVerified     Verdict = "verified"
+	CheckFailed       Verdict = "failed"
+	CheckUnverifiable Verdict = "unverifiable"
+)
+
+// A Check is one thing that was looked at, and what was found.
+type Check struct {
+	What   string  `json:"what"`
+	Result Verdict `json:"result"`
+	Detail string  `json:"detail"`
+}
+
+// A Handoff is a task on its way from one agent to another. The package never
+// changes once it was proposed.
+type Handoff struct {
+	ID       HandoffID
+	ThreadID string
+	TaskID   string
+	From     AgentID // who authenticated
+	To       AgentID
+	Title    string
+	Reason   string // why the task changes hands
+	Package  json.RawMessage
+	Hash     string // of the package; see PackageHash
+	Status   HandoffState
+
+	Previous   HandoffID // the handoff by which the sender got the task, or ""
+	Restricted bool      // the package must not leave the hub
+	NeedsHuman bool      // cannot be accepted before the operator approves
+	ApprovedAt Time      // when the operator did
+	Ownership  Ownership
+	Deadline   Time // of the task; zero for none
+	AcceptedAt Time
+	Escalated  Time // when the coordinators were last told that it is late
+
+	RejectReason RejectReason
+	InitiatedAt  Time
+	ResolvedAt   Time   // completed or rejected
+	Notes        string // how it ended, for people
+}
+
+// Advance returns h moved to next at the given time. It reports CodeConflict
+// when the state machine has no such move, and then returns h unchanged.
+func (h Handoff) Advance(next HandoffState, now Time) (Handoff, error) {
+	if !h.Status.CanBecome(next) {
+		return h, Errorf(CodeConflict, "hub.Advance", "handoff %s is %s and cannot become %s", h.ID, h.Status, next)
+	}
+	h.Status = next
+	switch next {
+	case HandoffAccepted:
+		h.AcceptedAt = now
+	case HandoffRejected, HandoffCompleted:
+		h.ResolvedAt = now
+	}
+	return h, nil
+}
+
+// Concerns reports whether an agent gives or takes the task.
+func (h Handoff) Concerns(agent AgentID) bool { return agent == h.From || agent == h.To }
+
+// A HandoffStep is one row of a handoff's history: who moved it where, and
+// what was found when it was checked. Steps are only ever added.
+type HandoffStep struct {
+	N      int          `json:"n"` // 1, 2, 3; given by the store
+	State  HandoffState `json:"state"`
+	At     Time         `json:"at"`
+	Actor  AgentID      `json:"actor"`
+	Note   string       `json:"note,omitempty"`
+	Checks []Check      `json:"checks,omitempty"`
+}
+
+// A HandoffQuery chooses handoffs. Empty members do not restrict.
+type HandoffQuery struct {
+	Viewer AgentID // restricts to what this agent gives or takes
+	Agent  AgentID // gives or takes it
+	From   AgentID
+	To     AgentID
+	Task   string
+	States []HandoffState
+	Cursor HandoffID // the last one of the page before
+	Limit  int       // how many at most; positive
+}

@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxPackage is how many bytes a handoff package may have, as compact JSON.
+const MaxPackage = 256 << 10
+
+// A Package is a handoff package as far as the hub reads it. What was sent is
+// kept whole beside it; members that are not here are kept there.
+type Package struct {
+	Protocol  string    `json:"protocol"`
+	Version   string    `json:"version"`
+	HandoffID HandoffID `json:"handoff_id"`
+	ThreadID  string    `json:"thread_id"`
+	Task      struct {
+		TaskID       string        `json:"task_id"`
+		Title        string        `json:"title"`
+		Objective    string        `json:"objective"`
+		Criteria     []string      `json:"success_criteria"`
+		Deadline     Time          `json:"deadline"`
+		Priority     Priority      `json:"priority"`
+		ExternalRefs []ExternalRef `json:"external_refs"`
+	} `json:"task"`
+	Context struct {
+		Summary string `json:"summary"`
+	} `json:"context"`
+	WorkState struct {
+		Status     string `json:"status"`
+		NextStep   string `json:"next_step"`
+		Branch     string `json:"branch"`
+		Worktree   string `json:"worktree_path"`
+		TestStatus string `json:"test_status"`
+	} `json:"work_state"`
+	Artifacts  []PackageArtifact `json:"artifacts"`
+	Provenance struct {
+		OriginSession string    `json:"origin_session"`
+		Chain         []AgentID `json:"handoff_chain"`
+	} `json:"provenance"`
+	Policy struct {
+		Classification string   `json:"classification"`
+		NeedsHuman     bool     `json:"requires_human_approval"`
+		Restrictions   []string `json:"export_restrictions"`
+	} `json:"policy"`
+	Verification struct {
+		SchemaVersion string `json:"schema_version"`
+		Hash          string `json:"package_hash"`
+	} `json:"verification"`
+}
+
+// A PackageArtifact is one thing that a package claims to be there.
+type PackageArtifact struct {
+	ID  string      `json:"artifact_id"`
+	Ref ArtifactRef `json:"ref"`
+}
+
+// ClassRestricted marks a package that must not leave the hub.
+const ClassRestricted = "restricted"
+
+// DecodePackage reads a package that is known to satisfy its schema.
+func DecodePackage(raw []byte) (Package, error) {
+	var p Package
+	if err := jsonv2.Unmarshal(raw, &p); err != nil {
+		return p, Errorf(CodeInvalid, "hub.DecodePackage", "package: %v", err)
+	}
+	return p, nil
+}
+
+// PackageHash returns the SHA-256 of a package in lower-case hexadecimal: that
+// of its canonical form by RFC 8785, with the member package_hash of
+// verification left out.
+func PackageHash(raw []byte) (string, error) {
+	const op = "hub.PackageHash"
+	var members map[string]jsontext.Value
+	if err := jsonv2.Unmarshal(raw, &members); err != nil {
+		return "", Errorf(CodeInvalid, op, "package: %v", err)
+	}
+	if v, ok := members["verification"]; ok {
+		var inner map[string]jsontext.Value
+		if jsonv2.Unmarshal(v, &inner) == nil && inner != nil {
+			delete(inner, "package_hash")
+			stripped, err := jsonv2.Marshal(inner, jsonv2.Deterministic(true))
+			if err != nil {
+				return "", Errorf(CodeInvalid, op, "package: %v", err)
+			}
+			members["verification"] = stripped
+		}
+	}
+	whole, err := jsonv2.Marshal(members, jsonv2.Deterministic(true))
+	if err != nil {
+		return "", Errorf(CodeInvalid, op, "package: %v", err)
+	}
+	canonical := jsontext.Value(whole)
+	if err := canonical.Canonicalize(); err != nil {
+		return "", Errorf(CodeInvalid, op, "package: %v", err)
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// SameHash reports whether two package hashes are the same, with or without
+// the name of the algorithm before them.
+func SameHash(a, b string) bool {
+	return strings.TrimPrefix(a, "sha256:") == strings.TrimPrefix(b, "sha256:")
+}

@@ -1,0 +1,67 @@
+package sqlite
+
+import "github.com/parley-agents/parley/hub"
+
+func (r *reader) Archives() ([]hub.Archive, error) {
+	q := r.c.query(stmtArchives)
+	var all []hub.Archive
+	for q.next() {
+		all = append(all, hub.Archive{
+			Seq: q.s.ColumnInt64(0), Hash: q.s.ColumnText(1), Cutoff: columnTime(q.s, 2), File: q.s.ColumnText(3),
+			SHA256: q.s.ColumnText(4), Entries: q.s.ColumnInt(5), Messages: q.s.ColumnInt(6), At: columnTime(q.s, 7),
+		})
+	}
+	return all, engineError("sqlite.Archives", q.done())
+}
+
+func (r *reader) MessagesBefore(t hub.Time, after hub.EnvelopeID, limit int) ([]hub.Message, error) {
+	q := r.c.query(stmtMessagesBefore)
+	q.text(string(hub.FirstID(t)))
+	q.text(string(after))
+	q.int(int64(max(limit, 0)))
+	var all []hub.Message
+	for q.next() {
+		m, _, err := r.c.scanMessage(q.s)
+		q.note(err)
+		all = append(all, m)
+	}
+	return all, engineError("sqlite.MessagesBefore", q.done())
+}
+
+func (t *tx) AddArchive(a hub.Archive) error {
+	const op = "sqlite.AddArchive"
+	q := t.c.query(stmtAddArchive)
+	q.int(a.Seq)
+	q.text(a.Hash)
+	q.text(a.Cutoff.String())
+	q.text(a.File)
+	q.text(a.SHA256)
+	q.int(int64(a.Entries))
+	q.int(int64(a.Messages))
+	q.text(a.At.String())
+	_, err := t.change(op, &q)
+	return err
+}
+
+func (t *tx) Prune(limit int) (int, error) {
+	const op = "sqlite.Prune"
+	archives, err := t.Archives()
+	if err != nil || len(archives) == 0 {
+		return 0, err
+	}
+	last := archives[len(archives)-1]
+	messages, entries := t.c.query(stmtPruneMessages), t.c.query(stmtPruneJournal)
+	messages.int(int64(max(limit, 0)))
+	messages.text(string(hub.FirstID(last.Cutoff)))
+	entries.int(int64(max(limit, 0)))
+	entries.int(last.Seq)
+	total := 0
+	for _, q := range [...]*query{&messages, &entries} {
+		n, err := t.change(op, q)
+		if err != nil {
+			return total, err
+		}
+		total += int(n)
+	}
+	return total, nil
+}
