@@ -92,6 +92,19 @@ const (
 	OwnershipConfirmed Ownership = "confirmed"       // the operator says that this was done
 )
 
+// An Ending says how a handoff that is over ended.
+type Ending string
+
+// The endings. A task that was handed on is not done: its last owner has given
+// it to the next.
+const (
+	EndedDone      Ending = "done"
+	EndedHandedOn  Ending = "handed_on"
+	EndedReleased  Ending = "released"  // the operator took it away
+	EndedRejected  Ending = "rejected"  // by the receiver, or because a check failed
+	EndedWithdrawn Ending = "withdrawn" // by the sender
+)
+
 // A Verdict is what became of a check.
 type Verdict string
 
@@ -104,9 +117,10 @@ const (
 
 // A Check is one thing that was looked at, and what was found.
 type Check struct {
-	What   string  `json:"what"`
-	Result Verdict `json:"result"`
-	Detail string  `json:"detail"`
+	What   string       `json:"what"`
+	Result Verdict      `json:"result"`
+	Detail string       `json:"detail"`
+	Reason RejectReason `json:"reason,omitempty"` // what a failure rejects a handoff for
 }
 
 // A Handoff is a task on its way from one agent to another. The package never
@@ -132,6 +146,7 @@ type Handoff struct {
 	AcceptedAt Time
 	Escalated  Time // when the coordinators were last told that it is late
 
+	Ending       Ending
 	RejectReason RejectReason
 	InitiatedAt  Time
 	ResolvedAt   Time   // completed or rejected

@@ -33,6 +33,7 @@ func scanHandoff(s *sqlite3.Stmt) (hub.Handoff, error) {
 		AcceptedAt:   columnTime(s, 19),
 		Escalated:    columnTime(s, 20),
 		RejectReason: hub.RejectReason(s.ColumnText(21)),
+		Ending:       hub.Ending(s.ColumnText(22)),
 	}
 	var v struct {
 		Hash string `json:"package_hash"`
@@ -192,6 +193,7 @@ func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {
 	q.time(h.AcceptedAt)
 	q.time(h.Escalated)
 	q.some(string(h.RejectReason))
+	q.some(string(h.Ending))
 	_, err := t.change(op, &q)
 	if err == nil {
 		err = t.addStep(op, h.ID, first)
@@ -265,6 +267,7 @@ func (t *tx) NoteHandoff(h hub.Handoff) error {
 	q.time(h.AcceptedAt)
 	q.time(h.Escalated)
 	q.some(string(h.RejectReason))
+	q.some(string(h.Ending))
 	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
 		return notFound(op, "handoff", string(h.ID))

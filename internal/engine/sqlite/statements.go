@@ -154,7 +154,7 @@ const (
 const (
 	handoffHead = `SELECT h.id, h.thread_id, h.task_id, h.from_agent, h.to_agent, h.title, h.reason, h.package_json, h.verification_json,
 		h.status, h.initiated_at, h.resolved_at, h.resolution_notes, x.previous_id, x.restricted, x.needs_human, x.approved_at,
-		x.ownership, x.deadline, x.accepted_at, x.escalated_at, x.reject_reason
+		x.ownership, x.deadline, x.accepted_at, x.escalated_at, x.reject_reason, x.ending
 		FROM handoffs AS h JOIN handoff_meta AS x ON x.handoff_id = h.id `
 	handoffRest = `
 		AND (?1 IS NULL OR h.from_agent = ?1 OR h.to_agent = ?1)
@@ -280,11 +280,11 @@ var statements = [stmtCount]string{
 		provenance_json, verification_json, initiated_at, resolved_at, resolution_notes)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
 	stmtAddHandoffMeta: `INSERT INTO handoff_meta (handoff_id, previous_id, restricted, needs_human, approved_at, ownership, deadline,
-		accepted_at, escalated_at, reject_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
+		accepted_at, escalated_at, reject_reason, ending) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`,
 	stmtAddStep: `INSERT INTO handoff_history (handoff_id, n, state, at, actor, note, checks_json)
 		VALUES (?1, 1 + (SELECT count(*) FROM handoff_history WHERE handoff_id = ?1), ?2, ?3, ?4, ?5, ?6)`,
 	stmtPutHandoff: `UPDATE handoffs SET status = ?2, resolved_at = ?3, resolution_notes = ?4 WHERE id = ?1 AND status = ?5`,
-	stmtPutHandoffMeta: `UPDATE handoff_meta SET approved_at = ?2, ownership = ?3, accepted_at = ?4, escalated_at = ?5, reject_reason = ?6
+	stmtPutHandoffMeta: `UPDATE handoff_meta SET approved_at = ?2, ownership = ?3, accepted_at = ?4, escalated_at = ?5, reject_reason = ?6, ending = ?7
 		WHERE handoff_id = ?1`,
 
 	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // maxSummary is how many characters the summary of a status may have.
@@ -84,7 +85,7 @@ func (m *Mailroom) prepare(op string, actor hub.Actor, d Draft) (hub.Envelope, [
 	if err := e.Validate(); err != nil {
 		return fail(err)
 	}
-	if err := checkPayload(e.Type, e.Payload); err != nil {
+	if err := shape.CheckPayload(e.Type, e.Payload); err != nil {
 		return fail(err)
 	}
 	if err := m.allowed(op, actor, e); err != nil {

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS handoff_meta (
   deadline      TEXT,
   accepted_at   TEXT,
   escalated_at  TEXT,
-  reject_reason TEXT
+  reject_reason TEXT,
+  ending        TEXT CHECK (ending IN ('done','handed_on','released','rejected','withdrawn'))
 ) WITHOUT ROWID;
 
 -- Every move of a handoff. Rows are only ever added.

@@ -1,4 +1,4 @@
-package mailroom
+package shape
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ func TestPayloads(t *testing.T) {
 			good, bad := 0, 0
 			for _, c := range readPayloadCases(t, kind) {
 				t.Run(c.Name, func(t *testing.T) {
-					err := checkPayload(kind, c.Payload)
+					err := CheckPayload(kind, c.Payload)
 					if c.Verdict == "valid" {
 						good++
 						if err != nil {
@@ -84,9 +84,8 @@ func TestPayloads(t *testing.T) {
 }
 
 func TestPayloadSchemas(t *testing.T) {
-	compiled := compiledPayloads().byType
 	for _, kind := range hub.MessageTypes {
-		if has, want := compiled[kind] != nil, kind.Feature() == ""; has != want {
+		if has, want := compiled()["payload/"+string(kind)] != nil, kind.Feature() == ""; has != want {
 			t.Errorf("%s: has a schema: %v, want %v", kind, has, want)
 		}
 	}
@@ -96,8 +95,8 @@ func TestPayloadSchemas(t *testing.T) {
 			n++
 		}
 	}
-	if len(compiled) != n || n != 12 {
-		t.Errorf("got %d compiled of %d published schemas, want 12", len(compiled), n)
+	if got := len(compiled()); got != len(schema.Names()) || n != 12 {
+		t.Errorf("got %d compiled of %d published schemas, 12 of them for payloads (%d)", got, len(schema.Names()), n)
 	}
 	files, err := filepath.Glob("testdata/payload/*")
 	if err != nil || len(files) != n {
@@ -130,7 +129,7 @@ func TestCheckPayload(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 20 {
 				got := ""
-				if err := checkPayload(tt.kind, json.RawMessage(tt.payload)); err != nil {
+				if err := CheckPayload(tt.kind, json.RawMessage(tt.payload)); err != nil {
 					got = err.Error()
 				}
 				if got != tt.want {
@@ -140,7 +139,7 @@ func TestCheckPayload(t *testing.T) {
 		})
 	}
 	t.Run("what is no JSON is refused", func(t *testing.T) {
-		if err := checkPayload(hub.TypeStatusUpdate, json.RawMessage(`{"summary":`)); hub.CodeOf(err) != hub.CodeInvalid {
+		if err := CheckPayload(hub.TypeStatusUpdate, json.RawMessage(`{"summary":`)); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -154,7 +153,7 @@ func BenchmarkCheckPayload(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := checkPayload(hub.TypeStatusUpdate, payload); err != nil {
+				if err := CheckPayload(hub.TypeStatusUpdate, payload); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,7 @@
-package mailroom
+// Package shape says whether JSON is what a published schema asks for, and in
+// a sentence why not. The schemas are those of hub/schema; the verdict is that
+// of any validator on the same files.
+package shape
 
 import (
 	"bytes"
@@ -18,57 +21,59 @@ import (
 	"github.com/parley-agents/parley/hub/schema"
 )
 
-// payloads holds the published payload schemas, compiled. A type without one
-// takes any object.
-type payloads struct {
-	byType map[hub.MessageType]*jsonschema.Schema
-}
-
-// compiledPayloads compiles the schemas at first use. That one of them does
-// not compile is a mistake in this program.
-var compiledPayloads = sync.OnceValue(func() payloads {
+// compiled holds the published schemas by name, compiled at first use. That one
+// of them does not compile is a mistake in this program.
+var compiled = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	p := payloads{make(map[hub.MessageType]*jsonschema.Schema)}
+	all := map[string]*jsonschema.Schema{}
 	for _, name := range schema.Names() {
-		t, ok := strings.CutPrefix(name, "payload/")
-		if !ok {
-			continue
-		}
 		text, err := schema.Text(name)
 		if err != nil {
 			panic(err)
 		}
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		if err != nil {
-			panic(fmt.Sprintf("mailroom: schema %s: %v", name, err))
+			panic(fmt.Sprintf("shape: schema %s: %v", name, err))
 		}
 		url := "urn:parley:schema:" + strings.ReplaceAll(name, "/", ":") + ":1.0.0"
 		if err := c.AddResource(url, doc); err != nil {
-			panic(fmt.Sprintf("mailroom: schema %s: %v", name, err))
+			panic(fmt.Sprintf("shape: schema %s: %v", name, err))
 		}
-		p.byType[hub.MessageType(t)] = c.MustCompile(url)
+		all[name] = c.MustCompile(url)
 	}
-	return p
+	return all
 })
 
-// checkPayload reports CodeInvalid unless the payload is what messages of type
-// t carry. It takes for granted that the payload is strict JSON and within
-// hub.MaxPayload, as hub.CompactPayload makes it.
-func checkPayload(t hub.MessageType, payload json.RawMessage) error {
-	const op = "mailroom.checkPayload"
-	if len(payload) == 0 || payload[0] != '{' {
-		return hub.Errorf(hub.CodeInvalid, op, "payload: must be an object")
+// CheckPayload reports CodeInvalid unless the payload is what messages of type
+// t carry; a type without a schema takes any object. It takes for granted that
+// the payload is strict JSON and within hub.MaxPayload, as hub.CompactPayload
+// makes it.
+func CheckPayload(t hub.MessageType, payload json.RawMessage) error {
+	return check("payload", "payload/"+string(t), payload)
+}
+
+// CheckPackage reports CodeInvalid unless the JSON is a complete handoff
+// package. It takes for granted that it is strict JSON of bounded size.
+func CheckPackage(raw json.RawMessage) error {
+	return check("package", "handoff-package", raw)
+}
+
+// check compares raw, which is called what in errors, with a published schema.
+func check(what, name string, raw json.RawMessage) error {
+	const op = "shape.check"
+	if len(raw) == 0 || raw[0] != '{' {
+		return hub.Errorf(hub.CodeInvalid, op, "%s: must be an object", what)
 	}
-	s := compiledPayloads().byType[t]
+	s := compiled()[name]
 	if s == nil {
 		return nil
 	}
 	var v any
-	dec := json.NewDecoder(bytes.NewReader(payload))
+	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "payload: is not JSON: %v", err)
+		return hub.Errorf(hub.CodeInvalid, op, "%s: is not JSON: %v", what, err)
 	}
 	err := s.Validate(tame(v))
 	if err == nil {
@@ -76,11 +81,11 @@ func checkPayload(t hub.MessageType, payload json.RawMessage) error {
 	}
 	var broken *jsonschema.ValidationError
 	if !errors.As(err, &broken) {
-		return hub.Errorf(hub.CodeInvalid, op, "payload: %v", err)
+		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", what, err)
 	}
 	path, rule := firstFault(broken)
-	return hub.Errorf(hub.CodeInvalid, op, "%s: %s", path, rule).
-		WithHint("the schema payload/%s says what %s carries", t, t)
+	return hub.Errorf(hub.CodeInvalid, op, "%s%s: %s", what, path, rule).
+		WithHint("parley schema print %s says what is asked for", name)
 }
 
 // tame replaces the numbers in v that have an exponent by the nearest float64.
@@ -108,12 +113,12 @@ func tame(v any) any {
 	return v
 }
 
-// firstFault returns where a payload breaks its schema and how, always the
+// firstFault returns where a document breaks its schema and how, always the
 // same of several.
 func firstFault(e *jsonschema.ValidationError) (path, rule string) {
-	for _, f := range leaves(nil, e) {
-		p, r := payloadPath(f.InstanceLocation), ruleText(f)
-		if path == "" || p < path || p == path && r < rule {
+	for i, f := range leaves(nil, e) {
+		p, r := pathOf(f.InstanceLocation), ruleText(f)
+		if i == 0 || p < path || p == path && r < rule {
 			path, rule = p, r
 		}
 	}
@@ -132,9 +137,8 @@ func leaves(to []*jsonschema.ValidationError, e *jsonschema.ValidationError) []*
 	return append(to, e)
 }
 
-func payloadPath(location []string) string {
+func pathOf(location []string) string {
 	var b strings.Builder
-	b.WriteString("payload")
 	for _, name := range location {
 		if _, err := strconv.ParseUint(name, 10, 32); err == nil {
 			b.WriteString("[" + name + "]")
@@ -194,7 +198,7 @@ func ruleText(e *jsonschema.ValidationError) string {
 		var ways []string
 		for _, c := range e.Causes {
 			p, r := firstFault(c)
-			if rest := strings.TrimPrefix(p, payloadPath(e.InstanceLocation)); rest != "" {
+			if rest := strings.TrimPrefix(p, pathOf(e.InstanceLocation)); rest != "" {
 				r = strings.TrimPrefix(rest, ".") + " " + r
 			}
 			ways = append(ways, r)

@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"hash"
+	"strconv"
+)
+
+// A digest hashes the members of a noun, each preceded by its length, so that
+// no two different nouns hash the same bytes.
+type digest struct{ hash.Hash }
+
+// newDigest begins the digest of one kind of noun.
+func newDigest(kind string) digest {
+	d := digest{sha256.New()}
+	d.put(kind)
+	return d
+}
+
+func (d digest) put(members ...string) {
+	var n [8]byte
+	for _, s := range members {
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		d.Write(n[:])
+		d.Write([]byte(s))
+	}
+}
+
+// at puts a time, or nothing for the zero time.
+func (d digest) at(times ...Time) {
+	for _, t := range times {
+		if t.IsZero() {
+			d.put("")
+		} else {
+			d.put(t.String())
+		}
+	}
+}
+
+// json puts v as encoding/json writes it. The nouns hold nothing that it
+// could refuse.
+func (d digest) json(v any) {
+	b, _ := json.Marshal(v)
+	d.put(string(b))
+}
+
+func (d digest) hex() string { return hex.EncodeToString(d.Sum(nil)) }
+
+// Digest returns the SHA-256, in hexadecimal, of everything in e that never
+// changes: all but Status and UpdatedAt.
+func (e Envelope) Digest() string {
+	d := newDigest("envelope")
+	d.put(string(e.ID), e.Protocol, e.Version, string(e.From), strconv.Itoa(len(e.To)))
+	for _, to := range e.To {
+		d.put(string(to))
+	}
+	d.put(e.Team, e.ThreadID, string(e.ReplyTo), string(e.Type), e.Topic, string(e.Priority))
+	sequence := ""
+	if e.Sequence != nil {
+		sequence = strconv.FormatInt(*e.Sequence, 10)
+	}
+	d.put(sequence, string(e.Payload))
+	d.put(string(e.Policy.Visibility), string(e.Policy.Sensitivity), string(e.Policy.HumanGate))
+	d.json(e.Context)
+	d.at(e.ExpiresAt, e.CreatedAt)
+	d.put(string(e.Extra))
+	return d.hex()
+}
+
+// Digest returns the SHA-256, in hexadecimal, of everything in h that never
+// changes. Of the package it covers the hash.
+func (h Handoff) Digest() string {
+	d := newDigest("handoff")
+	d.put(string(h.ID), h.ThreadID, h.TaskID, string(h.From), string(h.To), h.Title, h.Reason, h.Hash, string(h.Previous))
+	d.put(strconv.FormatBool(h.Restricted), strconv.FormatBool(h.NeedsHuman))
+	d.at(h.Deadline, h.InitiatedAt)
+	return d.hex()
+}
+
+// Digest returns the SHA-256, in hexadecimal, of everything in s but N, which
+// is known only to the store.
+func (s HandoffStep) Digest() string {
+	d := newDigest("step")
+	d.put(string(s.State))
+	d.at(s.At)
+	d.put(string(s.Actor), s.Note, strconv.Itoa(len(s.Checks)))
+	for _, c := range s.Checks {
+		d.json(c)
+	}
+	return d.hex()
+}
+
+// Digest returns the SHA-256, in hexadecimal, of everything in k that never
+// changes: all but RevokedAt. It tells nothing about the secret.
+func (k Key) Digest() string {
+	d := newDigest("key")
+	d.put(string(k.ID), string(k.Agent), k.Label, k.Hash, k.Hint)
+	d.at(k.CreatedAt, k.ExpiresAt)
+	return d.hex()
+}

@@ -1,0 +1,97 @@
+package handoff
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Waiting returns the proposed handoffs that need the operator's approval,
+// oldest first.
+func (s *Service) Waiting(ctx context.Context, actor hub.Actor) ([]Report, error) {
+	if !actor.Audits() {
+		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors see what waits for approval")
+	}
+	out := []Report{}
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		out = out[:0]
+		q := hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}, Limit: maxPage}
+		for {
+			page, err := r.Handoffs(q)
+			if err != nil {
+				return err
+			}
+			for _, h := range page {
+				if h.NeedsHuman && h.ApprovedAt.IsZero() {
+					out = append(out, s.report(h, nil))
+				}
+			}
+			if len(page) < q.Limit || len(out) >= maxPage {
+				return nil
+			}
+			q.Cursor = page[len(page)-1].ID
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("handoff: waiting: %w", err)
+	}
+	return out, nil
+}
+
+// Approve lets the receiver accept a handoff that needs a human. Only the
+// operator may.
+func (s *Service) Approve(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+	const op = "handoff.Approve"
+	var h hub.Handoff
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if h, err = undecided(tx, op, actor, id); err != nil {
+			return err
+		}
+		m := mover{tx, actor.ID, s.clock.Now()}
+		h.ApprovedAt = m.now
+		if err := tx.NoteHandoff(h); err != nil {
+			return err
+		}
+		return m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash})
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: approve: %w", err)
+	}
+	s.sender.Announce()
+	return s.answer(h, nil), nil
+}
+
+// Deny rejects a handoff that needs a human. Only the operator may.
+func (s *Service) Deny(ctx context.Context, actor hub.Actor, id hub.HandoffID, reason string) (Report, error) {
+	const op = "handoff.Deny"
+	if err := checkText(op, "reason", reason); err != nil {
+		return Report{}, err
+	}
+	why := "denied by the operator"
+	if reason != "" {
+		why += ": " + reason
+	}
+	return s.refuse(ctx, op, actor, func(tx hub.Tx) (hub.Handoff, error) {
+		return undecided(tx, op, actor, id)
+	}, hub.EndedRejected, hub.RejectPolicyViolation, why)
+}
+
+// undecided returns a handoff about which the operator has to decide.
+func undecided(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
+	if !actor.IsOperator() {
+		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator decides about handoffs that need a human, and you are %s", actor.ID)
+	}
+	h, err := visible(r, op, actor, id)
+	switch {
+	case err != nil:
+		return h, err
+	case h.Status != hub.HandoffProposed:
+		return h, outOfState(op, h, "there is nothing to decide")
+	case !h.NeedsHuman:
+		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s needs no approval", id)
+	case !h.ApprovedAt.IsZero():
+		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was approved at %s", id, h.ApprovedAt)
+	}
+	return h, nil
+}

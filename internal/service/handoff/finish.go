@@ -1,0 +1,239 @@
+package handoff
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
+)
+
+// A Completion is what the owner says when the task is done.
+type Completion struct {
+	Summary   string
+	Artifacts []hub.ArtifactRef // what was made; each is looked at
+	NoChanges bool              // the owner says himself that nothing was changed
+}
+
+// Complete ends a task that the actor owns. What it claims to have made is
+// looked at first: a claim that does not hold is refused, and so is "done" in a
+// place of work where nothing has changed since the task was taken, unless the
+// owner says so himself.
+func (s *Service) Complete(ctx context.Context, actor hub.Actor, id hub.HandoffID, c Completion) (Report, error) {
+	const op = "handoff.Complete"
+	if err := checkText(op, "summary", c.Summary); err != nil {
+		return Report{}, err
+	}
+	if err := checkArtifacts(op, c.Artifacts); err != nil {
+		return Report{}, err
+	}
+	var h hub.Handoff
+	var steps []hub.HandoffStep
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if h, err = ownedBy(r, op, actor, id); err != nil {
+			return err
+		}
+		steps, err = r.HandoffSteps(id)
+		return err
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: complete: %w", err)
+	}
+	checks := s.proveWork(ctx, h, steps, c)
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	if bad, ok := failed(checks); ok {
+		e := hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail)
+		if bad.What == checkWork {
+			return Report{}, e.WithHint("do the work, or say that there was nothing to change: no_changes (--no-changes)")
+		}
+		return Report{}, e.WithHint("name only what is there; the handoff is still %s", h.Status)
+	}
+
+	var msg hub.Message
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if h, err = ownedBy(tx, op, actor, id); err != nil {
+			return err
+		}
+		m := mover{tx, actor.ID, s.clock.Now()}
+		h.Ending, h.Notes = hub.EndedDone, c.Summary
+		if c.NoChanges {
+			h.Notes = strings.TrimPrefix(h.Notes+"; nothing was changed", "; ")
+		}
+		if err := m.move(&h, hub.HandoffCompleted, h.Notes, checks); err != nil {
+			return err
+		}
+		if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
+			return err
+		}
+		payload := map[string]any{"handoff_id": h.ID}
+		if h.Notes != "" {
+			payload["summary"] = cut(h.Notes, 1500)
+		}
+		if len(c.Artifacts) > 0 {
+			payload["artifacts"] = c.Artifacts
+		}
+		if len(encode(payload)) > hub.MaxPayload {
+			delete(payload, "artifacts")
+			payload["detail"] = fmt.Sprintf("%d artifacts: see the history of the handoff", len(c.Artifacts))
+		}
+		msg, err = s.post(tx, actor, h, hub.TypeHandoffComplete, hub.PriorityNormal, payload, false)
+		return err
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: complete: %w", err)
+	}
+	s.sender.Announce(msg)
+	return s.answer(h, checks), nil
+}
+
+// end completes and closes an active handoff whose task is not done, and tells
+// the others concerned how it ended.
+func (s *Service) end(m mover, actor hub.Actor, h *hub.Handoff) (hub.Message, error) {
+	if err := m.move(h, hub.HandoffCompleted, h.Notes, nil); err != nil {
+		return hub.Message{}, err
+	}
+	if err := m.move(h, hub.HandoffClosed, "", nil); err != nil {
+		return hub.Message{}, err
+	}
+	return s.post(m.tx, actor, *h, hub.TypeHandoffComplete, hub.PriorityNormal, map[string]any{
+		"handoff_id": h.ID, "summary": cut(h.Notes, 1500), "ending": h.Ending,
+	}, false)
+}
+
+// maxArtifacts is how many things one completion may name.
+const maxArtifacts = 200
+
+// checkArtifacts refuses references that are not what the protocol calls one.
+func checkArtifacts(op string, refs []hub.ArtifactRef) error {
+	if len(refs) > maxArtifacts {
+		return hub.Errorf(hub.CodeTooLarge, op, "artifacts: at most %d", maxArtifacts)
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return shape.CheckPayload(hub.TypeHandoffComplete, encode(map[string]any{"handoff_id": anyID, "artifacts": refs}))
+}
+
+// anyID stands for an id where only the rest is checked.
+const anyID = "00000000-0000-7000-8000-000000000000"
+
+// ownedBy returns a handoff by which the actor owns its task.
+func ownedBy(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
+	if err := active(op, actor); err != nil {
+		return hub.Handoff{}, err
+	}
+	h, err := visible(r, op, actor, id)
+	switch {
+	case err != nil:
+		return h, err
+	case h.To != actor.ID:
+		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
+	case h.Status != hub.HandoffActivated:
+		return h, outOfState(op, h, "only a task that was accepted and is under way can be completed")
+	}
+	return h, nil
+}
+
+// proveWork looks at what the owner claims to have done.
+func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.HandoffStep, c Completion) []hub.Check {
+	ctx, cancel := context.WithTimeout(ctx, s.inspect)
+	defer cancel()
+	checks, pkg, ok := provePackage(h)
+	if !ok {
+		return checks
+	}
+	checks = append(checks, s.proveArtifacts(ctx, c.Artifacts, pkg.WorkState.Worktree)...)
+	before := ""
+	for _, check := range lastChecks(steps) {
+		if check.What == checkState {
+			before = check.Detail
+		}
+	}
+	path := pkg.WorkState.Worktree
+	if before == "" || path == "" || s.inspector == nil {
+		return append(checks, unverifiable(checkWork, "there is no worktree in the package that the hub can compare with the time of acceptance"))
+	}
+	now, ok := s.inspector.State(ctx, path)
+	switch {
+	case !ok:
+		checks = append(checks, unverifiable(checkWork, "the worktree "+path+" cannot be looked at any more"))
+	case now != before:
+		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the worktree " + path + " has changed since the task was accepted"})
+	case c.NoChanges:
+		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "nothing has changed in " + path + " since the task was accepted, as the owner says"})
+	default:
+		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed in " + path + " since the task was accepted"})
+	}
+	return checks
+}
+
+// Activate makes an accepted task its receiver's. Accepting does so by itself,
+// so that this is a success that changes nothing; except that the operator
+// confirms by it that the item was moved in a queue outside the hub.
+func (s *Service) Activate(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+	const op = "handoff.Activate"
+	var h hub.Handoff
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if err := active(op, actor); err != nil {
+			return err
+		}
+		if h, err = visible(tx, op, actor, id); err != nil {
+			return err
+		}
+		if h.To != actor.ID && !actor.IsOperator() {
+			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
+		}
+		m := mover{tx, actor.ID, s.clock.Now()}
+		switch {
+		case h.Status == hub.HandoffAccepted:
+			return m.move(&h, hub.HandoffActivated, "", nil)
+		case h.Status != hub.HandoffActivated:
+			return outOfState(op, h, "it is not accepted")
+		case actor.IsOperator() && h.Ownership == hub.OwnershipManual:
+			h.Ownership = hub.OwnershipConfirmed
+			if err := tx.NoteHandoff(h); err != nil {
+				return err
+			}
+			return m.entry(hub.ActionHandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To})
+		}
+		return nil
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: activate: %w", err)
+	}
+	s.sender.Announce()
+	return s.answer(h, nil), nil
+}
+
+// Close puts away a handoff that is over. Completing does so by itself; what
+// was rejected is closed by either side. Closing again changes nothing.
+func (s *Service) Close(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+	const op = "handoff.Close"
+	var h hub.Handoff
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if err := active(op, actor); err != nil {
+			return err
+		}
+		if h, err = visible(tx, op, actor, id); err != nil {
+			return err
+		}
+		if !h.Concerns(actor.ID) && !actor.IsOperator() {
+			return hub.Errorf(hub.CodeDenied, op, "handoff %s is between %s and %s", id, h.From, h.To)
+		}
+		switch h.Status {
+		case hub.HandoffClosed:
+			return nil
+		case hub.HandoffRejected, hub.HandoffCompleted:
+			return mover{tx, actor.ID, s.clock.Now()}.move(&h, hub.HandoffClosed, "", nil)
+		}
+		return outOfState(op, h, "it is not over").WithHint("complete it, or let the operator release it")
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: close: %w", err)
+	}
+	s.sender.Announce()
+	return s.answer(h, nil), nil
+}

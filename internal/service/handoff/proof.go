@@ -1,0 +1,114 @@
+package handoff
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// What the checks are called.
+const (
+	checkPackage  = "package"
+	checkApproval = "approval"
+	checkState    = "worktree state" // its detail is a digest: two of them can be compared
+	checkWork     = "work"
+)
+
+// prove looks at everything that a proposed handoff claims: that the package is
+// the one that was proposed, and that what it names is there.
+func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
+	ctx, cancel := context.WithTimeout(ctx, s.inspect)
+	defer cancel()
+	checks, pkg, ok := provePackage(h)
+	if h.NeedsHuman {
+		checks = append(checks, hub.Check{What: checkApproval, Result: hub.CheckVerified, Detail: "the operator approved it at " + h.ApprovedAt.String()})
+	}
+	if !ok {
+		return checks
+	}
+	if path := pkg.WorkState.Worktree; path != "" {
+		checks = append(checks, s.proveWorktree(ctx, path, pkg.WorkState.Branch)...)
+	} else if pkg.WorkState.Branch != "" {
+		checks = append(checks, unverifiable("branch "+pkg.WorkState.Branch, "the package names no worktree_path to look for it in"))
+	}
+	refs := make([]hub.ArtifactRef, len(pkg.Artifacts))
+	for i, a := range pkg.Artifacts {
+		refs[i] = a.Ref
+	}
+	return append(checks, s.proveArtifacts(ctx, refs, pkg.WorkState.Worktree)...)
+}
+
+// provePackage compares the package with the hash that was recorded when it
+// was proposed, and with the schema.
+func provePackage(h hub.Handoff) ([]hub.Check, hub.Package, bool) {
+	fail := func(reason hub.RejectReason, format string, args ...any) ([]hub.Check, hub.Package, bool) {
+		return []hub.Check{{What: checkPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, hub.Package{}, false
+	}
+	if err := checkShape(h.Package); err != nil {
+		return fail(hub.RejectSchemaInvalid, "%v", err)
+	}
+	hash, err := hub.PackageHash(h.Package)
+	if err != nil {
+		return fail(hub.RejectSchemaInvalid, "%v", err)
+	}
+	pkg, err := hub.DecodePackage(h.Package)
+	if err != nil {
+		return fail(hub.RejectSchemaInvalid, "%v", err)
+	}
+	if !hub.SameHash(hash, h.Hash) || !hub.SameHash(hash, pkg.Verification.Hash) {
+		return fail(hub.RejectHashMismatch, "its hash is %s, and was %s when it was proposed", hash, h.Hash)
+	}
+	return []hub.Check{{What: checkPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
+}
+
+// proveWorktree looks at the place of work, and remembers what lies there now.
+func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.Check {
+	if s.inspector == nil {
+		return []hub.Check{unverifiable("worktree "+path, noInspector)}
+	}
+	checks := s.inspector.Worktree(ctx, path, branch)
+	if digest, ok := s.inspector.State(ctx, path); ok {
+		checks = append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
+	}
+	return checks
+}
+
+const noInspector = "this hub does not look at files"
+
+func unverifiable(what, why string) hub.Check {
+	return hub.Check{What: what, Result: hub.CheckUnverifiable, Detail: why}
+}
+
+// proveArtifacts looks at each artifact. What must be there, and cannot be
+// looked at, fails; what may be missing does not fail for being missing.
+func (s *Service) proveArtifacts(ctx context.Context, refs []hub.ArtifactRef, worktree string) []hub.Check {
+	var checks []hub.Check
+	for _, ref := range refs {
+		c := unverifiable(ref.Type+" "+ref.Path, noInspector)
+		if s.inspector != nil {
+			c = s.inspector.Artifact(ctx, ref, worktree)
+		}
+		switch {
+		case ref.Required == nil:
+		case *ref.Required && c.Result == hub.CheckUnverifiable:
+			c.Result, c.Reason = hub.CheckFailed, hub.RejectMissingArtifact
+			c.Detail += "; it is required, so it must be verified"
+		case !*ref.Required && c.Result == hub.CheckFailed && c.Reason == hub.RejectMissingArtifact:
+			c.Result, c.Reason = hub.CheckUnverifiable, ""
+			c.Detail += "; it is not required"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+// failed returns the first check that failed.
+func failed(checks []hub.Check) (hub.Check, bool) {
+	for _, c := range checks {
+		if c.Result == hub.CheckFailed {
+			return c, true
+		}
+	}
+	return hub.Check{}, false
+}

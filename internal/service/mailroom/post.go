@@ -1,0 +1,70 @@
+package mailroom
+
+import (
+	"context"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Recipient returns an agent that can be written to. It reports
+// CodeUnknownRecipient, with the nearest names, when there is none of that name.
+func (m *Mailroom) Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, error) {
+	a, _, err := m.directory.Lookup(ctx, id)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Agent{}, m.unknownRecipient(ctx, "mailroom.Recipient", id)
+	}
+	return a, err
+}
+
+// Post writes a message that another service makes on an actor's behalf, inside
+// that service's transaction. The caller chooses To, Type, Payload, ThreadID,
+// Priority and Policy; all of it must be valid, and To must be known agents.
+// fresh says that the actor begins something with it: then its limits are
+// checked and the thread must be one that it may join. When the transaction is
+// committed the caller announces the message.
+func (m *Mailroom) Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) (hub.Message, error) {
+	const op = "mailroom.Post"
+	e.ID = m.ids.Next()
+	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, actor.ID, hub.StatusPending, e.ID.Time()
+	e.Context, _ = runtimeContext(actor, e.Context, nil)
+	if err := e.Validate(); err != nil {
+		return hub.Message{}, err
+	}
+	msg := hub.Message{Envelope: e, Text: hub.SearchText(e.Topic, e.Payload)}
+	if fresh {
+		if err := m.joins(tx, op, actor, e.ThreadID); err != nil {
+			return hub.Message{}, err
+		}
+		if err := m.guard(tx, op, actor, &msg); err != nil {
+			return hub.Message{}, err
+		}
+	}
+	to := make([]recipient, len(e.To))
+	for i, id := range e.To {
+		to[i] = recipient{agent: hub.Agent{ID: id}, keyed: true}
+	}
+	_, err := m.write(tx, msg, to)
+	return msg, err
+}
+
+// Tell writes a message of the hub's own to the coordinators, except the agent
+// that it is about. Over the hub's own limit nothing is written, and the
+// message returned has no id.
+func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error) {
+	to, err := coordinators(tx, about)
+	if err != nil {
+		return hub.Message{}, err
+	}
+	out, err := m.system(tx, to, t, "", thread, payload)
+	return out.message, err
+}
+
+// Announce wakes those who wait for messages that Post and Tell have written.
+func (m *Mailroom) Announce(messages ...hub.Message) {
+	for _, msg := range messages {
+		for _, id := range msg.To {
+			m.arrived(id)
+		}
+	}
+	m.bus.Publish(hub.TopicJournal)
+}
