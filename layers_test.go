@@ -41,17 +41,19 @@ var layers = map[string][]string{
 	"internal/service/mailroom": {"hub", "internal/shape"},
 
 	// How people and agents come in.
-	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/journal", "internal/service/mailroom"},
-	"internal/surface/mcptools": {"hub", "internal/surface/api", "internal/service/mailroom"},
+	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom"},
+	"internal/surface/mcptools": {"hub", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/access", "internal/service/journal", "internal/service/mailroom",
+		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/reach/evidence",
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/service/mailroom", "internal/surface/api", "internal/surface/mcptools",
+		"hub", "hub/schema", "server", "internal/service/handoff", "internal/service/mailroom",
+		"internal/surface/api", "internal/surface/mcptools",
 	},
 
 	// Conformance suites. Only tests import it.

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,9 @@ import (
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -53,6 +56,8 @@ type Options struct {
 	Channels     []hub.Channel // switched on; default none besides the inbox
 	Lenient      bool          // ignore a claimed sender in place of refusing it
 	FullSync     bool          // every change survives power loss
+	Roots        []string      // folders in which handoffs are checked against what is there
+	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	NoInboxFiles bool          // do not render inboxes as files
 }
 
@@ -73,6 +78,7 @@ type Server struct {
 	log      *slog.Logger
 	store    *sqlite.Store
 	mail     *mailroom.Mailroom
+	handoffs *handoff.Service
 	journal  *journal.Journal
 	listener net.Listener
 	http     *http.Server
@@ -128,6 +134,18 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
+	stored, err := filepath.Abs(filepath.Join(opts.Home, artifactDir))
+	if err == nil {
+		err = os.MkdirAll(stored, 0o700) // it is a root, so it must be there
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	look, err := evidence.New(append(slices.Clone(opts.Roots), stored), nil)
+	if err != nil {
+		return nil, fmt.Errorf("server: roots: %w", err)
+	}
+	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: opts.Log, Inspector: inspector{look}, SLA: opts.SLA})
 	if err := s.mail.Probe(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -149,7 +167,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: say where the hub is: %w", err)
 	}
 	meters := newMeters(s.store)
-	services := &api.Services{Mail: s.mail, Access: who, Journal: s.journal, Log: opts.Log, Observe: meters.observe}
+	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Access: who, Journal: s.journal, Log: opts.Log, Observe: meters.observe}
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -171,6 +189,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { s.mail.Run(work) })
+	background.Go(func() { s.handoffs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
 	defer background.Wait()
 	defer stopWork()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -17,9 +18,10 @@ func (a *app) approveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
-		Short: "Let a held message pass; without an id, list what is held",
-		Long: `Let a held message pass; without an id, list what is held. On a terminal the
-message is shown and you are asked first. Only the operator can do this.`,
+		Short: "Let a held message or a handoff pass; without an id, list what waits",
+		Long: `Let a held message pass, or a handoff that needs a human be accepted; without
+an id, list what waits. On a terminal it is shown and you are asked first. Only
+the operator can do this.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -31,7 +33,12 @@ message is shown and you are asked first. Only the operator can do this.`,
 				if err != nil {
 					return err
 				}
-				return a.print(got, func(w io.Writer) { io.WriteString(w, mailroom.RenderMessages(got.Messages)) })
+				return a.print(got, func(w io.Writer) {
+					io.WriteString(w, mailroom.RenderMessages(got.Messages))
+					for _, h := range got.Handoffs {
+						io.WriteString(w, "\n"+handoff.Render(h))
+					}
+				})
 			}
 			id := hub.EnvelopeID(args[0])
 			if ok, err := a.confirm(cmd, c, id, "Let it pass?", yes); err != nil || !ok {
@@ -50,10 +57,18 @@ func (a *app) confirm(cmd *cobra.Command, c *api.Client, id hub.EnvelopeID, ques
 		return true, nil
 	}
 	t, err := c.Trace(cmd.Context(), id)
-	if err != nil {
+	switch hub.CodeOf(err) {
+	case "":
+		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
+	case hub.CodeNotFound: // it may be a handoff
+		h, second := c.Handoff(cmd.Context(), api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
+		if second != nil {
+			return false, err
+		}
+		io.WriteString(a.err, handoff.Render(*h.Report))
+	default:
 		return false, err
 	}
-	io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
 	fmt.Fprintf(a.err, "\n%s [y/N] ", question)
 	line, err := await(cmd.Context(), func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if err != nil && err != io.EOF {

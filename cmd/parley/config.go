@@ -34,6 +34,8 @@ type config struct {
 	Durability   string   `yaml:"durability"`
 	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
+	Roots        []string `yaml:"roots"`
+	SLA          string   `yaml:"sla"`
 	Limits       limits   `yaml:"limits"`
 }
 
@@ -118,6 +120,7 @@ func environment() (config, error) {
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
 		Features: list(os.Getenv("PARLEY_FEATURES")), Channels: list(os.Getenv("PARLEY_CHANNELS")), Durability: os.Getenv("PARLEY_DURABILITY"),
+		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
 	}
 	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
 		s := os.Getenv(name)
@@ -141,13 +144,13 @@ func list(s string) []string {
 func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
-		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.Durability, &top.Durability},
+		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA},
 	} {
 		if *m.from != "" {
 			*m.into = *m.from
 		}
 	}
-	for _, m := range []struct{ into, from *[]string }{{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}} {
+	for _, m := range []struct{ into, from *[]string }{{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}, {&c.Roots, &top.Roots}} {
 		if len(*m.from) > 0 {
 			*m.into = *m.from
 		}

@@ -45,7 +45,8 @@ const (
 var exitCodes = map[hub.Code]int{
 	hub.CodeUnauthenticated: exitRefused, hub.CodeTampering: exitRefused, hub.CodeDenied: exitRefused, hub.CodePolicy: exitRefused,
 	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused,
-	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing,
+	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing, hub.CodeOwnership: exitMissing,
+	hub.CodeUnproven: exitCheck,
 	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded,
 }
 
@@ -188,7 +189,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func (a *app) root() *cobra.Command {
 	root := group("parley", "The hub where coding agents talk",
 		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
-		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(),
+		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
 		a.schemaCommand(), a.doctorCommand(), a.versionCommand(),
 	)

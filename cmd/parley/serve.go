@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,6 +77,8 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringSliceVar(&flags.Features, "feature", nil, "switch on negotiation, disagreement or teamspaces")
 	f.StringSliceVar(&flags.Channels, "channel", nil, "switch on a delivery channel: session, channel or wake")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
+	f.StringArrayVar(&flags.Roots, "root", nil, "folder in which handoffs are checked against what is there (repeatable; default the current folder)")
+	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
 	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
@@ -112,6 +116,24 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		o.FullSync = true
 	default:
 		return o, hub.Errorf(hub.CodeInvalid, "parley", "durability: %q is not normal or full", c.Durability)
+	}
+	if c.SLA != "" {
+		d, err := time.ParseDuration(c.SLA)
+		if err != nil || d <= 0 {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "sla: %q is not a span of time", c.SLA).WithHint("for example 24h or 90m")
+		}
+		o.SLA = d
+	}
+	roots := c.Roots
+	if len(roots) == 0 {
+		roots = []string{"."}
+	}
+	for _, r := range roots {
+		dir, err := filepath.Abs(r)
+		if err != nil {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "root: %v", err)
+		}
+		o.Roots = append(o.Roots, dir)
 	}
 	for _, f := range c.Features {
 		o.Features = append(o.Features, hub.Feature(f))

@@ -30,6 +30,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"inbox", inboxTests},
 		{"query", queryTests},
 		{"ledger", ledgerTests},
+		{"handoffs", handoffTests},
 		{"journal", journalTests},
 		{"meta", metaTests},
 		{"transactions", transactionTests},

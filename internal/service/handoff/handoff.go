@@ -55,7 +55,6 @@ type Inspector interface {
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock     hub.Clock     // default time.Now
-	Bus       hub.Bus       // told of every change; may be nil
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA

@@ -42,6 +42,7 @@ func (s *Service) unpack(op string, actor hub.Actor, raw json.RawMessage) (*parc
 	p.fill("handoff_id", id)
 	p.fill("thread_id", p.members["handoff_id"])
 	p.fill("artifacts", []any{})
+	p.fill("context", map[string]any{}) // what is missing in it is then named
 	task, err := p.inner("task")
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (s *Service) unpack(op string, actor hub.Actor, raw json.RawMessage) (*parc
 	if err := p.defaults("task", map[string]any{"priority": hub.PriorityNormal}); err != nil {
 		return nil, err
 	}
-	if err := p.defaults("context", nil); err != nil {
+	if err := p.defaults("context", nil); err != nil { // for its names alone
 		return nil, err
 	}
 	if err := p.defaults("work_state", map[string]any{"status": "in_progress"}); err != nil {

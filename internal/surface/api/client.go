@@ -157,6 +157,11 @@ func (c *Client) Query(ctx context.Context, p QueryParams) (mailroom.Listing, er
 	return call[mailroom.Listing](ctx, c, "acp/query", p)
 }
 
+// Handoff does something with a handoff.
+func (c *Client) Handoff(ctx context.Context, p HandoffParams) (HandoffAnswer, error) {
+	return call[HandoffAnswer](ctx, c, "acp/handoff", p)
+}
+
 // Whoami returns who the hub thinks the caller is.
 func (c *Client) Whoami(ctx context.Context) (Whoami, error) {
 	return call[Whoami](ctx, c, "parley/whoami", None{})
@@ -203,16 +208,16 @@ func (c *Client) Reset(ctx context.Context, id hub.AgentID) (AgentState, error) 
 }
 
 // Held returns what waits for a human.
-func (c *Client) Held(ctx context.Context) (mailroom.Listing, error) {
-	return call[mailroom.Listing](ctx, c, "parley/held", None{})
+func (c *Client) Held(ctx context.Context) (Held, error) {
+	return call[Held](ctx, c, "parley/held", None{})
 }
 
-// Approve lets a held message pass.
+// Approve lets a held message pass, or a handoff that needs a human be accepted.
 func (c *Client) Approve(ctx context.Context, id hub.EnvelopeID) (mailroom.Verdict, error) {
 	return call[mailroom.Verdict](ctx, c, "parley/approve", IDParams{ID: id})
 }
 
-// Deny makes a held message fail.
+// Deny makes a held message fail, or rejects a handoff that needs a human.
 func (c *Client) Deny(ctx context.Context, id hub.EnvelopeID, reason string) (mailroom.Verdict, error) {
 	return call[mailroom.Verdict](ctx, c, "parley/deny", IDParams{ID: id, Reason: reason})
 }

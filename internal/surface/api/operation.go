@@ -18,15 +18,17 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
 // Services is what the operations work on.
 type Services struct {
-	Mail    *mailroom.Mailroom
-	Access  *access.Access
-	Journal *journal.Journal
+	Mail     *mailroom.Mailroom
+	Handoffs *handoff.Service
+	Access   *access.Access
+	Journal  *journal.Journal
 
 	// Log is told of failures that are not the caller's; may be nil.
 	Log *slog.Logger

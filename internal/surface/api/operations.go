@@ -22,6 +22,7 @@ var Operations = []Operation{
 	operation("acp/query", Anyone, false, "Search messages you sent or received, newest first.", query).tool("acp_query", querySchema),
 	operation("acp/inbox", Anyone, true, "Read your inbox, most pressing first. Ack what you have dealt with, else it comes again.", inbox).tool("acp_inbox", inboxSchema),
 	operation("acp/status", Anyone, true, "Tell the coordinators how your work stands.", status).tool("acp_status", statusSchema),
+	operation("acp/handoff", Anyone, true, "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).tool("acp_handoff", handoffSchema),
 
 	deferred("acp/team"), deferred("acp/subscribe"), deferred("acp/broadcast"),
 
@@ -377,16 +378,4 @@ func agentState(state hub.AgentState) func(context.Context, *Services, hub.Actor
 func agentReset(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentState, error) {
 	agent, err := s.Mail.Reset(ctx, a, p.ID)
 	return AgentState{agent}, err
-}
-
-func held(ctx context.Context, s *Services, a hub.Actor, _ None) (mailroom.Listing, error) {
-	return s.Mail.Held(ctx, a)
-}
-
-func approve(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
-	return s.Mail.Approve(ctx, a, p.ID)
-}
-
-func deny(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
-	return s.Mail.Deny(ctx, a, p.ID, p.Reason)
 }

@@ -64,3 +64,22 @@ const querySchema = `{"type":"object","properties":{
 "text":{"type":"string","description":"words that must all occur"},
 "limit":{"type":"integer","minimum":1,"maximum":200},
 "cursor":{"type":"string"}}}`
+
+const handoffSchema = `{"type":"object","required":["action"],"properties":{
+"action":{"enum":["initiate","accept","reject","withdraw","complete","activate","close","show","list"],"description":"show gives the package. accept verifies it, then the task is yours"},
+"handoff_id":{"type":"string","description":"all but initiate and list"},
+"to":{"type":"string","description":"initiate: who takes over"},
+"task_id":{"type":"string"},
+"title":{"type":"string"},
+"summary":{"type":"string","description":"initiate: what one must know; complete: what was done"},
+"next_step":{"type":"string"},
+"success_criteria":{"type":"array","items":{"type":"string"},"description":"initiate: one or more"},
+"artifacts":{"type":"array","description":"what was made; complete too","items":{"type":"object","required":["type","path"],"properties":{"type":{"enum":["file","branch","pr","url","session","workq_item"]},"path":{"type":"string","description":"absolute"},"sha256":{"type":"string"},"version":{"type":"string","description":"commit"},"required":{"type":"boolean"}}}},
+"worktree_path":{"type":"string","description":"absolute"},
+"branch":{"type":"string"},
+"package":{"type":"object","description":"initiate: whole package, in place of the members above"},
+"reason":{"type":"string","description":"reject: missing_artifact|hash_mismatch|schema_invalid|policy_violation|capacity_unavailable|capability_mismatch|success_criteria_ambiguous|ownership_conflict|timeout_risk|other"},
+"detail":{"type":"string","description":"reject: required"},
+"no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
+"state":{"type":"string","description":"list: proposed, activated, ..."},
+"mine":{"type":"boolean"}}}`

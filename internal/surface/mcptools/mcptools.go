@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -101,6 +102,8 @@ func Text(result any) string {
 		}
 		writeNext(&b, r.Next)
 		unread = r.Unread
+	case api.HandoffAnswer:
+		writeHandoffs(&b, r)
 	case mailroom.Listing:
 		b.WriteString(mailroom.RenderMessages(r.Messages))
 		writeNext(&b, r.Next)
@@ -130,6 +133,21 @@ func writeReceipt(b *strings.Builder, r mailroom.Receipt) {
 	for _, w := range r.Warnings {
 		fmt.Fprintf(b, "Note: %s.\n", w)
 	}
+}
+
+// writeHandoffs tells how a handoff stands and what comes next.
+func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) {
+	if a.Listing != nil {
+		if len(a.Listing.Handoffs) == 0 {
+			b.WriteString("No handoffs.\n")
+		}
+		for _, h := range a.Listing.Handoffs {
+			fmt.Fprintf(b, "- %s %s: %q, %s to %s\n", h.ID, h.Status, h.Title, h.From, h.To)
+		}
+		writeNext(b, a.Listing.Next)
+		return
+	}
+	b.WriteString(handoff.Render(*a.Report))
 }
 
 // idle is how long an MCP session may be silent before it is closed.

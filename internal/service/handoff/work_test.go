@@ -1,0 +1,463 @@
+package handoff_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
+)
+
+// repository makes a git repository with one commit in the folder that is
+// looked at, and returns its path and the commit.
+func (d *desk) repository(name string) (path, commit string) {
+	d.t.Helper()
+	path = filepath.Join(d.dir, name)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	d.git(path, "init", "-q", "-b", "main")
+	if err := os.WriteFile(filepath.Join(path, "a.go"), []byte("package a\n"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.commit(path, "first")
+	return path, d.git(path, "rev-parse", "HEAD")
+}
+
+func (d *desk) commit(path, message string) {
+	d.t.Helper()
+	d.git(path, "add", "-A")
+	d.git(path, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "--allow-empty", "-m", message)
+}
+
+func (d *desk) git(dir string, args ...string) string {
+	d.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		d.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestWorktree(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(d *desk, path, commit string) func(map[string]any)
+		reject hub.RejectReason
+	}{
+		{"a worktree on its branch is verified", func(_ *desk, path, _ string) func(map[string]any) {
+			return func(m map[string]any) {
+				with("work_state.worktree_path", path)(m)
+				with("work_state.branch", "main")(m)
+			}
+		}, ""},
+		{"a branch at its commit is verified", func(_ *desk, path, commit string) func(map[string]any) {
+			return func(m map[string]any) {
+				with("work_state.worktree_path", path)(m)
+				with("artifacts", []any{artifact("b", map[string]any{"type": "branch", "path": "main", "version": commit})})(m)
+			}
+		}, ""},
+		{"R3-058 a branch that is not there rejects", func(_ *desk, path, _ string) func(map[string]any) {
+			return func(m map[string]any) {
+				with("work_state.worktree_path", path)(m)
+				with("work_state.branch", "feature")(m)
+			}
+		}, hub.RejectMissingArtifact},
+		{"R3-058 a commit that is not there rejects", func(_ *desk, path, _ string) func(map[string]any) {
+			return func(m map[string]any) {
+				with("work_state.worktree_path", path)(m)
+				with("artifacts", []any{artifact("b", map[string]any{"type": "branch", "path": "main", "version": strings.Repeat("ab", 20)})})(m)
+			}
+		}, hub.RejectMissingArtifact},
+		{"R3-058 a commit that the branch does not have rejects", func(d *desk, path, _ string) func(map[string]any) {
+			d.git(path, "checkout", "-q", "-b", "side")
+			d.commit(path, "aside")
+			side := d.git(path, "rev-parse", "HEAD")
+			return func(m map[string]any) {
+				with("work_state.worktree_path", path)(m)
+				with("artifacts", []any{artifact("b", map[string]any{"type": "branch", "path": "main", "version": side})})(m)
+			}
+		}, hub.RejectMissingArtifact},
+		{"R3-058 a folder that is no worktree rejects", func(d *desk, _, _ string) func(map[string]any) {
+			return with("work_state.worktree_path", d.dir)
+		}, hub.RejectMissingArtifact},
+		{"a worktree outside the roots is unverifiable", func(d *desk, _, _ string) func(map[string]any) {
+			return with("work_state.worktree_path", t.TempDir())
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := open(t)
+			path, commit := d.repository("repo")
+			h := d.propose(planner, "builder", pkg("T", tt.change(d, path, commit)))
+			got, err := d.Accept(t.Context(), builder, h.ID, "")
+			if err != nil || got.RejectReason != tt.reject || (got.Status == hub.HandoffActivated) != (tt.reject == "") {
+				t.Errorf("got %s, rejected for %q, %v (%v); want rejected for %q", got.Status, got.RejectReason, got.Checks, err, tt.reject)
+			}
+		})
+	}
+}
+
+func TestDone(t *testing.T) {
+	begin := func(t *testing.T) (*desk, string, handoff.Report) {
+		d := open(t)
+		path, _ := d.repository("repo")
+		h := d.propose(planner, "builder", pkg("T", with("work_state.worktree_path", path)))
+		return d, path, d.accept(builder, h.ID)
+	}
+	work := func(t *testing.T, r handoff.Report) hub.Check {
+		t.Helper()
+		for _, c := range r.Checks {
+			if c.What == "work" {
+				return c
+			}
+		}
+		t.Fatalf("got %v, want a check of the work", r.Checks)
+		return hub.Check{}
+	}
+	t.Run("done, with zero edits, is refused", func(t *testing.T) {
+		d, _, h := begin(t)
+		e := d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
+			return d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "DONE"})
+		})
+		if e == nil || !strings.Contains(e.Error(), "nothing has changed") || !strings.Contains(e.Hint, "no_changes") {
+			t.Errorf("got %v (%v), want what is wrong and what to do", e, e.Hint)
+		}
+	})
+	t.Run("done, with zero edits, is taken if the owner says so", func(t *testing.T) {
+		d, _, h := begin(t)
+		got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "read it", NoChanges: true})
+		if err != nil || got.Status != hub.HandoffClosed || !strings.Contains(got.Notes, "nothing was changed") {
+			t.Errorf("got %+v (%v), want closed with a note", got, err)
+		}
+	})
+	for name, edit := range map[string]func(t *testing.T, d *desk, path string){
+		"a commit": func(_ *testing.T, d *desk, path string) { d.commit(path, "second") },
+		"an edit that is not committed": func(t *testing.T, _ *desk, path string) {
+			if err := os.WriteFile(filepath.Join(path, "a.go"), []byte("package b\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a new file": func(t *testing.T, _ *desk, path string) {
+			if err := os.WriteFile(filepath.Join(path, "b.go"), []byte("package a\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a file that is gone": func(t *testing.T, _ *desk, path string) {
+			if err := os.Remove(filepath.Join(path, "a.go")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name+" is work", func(t *testing.T) {
+			d, path, h := begin(t)
+			edit(t, d, path)
+			got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "done"})
+			if err != nil || got.Status != hub.HandoffClosed {
+				t.Fatalf("got %+v (%v), want closed", got, err)
+			}
+			if c := work(t, got); c.Result != hub.CheckVerified {
+				t.Errorf("got %+v, want verified", c)
+			}
+		})
+	}
+	t.Run("a file that was already changed, and is changed further, is work", func(t *testing.T) {
+		d := open(t)
+		path, _ := d.repository("repo")
+		write := func(s string) {
+			if err := os.WriteFile(filepath.Join(path, "a.go"), []byte(s), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("package one\n")
+		h := d.propose(planner, "builder", pkg("T", with("work_state.worktree_path", path)))
+		d.accept(builder, h.ID)
+		write("package two\n")
+		got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{})
+		if err != nil || work(t, got).Result != hub.CheckVerified {
+			t.Errorf("got %+v (%v), want the work verified", got, err)
+		}
+	})
+	t.Run("what is claimed to be made must be there", func(t *testing.T) {
+		d, path, h := begin(t)
+		d.commit(path, "second")
+		claim := handoff.Completion{Artifacts: []hub.ArtifactRef{{Type: "file", Path: filepath.Join(path, "new.go")}}}
+		d.refused(hub.CodeUnproven, func() (handoff.Report, error) { return d.Complete(t.Context(), builder, h.ID, claim) })
+		if err := os.WriteFile(claim.Artifacts[0].Path, []byte("package a\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Complete(t.Context(), builder, h.ID, claim); err != nil || got.Status != hub.HandoffClosed {
+			t.Errorf("got %+v (%v), want closed", got, err)
+		}
+	})
+	t.Run("an artifact that is no reference is refused", func(t *testing.T) {
+		d, _, h := begin(t)
+		d.refused(hub.CodeInvalid, func() (handoff.Report, error) {
+			return d.Complete(t.Context(), builder, h.ID, handoff.Completion{Artifacts: []hub.ArtifactRef{{Type: "cake", Path: "/x"}}})
+		})
+	})
+	t.Run("without a worktree the work is unverifiable, and said to be", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", nil))
+		d.accept(builder, h.ID)
+		got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{})
+		if err != nil || work(t, got).Result != hub.CheckUnverifiable {
+			t.Errorf("got %+v (%v), want unverifiable", got, err)
+		}
+	})
+}
+
+func TestApproval(t *testing.T) {
+	human := with("policy.requires_human_approval", true)
+	t.Run("R3-065 what needs a human cannot be accepted before the operator approves", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", human))
+		if len(h.Warnings) == 0 || !strings.Contains(h.Warnings[0], "approve") {
+			t.Errorf("got %v, want a word about the approval", h.Warnings)
+		}
+		d.refused(hub.CodePolicy, func() (handoff.Report, error) { return d.Accept(t.Context(), builder, h.ID, "") })
+		for _, who := range []hub.Actor{planner, builder, auditor} {
+			d.refused(hub.CodeDenied, func() (handoff.Report, error) { return d.Approve(t.Context(), who, h.ID) })
+		}
+		waiting, err := d.Waiting(t.Context(), operator)
+		if err != nil || len(waiting) != 1 || waiting[0].ID != h.ID {
+			t.Errorf("waiting: got %v (%v), want %s", waiting, err, h.ID)
+		}
+		if got, err := d.Approve(t.Context(), operator, h.ID); err != nil || !got.Approved {
+			t.Fatalf("got %+v (%v), want approved", got, err)
+		}
+		d.refused(hub.CodeConflict, func() (handoff.Report, error) { return d.Approve(t.Context(), operator, h.ID) })
+		d.accept(builder, h.ID)
+		if waiting, err = d.Waiting(t.Context(), operator); err != nil || len(waiting) != 0 {
+			t.Errorf("waiting: got %v (%v), want nothing", waiting, err)
+		}
+		same(t, "journal", d.journal(h.ID)[2], "operator handoff.approved")
+	})
+	t.Run("R3-065 what the operator denies is rejected, and both sides are told", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", human))
+		got, err := d.Deny(t.Context(), operator, h.ID, "too early")
+		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectPolicyViolation || !strings.Contains(got.Notes, "too early") {
+			t.Errorf("got %+v (%v), want rejected for policy_violation", got, err)
+		}
+		same(t, "inbox of the sender", d.inbox(planner), "[handoff.reject]")
+		same(t, "inbox of the receiver", d.inbox(builder), "[handoff.initiate handoff.reject]")
+	})
+	for name, change := range map[string]func(map[string]any){
+		"classification":      with("policy.classification", "restricted"),
+		"export restrictions": with("policy.export_restrictions", []any{"no cloud"}),
+	} {
+		t.Run("R3-065 a package restricted by "+name+" leaves nothing in its message", func(t *testing.T) {
+			d := open(t)
+			h := d.propose(planner, "builder", pkg("T", change))
+			if !h.Restricted {
+				t.Error("it is not marked as restricted")
+			}
+			d.view(func(r hub.Reader) error {
+				page, err := r.Inbox("builder", hub.InboxFilter{Limit: 1, Now: hub.At(d.clock())})
+				if err != nil {
+					return err
+				}
+				m := page.Messages[0]
+				if strings.Contains(string(m.Payload), "frozen") || strings.Contains(string(m.Payload), "migration") || m.Policy.Sensitivity != hub.SensitivityHigh {
+					t.Errorf("got %s with %+v, want nothing of the package, and high sensitivity", m.Payload, m.Policy)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestQueue(t *testing.T) {
+	d := open(t)
+	item := with("task.external_refs", []any{map[string]any{"type": "workq_item", "value": "42"}})
+	h := d.propose(planner, "builder", pkg("T", item))
+	t.Run("R3-097 a task in a queue that the hub cannot reach is marked manual_required", func(t *testing.T) {
+		got := d.accept(builder, h.ID)
+		if got.Ownership != hub.OwnershipManual || len(got.Warnings) != 1 || got.Capabilities["workq"].State != hub.Unverified {
+			t.Errorf("got %+v, want manual_required, a warning, and workq unverified", got)
+		}
+		page, err := d.List(t.Context(), operator, hub.HandoffQuery{}, false)
+		if err != nil || len(page.Handoffs) != 1 || page.Handoffs[0].Ownership != hub.OwnershipManual {
+			t.Errorf("the operator's list: got %+v (%v), want it there", page.Handoffs, err)
+		}
+		same(t, "inbox of the coordinator", d.inbox(planner), "[handoff.accept status.blocked]")
+	})
+	t.Run("R3-097 the operator confirms that it was moved by hand", func(t *testing.T) {
+		if got, err := d.Activate(t.Context(), builder, h.ID); err != nil || got.Ownership != hub.OwnershipManual {
+			t.Errorf("by the owner: got %+v (%v), want no change", got, err)
+		}
+		got, err := d.Activate(t.Context(), operator, h.ID)
+		if err != nil || got.Ownership != hub.OwnershipConfirmed || len(got.Warnings) != 0 {
+			t.Errorf("got %+v (%v), want confirmed", got, err)
+		}
+		all := d.journal(h.ID)
+		same(t, "journal", all[len(all)-1], "operator handoff.owned")
+	})
+}
+
+func TestLate(t *testing.T) {
+	late := func(t *testing.T, change func(map[string]any)) (*desk, handoff.Report) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", change))
+		return d, d.accept(builder, h.ID)
+	}
+	count := func(t *testing.T, d *desk, want int) {
+		t.Helper()
+		if got, err := d.Escalate(t.Context()); err != nil || got != want {
+			t.Errorf("at %v: escalated %d (%v), want %d", d.clock(), got, err, want)
+		}
+	}
+	t.Run("R3-059 a task that takes more than a day is escalated to the coordinator, at most once a day", func(t *testing.T) {
+		d, h := late(t, nil)
+		d.pass(24*time.Hour - time.Millisecond)
+		count(t, d, 0)
+		d.pass(2 * time.Millisecond)
+		count(t, d, 1)
+		count(t, d, 0)
+		d.pass(23 * time.Hour)
+		count(t, d, 0)
+		d.pass(time.Hour + time.Millisecond)
+		count(t, d, 1)
+		same(t, "inbox of the coordinator", d.inbox(planner), "[handoff.accept status.blocked status.blocked]")
+		got, err := d.Show(t.Context(), builder, h.ID)
+		if err != nil || got.Status != hub.HandoffActivated {
+			t.Errorf("got %s (%v), want it to stay activated", got.Status, err)
+		}
+		all := d.journal(h.ID)
+		same(t, "journal", all[len(all)-1], "hub handoff.escalated")
+	})
+	t.Run("R3-059 an earlier deadline counts", func(t *testing.T) {
+		d, h := late(t, with("task.deadline", "2026-02-21T10:00:00Z"))
+		same(t, "due", h.DueAt, "2026-02-21T10:00:00.000Z")
+		d.pass(59 * time.Minute)
+		count(t, d, 0)
+		d.pass(time.Minute)
+		count(t, d, 1)
+	})
+	t.Run("R3-059 a later deadline does not", func(t *testing.T) {
+		d, _ := late(t, with("task.deadline", "2026-03-21T10:00:00Z"))
+		d.pass(25 * time.Hour)
+		count(t, d, 1)
+	})
+	t.Run("what is completed is not late", func(t *testing.T) {
+		d, h := late(t, nil)
+		if _, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{}); err != nil {
+			t.Fatal(err)
+		}
+		d.pass(48 * time.Hour)
+		count(t, d, 0)
+	})
+	t.Run("what is not accepted is not late", func(t *testing.T) {
+		d := open(t)
+		d.propose(planner, "builder", pkg("T", nil))
+		d.pass(48 * time.Hour)
+		count(t, d, 0)
+	})
+	t.Run("R3-059 a clock that goes back makes nothing be told twice", func(t *testing.T) {
+		d, _ := late(t, nil)
+		d.pass(25 * time.Hour)
+		count(t, d, 1)
+		d.pass(-20 * time.Hour)
+		count(t, d, 0)
+		d.pass(20 * time.Hour)
+		count(t, d, 0)
+		d.pass(24*time.Hour + time.Millisecond)
+		count(t, d, 1)
+	})
+	t.Run("R3-059 nor does a restart", func(t *testing.T) {
+		d, _ := late(t, nil)
+		d.pass(25 * time.Hour)
+		count(t, d, 1)
+		d.Service = handoff.New(d.store, d.mail, &handoff.Options{Clock: d.clock})
+		count(t, d, 0)
+	})
+	t.Run("R3-059 without a coordinator the operator is told", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(tester, "planner", pkg("T", nil))
+		d.accept(planner, h.ID)
+		d.pass(25 * time.Hour)
+		count(t, d, 1)
+		same(t, "inbox of the operator", d.inbox(operator), "[status.blocked]")
+	})
+}
+
+func TestList(t *testing.T) {
+	d := open(t)
+	var ids []hub.HandoffID
+	for _, task := range []string{"A", "B", "C"} {
+		ids = append(ids, d.propose(planner, "builder", pkg(task, nil)).ID)
+		d.pass(time.Second)
+	}
+	d.accept(builder, ids[1])
+	for _, tt := range []struct {
+		name  string
+		actor hub.Actor
+		q     hub.HandoffQuery
+		mine  bool
+		want  []hub.HandoffID
+	}{
+		{"newest first", planner, hub.HandoffQuery{}, false, []hub.HandoffID{ids[2], ids[1], ids[0]}},
+		{"those in a state", builder, hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}}, true, []hub.HandoffID{ids[2], ids[0]}},
+		{"those of a task", builder, hub.HandoffQuery{Task: "B"}, false, []hub.HandoffID{ids[1]}},
+		{"a stranger sees none", tester, hub.HandoffQuery{}, false, nil},
+		{"an auditor sees all", auditor, hub.HandoffQuery{}, false, []hub.HandoffID{ids[2], ids[1], ids[0]}},
+		{"an auditor asks for his own", auditor, hub.HandoffQuery{}, true, nil},
+		{"a page", planner, hub.HandoffQuery{Limit: 2}, false, []hub.HandoffID{ids[2], ids[1]}},
+		{"the page after it", planner, hub.HandoffQuery{Limit: 2, Cursor: ids[1]}, false, []hub.HandoffID{ids[0]}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			page, err := d.List(t.Context(), tt.actor, tt.q, tt.mine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []hub.HandoffID
+			for _, h := range page.Handoffs {
+				got = append(got, h.ID)
+			}
+			same(t, "handoffs", got, tt.want)
+			if more := page.Next != ""; more != (tt.q.Limit == 2 && tt.q.Cursor == "") {
+				t.Errorf("next: got %q", page.Next)
+			}
+		})
+	}
+	for name, q := range map[string]hub.HandoffQuery{"a state": {States: []hub.HandoffState{"open"}}, "a limit": {Limit: 1000}, "a cursor": {Cursor: "x"}} {
+		t.Run(name+" that is none is refused", func(t *testing.T) {
+			if _, err := d.List(t.Context(), planner, q, false); hub.CodeOf(err) != hub.CodeInvalid {
+				t.Errorf("got %v, want schema_invalid", err)
+			}
+		})
+	}
+}
+
+func FuzzPackage(f *testing.F) {
+	f.Add([]byte(pkg("T", nil)))
+	f.Add([]byte(pkg("T", with("verification.package_hash", "x"))))
+	f.Add([]byte(`{"task":{"task_id":1e999999},"provenance":[]}`))
+	f.Add([]byte(`{"provenance":{"handoff_chain":null},"verification":{"package_hash":null}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		sealed, err := handoff.Seal(raw)
+		if err != nil {
+			return
+		}
+		p, err := hub.DecodePackage(sealed)
+		if err != nil {
+			t.Fatalf("what was sealed cannot be read: %v: %s", err, sealed)
+		}
+		hash, err := hub.PackageHash(sealed)
+		if err != nil || hash != p.Verification.Hash {
+			t.Fatalf("the hash is %s (%v), and %s in the package", hash, err, p.Verification.Hash)
+		}
+		var v any
+		if json.Unmarshal(sealed, &v) != nil {
+			t.Fatalf("not JSON: %s", sealed)
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+// HandoffParams say what to do with a handoff. A package is given whole, or
+// by the members that matter most, or both: what is given by itself goes into
+// the package.
+type HandoffParams struct {
+	Action string        `json:"action"`
+	ID     hub.HandoffID `json:"handoff_id,omitempty"`
+
+	// To initiate.
+	To             hub.AgentID       `json:"to,omitempty"`
+	Package        json.RawMessage   `json:"package,omitempty"`
+	TaskID         string            `json:"task_id,omitempty"`
+	Title          string            `json:"title,omitempty"`
+	Objective      string            `json:"objective,omitempty"` // default the title
+	Summary        string            `json:"summary,omitempty"`   // of the context; to complete: of what was done
+	NextStep       string            `json:"next_step,omitempty"`
+	Criteria       []string          `json:"success_criteria,omitempty"`
+	Artifacts      []hub.ArtifactRef `json:"artifacts,omitempty"` // to complete: what was made
+	Worktree       string            `json:"worktree_path,omitempty"`
+	Branch         string            `json:"branch,omitempty"`
+	Priority       hub.Priority      `json:"priority,omitempty"`
+	Deadline       hub.Time          `json:"deadline,omitzero"`
+	NeedsHuman     bool              `json:"requires_human_approval,omitempty"`
+	Classification string            `json:"classification,omitempty"`
+	ThreadID       string            `json:"thread_id,omitempty"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+
+	Reason    string `json:"reason,omitempty"` // why the task changes hands, or why it is rejected
+	Detail    string `json:"detail,omitempty"`
+	NoChanges bool   `json:"no_changes,omitempty"`
+
+	// To list.
+	Mine   bool             `json:"mine,omitempty"`
+	State  hub.HandoffState `json:"state,omitempty"`
+	Limit  int              `json:"limit,omitempty"`
+	Cursor hub.HandoffID    `json:"cursor,omitempty"`
+
+	From json.RawMessage `json:"from,omitempty"` // refused: the sender is who authenticated
+}
+
+// A HandoffAnswer is one handoff or, for the action list, a page of them.
+type HandoffAnswer struct {
+	Report  *handoff.Report
+	Listing *handoff.Listing
+}
+
+// MarshalJSON writes whichever is there.
+func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
+	if h.Listing != nil {
+		return json.Marshal(h.Listing)
+	}
+	return json.Marshal(h.Report)
+}
+
+// UnmarshalJSON reads either.
+func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
+	var page struct {
+		Handoffs json.RawMessage `json:"handoffs"`
+	}
+	if err := json.Unmarshal(b, &page); err != nil {
+		return err
+	}
+	if page.Handoffs != nil {
+		h.Listing = new(handoff.Listing)
+		return json.Unmarshal(b, h.Listing)
+	}
+	h.Report = new(handoff.Report)
+	return json.Unmarshal(b, h.Report)
+}
+
+// handoffActions is everything that can be done with a handoff.
+var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Actor, HandoffParams) (handoff.Report, error){
+	"initiate": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		pkg, err := p.parcel()
+		if err != nil {
+			return handoff.Report{}, err
+		}
+		return s.Initiate(ctx, a, handoff.Proposal{To: p.To, Package: pkg, Reason: p.Reason, IdempotencyKey: p.IdempotencyKey})
+	},
+	"accept": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Accept(ctx, a, p.ID, p.Detail)
+	},
+	"reject": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Reject(ctx, a, p.ID, hub.RejectReason(p.Reason), p.Detail)
+	},
+	"withdraw": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Withdraw(ctx, a, p.ID, p.Detail)
+	},
+	"complete": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Complete(ctx, a, p.ID, handoff.Completion{Summary: p.Summary, Artifacts: p.Artifacts, NoChanges: p.NoChanges})
+	},
+	"activate": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Activate(ctx, a, p.ID)
+	},
+	"close": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Close(ctx, a, p.ID)
+	},
+	"release": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Release(ctx, a, p.ID, p.Detail)
+	},
+	"show": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+		return s.Show(ctx, a, p.ID)
+	},
+}
+
+func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (HandoffAnswer, error) {
+	const op = "acp/handoff"
+	if p.From != nil {
+		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is who authenticated; the input must not carry \"from\"").
+			WithHint("leave \"from\" out: you are %s", a.ID)
+	}
+	if p.Action == "list" {
+		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: p.Limit, To: p.To}
+		if p.State != "" {
+			q.States = []hub.HandoffState{p.State}
+		}
+		page, err := s.Handoffs.List(ctx, a, q, p.Mine)
+		return HandoffAnswer{Listing: &page}, err
+	}
+	act, ok := handoffActions[p.Action]
+	if !ok {
+		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", p.Action).
+			WithHint("use initiate, accept, reject, withdraw, complete, activate, close, show or list")
+	}
+	if p.Action != "initiate" && !p.ID.Valid() {
+		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id: %q is not the id of a handoff", p.ID).
+			WithHint("the action list shows yours")
+	}
+	r, err := act(ctx, s.Handoffs, a, p)
+	return HandoffAnswer{Report: &r}, err
+}
+
+// parcel returns the package with what was given beside it put in. Something
+// that is given twice must be the same.
+func (p HandoffParams) parcel() (json.RawMessage, error) {
+	const op = "acp/handoff"
+	if p.plain() {
+		return p.Package, nil // as it came, so that a hash in it holds
+	}
+	members := map[string]json.RawMessage{}
+	if len(p.Package) > 0 {
+		if p.Package[0] != '{' {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "package: must be an object")
+		}
+		if err := hub.StrictObject(p.Package); err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
+		}
+		if err := json.Unmarshal(p.Package, &members); err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
+		}
+	}
+	objective := p.Objective
+	if objective == "" && len(members) == 0 {
+		objective = p.Title
+	}
+	var err error
+	put := func(object, name string, value any, given bool) {
+		if !given || err != nil {
+			return
+		}
+		inner := map[string]json.RawMessage{}
+		if raw, ok := members[object]; ok && json.Unmarshal(raw, &inner) != nil {
+			err = hub.Errorf(hub.CodeInvalid, op, "package.%s: must be an object", object)
+			return
+		}
+		if _, twice := inner[name]; twice {
+			err = hub.Errorf(hub.CodeInvalid, op, "%s: is in the package already", name).WithHint("give it once")
+			return
+		}
+		if inner[name], err = json.Marshal(value); err == nil {
+			members[object], err = json.Marshal(inner)
+		}
+	}
+	put("task", "task_id", p.TaskID, p.TaskID != "")
+	put("task", "title", p.Title, p.Title != "")
+	put("task", "objective", objective, objective != "")
+	put("task", "success_criteria", p.Criteria, len(p.Criteria) > 0)
+	put("task", "priority", p.Priority, p.Priority != "")
+	put("task", "deadline", p.Deadline, !p.Deadline.IsZero())
+	put("context", "summary", p.Summary, p.Summary != "")
+	put("work_state", "next_step", p.NextStep, p.NextStep != "")
+	put("work_state", "worktree_path", p.Worktree, p.Worktree != "")
+	put("work_state", "branch", p.Branch, p.Branch != "")
+	put("policy", "requires_human_approval", true, p.NeedsHuman)
+	put("policy", "classification", p.Classification, p.Classification != "")
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Artifacts) > 0 {
+		if _, twice := members["artifacts"]; twice {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "artifacts: are in the package already").WithHint("give them once")
+		}
+		list := make([]hub.PackageArtifact, len(p.Artifacts))
+		for i, ref := range p.Artifacts {
+			list[i] = hub.PackageArtifact{ID: artifactID(ref, i), Ref: ref}
+		}
+		if members["artifacts"], err = json.Marshal(list); err != nil {
+			return nil, err
+		}
+	}
+	if p.ThreadID != "" {
+		if members["thread_id"], err = json.Marshal(p.ThreadID); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(members)
+}
+
+// plain reports whether nothing was given beside the package.
+func (p HandoffParams) plain() bool {
+	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
+		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
+		len(p.Artifacts) == 0 && p.ThreadID == ""
+}
+
+// artifactID names an artifact after its place in the list and the last part
+// of its path.
+func artifactID(ref hub.ArtifactRef, i int) string {
+	name := ref.Path[strings.LastIndexAny(ref.Path, `/\`)+1:]
+	if name == "" || len(name) > 100 {
+		name = ref.Type
+	}
+	return fmt.Sprintf("%d-%s", i+1, name)
+}
+
+// Held is what waits for a human.
+type Held struct {
+	mailroom.Listing
+	Handoffs []handoff.Report `json:"handoffs"`
+}
+
+func held(ctx context.Context, s *Services, a hub.Actor, _ None) (Held, error) {
+	messages, err := s.Mail.Held(ctx, a)
+	if err != nil {
+		return Held{}, err
+	}
+	waiting, err := s.Handoffs.Waiting(ctx, a)
+	return Held{messages, waiting}, err
+}
+
+// decide asks about a message and, if there is none of that id, about a
+// handoff: both have ids of one kind, and a person should not have to know.
+func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error)) (mailroom.Verdict, error) {
+	v, err := message()
+	if hub.CodeOf(err) != hub.CodeNotFound {
+		return v, err
+	}
+	h, second := task()
+	if hub.CodeOf(second) == hub.CodeNotFound {
+		return v, err
+	}
+	return mailroom.Verdict{
+		ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To},
+	}, second
+}
+
+func approve(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+	return decide(p.ID, "approved",
+		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
+		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) })
+}
+
+func deny(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+	return decide(p.ID, "denied",
+		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
+		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) })
+}
