@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"hub":        {},
 	"hub/schema": {"hub"},
 	"jsonrpc":    {},
+	"sandbox":    {},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},

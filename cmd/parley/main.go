@@ -191,7 +191,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
-		a.schemaCommand(), a.doctorCommand(), a.versionCommand(),
+		a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.

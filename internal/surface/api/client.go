@@ -232,3 +232,8 @@ func ReadError(res *http.Response) error {
 	}
 	return hubError("http", answer.Error)
 }
+
+// As returns a client of the same hub that calls with another key and session.
+func (c *Client) As(key, session string) *Client {
+	return &Client{url: c.url, key: key, session: session, http: c.http}
+}

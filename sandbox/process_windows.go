@@ -1,0 +1,41 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// system returns the path of a program that comes with Windows.
+func system(program string) string {
+	return filepath.Join(os.Getenv("SystemRoot"), "System32", program)
+}
+
+// group makes cmd the first of a process group of its own.
+func group(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// shell makes cmd run line, which the shell quotes by rules of its own.
+func shell(cmd *exec.Cmd, line string) {
+	cmd.Path = system("cmd.exe")
+	group(cmd)
+	cmd.SysProcAttr.CmdLine = `cmd /D /S /C "` + line + `"`
+}
+
+// interrupt does nothing: there is no signal that every process understands.
+func interrupt(*os.Process) {}
+
+// kill ends p and what it started. Once p has ended, what it started can no
+// longer be found.
+func kill(p *os.Process) {
+	tree := exec.Command(system("taskkill.exe"), "/T", "/F", "/PID", strconv.Itoa(p.Pid))
+	if tree.Run() != nil {
+		p.Kill()
+	}
+}
+
+// exitOf returns how a process ended.
+func exitOf(state *os.ProcessState) Exit { return Exit{Code: state.ExitCode()} }

@@ -1,0 +1,299 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// TerminalOptions changes how Terminals works. The zero value works.
+type TerminalOptions struct {
+	MaxTerminals int           // how many may be there, ended but not released ones included; default 32
+	MaxOutput    int           // bytes of output kept for each; default 1 MiB
+	Grace        time.Duration // how long a command that must end may take before it is killed; default 2 s
+
+	// Env is what every command gets, as NAME=value. The default is those
+	// variables of this process that are known not to hold a key.
+	Env []string
+
+	// Track, if not nil, is told the process group of each command when it
+	// runs and when it has ended, from several goroutines at once. Who writes
+	// this down can clean up after a crash.
+	Track func(group int, running bool)
+}
+
+// Terminals runs commands. Each is the first of a process group of its own,
+// reads nothing, and writes both outputs to one place, of which the end is
+// kept. When it ends, so does whatever it left running in its group.
+//
+// Terminals is safe for concurrent use.
+type Terminals struct {
+	roots *Roots
+	opts  TerminalOptions
+
+	commands sync.WaitGroup // those that run or are about to
+
+	mu     sync.Mutex // guards what follows, and released and ended of each terminal
+	closed bool
+	held   int // slots in use: until a terminal has ended and is released
+	open   map[string]*terminal
+}
+
+// An Exit says how a command ended.
+type Exit struct {
+	Code   int    // 0 if a signal ended it
+	Signal string // such as SIGKILL; empty if the command ended by itself
+}
+
+// An Output is what a command wrote until now.
+type Output struct {
+	Text      string // the end of it; valid UTF-8
+	Truncated bool   // whether something is missing before Text
+	Exit      *Exit  // nil while the command runs
+}
+
+// NewTerminals returns terminals in roots, which stay the caller's to close,
+// after Terminals.Close. opts may be nil.
+func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
+	t := &Terminals{roots: roots, open: make(map[string]*terminal)}
+	if opts != nil {
+		t.opts = *opts
+	}
+	if t.opts.MaxTerminals <= 0 {
+		t.opts.MaxTerminals = 32
+	}
+	if t.opts.MaxOutput <= 0 {
+		t.opts.MaxOutput = 1 << 20
+	}
+	if t.opts.Grace <= 0 {
+		t.opts.Grace = 2 * time.Second
+	}
+	if t.opts.Env == nil {
+		t.opts.Env = environment()
+	}
+	if t.opts.Track == nil {
+		t.opts.Track = func(int, bool) {}
+	}
+	return t
+}
+
+// Create starts c and returns the id of its terminal without waiting for the
+// command, which runs on when ctx ends. The terminal must be released in the
+// end.
+func (t *Terminals) Create(ctx context.Context, c Command) (id string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", systemError("run", brief(c.Name), err)
+	}
+	dir, err := t.folder(c.Dir)
+	if err != nil {
+		return "", err
+	}
+	cmd, err := c.prepare(dir, t.opts.Env)
+	if err != nil {
+		return "", err
+	}
+	limit := t.opts.MaxOutput
+	if c.OutputLimit != nil {
+		limit = min(limit, *c.OutputLimit)
+	}
+	if err := t.reserve(); err != nil {
+		return "", err
+	}
+	term := newTerminal(limit)
+	if err := t.launch(cmd, term); err != nil {
+		return "", systemError("run", brief(c.Name), err)
+	}
+	id = "term-" + rand.Text()
+	if !t.register(id, term) {
+		term.stop()
+		return "", errClosed()
+	}
+	return id, nil
+}
+
+// folder returns the real path of the folder to run a command in.
+func (t *Terminals) folder(dir string) (string, error) {
+	const verb = "run in"
+	if dir == "" {
+		dir = t.roots.roots[0].real
+	}
+	p, err := t.roots.place(verb, dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := p.dir.Stat(p.rel)
+	if err != nil {
+		return "", t.roots.placeError(verb, p, err)
+	}
+	if !info.IsDir() {
+		return "", errorf(CodeInvalid, "run in %s: not a folder", dir)
+	}
+	return p.real, nil
+}
+
+// reserve takes a slot, and announces a command to Close.
+func (t *Terminals) reserve() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return errClosed()
+	case t.held >= t.opts.MaxTerminals:
+		return errorf(CodeLimit, "run: there are %d terminals, the most there may be; release one", t.held)
+	}
+	t.held++
+	t.commands.Add(1)
+	return nil
+}
+
+// launch starts cmd in the slot that was reserved.
+func (t *Terminals) launch(cmd *exec.Cmd, term *terminal) error {
+	output, err := start(cmd)
+	if err != nil {
+		t.settle(term, true, true)
+		t.commands.Done()
+		return err
+	}
+	group := cmd.Process.Pid
+	t.opts.Track(group, true)
+	go func() {
+		defer t.commands.Done()
+		term.supervise(cmd, output, t.opts.Grace)
+		t.opts.Track(group, false)
+		t.settle(term, false, true) // before anybody is told, who may then create the next
+		close(term.done)
+	}()
+	return nil
+}
+
+// settle notes that a terminal was released or has ended, and gives its slot
+// back once both are true.
+func (t *Terminals) settle(term *terminal, released, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	term.released = term.released || released
+	term.ended = term.ended || ended
+	if term.released && term.ended {
+		t.held--
+	}
+}
+
+// register makes term known. It reports whether there was still time for it.
+func (t *Terminals) register(id string, term *terminal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.open[id] = term
+	}
+	return !t.closed
+}
+
+// terminal returns the one with the id.
+func (t *Terminals) terminal(id string) (*terminal, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lookup(id)
+}
+
+// lookup returns the terminal with the id. The caller holds t.mu.
+func (t *Terminals) lookup(id string) (*terminal, error) {
+	if t.closed {
+		return nil, errClosed()
+	}
+	term, ok := t.open[id]
+	if !ok {
+		return nil, errorf(CodeNotFound, "no terminal %s: it was released or never created", brief(id))
+	}
+	return term, nil
+}
+
+func errClosed() *Error { return errorf(CodeClosed, "the terminals are closed; open a new sandbox") }
+
+// Output returns what the command wrote until now. It does not wait.
+func (t *Terminals) Output(ctx context.Context, id string) (Output, error) {
+	if err := ctx.Err(); err != nil {
+		return Output{}, systemError("output of", brief(id), err)
+	}
+	term, err := t.terminal(id)
+	if err != nil {
+		return Output{}, err
+	}
+	var out Output
+	select {
+	case <-term.done:
+		exit := term.exit
+		out.Exit = &exit
+	default:
+	}
+	out.Text, out.Truncated = term.output.Text(out.Exit != nil)
+	return out, nil
+}
+
+// Wait returns how the command ended, once it has and its output is complete.
+func (t *Terminals) Wait(ctx context.Context, id string) (Exit, error) {
+	term, err := t.terminal(id)
+	if err != nil {
+		return Exit{}, err
+	}
+	return wait(ctx, "wait for", id, term)
+}
+
+func wait(ctx context.Context, verb, id string, term *terminal) (Exit, error) {
+	select {
+	case <-term.done:
+		return term.exit, nil
+	case <-ctx.Done():
+		return Exit{}, systemError(verb, id, ctx.Err())
+	}
+}
+
+// Kill ends the command if it still runs, first by asking, and waits until it
+// has ended. The terminal stays: its output and exit can still be had, and it
+// must be released. When ctx ends first, the command is ended all the same.
+func (t *Terminals) Kill(ctx context.Context, id string) error {
+	term, err := t.terminal(id)
+	if err != nil {
+		return err
+	}
+	term.stop()
+	_, err = wait(ctx, "kill", id, term)
+	return err
+}
+
+// Release ends the command as Kill does, and forgets the terminal: from now on
+// its id means nothing.
+func (t *Terminals) Release(ctx context.Context, id string) error {
+	term, err := t.forget(id)
+	if err != nil {
+		return err
+	}
+	term.stop()
+	t.settle(term, true, false)
+	_, err = wait(ctx, "release", id, term)
+	return err
+}
+
+// forget returns the terminal with the id, to which it then means nothing.
+func (t *Terminals) forget(id string) (*terminal, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	term, err := t.lookup(id)
+	delete(t.open, id)
+	return term, err
+}
+
+// Close releases all terminals and returns when their commands have ended.
+// After that nothing can be created. It never fails.
+func (t *Terminals) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	for _, term := range t.open {
+		term.stop()
+	}
+	clear(t.open)
+	t.mu.Unlock()
+	t.commands.Wait()
+	return nil
+}
