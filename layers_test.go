@@ -35,6 +35,10 @@ var layers = map[string][]string{
 	"internal/engine/blobs":  {"hub"},
 	"internal/engine/bus":    {"hub"},
 
+	// How a hub goes out.
+	"internal/reach/catalog":  {"hub"},
+	"internal/reach/evidence": {"hub"},
+
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},

@@ -145,7 +145,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: roots: %w", err)
 	}
-	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: opts.Log, Inspector: inspector{look}, SLA: opts.SLA})
+	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: opts.Log, Inspector: look, SLA: opts.SLA})
 	if err := s.mail.Probe(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}

@@ -82,6 +82,13 @@ func open(t *testing.T) *desk {
 	return d
 }
 
+// on makes the desk report to a subtest until that is over.
+func (d *desk) on(t *testing.T) {
+	outer := d.t
+	d.t = t
+	t.Cleanup(func() { d.t = outer })
+}
+
 func (d *desk) clock() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -405,7 +412,7 @@ func TestRefusedPackages(t *testing.T) {
 		{"more than 256 KiB", pkg("T", with("context.summary", long)), hub.CodeTooLarge, "262144"},
 	} {
 		t.Run(tt.name+" is refused and stores nothing", func(t *testing.T) {
-			d.t = t
+			d.on(t)
 			e := d.refused(tt.want, func() (handoff.Report, error) {
 				return d.Initiate(t.Context(), planner, handoff.Proposal{To: "builder", Package: tt.raw})
 			})
@@ -415,7 +422,7 @@ func TestRefusedPackages(t *testing.T) {
 		})
 	}
 	t.Run("a hash that the sender computed is taken", func(t *testing.T) {
-		d.t = t
+		d.on(t)
 		first := d.propose(planner, "builder", pkg("T", nil))
 		got, err := d.Show(t.Context(), planner, first.ID)
 		if err != nil {
@@ -439,7 +446,7 @@ func TestRefusedPackages(t *testing.T) {
 		})
 	})
 	t.Run("an unknown member is kept", func(t *testing.T) {
-		d.t = t
+		d.on(t)
 		h := d.propose(planner, "builder", pkg("T-extra", with("x_colour", "blue")))
 		got, err := d.Show(t.Context(), planner, h.ID)
 		if err != nil || !strings.Contains(string(got.Package), `"x_colour":"blue"`) {
@@ -467,7 +474,7 @@ func TestWho(t *testing.T) {
 		{"a sender that is paused", "builder", hub.Actor{ID: "planner", Paused: true}, hub.CodeDenied},
 	} {
 		t.Run(tt.name+" is refused", func(t *testing.T) {
-			d.t = t
+			d.on(t)
 			d.refused(tt.want, func() (handoff.Report, error) {
 				return d.Initiate(t.Context(), tt.from, handoff.Proposal{To: tt.to, Package: pkg("T", nil)})
 			})
@@ -562,7 +569,7 @@ func TestWho(t *testing.T) {
 func TestReject(t *testing.T) {
 	d := open(t)
 	t.Run("R3-062 there are ten reasons, and each is taken", func(t *testing.T) {
-		d.t = t
+		d.on(t)
 		if len(hub.RejectReasons) != 10 {
 			t.Errorf("got %d reasons, want 10", len(hub.RejectReasons))
 		}
@@ -575,7 +582,7 @@ func TestReject(t *testing.T) {
 		}
 	})
 	t.Run("R3-036 the sender gets reason and detail", func(t *testing.T) {
-		d.t = t
+		d.on(t)
 		d.view(func(r hub.Reader) error {
 			page, err := r.Inbox("planner", hub.InboxFilter{Limit: 1, Now: hub.At(d.clock())})
 			if err != nil {
@@ -597,12 +604,12 @@ func TestReject(t *testing.T) {
 		{"no reason", "because", ""}, {"another reason", "because", "lazy"}, {"no detail", "", hub.RejectOther}, {"a blank detail", " \n", hub.RejectOther},
 	} {
 		t.Run("R3-062 "+tt.name+" is refused", func(t *testing.T) {
-			d.t = t
+			d.on(t)
 			d.refused(hub.CodeInvalid, func() (handoff.Report, error) { return d.Reject(t.Context(), builder, h.ID, tt.reason, tt.detail) })
 		})
 	}
 	t.Run("the sender withdraws before it is accepted, and the receiver is told", func(t *testing.T) {
-		d.t = t
+		d.on(t)
 		got, err := d.Withdraw(t.Context(), planner, h.ID, "not needed")
 		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectOther || got.Ending != hub.EndedWithdrawn {
 			t.Errorf("got %+v (%v), want rejected, other, withdrawn", got, err)
@@ -703,7 +710,7 @@ func TestOwnership(t *testing.T) {
 			}
 		})
 		t.Run("R3-064 if nobody takes it, it is still the last owner's", func(t *testing.T) {
-			d.t = t
+			d.on(t)
 			if _, err := d.Reject(t.Context(), tester, second.ID, hub.RejectCapacity, "busy"); err != nil {
 				t.Fatal(err)
 			}

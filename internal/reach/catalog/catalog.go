@@ -1,0 +1,203 @@
+// Package catalog knows the agent command lines that people have installed:
+// how each is found, how it is started over ACP, where it keeps its MCP servers
+// and its standing instructions, and how to add a hub to them and take it out
+// again.
+//
+// Plan and Undo only look; what they found out is a Change, and nothing is
+// written before its Apply. Files are edited in place: what is not ours keeps
+// its bytes, comments and order, and a file that cannot be understood is
+// refused, never repaired. No record is kept of what was done: what Undo takes
+// out it recognises by name and by marker, so it also works after the file was
+// edited by hand or rewritten by the program it belongs to.
+//
+// The package does not create keys, does not start agents, and asks nobody.
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A CLI is an agent program that people start on a command line.
+type CLI struct {
+	Name     string   `json:"name"`              // how people call it: claude
+	Title    string   `json:"title"`             // how its makers call it: Claude Code
+	Binaries []string `json:"binaries"`          // what to look for on the PATH
+	ACP      []string `json:"acp"`               // program and arguments that speak ACP
+	Adapter  string   `json:"adapter,omitempty"` // npm package that ACP[0] comes from; empty if it is the CLI itself
+
+	installs []string // where its own installer may put it, under the home folder
+	format   format   // of the files with the MCP servers
+	user     layout   // the user's own files
+	project  layout   // the files of one project
+}
+
+// The entries were compared with what these versions write or list themselves:
+// claude 2.1.197, codex 0.166.0, copilot 1.0.102, gemini 0.61.0,
+// opencode 1.18.33, qwen 0.15.10.
+var clis = []CLI{
+	{
+		Name: "claude", Title: "Claude Code", Binaries: []string{"claude"},
+		ACP: []string{"claude-agent-acp"}, Adapter: "@agentclientprotocol/claude-agent-acp",
+		installs: []string{".local/bin/claude", ".claude/local/claude"},
+		format:   jsonFormat{container: "mcpServers", members: claudeMembers},
+		user: layout{
+			base: base{env: "CLAUDE_CONFIG_DIR", below: ".claude"},
+			// A file of this older name is the one that is read, if it exists.
+			config:      choice{paths: []string{"{base}/.config.json", "{root}/.claude.json"}, made: 1},
+			instruction: choice{paths: []string{"{base}/CLAUDE.md"}},
+		},
+		project: layout{
+			config:      choice{paths: []string{"{base}/.mcp.json"}},
+			instruction: choice{paths: []string{"{base}/CLAUDE.md"}},
+			note:        "Claude Code asks once whether it may use the MCP servers of a project",
+		},
+	},
+	{
+		Name: "codex", Title: "Codex CLI", Binaries: []string{"codex"},
+		ACP: []string{"codex-acp"}, Adapter: "@agentclientprotocol/codex-acp",
+		format: tomlFormat{},
+		user: layout{
+			base:        base{env: "CODEX_HOME", below: ".codex"},
+			config:      choice{paths: []string{"{base}/config.toml"}},
+			instruction: choice{paths: []string{"{base}/AGENTS.override.md", "{base}/AGENTS.md"}, made: 1},
+		},
+		project: layout{
+			config:      choice{paths: []string{"{base}/.codex/config.toml"}},
+			instruction: choice{paths: []string{"{base}/AGENTS.override.md", "{base}/AGENTS.md"}, made: 1},
+			note:        "Codex reads the configuration of a project only if you trust that project",
+		},
+	},
+	{
+		Name: "copilot", Title: "GitHub Copilot CLI", Binaries: []string{"copilot"},
+		ACP:    []string{"copilot", "--acp"},
+		format: jsonFormat{container: "mcpServers", members: copilotMembers},
+		user: layout{
+			base:        base{env: "COPILOT_HOME", below: ".copilot"},
+			config:      choice{paths: []string{"{base}/mcp-config.json"}},
+			instruction: choice{paths: []string{"{base}/copilot-instructions.md"}},
+		},
+		project: layout{
+			// It reads .mcp.json too, but there Claude Code keeps its own entry.
+			config:      choice{paths: []string{"{base}/.github/mcp.json"}},
+			instruction: choice{paths: []string{"{base}/AGENTS.md"}},
+			note:        "Copilot reads the configuration of a project only if you trust its folder",
+		},
+	},
+	{
+		Name: "gemini", Title: "Gemini CLI", Binaries: []string{"gemini"},
+		ACP:    []string{"gemini", "--acp"},
+		format: jsonFormat{container: "mcpServers", comments: true, members: geminiMembers},
+		user: layout{
+			base:        base{env: "GEMINI_CLI_HOME"},
+			config:      choice{paths: []string{"{root}/.gemini/settings.json"}},
+			instruction: choice{paths: []string{"{root}/.gemini/GEMINI.md"}},
+			note:        "Gemini CLI starts no MCP servers, not even yours, in a folder that you do not trust",
+		},
+		project: layout{
+			config:      choice{paths: []string{"{base}/.gemini/settings.json"}},
+			instruction: choice{paths: []string{"{base}/GEMINI.md"}},
+			note:        "Gemini CLI uses the settings of a project only if you trust its folder",
+		},
+	},
+	{
+		Name: "opencode", Title: "opencode", Binaries: []string{"opencode"},
+		ACP:      []string{"opencode", "acp"},
+		installs: []string{".opencode/bin/opencode"},
+		format:   jsonFormat{container: "mcp", comments: true, trailingCommas: true, members: opencodeMembers},
+		user: layout{
+			base:   base{env: "XDG_CONFIG_HOME", below: ".config"},
+			config: choice{paths: []string{"{base}/opencode/opencode.json", "{base}/opencode/opencode.jsonc"}},
+			// It reads the first of these and no other: a new AGENTS.md would hide
+			// a CLAUDE.md that is in use.
+			instruction: choice{paths: []string{"{base}/opencode/AGENTS.md", "{home}/.claude/CLAUDE.md"}},
+		},
+		project: layout{
+			config: choice{paths: []string{
+				"{base}/opencode.json", "{base}/opencode.jsonc",
+				"{base}/.opencode/opencode.json", "{base}/.opencode/opencode.jsonc",
+			}},
+			instruction: choice{paths: []string{"{base}/AGENTS.md", "{base}/CLAUDE.md", "{base}/CONTEXT.md"}},
+		},
+	},
+	{
+		Name: "qwen", Title: "Qwen Code", Binaries: []string{"qwen"},
+		ACP:    []string{"qwen", "--acp"},
+		format: jsonFormat{container: "mcpServers", comments: true, members: geminiMembers},
+		user: layout{
+			base:        base{env: "QWEN_HOME", below: ".qwen"},
+			config:      choice{paths: []string{"{base}/settings.json"}},
+			instruction: choice{paths: []string{"{base}/QWEN.md"}},
+		},
+		project: layout{
+			config:      choice{paths: []string{"{base}/.qwen/settings.json"}},
+			instruction: choice{paths: []string{"{base}/QWEN.md"}},
+		},
+	},
+}
+
+// All returns the known CLIs in the order of their names.
+func All() []CLI { return slices.Clone(clis) }
+
+// Lookup returns the CLI of that name. It reports an UnknownError, which is
+// CodeNotFound, when there is none.
+func Lookup(name string) (CLI, error) {
+	for _, c := range clis {
+		if strings.EqualFold(c.Name, name) {
+			return c, nil
+		}
+	}
+	var names []string
+	for _, c := range clis {
+		names = append(names, c.Name)
+	}
+	unknown := &UnknownError{Name: name, Nearest: nearest(name, names)}
+	e := &hub.Error{Code: hub.CodeNotFound, Op: "catalog.Lookup", Err: unknown}
+	if unknown.Nearest != "" {
+		return CLI{}, e.WithHint("did you mean %s?", unknown.Nearest)
+	}
+	return CLI{}, e.WithHint("known are: %s", strings.Join(names, ", "))
+}
+
+// nearest returns the name that takes the fewest edits to get to, or "" if all
+// would take more than a third of it, or more than three.
+func nearest(name string, names []string) string {
+	const longest = 32 // no name is near to more
+	if len(name) > longest {
+		return ""
+	}
+	best, fewest := "", 4
+	for _, n := range names {
+		d := distance(strings.ToLower(name), n)
+		if strings.HasPrefix(strings.ToLower(name), n) {
+			d = 1 // claude-code, gemini-cli
+		}
+		if d < fewest && d <= max(1, len(n)/3) {
+			best, fewest = n, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions and replacements between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

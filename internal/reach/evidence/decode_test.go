@@ -1,0 +1,74 @@
+package evidence
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func FuzzRefLines(f *testing.F) {
+	id := strings.Repeat("0a", 20)
+	f.Add([]byte("# pack-refs with: peeled fully-peeled sorted \n" + id + " refs/heads/main\n^" + id + "\n"))
+	f.Add([]byte(id + " refs/heads/../../x\r\n" + id + " HEAD\n" + id))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, id := range refLines(b) {
+			if !objectID(id) || !strings.HasPrefix(name, "refs/") || !bytes.Contains(b, []byte(id+" "+name)) {
+				t.Errorf("got %q for %q, which is not there or not a ref", id, name)
+			}
+		}
+	})
+}
+
+func FuzzRefName(f *testing.F) {
+	for _, name := range []string{"main", "feature/x", "-x", "a..b", "@{", "größe", "a.lock", "/", "refs/heads/x", "\x00"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if refProblem(name) == "" && (!filepath.IsLocal(name) || name[0] == '-' || filepath.ToSlash(filepath.Clean(name)) != name || strings.ContainsAny(name, "\x00\n:^~")) {
+			t.Errorf("%q passes as a name", name)
+		}
+	})
+}
+
+func FuzzTreeRecords(f *testing.F) {
+	id := strings.Repeat("0a", 20)
+	f.Add([]byte("100644 blob " + id + "\ta b\n\x00120000 blob " + id + "\tc\x00"))
+	f.Add([]byte("100644 blob " + id + "\tno end"))
+	f.Add([]byte("\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rest := b
+		err := treeRecords(bytes.NewReader(b), func(name string, got blob) error {
+			i := bytes.Index(rest, []byte("\t"+name+"\x00"))
+			if i < 0 || !objectID(got.id) {
+				t.Errorf("got %q with %v, which is not there", name, got)
+				return io.EOF
+			}
+			rest = rest[i+len(name)+2:]
+			return nil
+		})
+		if err == nil && len(rest) > 0 {
+			t.Errorf("%q was passed over", rest)
+		}
+	})
+}
+
+func FuzzNewlines(f *testing.F) {
+	f.Add([]byte("a\r\nb\rc\n\r\r\n\r"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		want := bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n"))
+		for _, r := range []io.Reader{bytes.NewReader(b), iotest.OneByteReader(bytes.NewReader(b))} {
+			got, err := io.ReadAll(iotest.HalfReader(newlines(r)))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		}
+		broken := errors.New("broken")
+		if _, err := io.ReadAll(newlines(io.MultiReader(bytes.NewReader(b), iotest.ErrReader(broken)))); !errors.Is(err, broken) {
+			t.Errorf("got %v, want the reader's own error", err)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Bounds of what is taken from a repository and from git.
+const (
+	maxObjects = 2_000_000 // files in the object store
+	maxInfo    = 1 << 20   // bytes of one file with rules or boundaries
+	maxOutput  = 256 << 20 // bytes that git writes in one run
+	killDelay  = 5 * time.Second
+)
+
+// Digits of an object's name.
+const (
+	sha1Digits   = 40
+	sha256Digits = 64
+)
+
+// A scratch is an empty repository in a folder of our own, in which git is run.
+// Its object store has links to the folders with objects of the repository
+// looked at. Nothing else of that repository is there, so nothing else can
+// have a say in what git does.
+type scratch struct {
+	git     string
+	dir     string   // git's home, with the repository and a working tree in it
+	tree    *os.Root // the working tree; holds rule files only
+	objects *os.File // the object store looked at; git gets it as an open folder
+	partial bool     // some objects were left on a server
+}
+
+// settings stand before every git command. The scratch has no other
+// configuration, so most of them say again what holds anyway: git runs nothing
+// but itself, even if somebody got at the scratch.
+var settings = []string{
+	"--no-pager",
+	"-c", "core.hooksPath=" + os.DevNull,
+	"-c", "core.fsmonitor=false",
+	"-c", "core.attributesFile=" + os.DevNull,
+	"-c", "core.excludesFile=" + os.DevNull,
+	"-c", "core.commitGraph=false", // a cache that may lie
+	"-c", "core.multiPackIndex=false",
+	"-c", "protocol.allow=never",
+}
+
+// newScratch returns a scratch for the objects of r. format is how many digits
+// names of objects have there. The caller closes it.
+func (in *Inspector) newScratch(ctx context.Context, r *repository, format int) (*scratch, error) {
+	if in.git == "" {
+		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "git is not installed where the hub runs")
+	}
+	dir, err := os.MkdirTemp("", "parley-evidence-*")
+	if err != nil {
+		return nil, fmt.Errorf("evidence: make a scratch folder: %w", err)
+	}
+	s := &scratch{git: in.git, dir: dir}
+	if err := s.fill(ctx, r, format); err != nil {
+		s.close()
+		return nil, in.late(ctx, err)
+	}
+	return s, nil
+}
+
+func (s *scratch) close() {
+	if s.tree != nil {
+		s.tree.Close()
+	}
+	if s.objects != nil {
+		s.objects.Close()
+	}
+	os.RemoveAll(s.dir)
+}
+
+func (s *scratch) gitDir() string { return filepath.Join(s.dir, "repository") }
+
+func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
+	for _, folder := range []string{"repository/objects/info", "repository/refs", "repository/info", "tree"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
+			return err
+		}
+	}
+	config := "[core]\nrepositoryformatversion = 1\nbare = false\n"
+	if format == sha256Digits {
+		config += "[extensions]\nobjectFormat = sha256\n"
+	}
+	files := map[string][]byte{"HEAD": []byte("ref: refs/heads/none\n"), "config": []byte(config)}
+	for _, name := range []string{"shallow", "info/exclude", "info/attributes"} {
+		b, err := readSmall(r.common, name, maxInfo)
+		switch {
+		case err == nil:
+			files[name] = b
+		case !absent(err):
+			return explain(name, err)
+		}
+	}
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(s.gitDir(), name), b, 0o600); err != nil {
+			return err
+		}
+	}
+	tree, err := os.OpenRoot(filepath.Join(s.dir, "tree"))
+	if err != nil {
+		return err
+	}
+	s.tree = tree
+	return s.borrow(ctx, r)
+}
+
+// borrow links to the folders of objects of r, after a look that they hold
+// nothing but files: a link there could lead out of the roots.
+func (s *scratch) borrow(ctx context.Context, r *repository) error {
+	const op = "evidence.Repository"
+	store, err := r.common.OpenRoot("objects")
+	if err != nil {
+		return explain("objects", err)
+	}
+	defer store.Close()
+	if _, err := store.Lstat("info/alternates"); err == nil {
+		return hub.Errorf(hub.CodeNotEnabled, op, "the repository borrows objects from another one (objects/info/alternates), which is not looked at")
+	}
+	if s.objects, err = store.Open("."); err != nil {
+		return explain("objects", err)
+	}
+	from := s.objects.Name()
+	if runtime.GOOS == "linux" {
+		from = "/proc/self/fd/3" // what git inherits; a folder swapped meanwhile changes nothing
+	}
+	count := 0
+	for e, err := range entries(ctx, store, ".") {
+		if err != nil {
+			return explain("objects", err)
+		}
+		name := e.Name()
+		if name != "pack" && (len(name) != 2 || !lowerHex(name)) {
+			continue
+		}
+		if !e.IsDir() {
+			return strayObject(name)
+		}
+		for inner, err := range entries(ctx, store, name) {
+			if err != nil {
+				return explain("objects", err)
+			}
+			if count++; count > maxObjects {
+				return hub.Errorf(hub.CodeTooLarge, op, "the repository has more than %d object files", maxObjects)
+			}
+			if !inner.Type().IsRegular() {
+				return strayObject(name)
+			}
+			s.partial = s.partial || strings.HasSuffix(inner.Name(), ".promisor")
+		}
+		if err := os.Symlink(filepath.Join(from, name), filepath.Join(s.gitDir(), "objects", name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func strayObject(name string) error {
+	return hub.Errorf(hub.CodeNotEnabled, "evidence.Repository",
+		"the repository's object store has something other than a file in %s, and is not looked at", show("objects/"+name))
+}
+
+// entries goes through a folder without reading all of it at once.
+func entries(ctx context.Context, r *os.Root, name string) func(yield func(fs.DirEntry, error) bool) {
+	return func(yield func(fs.DirEntry, error) bool) {
+		f, err := r.OpenFile(name, os.O_RDONLY|openFlags, 0)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		for {
+			batch, err := f.ReadDir(1024)
+			if err == nil {
+				err = ctx.Err()
+			}
+			for _, e := range batch {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// errStop is what a reader of git's output returns to end git early.
+var errStop = errors.New("enough was read")
+
+// An exitError is git's own refusal.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.code) }
+
+// run runs git with fixed arguments and the given input, and hands its output
+// to read. What git prints about failures is dropped: it names paths.
+func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) error, args ...string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.git, append(settings[:len(settings):len(settings)], args...)...)
+	cmd.Dir = filepath.Join(s.dir, "tree")
+	cmd.Env = []string{
+		"HOME=" + s.dir,
+		"LC_ALL=C",
+		"GIT_DIR=" + s.gitDir(),
+		"GIT_WORK_TREE=" + cmd.Dir,
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_NO_LAZY_FETCH=1",
+		"GIT_ALLOW_PROTOCOL=",
+		"GIT_OPTIONAL_LOCKS=0",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOC_LIMIT=512m",
+	}
+	cmd.Stdin = bytes.NewReader(input)
+	if runtime.GOOS == "linux" {
+		cmd.ExtraFiles = []*os.File{s.objects} // number 3, see borrow
+	}
+	cmd.WaitDelay = killDelay
+	leash(cmd)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("evidence: run git: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("evidence: run git: %w", err)
+	}
+	limited := &io.LimitedReader{R: out, N: maxOutput}
+	readErr := read(limited)
+	if limited.N <= 0 {
+		readErr = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "git has more than %d bytes to say about it", maxOutput)
+	}
+	if readErr != nil {
+		cancel() // nobody reads on, so git must not wait for that
+	}
+	waitErr := cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(readErr, errStop):
+		return nil
+	case readErr != nil:
+		return readErr
+	case errors.As(waitErr, &exit):
+		return &exitError{exit.ExitCode()}
+	case waitErr != nil:
+		return fmt.Errorf("evidence: run git: %w", waitErr)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package evidence_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+func TestState(t *testing.T) {
+	root := folder(t)
+	repo := filepath.Join(root, "repo")
+	newRepository(t, repo)
+	write(t, filepath.Join(repo, ".gitignore"), "*.log\n")
+	commitAll(t, repo, "rules")
+	in := inspector(t, nil, root)
+	state := func(t *testing.T) string {
+		t.Helper()
+		s, ok := in.State(t.Context(), repo)
+		if !ok {
+			t.Fatal("the worktree cannot be looked at")
+		}
+		return s
+	}
+	file := filepath.Join(repo, "a.txt")
+	for _, tt := range []struct {
+		name    string
+		edit    func(t *testing.T)
+		changes bool
+	}{
+		{"nothing", func(*testing.T) {}, false},
+		{"a file that is ignored", func(t *testing.T) { write(t, filepath.Join(repo, "x.log"), "x") }, false},
+		{"an edit", func(t *testing.T) { write(t, file, "edited") }, true},
+		{"another edit of the same length", func(t *testing.T) { write(t, file, "Edited") }, true},
+		{"the same content again", func(t *testing.T) { write(t, file, "Edited") }, false},
+		{"a new file", func(t *testing.T) { write(t, filepath.Join(repo, "new"), "new") }, true},
+		{"a new link", func(t *testing.T) { link(t, "new", filepath.Join(repo, "link")) }, true},
+		{"staging what is there", func(t *testing.T) { git(t, repo, "add", "-A") }, false},
+		{"a commit", func(t *testing.T) { commitAll(t, repo, "all") }, true},
+		{"a commit without a change", func(t *testing.T) { git(t, repo, "commit", "-q", "--allow-empty", "-m", "none") }, true},
+		{"a file that is gone", func(t *testing.T) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"a pipe", func(t *testing.T) {
+			if err := syscall.Mkfifo(filepath.Join(repo, "pipe"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+	} {
+		before := state(t)
+		tt.edit(t)
+		if after := state(t); (before != after) != tt.changes {
+			t.Errorf("%s: changes the state: got %v, want %v", tt.name, before != after, tt.changes)
+		}
+	}
+	t.Run("what cannot be looked at has no state", func(t *testing.T) {
+		for name, path := range map[string]string{"outside": folder(t), "no repository": root, "missing": filepath.Join(root, "none"), "empty": ""} {
+			if s, ok := in.State(t.Context(), path); ok {
+				t.Errorf("%s: got %s", name, s)
+			}
+		}
+		bare := filepath.Join(root, "fresh")
+		git(t, root, "init", "-q", bare)
+		if s, ok := in.State(t.Context(), bare); ok {
+			t.Errorf("no commit yet: got %s", s)
+		}
+	})
+}
+
+func TestArtifact(t *testing.T) {
+	root := folder(t)
+	repo := filepath.Join(root, "repo")
+	commit := newRepository(t, repo)
+	file := write(t, filepath.Join(root, "file"), "content")
+	sparse := write(t, filepath.Join(root, "sparse"), "")
+	if err := os.Truncate(sparse, 10<<30); err != nil {
+		t.Fatal(err)
+	}
+	in := inspector(t, nil, root)
+	for _, tt := range []struct {
+		name     string
+		ref      hub.ArtifactRef
+		worktree string
+		want     hub.Verdict
+		reason   hub.RejectReason
+	}{
+		{"a file", hub.ArtifactRef{Type: "file", Path: file, SHA256: sum("content")}, "", hub.CheckVerified, ""},
+		{"another hash", hub.ArtifactRef{Type: "file", Path: file, SHA256: sum("other")}, "", hub.CheckFailed, hub.RejectHashMismatch},
+		{"a missing file", hub.ArtifactRef{Type: "file", Path: file + "x"}, "", hub.CheckFailed, hub.RejectMissingArtifact},
+		{"a folder", hub.ArtifactRef{Type: "file", Path: root}, "", hub.CheckFailed, hub.RejectMissingArtifact},
+		{"a link out", hub.ArtifactRef{Type: "file", Path: link(t, "/etc/hostname", filepath.Join(root, "out"))}, "", hub.CheckFailed, hub.RejectPolicyViolation},
+		{"a file too large to look at", hub.ArtifactRef{Type: "file", Path: sparse, SHA256: sum("x")}, "", hub.CheckFailed, hub.RejectMissingArtifact},
+		{"a file elsewhere", hub.ArtifactRef{Type: "file", Path: "/etc/hostname"}, "", hub.CheckUnverifiable, ""},
+		{"a branch", hub.ArtifactRef{Type: "branch", Path: "main", Version: commit}, repo, hub.CheckVerified, ""},
+		{"a missing branch", hub.ArtifactRef{Type: "branch", Path: "none"}, repo, hub.CheckFailed, hub.RejectMissingArtifact},
+		{"an option as branch", hub.ArtifactRef{Type: "branch", Path: "--upload-pack=x"}, repo, hub.CheckFailed, hub.RejectSchemaInvalid},
+		{"a branch of nothing", hub.ArtifactRef{Type: "branch", Path: "main"}, "", hub.CheckUnverifiable, ""},
+		{"a pull request", hub.ArtifactRef{Type: "pr", Path: "42"}, "", hub.CheckUnverifiable, ""},
+	} {
+		t.Run(tt.name+" is "+string(tt.want), func(t *testing.T) {
+			got := in.Artifact(t.Context(), tt.ref, tt.worktree)
+			if got.Result != tt.want || got.Reason != tt.reason || got.Detail == "" || got.What != tt.ref.Type+" "+tt.ref.Path {
+				t.Errorf("got %+v, want %s for %q", got, tt.want, tt.reason)
+			}
+		})
+	}
+}
