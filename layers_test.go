@@ -57,7 +57,7 @@ var layers = map[string][]string{
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/service/handoff", "internal/service/mailroom",
+		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/mailroom",
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 

@@ -65,7 +65,7 @@ func Plan(cli CLI, e Entry, at Place) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	p := planner{op: op, at: at, change: Change{CLI: cli.Name}}
+	p := planner{op: op, at: at, change: Change{CLI: cli.Name, Edits: []Edit{}}}
 	path, doc, err := p.choose(files.config, func(doc []byte) (bool, error) { return cli.format.has(doc, e.Name) })
 	if err != nil {
 		return Change{}, err
@@ -111,7 +111,7 @@ func Undo(cli CLI, name string, at Place) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	p := planner{op: op, at: at, change: Change{CLI: cli.Name}}
+	p := planner{op: op, at: at, change: Change{CLI: cli.Name, Edits: []Edit{}}}
 	err = p.each(files.config, "the MCP server "+name, func(doc []byte) ([]byte, error) { return cli.format.drop(doc, name) })
 	if err != nil {
 		return Change{}, err

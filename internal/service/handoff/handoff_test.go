@@ -32,6 +32,7 @@ type desk struct {
 	*handoff.Service
 	t     *testing.T
 	store *sqlite.Store
+	who   *access.Access
 	mail  *mailroom.Mailroom
 	home  string
 	dir   string // the folder that is looked at
@@ -61,17 +62,17 @@ func open(t *testing.T) *desk {
 		}
 	})
 	hints := new(bus.Local)
-	who := access.New(d.store, &access.Options{Clock: d.clock, Bus: hints})
-	if _, err := who.EnsureOperator(t.Context(), ""); err != nil {
+	d.who = access.New(d.store, &access.Options{Clock: d.clock, Bus: hints})
+	if _, err := d.who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []hub.Actor{planner, builder, tester, auditor} {
-		if _, _, _, err := who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
+		if _, _, _, err := d.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Limits are the mailroom's business and have tests there.
-	if d.mail, err = mailroom.New(d.store, who, &mailroom.Options{Clock: d.clock, Bus: hints, Limits: mailroom.Limits{Unsafe: true}}); err != nil {
+	if d.mail, err = mailroom.New(d.store, d.who, &mailroom.Options{Clock: d.clock, Bus: hints, Limits: mailroom.Limits{Unsafe: true}}); err != nil {
 		t.Fatal(err)
 	}
 	look, err := evidence.New([]string{d.dir}, nil)

@@ -2,6 +2,7 @@ package handoff_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
 // repository makes a git repository with one commit in the folder that is
@@ -458,6 +460,47 @@ func FuzzPackage(f *testing.F) {
 		var v any
 		if json.Unmarshal(sealed, &v) != nil {
 			t.Fatalf("not JSON: %s", sealed)
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	d := open(t)
+	strict, err := mailroom.New(d.store, d.who, &mailroom.Options{Clock: d.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Service = handoff.New(d.store, strict, &handoff.Options{Clock: d.clock})
+	say := func(text string) error {
+		_, err := strict.Send(t.Context(), builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypeStatusUpdate, Text: text})
+		return err
+	}
+	t.Run("R3-106 an agent begins at most ten handoffs a minute", func(t *testing.T) {
+		d.on(t)
+		for i := range 10 {
+			d.propose(planner, "builder", pkg(fmt.Sprint("T", i), nil))
+		}
+		d.refused(hub.CodeRateLimited, func() (handoff.Report, error) {
+			return d.Initiate(t.Context(), planner, handoff.Proposal{To: "builder", Package: pkg("T10", nil)})
+		})
+	})
+	t.Run("what the hub writes for a handoff counts against nobody", func(t *testing.T) {
+		page, err := d.List(t.Context(), builder, hub.HandoffQuery{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range page.Handoffs {
+			if _, err := d.Reject(t.Context(), builder, h.ID, hub.RejectCapacity, "busy"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 10 {
+			if err := say(fmt.Sprint("message ", i)); err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+		}
+		if err := say("one more"); hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("got %v, want rate_limited", err)
 		}
 	})
 }

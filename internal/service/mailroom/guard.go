@@ -116,6 +116,10 @@ func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message
 	return m.loops(tx, op, actor, msg)
 }
 
+// handoffs is the family of messages that the hub writes when a task moves. An
+// agent may begin as many handoffs in a minute as it may send messages.
+const handoffs = "handoff"
+
 // rates counts what the sender has sent lately. The messages themselves are
 // the count, so that a restart forgets nothing.
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) error {
@@ -137,6 +141,9 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) 
 	var direct []hub.Time
 	repeats, sameType := 0, 0
 	for _, s := range recent {
+		if s.Type != e.Type && (s.Type.Family() == handoffs || e.Type.Family() == handoffs) {
+			continue // what a handoff makes is not the sender's chatter, and the other way round
+		}
 		age := now.Sub(s.At.Time)
 		broadcast := slices.Contains(s.To, hub.Everyone)
 		if !broadcast && age < time.Minute {

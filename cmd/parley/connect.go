@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+// A connection is one agent CLI and how it is told about the hub.
+type connection struct {
+	*app
+	cli     catalog.CLI
+	agent   hub.AgentID
+	role    string
+	entry   catalog.Entry
+	place   catalog.Place
+	keyFile string // where the key is kept for the CLI
+}
+
+// connected is what connect answers with --json.
+type connected struct {
+	CLI     string            `json:"cli"`
+	Agent   hub.AgentID       `json:"agent,omitempty"`
+	Added   bool              `json:"agent_added,omitempty"`
+	KeyFile string            `json:"key_file,omitempty"`
+	Change  catalog.Change    `json:"change"`
+	Written []catalog.Written `json:"written"`
+	Revoked int               `json:"keys_revoked,omitempty"`
+}
+
+func (a *app) connectCommand() *cobra.Command {
+	c := connection{app: a}
+	var names []string
+	for _, cli := range catalog.All() {
+		names = append(names, cli.Name)
+	}
+	var agent, scope string
+	var http, printOnly, undo, noInstruction bool
+	cmd := &cobra.Command{
+		Use:   "connect CLI --agent NAME",
+		Short: "Give an installed agent CLI the hub's tools, under an identity of its own",
+		Long: `Give an installed agent CLI the hub's tools: write its MCP entry with a key of its
+own, and one line of instruction that makes the agent look at its inbox. The
+agent is added to the hub if nobody is called that yet. What was there before is
+kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`,
+		Example: `  parley connect claude --agent planner
+  parley connect codex --agent builder --print
+  parley connect claude --agent planner --undo`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if c.cli, err = catalog.Lookup(args[0]); err != nil {
+				return err
+			}
+			c.agent, c.place.Scope = hub.AgentID(agent), catalog.Scope(scope)
+			if agent != "" && !c.agent.Valid() {
+				return hub.Errorf(hub.CodeInvalid, "parley", "--agent: %q cannot be an agent's name", agent).
+					WithHint("names are lower-case letters, digits, dots, dashes and underscores")
+			}
+			if http {
+				c.entry.Transport = catalog.HTTP
+			}
+			if !noInstruction {
+				c.entry.Instruction = catalog.DefaultInstruction
+			}
+			if err := c.locate(); err != nil {
+				return err
+			}
+			switch {
+			case undo:
+				return c.undo(cmd.Context(), printOnly)
+			case c.agent == "":
+				return usagef("which agent is it?").WithHint("name it with --agent; it is added if it is new")
+			case printOnly:
+				return c.show()
+			}
+			return c.connect(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&agent, "agent", "", "who the CLI is on the hub")
+	f.StringVar(&c.role, "role", "", "role of an agent that is new (default executor)")
+	f.StringVar(&scope, "scope", "user", "user: wherever you start the CLI; project: in the current folder")
+	f.StringVar(&c.entry.Name, "name", "", "what the hub is called among the CLI's MCP servers (default "+catalog.DefaultName+")")
+	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
+	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
+	f.BoolVar(&c.entry.Force, "force", false, "also for a CLI that is not found on this machine")
+	f.BoolVar(&printOnly, "print", false, "show what would be written, and write nothing")
+	f.BoolVar(&undo, "undo", false, "take out what was written, and revoke the key")
+	cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"user", "project"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// locate finds the folders and the hub.
+func (c *connection) locate() error {
+	var err error
+	if c.place.Home, err = os.UserHomeDir(); err != nil {
+		return hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err)
+	}
+	if c.place.Dir, err = os.Getwd(); err != nil {
+		return err
+	}
+	home, err := c.homeDir()
+	if err != nil {
+		return err
+	}
+	if home, err = filepath.Abs(home); err != nil {
+		return err
+	}
+	c.keyFile = filepath.Join(home, "keys", c.cli.Name+"."+string(c.agent)+".key")
+	if c.entry.Command, err = os.Executable(); err != nil {
+		return err
+	}
+	c.entry.URL, err = c.hubURL()
+	return err
+}
+
+// show prints the change with a stand-in for the key.
+func (c *connection) show() error {
+	change, err := c.plan(anyKey)
+	if err != nil {
+		return err
+	}
+	return c.print(connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.Written{}}, func(w io.Writer) {
+		io.WriteString(w, change.String())
+		fmt.Fprintln(c.err, "nothing was written")
+	})
+}
+
+// anyKey stands for a key where only the rest matters.
+const anyKey = "key"
+
+// plan works out what to write for a key.
+func (c *connection) plan(key string) (catalog.Change, error) {
+	e := c.entry
+	if e.Transport == catalog.HTTP {
+		e.Key = key
+	} else {
+		e.KeyFile = c.keyFile
+	}
+	change, err := catalog.Plan(c.cli, e, c.place)
+	if _, missing := errors.AsType[*catalog.NotInstalledError](err); missing {
+		return change, hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint("install it, put it on the PATH, or use --force")
+	}
+	return change, err
+}
+
+// label marks the keys that connect makes for a CLI.
+func (c *connection) label() string { return "connect-" + c.cli.Name }
+
+func (c *connection) connect(ctx context.Context) error {
+	if _, err := c.plan(anyKey); err != nil { // before anything is made
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	out := connected{CLI: c.cli.Name, Agent: c.agent}
+	_, err = client.AddAgent(ctx, api.AgentParams{ID: c.agent, Role: hub.Role(c.role), Label: "first"})
+	switch hub.CodeOf(err) {
+	case "":
+		out.Added = true
+		if _, err := client.RevokeKeys(ctx, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // nobody has it
+			return err
+		}
+	case hub.CodeConflict: // it is there
+	default:
+		return err
+	}
+	old, ever, err := c.keys(ctx, client)
+	if err != nil {
+		return err
+	}
+	made, err := client.MintKey(ctx, api.AgentParams{ID: c.agent, Label: fmt.Sprintf("%s-%d", c.label(), ever+1)})
+	if err != nil {
+		return err
+	}
+	if out.Change, out.Written, err = c.write(made.Key); err != nil {
+		_, revoked := client.RevokeKeys(ctx, api.AgentParams{ID: c.agent, Label: made.Label})
+		return errors.Join(err, revoked)
+	}
+	// The key of an earlier connect is of no use to anybody now.
+	if out.Revoked, err = revoke(ctx, client, c.agent, old); err != nil {
+		return err
+	}
+	if c.entry.Transport != catalog.HTTP {
+		out.KeyFile = c.keyFile
+	}
+	return c.print(out, func(w io.Writer) {
+		if out.Added {
+			fmt.Fprintf(w, "added %s to the hub\n", c.agent)
+		}
+		io.WriteString(w, out.Change.String())
+		if out.KeyFile != "" {
+			fmt.Fprintf(w, "the key is in %s\n", out.KeyFile)
+		}
+		writeBackups(w, out.Written)
+		fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: parley connect %s --agent %s --undo\n", c.cli.Title, c.agent, c.cli.Name, c.agent)
+	})
+}
+
+// write keeps the key where the CLI finds it, then changes the CLI's files.
+func (c *connection) write(key string) (catalog.Change, []catalog.Written, error) {
+	change, err := c.plan(key)
+	if err != nil {
+		return change, nil, err
+	}
+	if c.entry.Transport != catalog.HTTP {
+		if err := os.MkdirAll(filepath.Dir(c.keyFile), 0o700); err != nil {
+			return change, nil, err
+		}
+		if err := replaceFile(c.keyFile, []byte(key+"\n")); err != nil {
+			return change, nil, err
+		}
+	}
+	written, err := change.Apply(now())
+	return change, append([]catalog.Written{}, written...), err
+}
+
+// replaceFile writes a file that only its owner can read, as a whole.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// keys returns the labels of the live keys that connect has made for the CLI,
+// and how many it has ever made.
+func (c *connection) keys(ctx context.Context, client *api.Client) (labels []string, ever int, err error) {
+	list, err := client.Agents(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, p := range list.Agents {
+		if p.ID != c.agent {
+			continue
+		}
+		for _, k := range p.Keys {
+			if !strings.HasPrefix(k.Label, c.label()+"-") {
+				continue
+			}
+			ever++
+			if k.RevokedAt.IsZero() {
+				labels = append(labels, k.Label)
+			}
+		}
+	}
+	return labels, ever, nil
+}
+
+func revoke(ctx context.Context, client *api.Client, agent hub.AgentID, labels []string) (int, error) {
+	for _, label := range labels {
+		if _, err := client.RevokeKeys(ctx, api.AgentParams{ID: agent, Label: label}); err != nil {
+			return 0, err
+		}
+	}
+	return len(labels), nil
+}
+
+func writeBackups(w io.Writer, written []catalog.Written) {
+	for _, f := range written {
+		if f.Backup != "" {
+			fmt.Fprintf(w, "what %s held before is in %s\n", f.Path, f.Backup)
+		}
+	}
+}
+
+// undo takes the hub out of the CLI's files, removes the key's file and revokes
+// the key. If the hub is away, it says what is left to do.
+func (c *connection) undo(ctx context.Context, printOnly bool) error {
+	change, err := catalog.Undo(c.cli, c.entry.Name, c.place)
+	if err != nil {
+		return err
+	}
+	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.Written{}}
+	if printOnly {
+		return c.print(out, func(w io.Writer) {
+			io.WriteString(w, change.String())
+			fmt.Fprintln(c.err, "nothing was written")
+		})
+	}
+	if out.Written, err = change.Apply(now()); err != nil {
+		return err
+	}
+	files := []string{c.keyFile}
+	if c.agent == "" { // whoever the CLI was
+		if files, err = filepath.Glob(filepath.Join(filepath.Dir(c.keyFile), c.cli.Name+".*.key")); err != nil {
+			return err
+		}
+	}
+	var left []hub.AgentID
+	for _, file := range files {
+		agent := hub.AgentID(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), c.cli.Name+"."), ".key"))
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		n, err := c.revokeOf(ctx, agent)
+		if err != nil {
+			left = append(left, agent)
+		}
+		out.Revoked += n
+	}
+	return c.print(out, func(w io.Writer) {
+		io.WriteString(w, change.String())
+		writeBackups(w, out.Written)
+		fmt.Fprintf(w, "%d keys revoked\n", out.Revoked)
+		for _, agent := range slices.Compact(left) {
+			fmt.Fprintf(c.err, "%s the key of %s could not be revoked: parley agent list, then parley agent revoke %s --label LABEL\n", c.paint(c.err, "33", "note:"), agent, agent)
+		}
+	})
+}
+
+// revokeOf revokes what connect made for an agent.
+func (c *connection) revokeOf(ctx context.Context, agent hub.AgentID) (int, error) {
+	client, err := c.client()
+	if err != nil {
+		return 0, err
+	}
+	of := *c
+	of.agent = agent
+	labels, _, err := of.keys(ctx, client)
+	if err != nil {
+		return 0, err
+	}
+	return revoke(ctx, client, agent, labels)
+}
