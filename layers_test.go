@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"hub/schema": {"hub"},
 	"jsonrpc":    {},
 	"sandbox":    {},
+	"report":     {},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
@@ -57,8 +58,8 @@ var layers = map[string][]string{
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools",
+		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/surface/api", "internal/surface/mcptools", "report",
 	},
 
 	// Conformance suites. Only tests import it.

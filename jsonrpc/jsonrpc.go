@@ -1,18 +1,63 @@
-// Package jsonrpc reads and writes JSON-RPC 2.0 messages.
+// Package jsonrpc reads and writes JSON-RPC 2.0 messages: single ones, as they
+// come over HTTP, and streams of them, one a line, as two programs exchange them
+// over pipes.
 //
-// It is strict where two readers could disagree: an object with a name twice,
-// or with two names that differ only in case, is refused, and so is invalid
-// UTF-8. Ids, params and results stay raw bytes: numbers keep their digits and
-// nothing is re-encoded.
+// It is strict where two readers could disagree: an object with a name twice is
+// refused, and so are invalid UTF-8, half a surrogate pair, and names of a
+// message, its error, its params or its result that differ only in case. What
+// is deeper inside is for those who know what it means. Ids, params and results
+// stay raw bytes: numbers keep their digits and nothing is re-encoded.
+//
+// # Frames
+//
+// A [Reader] takes a stream apart. It is forgiving about lines and blanks: see
+// there. What is no frame is a [Problem]: it is reported, with a word for
+// programs and a text for people, and reading goes on. Only a frame limit keeps
+// memory bounded, so there always is one.
+//
+// # Connections
+//
+// A [Conn] is one side of a conversation in which both sides make requests and
+// send notifications, over any reader and writer.
+//
+//   - One goroutine reads. It runs the handlers of notifications itself, one
+//     after the other, and starts those of requests and hands over answers in
+//     between. So everything happens in the order in which it came: when a call
+//     returns, all notifications that came before the answer have been handled.
+//   - While a notification is handled, nothing is read. A handler that is slow
+//     holds up the other side, and no queue grows. Answers wait no longer than
+//     they must, because they have to wait for these notifications anyway.
+//   - For the same reason a handler of notifications must not wait for a call on
+//     its own connection. One that tries gets [ErrHandlerWait].
+//   - Handlers of requests run at the same time, may make calls, and never hold
+//     up reading: the answers that they wait for may come next. One request more
+//     than may run is refused. Only to refuse it does the reader wait until
+//     the other side has read earlier answers.
+//   - Those who send wait, with their context, while more than 1 MiB waits to be
+//     written.
+//   - A call whose context ends returns at once, and the other side is sent
+//     $/cancel_request; when that comes in, the context of the request it names
+//     ends. A request that was cancelled is answered all the same, by default
+//     with [CodeCancelled].
+//   - An id is matched by type and text: 1, "1" and 1.0 are three ids. An answer
+//     whose id is only written differently makes its call fail, with a
+//     [Problem] that says so, and so does every other answer that is not
+//     allowed but whose id can be read.
+//   - When the other side ends, calls fail, after all answers that it sent are
+//     delivered. Requests go on, and are answered: it may still listen. [Conn.Wait]
+//     waits for that; [Conn.Close] does not, and leaves no goroutine behind.
+//
+// # Processes
+//
+// A [Process] is a program at the other end of two pipes. It is closed in steps
+// and takes its children with it. It can be used with a Conn or without.
 package jsonrpc
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -95,131 +140,47 @@ const MaxBatch = 1000
 // always an *Error, is for a body that cannot be read at all.
 func ParseRequests(body []byte) (requests []Request, batch bool, err error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
-	if dec.PeekKind() != '[' {
-		r, err := parseRequest(dec)
-		if err != nil {
-			return nil, false, err
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return nil, batch, parseError(err)
+	}
+	raw = bytes.Clone(raw)
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return nil, batch, &Error{Code: CodeParse, Message: "there is something after the end of the message"}
+	}
+	if raw[0] != '[' {
+		r := parseRequest(raw)
+		if r.Invalid != nil {
+			return nil, false, r.Invalid
 		}
-		return []Request{r}, false, atEnd(dec)
+		return []Request{r}, false, nil
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, true, parseError(err)
-	}
-	for dec.PeekKind() != ']' {
+	for element := range elements(raw) {
 		if len(requests) == MaxBatch {
 			return nil, true, &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("a batch holds at most %d messages", MaxBatch)}
 		}
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return nil, true, parseError(err)
-		}
-		r, err := parseRequest(jsontext.NewDecoder(bytes.NewBuffer(raw)))
-		if err != nil {
-			var e *Error
-			errors.As(err, &e)
-			r = Request{Invalid: e}
-		}
-		requests = append(requests, r)
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, true, parseError(err)
+		requests = append(requests, parseRequest(element))
 	}
 	if len(requests) == 0 {
 		return nil, true, &Error{Code: CodeInvalidRequest, Message: "a batch must not be empty"}
 	}
-	return requests, true, atEnd(dec)
+	return requests, true, nil
 }
 
-// members are the names of a request; a name that differs from one of them in
-// case only could pass for it with another reader.
-var members = [...]string{"jsonrpc", "id", "method", "params"}
-
-func parseRequest(dec *jsontext.Decoder) (Request, error) {
-	var r Request
-	if k := dec.PeekKind(); k != '{' {
-		if _, err := dec.ReadValue(); err != nil {
-			return r, parseError(err)
-		}
-		return r, &Error{Code: CodeInvalidRequest, Message: "a request is an object"}
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return r, parseError(err)
-	}
-	version, method := "", false
-	for dec.PeekKind() != '}' {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return r, parseError(err)
-		}
-		name := token.String()
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return r, parseError(err)
-		}
-		switch name {
-		case "jsonrpc":
-			version, _ = text(raw)
-		case "id":
-			if k := raw.Kind(); k != '"' && k != '0' && k != 'n' {
-				return r, &Error{Code: CodeInvalidRequest, Message: "id must be a string, a number or null"}
-			}
-			r.ID = bytes.Clone(raw)
-		case "method":
-			r.Method, method = text(raw)
-		case "params":
-			if k := raw.Kind(); k != '{' && k != '[' {
-				return r, &Error{Code: CodeInvalidRequest, Message: "params must be an object or an array"}
-			}
-			r.Params = bytes.Clone(raw)
-		default:
-			for _, m := range members {
-				if strings.EqualFold(m, name) {
-					return r, &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("member %q differs from %q in case only", name, m)}
-				}
-			}
-		}
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return r, parseError(err)
-	}
+func parseRequest(raw []byte) Request {
+	m, problem := parseMessage(raw)
 	switch {
-	case version != Version:
-		return r, &Error{Code: CodeInvalidRequest, Message: `jsonrpc must be "2.0"`}
-	case !method || r.Method == "":
-		return r, &Error{Code: CodeInvalidRequest, Message: "method must be a string that is not empty"}
+	case problem != nil:
+		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: problem.Text}}
+	case m.isAnswer():
+		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: "a request has a method; this is an answer"}}
 	}
-	return r, nil
-}
-
-func text(raw jsontext.Value) (string, bool) {
-	if raw.Kind() != '"' {
-		return "", false
-	}
-	s, err := jsontext.AppendUnquote(nil, raw)
-	return string(s), err == nil
-}
-
-// atEnd reports an error unless nothing but blanks follows.
-func atEnd(dec *jsontext.Decoder) error {
-	if _, err := dec.ReadToken(); err != io.EOF {
-		return &Error{Code: CodeParse, Message: "there is something after the end of the message"}
-	}
-	return nil
+	return Request{ID: m.id, Method: m.method, Params: m.params}
 }
 
 // parseError says why a body cannot be read. What the decoder found is told by
 // its kind and place, never with the bytes themselves.
 func parseError(err error) *Error {
-	var s *jsontext.SyntacticError
-	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{Code: CodeParse, Message: "the message ends too early"}
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Error{Code: CodeInvalidRequest, Message: "an object has the same name twice"}
-	case errors.As(err, &s) && strings.Contains(s.Err.Error(), "UTF-8"):
-		return &Error{Code: CodeParse, Message: fmt.Sprintf("invalid UTF-8 at byte %d", s.ByteOffset)}
-	case errors.As(err, &s):
-		return &Error{Code: CodeParse, Message: fmt.Sprintf("not valid JSON at byte %d", s.ByteOffset)}
-	}
-	return &Error{Code: CodeParse, Message: "not valid JSON"}
+	problem := syntaxProblem(nil, err)
+	return &Error{Code: problem.rpcCode(), Message: problem.Text}
 }

@@ -80,6 +80,9 @@ type Server struct {
 	mail     *mailroom.Mailroom
 	handoffs *handoff.Service
 	journal  *journal.Journal
+	trail    *journal.Files
+	records  *Records
+	head     journal.Head // of the journal when the server began
 	listener net.Listener
 	http     *http.Server
 	tools    *mcptools.Handler
@@ -129,7 +132,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
 		return nil, err
 	}
-	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log})
+	s.records = &Records{store: s.store, home: opts.Home, consumers: s.mail.Consumers()}
+	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log, Archive: s.records.archiveOptions()})
+	s.records.journal = s.journal
+	s.trail = journal.NewFiles(s.store, filepath.Join(opts.Home, trailDir), &journal.FilesOptions{Bus: hints, Log: opts.Log})
 	artifacts, err := blobs.Open(filepath.Join(opts.Home, artifactDir), nil)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -159,6 +165,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := s.journal.Started(ctx, opts.Version); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
+	if s.head, err = s.journal.HeadEntry(ctx); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
@@ -167,7 +176,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: say where the hub is: %w", err)
 	}
 	meters := newMeters(s.store)
-	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Access: who, Journal: s.journal, Log: opts.Log, Observe: meters.observe}
+	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -182,6 +191,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 // URL returns where the hub listens.
 func (s *Server) URL() string { return s.url }
 
+// Head returns number and hash of the newest journal entry when the server
+// began. Whoever keeps it elsewhere can later tell whether the journal up to it
+// is still the same.
+func (s *Server) Head() (seq int64, hash string) { return s.head.Seq, s.head.Hash }
+
 // Serve answers until ctx ends, then stops in order: no new calls, waiting
 // ones are answered, what is under way is finished, the store is closed.
 func (s *Server) Serve(ctx context.Context) error {
@@ -191,6 +205,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	background.Go(func() { s.mail.Run(work) })
 	background.Go(func() { s.handoffs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
+	background.Go(func() { s.trail.Run(work) })
 	defer background.Wait()
 	defer stopWork()
 

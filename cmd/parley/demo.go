@@ -269,4 +269,14 @@ func (s *story) git(ctx context.Context, args ...string) error {
 }
 
 // check asks the hub whether its records hold.
-func (s *story) check(context.Context) error { return nil }
+func (s *story) check(ctx context.Context) error {
+	got, err := s.operator.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	if !got.Clean() {
+		return fmt.Errorf("the records do not hold: %v", got.Findings)
+	}
+	s.tell("Everything is in a journal that nobody can change unseen: %d entries, %d messages, %d handoff, all checked.", got.Entries, got.Messages, got.Handoffs)
+	return nil
+}

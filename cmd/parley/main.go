@@ -188,10 +188,11 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 func (a *app) root() *cobra.Command {
 	root := group("parley", "The hub where coding agents talk",
-		a.serveCommand(), a.mcpCommand(), a.agentCommand(),
+		a.serveCommand(), a.mcpCommand(), a.agentCommand(), a.connectCommand(),
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
-		a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
+		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
+		a.reportCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.

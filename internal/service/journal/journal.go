@@ -1,6 +1,11 @@
 // Package journal reads and feeds the append-only journal: it records refused
 // calls without letting a flood of them fill the disk, and tells each reader
 // what it may know of what happened.
+//
+// It also keeps what happened outside the store: as a trail of JSONL files, as
+// archives of what has become old, and as exports; and it verifies that the
+// store, the trail and the archives still say the same. It cannot prove more
+// than that: see docs/audit.md.
 package journal
 
 import (
@@ -19,6 +24,9 @@ type Options struct {
 	Clock hub.Clock    // default time.Now
 	Bus   hub.Bus      // gets a hint after every entry; may be nil
 	Log   *slog.Logger // default silent
+
+	// Archive makes Run archive once a day, if its Dir is set.
+	Archive ArchiveOptions
 }
 
 // A Journal is safe for concurrent use.
@@ -30,6 +38,9 @@ type Journal struct {
 
 	mu     sync.Mutex // guards counts
 	counts map[refusal]*count
+
+	archives  ArchiveOptions
+	archiving sync.Mutex // one archive at a time
 }
 
 // New returns a journal over store. opts may be nil.
@@ -43,6 +54,7 @@ func New(store hub.Store, opts *Options) *Journal {
 			j.log = opts.Log
 		}
 		j.bus = opts.Bus
+		j.archives = opts.Archive
 	}
 	return j
 }
@@ -157,8 +169,14 @@ func (j *Journal) Flush(ctx context.Context) {
 	}
 }
 
-// Run flushes now and then until ctx ends, and once more then.
+// Run flushes now and then until ctx ends, and once more then. If the options
+// say where, it archives what is old.
 func (j *Journal) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if j.archives.Dir != "" {
+		wg.Go(func() { j.runArchive(ctx) })
+	}
 	tick := time.NewTicker(gather)
 	defer tick.Stop()
 	for {

@@ -182,3 +182,13 @@ func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
 	m.mu.Unlock()
 	return nil
 }
+
+// Consumers names the cursors with which Run follows the journal: entries that
+// they have not seen are still needed.
+func (m *Mailroom) Consumers() []string {
+	names := []string{deliveryCursor}
+	if m.inboxDir != "" {
+		names = append(names, renderCursor)
+	}
+	return names
+}

@@ -29,6 +29,7 @@ type Services struct {
 	Handoffs *handoff.Service
 	Access   *access.Access
 	Journal  *journal.Journal
+	Records  Records
 
 	// Log is told of failures that are not the caller's; may be nil.
 	Log *slog.Logger

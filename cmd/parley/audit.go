@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var p api.AuditParams
+	var actor, action string
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Read the journal, and check that it was not tampered with",
+		Long: `Read the journal: who did what, when, and how it ended. Those who audit see
+everything, others what concerns them. The newest entries come last.`,
+		Example: `  parley audit --limit 20
+  parley audit --follow --actor builder
+  parley audit verify`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.Actor, p.Action = hub.AgentID(actor), hub.Action(action)
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			p.Last = !cmd.Flags().Changed("after")
+			got, err := c.Audit(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			if follow {
+				return a.followAudit(cmd.Context(), c, p, got)
+			}
+			return a.print(got, func(w io.Writer) {
+				for _, e := range got.Entries {
+					writeEntry(w, e)
+				}
+				if got.Next > 0 {
+					fmt.Fprintf(w, "more: add --after %d\n", got.Next)
+				}
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&follow, "follow", false, "go on and show each new entry, until Ctrl-C")
+	f.StringVar(&actor, "actor", "", "only what this agent did")
+	f.StringVar(&action, "action", "", "only this action, as in message.sent")
+	f.Int64Var(&p.After, "after", 0, "go on after this entry")
+	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.AddCommand(a.auditVerifyCommand())
+	return cmd
+}
+
+func writeEntry(w io.Writer, e hub.Entry) {
+	fmt.Fprintf(w, "%6d  %s  %-10s %-22s %s", e.Seq, e.At, visible(string(e.Actor)), visible(string(e.Action)), visible(e.Subject))
+	if e.Outcome != hub.OutcomeOK {
+		fmt.Fprintf(w, "  %s", e.Outcome)
+	}
+	if len(e.Facts) > 0 && string(e.Facts) != "null" {
+		fmt.Fprintf(w, "  %s", visible(string(e.Facts)))
+	}
+	fmt.Fprintln(w)
+}
+
+// followAudit shows what there is and then each entry as it happens, also over
+// a restart of the hub.
+func (a *app) followAudit(ctx context.Context, c *api.Client, p api.AuditParams, page api.AuditPage) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	show := func(e hub.Entry) error {
+		if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
+			return nil
+		}
+		if a.json {
+			return enc.Encode(e)
+		}
+		writeEntry(a.out, e)
+		return nil
+	}
+	for _, e := range page.Entries {
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	seq := page.Head.Seq
+	if page.Next > 0 {
+		seq = page.Next
+	}
+	for {
+		var err error
+		seq, err = c.Follow(ctx, seq, show)
+		switch {
+		case ctx.Err() != nil:
+			return nil // Ctrl-C is how this ends
+		case !errors.Is(err, api.ErrUnreachable):
+			return err
+		}
+		fmt.Fprintln(a.err, "the hub is away, trying again")
+		select {
+		case <-time.After(watchRetry):
+		case <-ctx.Done():
+		}
+		if again, err := a.client(); err == nil { // it may have come back under another address
+			c = again
+		}
+	}
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify", Short: "Compare everything with the journal; exit 1 if something does not fit",
+		Long: `Compare everything with the journal: its own chain of hashes, messages, handoffs
+with their history, agents and keys, archives and the JSONL files. Works also
+while no hub is running.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var got journal.Audit
+			err := a.records(cmd.Context(),
+				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Verify(ctx); return err },
+				func(ctx context.Context, r api.Records) (err error) { got, err = r.Verify(ctx); return err })
+			if err != nil {
+				return err
+			}
+			if err := a.print(struct {
+				OK bool `json:"ok"`
+				journal.Audit
+			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) }); err != nil {
+				return err
+			}
+			if !got.Clean() {
+				return errCheck
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) writeAudit(w io.Writer, got journal.Audit) {
+	for _, f := range got.Findings {
+		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "FOUND"), visible(f.String()))
+	}
+	if got.More > 0 {
+		fmt.Fprintf(w, "and %d more\n", got.More)
+	}
+	for _, u := range got.Unchecked {
+		fmt.Fprintf(w, "%s %s\n", a.paint(w, "33", "not checked:"), visible(u))
+	}
+	fmt.Fprintf(w, "checked %d journal entries (%d archived), %d messages, %d handoffs, %d agents, %d keys, %d lines of JSONL\n",
+		got.Entries, got.Archived, got.Messages, got.Handoffs, got.Agents, got.Keys, got.Lines)
+	if got.Clean() {
+		fmt.Fprintf(w, "%s the journal holds up to entry %d, %s\n", a.paint(w, "32", "ok"), got.Head.Seq, got.Head.Hash)
+	}
+}

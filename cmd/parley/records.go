@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/server"
+)
+
+// records asks the hub or, if none is running and the caller is the operator,
+// looks into its home.
+func (a *app) records(ctx context.Context, online func(context.Context, *api.Client) error, offline func(context.Context, api.Records) error) error {
+	operator := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == "" && isTerminal(a.in)
+	c, err := a.client()
+	away := err != nil // a home that was imported or restored has no key of the operator's yet
+	if err == nil {
+		err = online(ctx, c)
+		away = errors.Is(err, api.ErrUnreachable)
+	}
+	if !away || !operator || os.Getenv("PARLEY_URL") != "" {
+		return err
+	}
+	home, err := a.homeDir()
+	if err != nil {
+		return err
+	}
+	r, err := server.OpenRecords(home, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(offline(ctx, r), r.Close())
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var p api.CopyParams
+	cmd := &cobra.Command{
+		Use: "export --jsonl DIR", Short: "Write everything the hub keeps as JSONL into a folder",
+		Long: `Write everything the hub keeps into a folder that does not exist yet: a JSONL file
+for each table, and a manifest with counts and hashes. What is written is one
+moment's state. Packages of restricted handoffs are left out, unless
+--restricted is given. Works also while no hub is running.`,
+		Example: `  parley export --jsonl /var/backups/parley-export`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if p.Path == "" {
+				return usagef("where to?").WithHint("name a folder that does not exist yet: --jsonl DIR")
+			}
+			if p.Path, err = filepath.Abs(p.Path); err != nil {
+				return err
+			}
+			var got journal.Manifest
+			err = a.records(cmd.Context(),
+				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Export(ctx, p); return err },
+				func(ctx context.Context, r api.Records) (err error) {
+					got, err = r.Export(ctx, p.Path, p.Restricted)
+					return err
+				})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { writeManifest(w, "exported to "+p.Path, got) })
+		},
+	}
+	cmd.Flags().StringVar(&p.Path, "jsonl", "", "folder to write to")
+	cmd.Flags().BoolVar(&p.Restricted, "restricted", false, "also what restricted handoffs hold")
+	return cmd
+}
+
+func writeManifest(w io.Writer, what string, m journal.Manifest) {
+	rows := 0
+	for _, t := range m.Tables {
+		rows += t.Rows
+	}
+	fmt.Fprintf(w, "%s: %d rows in %d tables, %d archives, journal up to entry %d\n", what, rows, len(m.Tables), len(m.Archives), m.Head.Seq)
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var into string
+	cmd := &cobra.Command{
+		Use: "import DIR --into NEW_HOME", Short: "Make a hub's home out of an export",
+		Long: `Make a hub's home out of an export. The home must not hold a hub yet; it appears
+whole or not at all. The operator gets a new key when the hub is started there.`,
+		Example: `  parley import /var/backups/parley-export --into ~/.parley-2
+  parley serve --home ~/.parley-2`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if into == "" {
+				return usagef("into which home?").WithHint("name a folder that does not hold a hub yet: --into NEW_HOME")
+			}
+			got, err := server.Import(cmd.Context(), args[0], into)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { writeManifest(w, "imported into "+into, got) })
+		},
+	}
+	cmd.Flags().StringVar(&into, "into", "", "the new home")
+	return cmd
+}
+
+func (a *app) archiveCommand() *cobra.Command {
+	var p api.ArchiveParams
+	var keep time.Duration
+	cmd := &cobra.Command{
+		Use: "archive", Short: "Move messages and journal entries older than 90 days into a file",
+		Long: `Move messages and journal entries older than 90 days into a JSONL file under the
+hub's home, then out of the database. The hub does so by itself once a day.
+Handoffs, their history and the messages about them stay for ever.`,
+		Example: `  parley archive --dry-run`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.KeepS = int64(keep / time.Second)
+			var got journal.ArchiveReport
+			err := a.records(cmd.Context(),
+				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Archive(ctx, p); return err },
+				func(ctx context.Context, r api.Records) (err error) {
+					got, err = r.Archive(ctx, hub.Actor{ID: hub.Operator}, keep, p.DryRun)
+					return err
+				})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { writeArchive(w, got) })
+		},
+	}
+	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "say what would go, and change nothing")
+	cmd.Flags().DurationVar(&keep, "keep", 0, "what is younger stays (default 2160h, which is 90 days; at least 24h)")
+	return cmd
+}
+
+func writeArchive(w io.Writer, got journal.ArchiveReport) {
+	switch {
+	case got.File == "":
+		fmt.Fprintf(w, "nothing is older than %s\n", got.Cutoff)
+	case got.DryRun:
+		fmt.Fprintf(w, "would archive %d journal entries and %d messages older than %s\n", got.Entries, got.Messages, got.Cutoff)
+	default:
+		fmt.Fprintf(w, "archived %d journal entries and %d messages older than %s in %s\n", got.Entries, got.Messages, got.Cutoff, got.File)
+	}
+	if got.HeldBackBy != "" {
+		fmt.Fprintf(w, "more waits for %s\n", got.HeldBackBy)
+	}
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "backup FILE", Short: "Copy the database into a file, while the hub is in use",
+		Long: `Copy the database into a file that does not exist yet, as it is at one moment,
+while the hub is in use. To restore it, put it into an empty folder as hub.db and
+start the hub there with --home. Artifacts are files in the hub's home of their
+own: copy that folder, too.`,
+		Example: `  parley backup /var/backups/hub.db`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			err = a.records(cmd.Context(),
+				func(ctx context.Context, c *api.Client) error {
+					_, err := c.Backup(ctx, api.CopyParams{Path: path})
+					return err
+				},
+				func(ctx context.Context, r api.Records) error { return r.Backup(ctx, path) })
+			if err != nil {
+				return err
+			}
+			return a.print(api.Backup{Path: path}, func(w io.Writer) { fmt.Fprintf(w, "copied the database to %s\n", path) })
+		},
+	}
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/report"
+)
+
+// maxReportInput is how much of a file is looked at. A transcript may be long;
+// the report stands at its end.
+const maxReportInput = 64 << 20
+
+func (a *app) reportCommand() *cobra.Command {
+	return group("report", "Read, check and write compact reports and dispatches",
+		a.reportParseCommand(), a.reportLintCommand(), a.reportEmitCommand(), a.reportPromptCommand(), a.reportSchemaCommand())
+}
+
+func (a *app) reportParseCommand() *cobra.Command {
+	var mode, form string
+	var dispatch bool
+	cmd := &cobra.Command{
+		Use:   "parse [FILE...]",
+		Short: "Read reports from files or standard input; exit 1 if one is none",
+		Example: `  my-agent "fix the build" | parley report parse --json
+  parley report parse --mode reference answer.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			read, err := reportReader(form, report.Mode(mode))
+			if err != nil {
+				return err
+			}
+			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
+				if dispatch {
+					r, err := report.ParseAnyDispatch(text, nil)
+					return err == nil, a.printParsed(name, r, r.Diagnostics)
+				}
+				r, err := read(text)
+				return err == nil, a.printParsed(name, r, r.Diagnostics)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&mode, "mode", string(report.Tolerant), "tolerant, or reference: as the protocol's public parser reads")
+	cmd.Flags().StringVar(&form, "form", "any", "any, text or json; in reference mode any is text")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "read the message that gives the work, not the report on it")
+	cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{string(report.Tolerant), string(report.Reference)}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("form", cobra.FixedCompletions([]string{"any", "text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// reportReader returns what reads a report in the given form and mode.
+func reportReader(form string, mode report.Mode) (func(string) (report.Result, error), error) {
+	if mode != report.Tolerant && mode != report.Reference {
+		return nil, usagef("--mode: there is no mode %q", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
+	}
+	opts := &report.Options{Mode: mode}
+	switch form {
+	case "any":
+		return func(text string) (report.Result, error) { return report.ParseAny(text, opts) }, nil
+	case "text":
+		return func(text string) (report.Result, error) { return report.Parse(text, opts) }, nil
+	case "json":
+		return func(text string) (report.Result, error) { return report.ParseJSON([]byte(text), opts) }, nil
+	}
+	return nil, usagef("--form: there is no form %q", form).WithHint("use any, text or json")
+}
+
+func (a *app) reportLintCommand() *cobra.Command {
+	var scope []string
+	var dispatch bool
+	cmd := &cobra.Command{
+		Use:   "lint [FILE...]",
+		Short: "Say what is wrong or odd about reports; exit 1 if there is an error",
+		Example: `  parley report lint --scope internal/limit answer.txt
+  parley report lint --dispatch task.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
+				lint := report.Lint
+				if dispatch {
+					lint = report.LintDispatch
+				}
+				found, err := lint(text, &report.LintOptions{Scope: scope})
+				if err != nil {
+					return false, err
+				}
+				ok := !report.HasError(found)
+				return ok, a.printFindings(name, ok, found)
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&scope, "scope", nil, "beginnings of the paths that the agent may touch")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "check the message that gives the work, not the report on it")
+	return cmd
+}
+
+func (a *app) reportEmitCommand() *cobra.Command {
+	var dispatch bool
+	cmd := &cobra.Command{
+		Use:   "emit [FILE...]",
+		Short: "Write reports, given as JSON or text, in canonical form; with --json in JSON",
+		Example: `  echo '{"status":"ok","tests":"pass:12"}' | parley report emit
+  parley report emit --json answer.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
+				if dispatch {
+					r, err := report.ParseAnyDispatch(text, nil)
+					if err != nil {
+						a.printDiagnostics(name, r.Diagnostics)
+						return false, nil
+					}
+					return a.emit(name, r.Dispatch)
+				}
+				r, err := report.ParseAny(text, nil)
+				if err != nil {
+					a.printDiagnostics(name, r.Diagnostics)
+					return false, nil
+				}
+				return a.emit(name, r.Report)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "write the message that gives the work, not the report on it")
+	return cmd
+}
+
+// emit writes a message in canonical form.
+func (a *app) emit(name string, m message) (bool, error) {
+	text, err := m.Text()
+	if err != nil {
+		fmt.Fprintf(a.err, "%s: %s\n", visible(name), visible(err.Error()))
+		return false, nil
+	}
+	return true, a.print(m, func(w io.Writer) { io.WriteString(w, text) })
+}
+
+func (a *app) reportPromptCommand() *cobra.Command {
+	prompts := report.Prompts()
+	var names []string
+	for _, p := range prompts {
+		names = append(names, p.Name)
+	}
+	return &cobra.Command{
+		Use:   "prompt [NAME]",
+		Short: "Print a text that makes an agent answer with a report: " + strings.Join(names, ", "),
+		Long: `Print a text that makes an agent answer with a report.
+
+  system    goes into the agent's instructions (the default)
+  closure   one more turn, without tools, for an agent that did not report
+  json      goes into the instructions of an agent that answers in JSON`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: names,
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := names[0]
+			if len(args) > 0 {
+				name = args[0]
+			}
+			for _, p := range prompts {
+				if p.Name == name {
+					return a.print(p, func(w io.Writer) { io.WriteString(w, p.Text) })
+				}
+			}
+			return hub.Errorf(hub.CodeNotFound, "parley", "there is no prompt %q", name).WithHint("there are %s", strings.Join(names, ", "))
+		},
+	}
+}
+
+func (a *app) reportSchemaCommand() *cobra.Command {
+	var dispatch bool
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a report, for models that can be bound to one",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text := report.Schema()
+			if dispatch {
+				text = report.DispatchSchema()
+			}
+			_, err := io.WriteString(a.out, text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "the schema of the message that gives the work")
+	return cmd
+}
+
+// eachReport calls f with each file, or with standard input if there is none.
+// It fails with errCheck if f says no of one of them.
+func (a *app) eachReport(ctx context.Context, files []string, f func(name, text string) (bool, error)) error {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	good := true
+	for _, file := range files {
+		text, err := a.reportText(ctx, file)
+		if err != nil {
+			return err
+		}
+		if file == "-" {
+			file = "standard input"
+		}
+		ok, err := f(file, text)
+		if err != nil {
+			return err
+		}
+		good = good && ok
+	}
+	if !good {
+		return errCheck
+	}
+	return nil
+}
+
+// reportText returns what a file, or standard input for a dash, holds.
+func (a *app) reportText(ctx context.Context, file string) (string, error) {
+	in := a.in
+	if file == "-" {
+		if isTerminal(a.in) {
+			fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
+		}
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, maxReportInput+1)) })
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil:
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+	case len(b) > maxReportInput:
+		return "", hub.Errorf(hub.CodeTooLarge, "parley", "%s has more than %d bytes", file, maxReportInput).WithHint("give the end of it: tail -c 1M FILE | parley report parse")
+	}
+	return string(b), nil
+}
+
+// A message can be written in canonical form.
+type message interface{ Text() (string, error) }
+
+// printParsed prints what was read in canonical form, and on stderr what there
+// is to say about it.
+func (a *app) printParsed(name string, m message, said []report.Diagnostic) error {
+	return a.print(m, func(w io.Writer) {
+		if text, err := m.Text(); err == nil { // fails for what is no message: the diagnostics say so
+			io.WriteString(w, visible(text))
+		}
+		a.printDiagnostics(name, said)
+	})
+}
+
+// printDiagnostics says on stderr what there is to say about a text.
+func (a *app) printDiagnostics(name string, all []report.Diagnostic) {
+	for _, d := range all {
+		fmt.Fprintln(a.err, finding(name, d))
+	}
+}
+
+// finding returns a diagnostic as compilers write theirs.
+func finding(name string, d report.Diagnostic) string {
+	where := name
+	if d.Line > 0 {
+		where = fmt.Sprintf("%s:%d", name, d.Line)
+	}
+	return visible(fmt.Sprintf("%s: %s: %s (%s)", where, d.Code.Severity(), d.Message, d.Code))
+}
+
+func (a *app) printFindings(name string, ok bool, found []report.Diagnostic) error {
+	type item struct {
+		report.Diagnostic
+		Severity report.Severity `json:"severity"`
+	}
+	items := []item{}
+	for _, d := range found {
+		items = append(items, item{d, d.Code.Severity()})
+	}
+	return a.print(map[string]any{"ok": ok, "findings": items}, func(w io.Writer) {
+		for _, d := range found {
+			fmt.Fprintln(w, finding(name, d))
+		}
+	})
+}

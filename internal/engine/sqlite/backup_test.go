@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+func TestBackup(t *testing.T) {
+	s := openTest(t, nil)
+	t.Run("a backup made during writes is a hub's database as it was at one moment", func(t *testing.T) {
+		for range 300 {
+			put(t, s)
+		}
+		sure := put(t, s) // before the backup begins
+		ctx, stop := context.WithCancel(t.Context())
+		var writers sync.WaitGroup
+		for range 4 {
+			writers.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := tryPut(s); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		home := t.TempDir()
+		path := filepath.Join(home, databaseName)
+		done, total, calls := 0, -1, 0
+		err := s.Backup(t.Context(), path, func(d, n int) {
+			if d < done {
+				t.Errorf("the copy began anew: %d pages after %d", d, done)
+			}
+			done, total = d, n
+			calls++
+			put(t, s) // every step sees a change that came before it
+		})
+		stop()
+		writers.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done != total || calls == 0 {
+			t.Errorf("progress: got %d of %d pages in %d calls, want all", done, total, calls)
+		}
+		restored := openAt(t, home, nil)
+		if err := restored.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantMessage(t, restored, sure)
+		err = restored.View(t.Context(), func(r hub.Reader) error {
+			entries, err := r.JournalAfter(0, 1_000_000)
+			prev := ""
+			for i, e := range entries {
+				if e.Seq != int64(i+1) || e.Hash != e.Chain(prev) {
+					t.Fatalf("entry %d does not follow from the one before", e.Seq)
+				}
+				prev = e.Hash
+				if _, err := r.Message(hub.EnvelopeID(e.Subject)); err != nil {
+					t.Errorf("entry %d: %v", e.Seq, err)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantMessage(t, restored, put(t, restored))
+	})
+	t.Run("only its owner can read a backup", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "b.db")
+		if err := s.Backup(t.Context(), path, nil); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode: got %v (%v), want 0600", info.Mode(), err)
+		}
+		if names, err := filepath.Glob(path + "*"); err != nil || len(names) != 1 {
+			t.Errorf("files: got %v (%v), want the backup alone", names, err)
+		}
+	})
+	t.Run("what is there already is not overwritten", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "b.db")
+		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, s.Backup(t.Context(), path, nil), hub.CodeConflict)
+		if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
+			t.Errorf("the file: got %q (%v), want it as it was", b, err)
+		}
+	})
+	t.Run("a folder that does not exist is reported", func(t *testing.T) {
+		wantCode(t, s.Backup(t.Context(), filepath.Join(t.TempDir(), "no", "b.db"), nil), hub.CodeDegraded)
+	})
+	t.Run("a backup that is given up leaves nothing behind", func(t *testing.T) {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.Backup(ctx, filepath.Join(dir, "b.db"), func(int, int) { cancel() })
+		if entries, _ := os.ReadDir(dir); err != nil && len(entries) > 0 {
+			t.Errorf("left behind: %v", entries)
+		}
+		cancel()
+		if err := s.Backup(ctx, filepath.Join(dir, "c.db"), nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "c.db")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the backup: got %v, want none", err)
+		}
+	})
+	t.Run("what a killed backup left is not in the way", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "b.db")
+		if err := os.WriteFile(path+".partial", []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Backup(t.Context(), path, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a closed store has no backup", func(t *testing.T) {
+		closed := openTest(t, nil)
+		closed.Close()
+		wantCode(t, closed.Backup(t.Context(), filepath.Join(t.TempDir(), "b.db"), nil), hub.CodeDegraded)
+	})
+}

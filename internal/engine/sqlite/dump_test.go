@@ -1,0 +1,421 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A dumped row with the table it belongs to.
+type dumped struct{ table, row string }
+
+// dumpOf returns everything that a store dumps.
+func dumpOf(t testing.TB, s *Store, opts DumpOptions) []dumped {
+	t.Helper()
+	var all []dumped
+	schema, err := s.Dump(t.Context(), func(table string, row []byte) error {
+		all = append(all, dumped{table, string(row)})
+		return nil
+	}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if schema != len(migrations) {
+		t.Errorf("schema: got %d, want %d", schema, len(migrations))
+	}
+	return all
+}
+
+// replay returns rows one after the other.
+func replay(all []dumped) func() (string, []byte, error) {
+	return func() (string, []byte, error) {
+		if len(all) == 0 {
+			return "", nil, io.EOF
+		}
+		d := all[0]
+		all = all[1:]
+		return d.table, []byte(d.row), nil
+	}
+}
+
+// testHandoff returns a handoff with a complete package.
+func testHandoff(t testing.TB, restricted bool) hub.Handoff {
+	t.Helper()
+	at := hub.At(time.Now())
+	h := hub.Handoff{
+		ID: hub.HandoffID(testIDs.Next()), ThreadID: "t1", TaskID: string(testIDs.Next()), From: "ada", To: "bob", Title: "parser",
+		Reason: "leaving", Status: hub.HandoffProposed, Restricted: restricted, InitiatedAt: at,
+	}
+	pkg := `{"secret":"the plan","provenance":{"handoff_chain":["ada"]},"verification":{"package_hash":"%"}}`
+	hash, err := hub.PackageHash([]byte(pkg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Hash, h.Package = hash, json.RawMessage(strings.ReplaceAll(pkg, "%", hash))
+	return h
+}
+
+// fillEveryTable writes at least one row into every table.
+func fillEveryTable(t testing.TB, s *Store) {
+	t.Helper()
+	now := hub.At(time.Now())
+	m, parties := benchMessage(testIDs, "ada", "bob")
+	n := int64(3)
+	m.Sequence, m.Hop, m.Cause, m.Extra = &n, 2, m.ID, json.RawMessage(`{"x":"<\u0001&>"}`)
+	m.Payload = json.RawMessage("{\"summary\":\"tab\\t, <html> & \u2028 ü 漢\"}")
+	m.Text = hub.SearchText(m.Topic, m.Payload)
+	m.Context = &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "url", Value: "https://x/?a=<b>"}}}
+	open, closed := testHandoff(t, false), testHandoff(t, true)
+	gone, goneParties := benchMessage(testIDs, "ada", "bob") // its delivery had the greatest number
+	old := hub.At(time.Now().Add(-200 * 24 * time.Hour))
+	gone.ID = hub.NewIDs(func() time.Time { return old.Time }).Next()
+	gone.CreatedAt, gone.ThreadID = gone.ID.Time(), string(gone.ID)
+	steps := []func(hub.Tx) error{
+		func(tx hub.Tx) error {
+			return tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddAgent(hub.Agent{ID: "bob", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentPaused, CreatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddKey(hub.Key{ID: "bob/z", Agent: "bob", Label: "z", Hash: "h1", Hint: "1234", CreatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddKey(hub.Key{ID: "bob/a", Agent: "bob", Label: "a", Hash: "h2", Hint: "1234", CreatedAt: now, ExpiresAt: now})
+		},
+		func(tx hub.Tx) error { return benchSend(tx, m, parties) },
+		func(tx hub.Tx) error { _, err := tx.MarkProcessed(m.ID, "bob", now); return err },
+		func(tx hub.Tx) error {
+			return tx.PutSessionMark(hub.SessionMark{Agent: "bob", Session: "s", Message: m.ID, Hop: 2, At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddHandoff(open, hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddHandoff(closed, hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada"})
+		},
+		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
+		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },
+		func(tx hub.Tx) error { return benchSend(tx, gone, goneParties) },
+		func(tx hub.Tx) error {
+			return tx.AddArchive(hub.Archive{Seq: 1, Hash: "x", Cutoff: old.Add(time.Hour), File: "f", SHA256: "y", Entries: 1, Messages: 1, At: now})
+		},
+		func(tx hub.Tx) error { _, err := tx.Prune(10); return err },
+	}
+	for i, step := range steps {
+		if err := s.Update(t.Context(), hub.SurvivesKill, step); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+}
+
+// contentOf returns the rows of every table that is not derived, by table.
+func contentOf(t testing.TB, c *conn) map[string][]string {
+	t.Helper()
+	content := map[string][]string{}
+	for _, table := range rows(t, c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'message_text%'`) {
+		where := ""
+		if table == "cursors" {
+			where = ` WHERE consumer <> '` + textsCursor + `'`
+		}
+		content[table] = rows(t, c, `SELECT * FROM `+table+where)
+		slices.Sort(content[table])
+	}
+	return content
+}
+
+func TestDump(t *testing.T) {
+	home := t.TempDir()
+	s := openAt(t, home, nil)
+	fillEveryTable(t, s)
+	copyHome := filepath.Join(t.TempDir(), "copy")
+	all := dumpOf(t, s, DumpOptions{Restricted: true})
+	if err := Load(t.Context(), copyHome, len(migrations), replay(all)); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("R3-005 what is loaded from a dump equals the original, table by table", func(t *testing.T) {
+		got, want := contentOf(t, raw(t, copyHome)), contentOf(t, raw(t, home))
+		for table, rows := range want {
+			if len(rows) == 0 {
+				t.Errorf("%s: nothing to compare", table)
+			}
+			if !slices.Equal(got[table], rows) {
+				t.Errorf("%s:\ngot  %q\nwant %q", table, got[table], rows)
+			}
+		}
+	})
+	t.Run("every table is in a dump", func(t *testing.T) {
+		var in []string
+		for _, d := range dumpTables {
+			in = append(in, d.name)
+		}
+		for table := range contentOf(t, raw(t, home)) {
+			if !slices.Contains(in, table) {
+				t.Errorf("%s is not", table)
+			}
+		}
+	})
+	loaded := openAt(t, copyHome, nil)
+	t.Run("R3-130 the same database gives the same bytes", func(t *testing.T) {
+		for _, other := range []*Store{s, loaded} {
+			if got := dumpOf(t, other, DumpOptions{Restricted: true}); !slices.Equal(got, all) {
+				t.Errorf("second dump:\ngot  %q\nwant %q", got, all)
+			}
+		}
+	})
+	t.Run("a loaded database finds words and goes on", func(t *testing.T) {
+		err := loaded.View(t.Context(), func(r hub.Reader) error {
+			page, err := r.Query(hub.Query{Viewer: "bob", Text: "html", Limit: 10})
+			if err == nil && len(page.Messages) != 1 {
+				t.Errorf("found %d messages, want 1", len(page.Messages))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantMessage(t, loaded, put(t, loaded))
+		if err := loaded.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("R3-065 a restricted package is left out, unless it is asked for", func(t *testing.T) {
+		for _, tt := range []struct {
+			restricted bool
+			want       int
+		}{{false, 1}, {true, 2}} {
+			got, marked := 0, 0
+			for _, d := range dumpOf(t, s, DumpOptions{Restricted: tt.restricted}) {
+				got += strings.Count(d.row, "the plan")
+				marked += strings.Count(d.row, `"package_json":"{\"restricted\":true,\"package_hash\":\"`)
+			}
+			if got != tt.want || marked != 2-tt.want {
+				t.Errorf("restricted %v: got %d packages and %d marks, want %d and %d", tt.restricted, got, marked, tt.want, 2-tt.want)
+			}
+		}
+	})
+	t.Run("a dump is a snapshot", func(t *testing.T) {
+		before := dumpOf(t, s, DumpOptions{})
+		var got []dumped
+		_, err := s.Dump(t.Context(), func(table string, row []byte) error {
+			if len(got) == 0 {
+				put(t, s)
+			}
+			got = append(got, dumped{table, string(row)})
+			return nil
+		}, DumpOptions{})
+		if err != nil || !slices.Equal(got, before) {
+			t.Errorf("a dump during a write: got %d rows (%v), want the %d from before it", len(got), err, len(before))
+		}
+	})
+	t.Run("what the receiver reports ends a dump", func(t *testing.T) {
+		full := errors.New("no room")
+		_, err := s.Dump(t.Context(), func(string, []byte) error { return full }, DumpOptions{})
+		if !errors.Is(err, full) {
+			t.Errorf("got %v, want %v", err, full)
+		}
+	})
+	t.Run("a value that the hub does not write is named", func(t *testing.T) {
+		dir := t.TempDir()
+		openAt(t, dir, nil).Close()
+		for _, value := range []string{`x'00ff'`, `1.5`, `CAST(x'ff' AS TEXT)`} {
+			c := raw(t, dir)
+			if err := c.db.Exec(`INSERT OR REPLACE INTO agents VALUES ('odd', 'executor', ` + value + `, 'active', 'now')`); err != nil {
+				t.Fatal(err)
+			}
+			c.close()
+			s := openAt(t, dir, nil)
+			_, err := s.Dump(t.Context(), func(string, []byte) error { return nil }, DumpOptions{})
+			if e := wantCode(t, err, hub.CodeDegraded); !strings.Contains(e.Error(), "row 1 of agents has a value in auditor") {
+				t.Errorf("%s: got %v", value, e)
+			}
+			s.Close()
+		}
+	})
+}
+
+func TestLoad(t *testing.T) {
+	s := openTest(t, nil)
+	fillEveryTable(t, s)
+	all := dumpOf(t, s, DumpOptions{})
+	find := func(table string) int { return slices.IndexFunc(all, func(d dumped) bool { return d.table == table }) }
+	with := func(table, was, is string) []dumped {
+		rows := slices.Clone(all)
+		i := find(table)
+		rows[i].row = strings.Replace(rows[i].row, was, is, 1)
+		if rows[i] == all[i] {
+			t.Fatalf("%s has no %s", table, was)
+		}
+		return rows
+	}
+	for _, tt := range []struct {
+		name   string
+		schema int
+		rows   []dumped
+		code   hub.Code
+		text   string
+	}{
+		{"a newer schema", len(migrations) + 1, all, hub.CodeConflict, "newer parley"},
+		{"no schema", 0, all, hub.CodeInvalid, "not a version"},
+		{"a table that is not there", len(migrations), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table "sqlite_schema"`},
+		{"a column too few", len(migrations), with("agents", `"role":"executor",`, ""), hub.CodeInvalid, "row 1 of agents: its member 2 is not role"},
+		{"a column too many", len(migrations), with("agents", `"}`, `","x":1}`), hub.CodeInvalid, "more than 5 members"},
+		{"a value of another kind", len(migrations), with("agents", `"executor"`, `["executor"]`), hub.CodeInvalid, "role: it is neither"},
+		{"a number that is not whole", len(migrations), with("agents", `"auditor":0`, `"auditor":0.5`), hub.CodeInvalid, "not a whole number"},
+		{"something behind a row", len(migrations), with("agents", `"}`, `"}{}`), hub.CodeInvalid, "something follows"},
+		{"a row that is no JSON", len(migrations), []dumped{{"agents", `agents`}}, hub.CodeInvalid, "not a JSON object"},
+		{"a row that is no UTF-8", len(migrations), []dumped{{"agents", "{\"id\":\"\xff\"}"}}, hub.CodeInvalid, "not valid UTF-8"},
+		{"a state that does not exist", len(migrations), with("agents", `"active"`, `"asleep"`), hub.CodeInvalid, "row 1 of agents does not fit"},
+		{"a row twice", len(migrations), append(slices.Clone(all), all[find("agents")]), hub.CodeInvalid, "row 3 of agents does not fit: it exists already"},
+		{"a row whose owner is missing", len(migrations), slices.Delete(slices.Clone(all), find("messages"), find("messages")+1), hub.CodeInvalid, "of message_meta does not fit"},
+	} {
+		t.Run(tt.name+" is refused, and nothing is left", func(t *testing.T) {
+			home := t.TempDir()
+			e := wantCode(t, Load(t.Context(), home, tt.schema, replay(tt.rows)), tt.code)
+			if !strings.Contains(e.Error(), tt.text) {
+				t.Errorf("error: got %q, want it to say %q", e, tt.text)
+			}
+			wantNoDatabase(t, home)
+		})
+	}
+	t.Run("a home with a hub in it is refused and left as it is", func(t *testing.T) {
+		home := t.TempDir()
+		other := openAt(t, home, nil)
+		id := put(t, other)
+		wantCode(t, Load(t.Context(), home, len(migrations), replay(all)), hub.CodeConflict) // it is open
+		other.Close()
+		wantCode(t, Load(t.Context(), home, len(migrations), replay(all)), hub.CodeConflict)
+		wantMessage(t, openAt(t, home, nil), id)
+	})
+	t.Run("what the source reports is passed on, and nothing is left", func(t *testing.T) {
+		home, broken := t.TempDir(), errors.New("the file is cut off")
+		next := replay(all[:5])
+		err := Load(t.Context(), home, len(migrations), func() (string, []byte, error) {
+			table, row, err := next()
+			if err == io.EOF {
+				err = broken
+			}
+			return table, row, err
+		})
+		if !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+		wantNoDatabase(t, home)
+	})
+	t.Run("a caller that gives up leaves nothing behind", func(t *testing.T) {
+		home := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		next := replay(all)
+		err := Load(ctx, home, len(migrations), func() (string, []byte, error) {
+			cancel()
+			return next()
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		wantNoDatabase(t, home)
+	})
+	t.Run("what a killed load left is not in the way", func(t *testing.T) {
+		home := t.TempDir()
+		for _, name := range []string{"hub.db.load", "hub.db.load-wal"} {
+			if err := os.WriteFile(filepath.Join(home, name), []byte("half a database"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Load(t.Context(), home, len(migrations), replay(all)); err != nil {
+			t.Fatal(err)
+		}
+		if got := dumpOf(t, openAt(t, home, nil), DumpOptions{}); !slices.Equal(got, dumpOf(t, s, DumpOptions{})) {
+			t.Error("the loaded database differs")
+		}
+	})
+	t.Run("more rows than a batch are loaded and found", func(t *testing.T) {
+		big := openTest(t, nil)
+		const n = textsAtOnce + 3
+		err := big.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			for range n {
+				m, parties := benchMessage(testIDs, "ada", "bob")
+				if err := benchSend(tx, m, parties); err != nil {
+					return err
+				}
+			}
+			for i := range loadBatch {
+				if err := tx.PutCursor(string(rune('a'+i)), 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		home := t.TempDir()
+		if err := Load(t.Context(), home, len(migrations), replay(dumpOf(t, big, DumpOptions{}))); err != nil {
+			t.Fatal(err)
+		}
+		err = openAt(t, home, nil).View(t.Context(), func(r hub.Reader) error {
+			page, err := r.Query(hub.Query{Viewer: "bob", Text: "printer", Limit: 2 * n})
+			if len(page.Messages) != n {
+				t.Errorf("found %d messages, want %d", len(page.Messages), n)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// wantNoDatabase checks that a home has nothing but a lock file.
+func wantNoDatabase(t *testing.T, home string) {
+	t.Helper()
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != lockName {
+			t.Errorf("%s was left behind", e.Name())
+		}
+	}
+}
+
+func FuzzDecodeRow(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":"a","n":1}`, `{"id":null,"n":-9223372036854775808}`, `{"id":"\ud800","n":1e3}`, `{"n":1,"id":"a"}`, `{"id":"a","n":1}x`, `[]`, ``, `{"id":{"n":1}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	columns := []string{"id", "n"}
+	f.Fuzz(func(t *testing.T, row []byte) {
+		values, err := decodeRow(columns, row)
+		if err != nil {
+			return
+		}
+		// What is taken can be written again, and then reads the same.
+		var b bytes.Buffer
+		b.WriteString(`{"id":`)
+		enc := json.NewEncoder(&b)
+		enc.Encode(values[0])
+		b.WriteString(`,"n":`)
+		enc.Encode(values[1])
+		b.WriteString(`}`)
+		again, err := decodeRow(columns, b.Bytes())
+		if err != nil || !slices.Equal(again, values) {
+			t.Errorf("%q: got %v, then %v (%v)", row, values, again, err)
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/journal"
+)
+
+// importInto makes a home out of an export, as parley import does.
+func importInto(ctx context.Context, dir, home string) error {
+	e, err := journal.OpenExport(dir)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if err := e.CopyArchives(filepath.Join(home, "archives")); err != nil {
+		return err
+	}
+	return sqlite.Load(ctx, home, e.Manifest.Schema, e.Next)
+}
+
+// tables returns the rows of every table of a closed hub, but of what follows
+// from others.
+func tables(t *testing.T, home string) map[string][]string {
+	t.Helper()
+	db, err := sqlite3.OpenFlags(filepath.Join(home, "hub.db"), sqlite3.OPEN_READWRITE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	query := func(sql string) (rows []string) {
+		st, _, err := db.Prepare(sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		for st.Step() {
+			row := ""
+			for i := range st.ColumnCount() {
+				row += fmt.Sprintf("%s=%q ", st.ColumnName(i), st.ColumnText(i))
+			}
+			rows = append(rows, row)
+		}
+		if err := st.Err(); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(rows)
+		return rows
+	}
+	content := map[string][]string{}
+	for _, name := range query(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'message_text%'`) {
+		name = strings.TrimSuffix(strings.TrimPrefix(name, `name="`), `" `)
+		where := ""
+		if name == "cursors" {
+			where = ` WHERE consumer <> 'sqlite.texts'`
+		}
+		content[name] = query(`SELECT * FROM ` + name + where)
+	}
+	return content
+}
+
+func TestExport(t *testing.T) {
+	w, ids := oldWorld(t)
+	w.archive(journal.ArchiveOptions{})
+	w.copy()
+	dir := filepath.Join(t.TempDir(), "a", "export")
+	dump := func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+		return w.store.Dump(ctx, emit, sqlite.DumpOptions{Restricted: true})
+	}
+	m, err := journal.WriteExport(t.Context(), dir, w.archives(), dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the manifest says what there is", func(t *testing.T) {
+		head, err := w.j.HeadEntry(t.Context())
+		if err != nil || m.Head != head || m.Schema == 0 || len(m.Archives) != 1 {
+			t.Errorf("manifest: got %+v, want head %+v (%v)", m, head, err)
+		}
+		for _, f := range m.Tables {
+			if got := len(w.lines(filepath.Join(dir, f.Name+".jsonl"))); got != f.Rows {
+				t.Errorf("%s: got %d rows, want %d", f.Name, got, f.Rows)
+			}
+		}
+		var stored journal.Manifest
+		raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+		if err != nil || json.Unmarshal(raw, &stored) != nil || fmt.Sprint(stored) != fmt.Sprint(m) {
+			t.Errorf("stored: got %+v (%v), want %+v", stored, err, m)
+		}
+	})
+	c := w.clone(t) // for its clock
+	c.close()
+	c.home = filepath.Join(t.TempDir(), "copy")
+	if err := importInto(t.Context(), dir, c.home); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("R3-005 an imported hub equals the exported one, table by table", func(t *testing.T) {
+		w.close()
+		want, got := tables(t, w.home), tables(t, c.home)
+		w.open()
+		for name, rows := range want {
+			if !slices.Equal(got[name], rows) {
+				t.Errorf("%s:\ngot  %q\nwant %q", name, got[name], rows)
+			}
+		}
+	})
+	c.open()
+	t.Run("an imported hub is clean, and has every message", func(t *testing.T) {
+		c.copy() // the trail is the home's own
+		if a := c.wantClean(); len(a.Unchecked) > 0 {
+			t.Errorf("unchecked: %q", a.Unchecked)
+		}
+		c.wantNothingLost(ids)
+	})
+	t.Run("words are found in an imported hub", func(t *testing.T) {
+		c.view(func(r hub.Reader) error {
+			page, err := r.Query(hub.Query{Viewer: "bob", Text: "message", Limit: 10})
+			if len(page.Messages) != 3 {
+				t.Errorf("found %d, want 3", len(page.Messages))
+			}
+			return err
+		})
+	})
+	t.Run("R3-130 the same hub gives the same export", func(t *testing.T) {
+		again := filepath.Join(t.TempDir(), "export")
+		if _, err := journal.WriteExport(t.Context(), again, w.archives(), dump); err != nil {
+			t.Fatal(err)
+		}
+		want, got := os.DirFS(dir), again
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				continue
+			}
+			a, err := os.ReadFile(filepath.Join(got, e.Name()))
+			f, err2 := want.Open(e.Name())
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			b, err := io.ReadAll(f)
+			f.Close()
+			if err != nil || !bytes.Equal(a, b) {
+				t.Errorf("%s differs (%v)", e.Name(), err)
+			}
+		}
+	})
+	t.Run("R3-065 a restricted package that was left out is said to be missing, not changed", func(t *testing.T) {
+		open := filepath.Join(t.TempDir(), "export")
+		w.export(open)
+		if raw, err := os.ReadFile(filepath.Join(open, "handoffs.jsonl")); err != nil || bytes.Contains(raw, []byte(`{\"title\":\"vault\"}`)) || !bytes.Contains(raw, []byte(`{\"title\":\"parser\"}`)) {
+			t.Errorf("handoffs: got %s (%v), want them without the vault", raw, err)
+		}
+		c := w.clone(t)
+		c.close()
+		c.home = filepath.Join(t.TempDir(), "copy")
+		if err := importInto(t.Context(), open, c.home); err != nil {
+			t.Fatal(err)
+		}
+		c.open()
+		c.copy()
+		if a := c.wantClean(); len(a.Unchecked) != 1 || !strings.Contains(a.Unchecked[0], "1 restricted packages") {
+			t.Errorf("unchecked: got %q, want one restricted package", a.Unchecked)
+		}
+	})
+	t.Run("what is there is not overwritten", func(t *testing.T) {
+		if _, err := journal.WriteExport(t.Context(), dir, w.archives(), dump); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("got %v, want a conflict", err)
+		}
+		file := filepath.Join(t.TempDir(), "file")
+		w.must(nil, os.WriteFile(file, nil, 0o600))
+		if _, err := journal.WriteExport(t.Context(), file, w.archives(), dump); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	})
+	t.Run("an empty folder is filled", func(t *testing.T) {
+		if _, err := journal.WriteExport(t.Context(), t.TempDir(), w.archives(), dump); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("an export that fails leaves nothing behind", func(t *testing.T) {
+		parent := t.TempDir()
+		broken := errors.New("no more rows")
+		for name, tt := range map[string]struct {
+			dump journal.Dump
+			want error
+		}{
+			"at once": {func(context.Context, func(string, []byte) error) (int, error) { return 0, broken }, nil},
+			"midway": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+				return 0, errors.Join(emit("agents", []byte(`{}`)), broken)
+			}, nil},
+			"a table twice": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+				return 1, errors.Join(emit("a", []byte(`{}`)), emit("b", []byte(`{}`)), emit("a", []byte(`{}`)))
+			}, nil},
+			"a table with a path": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+				return 1, emit("../a", []byte(`{}`))
+			}, nil},
+		} {
+			if _, err := journal.WriteExport(t.Context(), filepath.Join(parent, "e"), "", tt.dump); hub.CodeOf(err) != hub.CodeDegraded {
+				t.Errorf("%s: got %v, want degraded", name, err)
+			}
+			if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+				t.Errorf("%s: left %v (%v)", name, left, err)
+			}
+		}
+		if _, err := journal.WriteExport(t.Context(), filepath.Join(parent, "e"), t.TempDir(), dump); hub.CodeOf(err) != hub.CodeNotFound {
+			t.Errorf("without its archive: got %v, want not found", err)
+		}
+	})
+}
+
+func TestImportRefuses(t *testing.T) {
+	w, _ := oldWorld(t)
+	w.archive(journal.ArchiveOptions{})
+	dir := filepath.Join(t.TempDir(), "export")
+	m := w.export(dir)
+	archive := filepath.Join("archives", m.Archives[0].Name)
+	manifest := func(from, to string) func(string) {
+		return func(dir string) {
+			w.edit(filepath.Join(dir, "manifest.json"), func(b []byte) []byte { return bytes.Replace(b, []byte(from), []byte(to), 1) })
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		spoil func(dir string)
+		code  hub.Code
+		text  string
+	}{
+		{"a folder without a manifest", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, "manifest.json"))) }, hub.CodeNotFound, "has no manifest.json"},
+		{"a manifest that is none", manifest(`"parley-export"`, `"other"`), hub.CodeInvalid, "manifest.json is not that of an export"},
+		{"a manifest that is no JSON", manifest(`{`, `[`), hub.CodeInvalid, "manifest.json is not that of an export"},
+		{"a newer export", manifest(`"version": 1`, `"version": 2`), hub.CodeConflict, "version 2"},
+		{"a newer schema", manifest(fmt.Sprintf(`"schema": %d`, m.Schema), `"schema": 99`), hub.CodeConflict, "newer parley"},
+		{"a manifest that leads elsewhere", manifest(`"agents"`, `"../agents"`), hub.CodeInvalid, `"../agents"`},
+		{"a manifest that is too long", func(dir string) {
+			w.edit(filepath.Join(dir, "manifest.json"), func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 2<<20)...) })
+		}, hub.CodeTooLarge, "more than"},
+		{"a table that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, "agents.jsonl"))) }, hub.CodeHashMismatch, "agents.jsonl is not what the manifest says"},
+		{"a table that is cut off", func(dir string) {
+			w.edit(filepath.Join(dir, "journal.jsonl"), func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] })
+		}, hub.CodeHashMismatch, "journal.jsonl is not what the manifest says"},
+		{"a table that is longer", func(dir string) {
+			w.edit(filepath.Join(dir, "sqlite_sequence.jsonl"), func(b []byte) []byte { return append(b, '\n') })
+		}, hub.CodeInvalid, "sqlite_sequence"},
+		{"a table that was changed", func(dir string) {
+			w.edit(filepath.Join(dir, "agents.jsonl"), func(b []byte) []byte { return bytes.Replace(b, []byte(`"auditor":0`), []byte(`"auditor":1`), 1) })
+		}, hub.CodeHashMismatch, "agents.jsonl is not what the manifest says"},
+		{"an archive that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, archive))) }, hub.CodeNotFound, m.Archives[0].Name},
+		{"an archive that was changed", func(dir string) {
+			w.edit(filepath.Join(dir, archive), func(b []byte) []byte { return bytes.ToUpper(b) })
+		}, hub.CodeHashMismatch, m.Archives[0].Name},
+	} {
+		t.Run(tt.name+" is refused, and no hub is made", func(t *testing.T) {
+			c := filepath.Join(t.TempDir(), "export")
+			if err := os.CopyFS(c, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			tt.spoil(c)
+			home := filepath.Join(t.TempDir(), "home")
+			err := importInto(t.Context(), c, home)
+			if hub.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %q (%v), want %q and %q", hub.CodeOf(err), err, tt.code, tt.text)
+			}
+			if _, err := os.Stat(filepath.Join(home, "hub.db")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a database is there (%v)", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+// The test binary, started again with these in its environment, is a hub that
+// kills itself at a given step of its work.
+const (
+	childWork = "PARLEY_TEST_WORK"
+	childHome = "PARLEY_TEST_HOME"
+	childStep = "PARLEY_TEST_STEP"
+	childTime = "PARLEY_TEST_TIME"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childWork) != "" {
+		if err := child(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child does what the environment says.
+func child() error {
+	home := os.Getenv(childHome)
+	step, err := strconv.Atoi(os.Getenv(childStep))
+	if err != nil {
+		return err
+	}
+	at, err := hub.ParseTime(os.Getenv(childTime))
+	if err != nil {
+		return err
+	}
+	store, err := sqlite.Open(home, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	deadly := &deadlyStore{Store: store, left: step}
+	switch os.Getenv(childWork) {
+	case "archive":
+		j := journal.New(deadly, &journal.Options{Clock: func() time.Time { return at.Time }})
+		_, err = j.Archive(context.Background(), hub.Actor{ID: hub.Self}, journal.ArchiveOptions{Dir: filepath.Join(home, "archives")})
+	case "copy":
+		err = journal.NewFiles(deadly, filepath.Join(home, "trail"), nil).Copy(context.Background())
+	case "export":
+		_, err = journal.WriteExport(context.Background(), filepath.Join(home, "export"), filepath.Join(home, "archives"),
+			func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+				return store.Dump(ctx, func(table string, row []byte) error {
+					deadly.step()
+					return emit(table, row)
+				}, sqlite.DumpOptions{})
+			})
+	}
+	return err
+}
+
+// A deadlyStore ends the process after so many steps: each call is two, one
+// before it and one after.
+type deadlyStore struct {
+	hub.Store
+	left int
+}
+
+func (s *deadlyStore) step() {
+	if s.left--; s.left == 0 {
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			self.Kill()
+		}
+		select {}
+	}
+}
+
+func (s *deadlyStore) View(ctx context.Context, fn func(hub.Reader) error) error {
+	s.step()
+	err := s.Store.View(ctx, fn)
+	s.step()
+	return err
+}
+
+func (s *deadlyStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
+	s.step()
+	err := s.Store.Update(ctx, d, fn)
+	s.step()
+	return err
+}
+
+// killAt lets a child do some work on a closed world and be killed at a step.
+// It reports whether it was.
+func (w *world) killAt(work string, step int) bool {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childWork+"="+work, childHome+"="+w.home, childStep+"="+strconv.Itoa(step), childTime+"="+hub.At(w.now).String())
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == -1 {
+		return true
+	}
+	if err != nil {
+		w.t.Fatalf("%s to step %d: %v\n%s", work, step, err, out)
+	}
+	return false
+}
+
+// eachKill calls check after a child was killed at each of its steps, in a
+// world of its own.
+func (w *world) eachKill(work string, stride int, check func(c *world)) {
+	w.t.Helper()
+	killed := 0
+	for step := 1; ; step += stride {
+		c := w.clone(w.t)
+		c.close()
+		was := c.killAt(work, step)
+		c.open()
+		check(c)
+		if !was {
+			break
+		}
+		killed++
+	}
+	if killed < 5 {
+		w.t.Errorf("%s: was killed at %d steps, want more", work, killed)
+	}
+}
+
+func TestKilledArchive(t *testing.T) {
+	w, old := oldWorld(t)
+	t.Run("R3-117 a hub that is killed while it archives loses and doubles nothing", func(t *testing.T) {
+		w.t = t
+		w.eachKill("archive", 1, func(c *world) {
+			c.wantNothingLost(old)
+			c.wantClean()
+			report, err := c.j.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: c.archives()})
+			c.must(nil, err)
+			c.wantNothingLost(old)
+			for id, places := range c.places() {
+				if len(places) != 1 {
+					t.Errorf("%s is in %v, want one place", id, places)
+				}
+			}
+			c.view(func(r hub.Reader) error {
+				left, err := r.MessagesBefore(report.Cutoff.Add(-2*time.Minute), "", 10)
+				if len(left) > 0 {
+					t.Errorf("%d old messages are left", len(left))
+				}
+				return err
+			})
+			c.copy()
+			c.wantClean()
+		})
+	})
+}
+
+func TestKilledCopy(t *testing.T) {
+	w := newWorld(t)
+	for i := range 90 {
+		h := w.propose(fmt.Sprintf("task %d", i), i%2 == 0)
+		w.move(w.move(h, hub.HandoffValidating), hub.HandoffAccepted)
+	}
+	w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+	want := w.clone(t)
+	want.copy()
+	t.Run("R3-005 a hub that is killed while it copies goes on where the files end", func(t *testing.T) {
+		w.t = t
+		w.eachKill("copy", 1, func(c *world) {
+			c.copy()
+			wantTrail(t, c.trailContent(), want.trailContent())
+			c.wantClean()
+		})
+	})
+}
+
+func TestKilledExport(t *testing.T) {
+	w, _ := oldWorld(t)
+	t.Run("an export that was killed is none, and does not stand in the way of the next", func(t *testing.T) {
+		w.t = t
+		w.eachKill("export", 271, func(c *world) {
+			dir := filepath.Join(c.home, "export")
+			if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+				for _, path := range []string{dir, dir + ".partial"} {
+					if _, err := journal.OpenExport(path); hub.CodeOf(err) != hub.CodeNotFound {
+						t.Errorf("%s: got %v, want not found", path, err)
+					}
+				}
+				c.export(dir)
+			}
+			e, err := journal.OpenExport(dir)
+			c.must(nil, err)
+			defer e.Close()
+			c.must(nil, sqlite.Load(t.Context(), filepath.Join(c.home, "copy"), e.Manifest.Schema, e.Next))
+		})
+	})
+}

@@ -1,0 +1,462 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+// A story is a world in which everything has happened that is recorded.
+type story struct {
+	*world
+	plain, shared, held, approved, denied, everyone, expired, rich hub.EnvelopeID
+	open, done, secret                                             hub.Handoff
+}
+
+// tell lets everything happen once.
+func tell(t *testing.T) *story {
+	t.Helper()
+	s := &story{world: newWorld(t)}
+	ctx := t.Context()
+	gate := hub.DefaultPolicy
+	gate.HumanGate = hub.GateRequired
+
+	s.pass(time.Second)
+	s.must(s.access.EnsureOperator(ctx, "")) // its key was lost
+	_, _, err := s.access.MintKey(ctx, operator, access.NewKey{Agent: "bob", Label: "laptop", Expires: time.Hour})
+	s.must(nil, err)
+	s.must(s.access.RevokeKeys(ctx, operator, "bob", "laptop"))
+
+	s.plain = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+	s.fetch(bob, true)
+	s.shared = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob", "eve"}, Priority: hub.PriorityCritical})
+	s.fetch(bob, false)
+	n := int64(1)
+	s.rich = s.send(ada, mailroom.Draft{
+		To: []hub.AgentID{"bob"}, Type: hub.TypeTaskOffer, Payload: json.RawMessage(`{"task_id":"t","summary":"<&> ü","role":"executor"}`), Team: "core", Topic: "build",
+		Sequence: &n, Context: &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "url", Value: "https://x/?a=<b>"}}}, Extra: json.RawMessage(`{"x_note":"<kept>"}`),
+	})
+	s.held = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Policy: &gate})
+	s.approved = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Policy: &gate})
+	s.must(s.mail.Approve(ctx, operator, s.approved))
+	s.denied = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Policy: &gate})
+	s.must(s.mail.Deny(ctx, operator, s.denied, "not today"))
+	s.everyone = s.send(operator, mailroom.Draft{To: []hub.AgentID{hub.Everyone}})
+	s.expired = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob", "eve"}, ExpiresAt: hub.At(s.now.Add(time.Minute))})
+	s.fetch(eve, true)
+	s.pass(time.Hour)
+	s.must(nil, s.mail.Sweep(ctx))
+	s.must(s.mail.Respond(ctx, bob, mailroom.Draft{ReplyTo: s.plain, Type: hub.TypeStatusUpdate, Text: "done"}))
+	s.must(s.access.SetState(ctx, operator, "eve", hub.AgentPaused))
+
+	s.open = s.move(s.move(s.move(s.propose("parser", false), hub.HandoffValidating), hub.HandoffAccepted), hub.HandoffActivated)
+	s.done = s.move(s.move(s.move(s.propose("printer", false), hub.HandoffValidating), hub.HandoffRejected), hub.HandoffClosed)
+	s.secret = s.propose("vault", true)
+	s.j.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
+	s.copy()
+	return s
+}
+
+func (s *story) cloned(t *testing.T) *story {
+	c := *s
+	c.world = s.clone(t)
+	return &c
+}
+
+func TestVerify(t *testing.T) {
+	s := tell(t)
+	t.Run("a hub on which everything happened is clean, and everything was looked at", func(t *testing.T) {
+		got := s.wantClean()
+		got.Head.Hash = ""
+		want := journal.Audit{
+			Head: journal.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
+			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Lines: got.Lines, Unchecked: []string{}, Findings: []journal.Finding{},
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
+			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
+		}
+	})
+	t.Run("what was not looked at is said", func(t *testing.T) {
+		if got := s.verifyWith(journal.VerifyOptions{}); !got.Clean() || len(got.Unchecked) != 1 {
+			t.Errorf("without folders: got %+v, want the trail unchecked", got)
+		}
+	})
+	t.Run("a caller that gives up is told so", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := journal.Verify(ctx, s.store, journal.VerifyOptions{}); err == nil {
+			t.Error("no error")
+		}
+	})
+	t.Run("a trail that was never begun is not missed", func(t *testing.T) {
+		w := newWorld(t)
+		w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+		w.wantClean()
+	})
+}
+
+// quote returns a text as SQL.
+func quote[S ~string](s S) string { return "'" + strings.ReplaceAll(string(s), "'", "''") + "'" }
+
+func TestTampering(t *testing.T) {
+	s := tell(t)
+	sent := s.rowOf(hub.ActionMessageSent, 0)
+	sentRich := s.rowOf(hub.ActionMessageSent, 2)
+	heldRow := s.rowOf(hub.ActionMessageHeld, 0)
+	last := int64(len(s.entries()))
+	adaRow, bobKeyRow, revokedRow := s.rowOf(hub.ActionAgentAdded, 1), s.rowOf(hub.ActionKeyMinted, 2), s.rowOf(hub.ActionKeyRevoked, 0)
+	proposed, validating, accepted, activated := s.rowOf(hub.ActionHandoffProposed, 0), s.rowOf(hub.ActionHandoffValidating, 0), s.rowOf(hub.ActionHandoffAccepted, 0), s.rowOf(hub.ActionHandoffActivated, 0)
+
+	chain := func(n int64) string {
+		return fmt.Sprintf("journal row %d: its hash does not follow from row %d: this row was changed, or the hash of the one before", n, n-1)
+	}
+	message := func(id hub.EnvelopeID, format string, args ...any) string {
+		return "message " + string(id) + ": " + fmt.Sprintf(format, args...)
+	}
+	differs := func(what string) string {
+		return message(s.rich, "its %s differs from what journal row %d recorded", what, sentRich)
+	}
+	handoff := func(format string, args ...any) string {
+		return "handoff " + string(s.open.ID) + ": " + fmt.Sprintf(format, args...)
+	}
+	rest := "envelope (team, topic, sequence, expiry, context or an unknown member)"
+	line := func(n int64) string {
+		for i, l := range s.lines(filepath.Join(s.trail(), "messages", "messages.jsonl")) {
+			if strings.HasPrefix(l, fmt.Sprintf(`{"seq":%d,`, n)) {
+				return fmt.Sprintf("messages/messages.jsonl line %d", i+1)
+			}
+		}
+		t.Fatalf("no line for row %d", n)
+		return ""
+	}
+
+	change := func(table, set, where string) string { return `UPDATE ` + table + ` SET ` + set + ` WHERE ` + where }
+	onRich := "id = " + quote(s.rich)
+	onPlain := "id = " + quote(s.plain)
+	onOpen := "id = " + quote(s.open.ID)
+	richMeta := "message_id = " + quote(s.rich)
+	party := func(id hub.EnvelopeID, agent string) string {
+		return "agent = " + quote(agent) + " AND seq = (SELECT seq FROM message_meta WHERE message_id = " + quote(id) + ")"
+	}
+	history := func(n int) string { return fmt.Sprintf("handoff_id = %s AND n = %d", quote(s.open.ID), n) }
+
+	// What a finding in the journal, of which the trail has a copy, drags along.
+	lineDiffers := func(n int64) string { return fmt.Sprintf("%s: it differs from journal row %d", line(n), n) }
+	read := s.rowOf(hub.ActionMessageRead, 0) // of plain, by bob
+
+	for _, tt := range []struct {
+		name, sql string
+		want      []string
+	}{
+		{"the facts of a row", change("journal", `facts_json = replace(facts_json, '"hop":', '"hob":') || ' '`, fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
+		{"the actor of a row", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
+		{"the outcome of a row", change("journal", "outcome = 'failed'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
+		{"the time of a row", change("journal", "at = '2026-01-01T00:00:00.000Z'", fmt.Sprintf("seq = %d", last)), []string{chain(last)}},
+		{"the subject of a row", change("journal", "subject = 'x'", fmt.Sprintf("seq = %d", last)), []string{chain(last)}},
+		{"the hash of a row", change("journal", "hash = 'x'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), chain(adaRow + 1)}},
+		{"a row removed", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, revokedRow), []string{
+			fmt.Sprintf("journal: row %d is missing", revokedRow), "key bob/laptop: it is revoked, of which the journal does not know",
+		}},
+		{"rows removed", fmt.Sprintf(`DELETE FROM journal WHERE seq IN (%d, %d)`, adaRow, adaRow+1), []string{
+			fmt.Sprintf("journal: rows %d to %d are missing", adaRow, adaRow+1), "agent ada: no journal row records it", "key ada/default: no journal row records it",
+		}},
+		{"the first row removed", `DELETE FROM journal WHERE seq = 1`, []string{"journal: row 1 is missing", "agent operator: no journal row records it"}},
+		{"two rows in another order", fmt.Sprintf(`UPDATE journal SET seq = -1 WHERE seq = %[1]d; UPDATE journal SET seq = %[1]d WHERE seq = %[2]d; UPDATE journal SET seq = %[2]d WHERE seq = -1`,
+			revokedRow-1, revokedRow), []string{
+			chain(revokedRow - 1), chain(revokedRow), chain(revokedRow + 1),
+			fmt.Sprintf("journal row %d: it says that 1 keys were revoked, by the journal it was 0", revokedRow-1),
+			fmt.Sprintf("key bob/laptop: it is revoked, of which the journal does not know"),
+		}},
+		{"a row added", fmt.Sprintf(`INSERT INTO journal VALUES (%d, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x')`, last+1), []string{chain(last + 1)}},
+		{"a row about a message changed", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", read)), []string{
+			chain(read), lineDiffers(read),
+			message(s.plain, "its status is read, by the journal it is delivered"), message(s.plain, "it is read for bob, by the journal it is delivered"),
+			message(s.plain, "whether bob has processed it is not as in the journal"),
+		}},
+		{"the tail of the journal cut off", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, last), []string{
+			fmt.Sprintf("journal: it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", last-1, last),
+			fmt.Sprintf("head.json: it names row %d with hash %.12s, which is not in the journal: the tail of the journal was cut off", last, s.entries()[last-1].Hash),
+		}},
+
+		{"the sender of a message", change("messages", "from_agent = 'eve'", onRich), []string{differs("sender")}},
+		{"the recipients of a message", change("messages", `to_agents_json = '["eve"]'`, onRich), []string{differs("recipients")}},
+		{"the thread of a message", change("messages", "thread_id = 'x'", onRich), []string{differs("thread_id")}},
+		{"what a message answers", change("messages", "reply_to = "+quote(s.plain), onRich), []string{differs("reply_to")}},
+		{"the type of a message", change("messages", "type = 'status.update'", onRich), []string{differs("type")}},
+		{"the priority of a message", change("messages", "priority = 'low'", onRich), []string{differs("priority")}},
+		{"the policy of a message", change("messages", "policy_json = replace(policy_json, 'private', 'human-audit')", onRich), []string{differs("policy")}},
+		{"the payload of a message", change("messages", "payload_json = replace(payload_json, 'ü', 'u')", onRich), []string{differs("payload")}},
+		{"the time of a message", change("messages", "created_at = '2026-02-21T09:00:00.000Z'", onRich), []string{differs("time of creation")}},
+		{"the team of a message", change("messages", "team = 'other'", onRich), []string{differs(rest)}},
+		{"the topic of a message", change("messages", "topic = NULL", onRich), []string{differs(rest)}},
+		{"the sequence of a message", change("messages", "sequence = 2", onRich), []string{differs(rest)}},
+		{"the expiry of a message", change("messages", "expires_at = '2027-01-01T00:00:00.000Z'", onRich), []string{differs(rest)}},
+		{"the context of a message", change("messages", "context_json = '{}'", onRich), []string{differs(rest)}},
+		{"the version of a message", change("messages", "version = '1.0.1'", onRich), []string{differs(rest)}},
+		{"the protocol of a message", change("messages", "protocol = 'x'", onRich), []string{differs(rest)}},
+		{"an unknown member of a message", change("message_meta", `extra_json = '{"x_note":"lost"}'`, richMeta), []string{differs(rest)}},
+		{"the hops of a message", change("message_meta", "hop = 3", richMeta), []string{differs("hop")}},
+		{"the cause of a message", change("message_meta", "cause_id = 'x'", richMeta), []string{differs("cause")}},
+		{"a policy that is no policy", change("messages", "policy_json = '['", onRich), []string{
+			message(s.rich, "it cannot be read: message %s has a broken policy: unexpected end of JSON input", s.rich),
+			fmt.Sprintf("messages: they cannot be read on: message %s has a broken policy: unexpected end of JSON input", s.rich),
+		}},
+		{"the status of a message", change("messages", "status = 'pending', updated_at = NULL", onPlain), []string{message(s.plain, "its status is pending, by the journal it is read")}},
+		{"the time of a message's last change", change("messages", "updated_at = '2026-02-21T08:00:00.000Z'", onPlain), []string{message(s.plain, "the time of its last change is not the one in the journal")}},
+		{"the state of a recipient", change("message_party", "state = 'unread'", party(s.plain, "bob")), []string{
+			message(s.plain, "it is unread for bob, by the journal it is read"),
+		}},
+		{"a held message let through", change("message_party", "state = 'unread', hidden = 0", party(s.held, "bob")), []string{
+			message(s.held, "it is unread for bob, by the journal it is held"),
+		}},
+		{"a held message shown", change("message_party", "hidden = 0", party(s.held, "bob")), []string{message(s.held, "whether bob may see it is not as in the journal")}},
+		{"a recipient removed", `DELETE FROM message_party WHERE ` + party(s.shared, "eve"), []string{message(s.shared, "it does not concern eve any more")}},
+		{"a recipient added", `INSERT INTO message_party SELECT 'eve', seq, 'unread', 2, 'status.update', 0 FROM message_meta WHERE message_id = ` + quote(s.plain), []string{
+			message(s.plain, "it concerns eve, of whom the journal does not know"),
+		}},
+		{"a recipient of a broadcast removed", `DELETE FROM message_party WHERE ` + party(s.everyone, "bob"), []string{
+			message(s.everyone, "it concerns 2 recipients, journal row %d recorded 3", s.rowOf(hub.ActionMessageSent, 5)),
+		}},
+		{"the note that a message was processed", `DELETE FROM processed WHERE message_id = ` + quote(s.plain), []string{
+			message(s.plain, "whether bob has processed it is not as in the journal"),
+		}},
+		{"a message removed", fmt.Sprintf(`DELETE FROM messages WHERE %[1]s; DELETE FROM message_meta WHERE message_%[1]s`, onPlain), []string{
+			message(s.plain, "it is missing, though journal row %d records it", sent),
+		}},
+		{"a held message removed", fmt.Sprintf(`DELETE FROM messages WHERE id = %[1]s; DELETE FROM message_meta WHERE message_id = %[1]s`, quote(s.held)), []string{
+			message(s.held, "it is missing, though journal row %d records it", heldRow),
+		}},
+		{"a message added", `CREATE TEMP TABLE n AS SELECT * FROM messages WHERE ` + onPlain + `; UPDATE n SET id = '01947b1e-0000-7000-8000-000000000000';
+			INSERT INTO messages SELECT * FROM n; INSERT INTO message_meta VALUES (1, '01947b1e-0000-7000-8000-000000000000', 0, NULL, NULL);
+			INSERT INTO message_party VALUES ('bob', 1, 'unread', 2, 'status.update', 0)`, []string{
+			message("01947b1e-0000-7000-8000-000000000000", "no journal row records it"),
+		}},
+
+		{"a package", change("handoffs", `package_json = replace(package_json, 'parser', 'Parser')`, onOpen), []string{
+			handoff("its package was changed: the hash is #, recorded was #"),
+			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+		}},
+		{"the hash of a package", change("handoffs", `verification_json = '{"package_hash":"0123456789ab"}'`, onOpen), []string{
+			handoff("its package was changed: the hash is #, recorded was #"),
+			handoff("its package hash differs from what journal row %d recorded", proposed),
+			handoff("its package hash differs from what journal row %d recorded", validating),
+			handoff("its package hash differs from what journal row %d recorded", accepted),
+			handoff("its package hash differs from what journal row %d recorded", activated),
+			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+		}},
+		{"the status of a handoff", change("handoffs", "status = 'completed'", onOpen), []string{handoff("its status is completed, by its history it is activated")}},
+		{"the receiver of a handoff", change("handoffs", "to_agent = 'eve'", onOpen), []string{
+			handoff("its receiver differs from what journal row %d recorded", proposed),
+			handoff("its receiver differs from what journal row %d recorded", validating),
+			handoff("its receiver differs from what journal row %d recorded", accepted),
+			handoff("its receiver differs from what journal row %d recorded", activated),
+			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+		}},
+		{"the thread of a handoff", change("handoffs", "thread_id = 'x'", onOpen), []string{
+			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
+		}},
+		{"the policy of a handoff", change("handoff_meta", "needs_human = 1", "handoff_"+onOpen), []string{
+			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
+		}},
+		{"the approval of a handoff", change("handoff_meta", "approved_at = '2026-02-21T09:00:00.000Z'", "handoff_"+onOpen), []string{
+			handoff("whether the operator approved it is not as in the journal"),
+		}},
+		{"the reason of a rejection", change("handoff_meta", "reject_reason = 'timeout_risk'", "handoff_id = "+quote(s.done.ID)), []string{
+			fmt.Sprintf("handoff %s: its reason for rejection differs from what journal row %d recorded", s.done.ID, s.rowOf(hub.ActionHandoffRejected, 0)),
+		}},
+		{"a step of a history", change("handoff_history", "note = 'thanks'", history(1)), []string{
+			handoff("step 1 (proposed) of its history differs from what journal row %d recorded", proposed),
+		}},
+		{"who made a step", change("handoff_history", "actor = 'eve'", history(2)), []string{
+			handoff("step 2 (validating) of its history differs from what journal row %d recorded", validating),
+		}},
+		{"what was found in a step", change("handoff_history", "checks_json = NULL", history(3)), []string{
+			handoff("step 3 (accepted) of its history differs from what journal row %d recorded", accepted),
+		}},
+		{"where a step led", change("handoff_history", "state = 'rejected'", history(3)), []string{
+			handoff("step 3 of its history is rejected, journal row %d recorded accepted", accepted),
+			handoff("step 4 of its history leads from rejected to activated, which is no move"),
+		}},
+		{"the last step removed", `DELETE FROM handoff_history WHERE ` + history(4), []string{
+			handoff("its status is activated, by its history it is accepted"),
+			handoff("its history has no step 4 (activated), though journal row %d records it", activated),
+		}},
+		{"a history removed", `DELETE FROM handoff_history WHERE handoff_id = ` + quote(s.secret.ID), []string{
+			fmt.Sprintf("handoff %s: it has no history", s.secret.ID),
+			fmt.Sprintf("handoff %s: its history has no step 1 (proposed), though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
+		}},
+		{"a step added", fmt.Sprintf(`INSERT INTO handoff_history VALUES (%s, 5, 'completed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, quote(s.open.ID)), []string{
+			handoff("its status is activated, by its history it is completed"),
+			handoff("no journal row records step 5 (completed) of its history"),
+		}},
+		{"a handoff removed", fmt.Sprintf(`DELETE FROM handoff_history WHERE handoff_id = %[1]s; DELETE FROM handoff_meta WHERE handoff_id = %[1]s; DELETE FROM handoffs WHERE id = %[1]s`, quote(s.secret.ID)), []string{
+			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
+			fmt.Sprintf("handoffs/handoffs.jsonl line 9: what it says beside journal row %d is not what the database holds", s.rowOf(hub.ActionHandoffProposed, 2)),
+		}},
+		{"a handoff added", `CREATE TEMP TABLE n AS SELECT * FROM handoffs WHERE id = ` + quote(s.done.ID) + `; UPDATE n SET id = 'x'; INSERT INTO handoffs SELECT * FROM n;
+			INSERT INTO handoff_meta (handoff_id) VALUES ('x'); INSERT INTO handoff_history VALUES ('x', 1, 'closed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, []string{
+			"handoff x: no journal row records it",
+		}},
+
+		{"the role of an agent", change("agents", "role = 'coordinator'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its role is coordinator, journal row %d recorded executor", adaRow)}},
+		{"an agent made an auditor", change("agents", "auditor = 1", "id = 'ada'"), []string{fmt.Sprintf("agent ada: whether it is an auditor differs from what journal row %d recorded", adaRow)}},
+		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from what journal row %d recorded", adaRow)}},
+		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
+		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z')`, []string{"agent mallory: no journal row records it"}},
+		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
+			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
+		}},
+		{"a key that was revoked", change("agent_keys", "revoked_at = NULL", "id = 'bob/laptop'"), []string{
+			fmt.Sprintf("key bob/laptop: it is not revoked, though journal row %d records that it was", revokedRow),
+		}},
+		{"a key that was not revoked", change("agent_keys", "revoked_at = '2026-02-21T09:00:00.000Z'", "id = 'bob/default'"), []string{
+			"key bob/default: it is revoked, of which the journal does not know",
+		}},
+		{"the time of a revocation", change("agent_keys", "revoked_at = '2026-02-21T08:00:00.000Z'", "id = 'bob/laptop'"), []string{
+			fmt.Sprintf("key bob/laptop: it was revoked at another time than journal row %d says", revokedRow),
+		}},
+		{"the secret of a key", change("agent_keys", "hash = 'x'", "id = 'bob/default'"), []string{fmt.Sprintf("key bob/default: it differs from what journal row %d recorded", bobKeyRow)}},
+		{"the expiry of a key", change("agent_keys", "expires_at = NULL", "id = 'bob/laptop'"), []string{
+			fmt.Sprintf("key bob/laptop: it differs from what journal row %d recorded", revokedRow-1),
+		}},
+		{"a key added", `INSERT INTO agent_keys VALUES ('ada/x', 'ada', 'x', 'x', 'x', '2026-02-21T09:00:00.000Z', NULL, NULL)`, []string{"key ada/x: no journal row records it"}},
+		{"the list of archives", `INSERT INTO journal_archives VALUES (1, 'x', '2020-01-01T00:00:00.000Z', 'archive-1.jsonl', 'x', 1, 0, '2026-02-21T09:00:00.000Z')`, []string{
+			"archive archive-1.jsonl: the file is missing",
+			chain(2),
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := s.cloned(t)
+			c.raw(tt.sql)
+			c.wantFound(tt.want...)
+		})
+	}
+
+	messages, handoffs, head := filepath.Join("messages", "messages.jsonl"), filepath.Join("handoffs", "handoffs.jsonl"), "head.json"
+	lines := func(change func([]string) []string) func([]byte) []byte {
+		return func(b []byte) []byte {
+			all := strings.SplitAfter(string(b), "\n")
+			return []byte(strings.Join(change(all[:len(all)-1]), ""))
+		}
+	}
+	rowsOf := func(path string) (rows []int64) {
+		for _, l := range s.lines(filepath.Join(s.trail(), path)) {
+			var e hub.Entry
+			if err := json.Unmarshal([]byte(l), &e); err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, e.Seq)
+		}
+		return rows
+	}
+	rows := rowsOf(messages)
+	end := len(rows)
+	for _, tt := range []struct {
+		name, file string
+		change     func([]byte) []byte // nil removes the file
+		want       []string
+	}{
+		{"a word in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"actor":"ada"`), []byte(`"actor":"eve"`), 1) }, []string{
+			fmt.Sprintf("messages/messages.jsonl line 1: it differs from journal row %d", rows[0]),
+		}},
+		{"the message in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"message at `), []byte(`"Message at `), 1) }, []string{
+			fmt.Sprintf("messages/messages.jsonl line 1: its message is not the one that journal row %d recorded", rows[0]),
+		}},
+		{"a member that is not shown in a line of the trail", messages, func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"x_note":"<kept>"`), []byte(`"x_note":"<lost>"`), 1)
+		}, []string{
+			fmt.Sprintf("%s: its message is not the one that journal row %d recorded", line(sentRich), sentRich),
+		}},
+		{"the message removed from a line of the trail", messages, lines(func(l []string) []string {
+			l[0] = l[0][:strings.Index(l[0], `,"message":`)] + "}\n"
+			return l
+		}), []string{
+			fmt.Sprintf("messages/messages.jsonl line 1: its message is not the one that journal row %d recorded", rows[0]),
+		}},
+		{"the package in a line of the trail", handoffs, func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"title":"printer"`), []byte(`"title":"Printer"`), 1)
+		}, []string{
+			fmt.Sprintf("handoffs/handoffs.jsonl line 5: what it says beside journal row %d is not what the database holds", s.rowOf(hub.ActionHandoffProposed, 1)),
+		}},
+		{"a blank in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"seq":`), []byte(`"seq": `), 1) }, []string{
+			"messages/messages.jsonl line 1: it cannot be read: it is not as the hub writes it",
+			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[0]),
+		}},
+		{"a line that is no line", messages, lines(func(l []string) []string { l[1] = "hello\n"; return l }), []string{
+			"messages/messages.jsonl line 2: it cannot be read: invalid character 'h' looking for beginning of value",
+			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[1]),
+		}},
+		{"the first line of the trail removed", messages, lines(func(l []string) []string { return l[1:] }), []string{
+			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[0]),
+		}},
+		{"a line of the trail removed", messages, lines(func(l []string) []string { return slices.Delete(l, 4, 5) }), []string{
+			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[4]),
+		}},
+		{"the last lines of the trail removed", messages, lines(func(l []string) []string { return l[:end-2] }), []string{
+			fmt.Sprintf("messages/messages.jsonl: it ends before the line of journal row %d", rows[end-2]),
+		}},
+		{"a line of the trail doubled", messages, lines(func(l []string) []string { return slices.Insert(l, 3, l[2]) }), []string{
+			fmt.Sprintf("messages/messages.jsonl line 4: it is about journal row %d, which has no place there", rows[2]),
+		}},
+		{"lines of the trail in another order", messages, lines(func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }), []string{
+			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[2]),
+			fmt.Sprintf("messages/messages.jsonl line 4: it is about journal row %d, which has no place there", rows[2]),
+		}},
+		{"a line added to the trail", messages, lines(func(l []string) []string {
+			return append(l, strings.Replace(l[end-1], fmt.Sprintf(`"seq":%d,`, rows[end-1]), `"seq":9999,`, 1))
+		}), []string{
+			fmt.Sprintf("messages/messages.jsonl line %d: it is about journal row 9999, which has no place there", end+1),
+		}},
+		{"a file of the trail removed", handoffs, nil, []string{fmt.Sprintf("handoffs/handoffs.jsonl: it ends before the line of journal row %d", rowsOf(handoffs)[0])}},
+		{"the head removed", head, nil, []string{"head.json: it is missing"}},
+		{"the head changed", head, func(b []byte) []byte { return bytes.Replace(b, []byte(`"hash":"`), []byte(`"hash":"0`), 1) }, []string{
+			fmt.Sprintf("head.json: it names row %d with hash 0%.11s, which is not in the journal: the journal was cut off before it and written anew", last, s.entries()[last-1].Hash),
+		}},
+		{"a head that is no head", head, func([]byte) []byte { return []byte("[]") }, []string{"head.json: it cannot be read: it is not a head"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := s.cloned(t)
+			path := filepath.Join(c.trail(), tt.file)
+			if tt.change == nil {
+				c.must(nil, os.Remove(path))
+			} else {
+				c.edit(path, tt.change)
+			}
+			c.wantFound(tt.want...)
+		})
+	}
+
+	t.Run("a tail that was cut off and written anew, after the hub has gone on", func(t *testing.T) {
+		c := s.cloned(t)
+		c.raw(fmt.Sprintf(`DELETE FROM journal WHERE seq > %d`, last-2))
+		c.must(nil, c.j.Started(t.Context(), "x"))
+		c.must(nil, c.j.Started(t.Context(), "y"))
+		c.copy()
+		got := c.verify()
+		if !slices.ContainsFunc(got.Findings, func(f journal.Finding) bool {
+			return strings.HasPrefix(f.Where, "head.json.conflict-") && strings.Contains(f.What, "cut off before it and written anew")
+		}) {
+			t.Errorf("findings: got %v, want one that names the head that was set aside", got.Findings)
+		}
+	})
+	t.Run("more findings than are named are counted", func(t *testing.T) {
+		c := s.cloned(t)
+		c.raw(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n LIMIT %d)
+			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, journal.MaxFindings+7))
+		if got := c.verify(); len(got.Findings) != journal.MaxFindings || got.More != 7 {
+			t.Errorf("findings: got %d and %d more, want %d and 7", len(got.Findings), got.More, journal.MaxFindings)
+		}
+	})
+}

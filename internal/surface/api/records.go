@@ -1,0 +1,207 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/journal"
+)
+
+// Records is what a hub keeps as a whole: it can be checked, thinned out and
+// copied.
+type Records interface {
+	// Verify compares everything with the journal.
+	Verify(ctx context.Context) (journal.Audit, error)
+	// Archive moves what is older than keep into a file; 0 means the default.
+	Archive(ctx context.Context, actor hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error)
+	// Export writes everything as JSONL into a folder that does not exist yet.
+	Export(ctx context.Context, dir string, restricted bool) (journal.Manifest, error)
+	// Backup copies the database into a file that does not exist yet.
+	Backup(ctx context.Context, file string) error
+}
+
+// AuditParams choose journal entries. Empty members do not restrict.
+type AuditParams struct {
+	After  int64       `json:"after,omitempty"` // number of the last entry seen
+	Actor  hub.AgentID `json:"actor,omitempty"`
+	Action hub.Action  `json:"action,omitempty"`
+	Limit  int         `json:"limit,omitempty"`
+	Last   bool        `json:"last,omitempty"` // the newest in place of the oldest
+}
+
+// An AuditPage is a part of the journal, oldest first.
+type AuditPage struct {
+	Entries []hub.Entry  `json:"entries"`
+	Next    int64        `json:"next"` // after this one the page that follows begins; 0 at the end
+	Head    journal.Head `json:"head"`
+}
+
+const (
+	auditPage = 50
+	maxAudit  = 1000
+	scanPage  = 1000 // entries looked at at a time
+)
+
+func audit(ctx context.Context, s *Services, a hub.Actor, p AuditParams) (AuditPage, error) {
+	const op = "parley/audit"
+	if p.Limit == 0 {
+		p.Limit = auditPage
+	}
+	if p.Limit < 0 || p.Limit > maxAudit || p.After < 0 {
+		return AuditPage{}, hub.Errorf(hub.CodeInvalid, op, "limit: not between 1 and %d, or after: negative", maxAudit)
+	}
+	head, err := s.Journal.HeadEntry(ctx)
+	if err != nil {
+		return AuditPage{}, err
+	}
+	out := AuditPage{Entries: []hub.Entry{}, Head: head}
+	for after := p.After; ; {
+		entries, last, err := s.Journal.Events(ctx, a, after, scanPage)
+		if err != nil {
+			return AuditPage{}, err
+		}
+		for _, e := range entries {
+			if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
+				continue
+			}
+			if len(out.Entries) == p.Limit && !p.Last {
+				out.Next = out.Entries[p.Limit-1].Seq
+				return out, nil
+			}
+			out.Entries = append(out.Entries, e)
+			if p.Last && len(out.Entries) > p.Limit {
+				out.Entries = out.Entries[1:]
+			}
+		}
+		if last == after {
+			return out, nil
+		}
+		after = last
+	}
+}
+
+func verify(ctx context.Context, s *Services, a hub.Actor, _ None) (journal.Audit, error) {
+	if !a.Audits() {
+		return journal.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
+	}
+	return s.Records.Verify(ctx)
+}
+
+// ArchiveParams say what to archive.
+type ArchiveParams struct {
+	KeepS  int64 `json:"keep_s,omitempty"` // seconds that anything is kept; default 90 days
+	DryRun bool  `json:"dry_run,omitempty"`
+}
+
+func archive(ctx context.Context, s *Services, a hub.Actor, p ArchiveParams) (journal.ArchiveReport, error) {
+	if p.KeepS < 0 || p.KeepS > int64(100*365*24*time.Hour/time.Second) {
+		return journal.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
+	}
+	return s.Records.Archive(ctx, a, time.Duration(p.KeepS)*time.Second, p.DryRun)
+}
+
+// CopyParams say where a copy goes, on the hub's machine.
+type CopyParams struct {
+	Path       string `json:"path"`
+	Restricted bool   `json:"restricted,omitempty"` // an export has restricted packages, too
+}
+
+func (p CopyParams) check(op string) error {
+	if !filepath.IsAbs(p.Path) {
+		return hub.Errorf(hub.CodeInvalid, op, "path: %q is not an absolute path", p.Path)
+	}
+	return nil
+}
+
+func export(ctx context.Context, s *Services, _ hub.Actor, p CopyParams) (journal.Manifest, error) {
+	if err := p.check("parley/export"); err != nil {
+		return journal.Manifest{}, err
+	}
+	return s.Records.Export(ctx, p.Path, p.Restricted)
+}
+
+// Backup names a copy of the database.
+type Backup struct {
+	Path string `json:"path"`
+}
+
+func backup(ctx context.Context, s *Services, _ hub.Actor, p CopyParams) (Backup, error) {
+	if err := p.check("parley/backup"); err != nil {
+		return Backup{}, err
+	}
+	return Backup{p.Path}, s.Records.Backup(ctx, p.Path)
+}
+
+// Audit returns journal entries.
+func (c *Client) Audit(ctx context.Context, p AuditParams) (AuditPage, error) {
+	return call[AuditPage](ctx, c, "parley/audit", p)
+}
+
+// Verify compares everything with the journal.
+func (c *Client) Verify(ctx context.Context) (journal.Audit, error) {
+	return call[journal.Audit](ctx, c.patient(), "parley/audit/verify", None{})
+}
+
+// Archive moves what is old into a file.
+func (c *Client) Archive(ctx context.Context, p ArchiveParams) (journal.ArchiveReport, error) {
+	return call[journal.ArchiveReport](ctx, c.patient(), "parley/archive", p)
+}
+
+// Export writes everything as JSONL into a folder on the hub's machine.
+func (c *Client) Export(ctx context.Context, p CopyParams) (journal.Manifest, error) {
+	return call[journal.Manifest](ctx, c.patient(), "parley/export", p)
+}
+
+// Backup copies the database into a file on the hub's machine.
+func (c *Client) Backup(ctx context.Context, p CopyParams) (Backup, error) {
+	return call[Backup](ctx, c.patient(), "parley/backup", p)
+}
+
+// patient returns a client that waits as long as its context.
+func (c *Client) patient() *Client {
+	p, hc := *c, *c.http
+	hc.Timeout = 0
+	p.http = &hc
+	return &p
+}
+
+// Follow calls fn with each journal entry after seq that the caller may see,
+// as it happens, until ctx ends or fn reports an error. It returns the number
+// of the last entry when the stream breaks off.
+func (c *Client) Follow(ctx context.Context, seq int64, fn func(hub.Entry) error) (int64, error) {
+	res, err := c.patient().Do(ctx, http.MethodGet, fmt.Sprintf("/events?after=%d", seq), "text/plain", nil)
+	if err != nil {
+		return seq, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return seq, ReadError(res)
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var e hub.Entry
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			return seq, fmt.Errorf("api: events: %w", err)
+		}
+		if err := fn(e); err != nil {
+			return seq, err
+		}
+		seq = e.Seq
+	}
+	if ctx.Err() != nil {
+		return seq, ctx.Err()
+	}
+	return seq, unreachable(c.url, fmt.Errorf("the stream of events ended: %v", lines.Err()))
+}

@@ -1,0 +1,256 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A message is a request, a notification or an answer.
+type message struct {
+	id     json.RawMessage // nil if there is none
+	method string          // empty for an answer
+	params json.RawMessage
+	result json.RawMessage
+	err    *Error
+}
+
+func (m message) isAnswer() bool { return m.method == "" }
+
+// parseMessage reads a message from valid JSON. If there is a problem, the
+// message has whatever could be read all the same, so that whoever waits for it
+// can be told.
+func parseMessage(raw []byte) (m message, problem *Problem) {
+	if raw[0] != '{' {
+		return m, problemf(ProblemNotMessage, raw, "a message is an object")
+	}
+	var seen names
+	var version, method, failure []byte
+	for name, value := range members(raw) {
+		if twin, found := seen.add(name); found && problem == nil {
+			problem = twinProblem(raw, "a message", twin, name)
+		}
+		switch string(name) {
+		case "jsonrpc":
+			version = value
+		case "id":
+			if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
+				problem = cmp.Or(problem, problemf(ProblemID, raw, "the id of a message is a string, a number or null"))
+				continue
+			}
+			m.id = value
+		case "method":
+			method = value
+		case "params":
+			m.params = value
+		case "result":
+			m.result = value
+		case "error":
+			failure = value
+		default:
+			if like := memberLike(name); like != "" && problem == nil {
+				problem = problemf(ProblemCaseTwin, raw, "a message has the member %q, which must be written %q", name, like)
+			}
+		}
+	}
+	if v, _ := text(version); v != Version && problem == nil {
+		problem = problemf(ProblemVersion, raw, `a message must have the member "jsonrpc" with the value "2.0"`)
+	}
+	var wrong *Problem
+	if method != nil {
+		wrong = m.readRequest(raw, method, m.result != nil || failure != nil)
+	} else {
+		wrong = m.readAnswer(raw, failure)
+	}
+	return m, cmp.Or(problem, wrong)
+}
+
+func (m *message) readRequest(raw, method []byte, answers bool) *Problem {
+	m.method, _ = text(method)
+	switch {
+	case m.method == "":
+		m.method = "?" // it is no answer, whatever it is
+		return problemf(ProblemMethod, raw, "the method of a request is a string that is not empty")
+	case m.params != nil && m.params[0] != '{' && m.params[0] != '[':
+		return problemf(ProblemParams, raw, "the params of a request are an object or an array")
+	case answers:
+		return problemf(ProblemNotMessage, raw, "a message has a method like a request, and a result or an error like an answer")
+	}
+	return nil
+}
+
+func (m *message) readAnswer(raw, failure []byte) *Problem {
+	switch {
+	case m.result == nil && failure == nil && m.id == nil:
+		return problemf(ProblemNotMessage, raw, "a message has a method, or it has an id and a result or an error; this has neither")
+	case m.result == nil && failure == nil:
+		return problemf(ProblemNeither, raw, "an answer must have a result or an error, and a request must have a method")
+	case m.result != nil && failure != nil:
+		return problemf(ProblemBoth, raw, "an answer must have a result or an error, not both")
+	case failure == nil:
+		return nil
+	case failure[0] != '{':
+		return problemf(ProblemError, raw, "the error of an answer is an object")
+	}
+	e := &Error{}
+	var code, message bool
+	for name, value := range members(failure) {
+		switch string(name) {
+		case "code":
+			n, err := strconv.Atoi(string(value))
+			e.Code, code = n, err == nil
+		case "message":
+			e.Message, message = text(value)
+		case "data":
+			e.Data = value
+		}
+	}
+	if !code || !message {
+		return problemf(ProblemError, raw, "the error of an answer has an integer as code and a text as message")
+	}
+	m.err = e
+	return checkNames("an error", failure)
+}
+
+// checkNames reports names in an object of the protocol that differ in case
+// only. What is deeper inside is for those who know what it means.
+func checkNames(what string, raw []byte) *Problem {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	var seen names
+	for name := range members(raw) {
+		if twin, found := seen.add(name); found {
+			return twinProblem(raw, what, twin, name)
+		}
+	}
+	return nil
+}
+
+func twinProblem(raw []byte, what, a string, b []byte) *Problem {
+	return problemf(ProblemCaseTwin, raw, "%s has the members %q and %q, which differ in case only", what, a, b)
+}
+
+// text returns what a string says.
+func text(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	return string(unquote(raw)), true
+}
+
+// memberLike returns the member that a name differs from in case only: it could
+// pass for it with another reader.
+func memberLike(name []byte) string {
+	for _, m := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
+		if strings.EqualFold(m, string(name)) {
+			return m
+		}
+	}
+	return ""
+}
+
+// salvage finds out what it can about a message that could not be read, so that
+// whoever waits for it can be told.
+func salvage(raw []byte) (m message) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...)
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
+		return m
+	}
+	for {
+		name, err := dec.ReadToken()
+		if err != nil || name.Kind() != '"' {
+			return m
+		}
+		switch name.String() {
+		case "id":
+			id, err := dec.ReadValue()
+			if err != nil || m.id != nil || id.Kind() == '{' || id.Kind() == '[' {
+				m.id = nil
+				return m
+			}
+			m.id = bytes.Clone(id)
+		case "method":
+			m.method = "?"
+			fallthrough
+		default:
+			if dec.SkipValue() != nil {
+				return m
+			}
+		}
+	}
+}
+
+// idKey returns the same text for ids that are the same: strings that say the
+// same, numbers with the same digits.
+func idKey(id json.RawMessage) string {
+	if len(id) > 0 && id[0] == '"' {
+		return `"` + string(unquote(id))
+	}
+	return string(id)
+}
+
+// requestLine returns a request, or a notification if there is no id, as one
+// line.
+func requestLine(id, method string, params json.RawMessage) []byte {
+	b := make([]byte, 0, 64+len(method)+len(params))
+	b = append(b, `{"jsonrpc":"2.0"`...)
+	if id != "" {
+		b = append(b, `,"id":`...)
+		b = append(b, id...)
+	}
+	b = append(b, `,"method":`...)
+	b, _ = jsontext.AppendQuote(b, strings.ToValidUTF8(method, "\uFFFD"))
+	if params != nil {
+		b = append(b, `,"params":`...)
+		b = append(b, params...)
+	}
+	return append(b, "}\n"...)
+}
+
+// encode returns v as JSON on one line. A json.RawMessage stays as it is, apart
+// from line ends.
+func encode(v any) (json.RawMessage, error) {
+	raw, ok := v.(json.RawMessage)
+	if !ok || raw == nil {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(v); err != nil {
+			return nil, err
+		}
+		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	}
+	if !jsontext.Value(raw).IsValid() {
+		return nil, errors.New("the raw message is not valid JSON")
+	}
+	if bytes.ContainsAny(raw, "\r\n") {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			return nil, err
+		}
+		raw = b.Bytes()
+	}
+	return raw, nil
+}
+
+// encodeParams returns the params of a request as JSON, nil if there are none.
+func encodeParams(params any) (json.RawMessage, error) {
+	if raw, ok := params.(json.RawMessage); params == nil || ok && raw == nil {
+		return nil, nil
+	}
+	raw, err := encode(params)
+	if err != nil {
+		return nil, err
+	}
+	if c := bytes.TrimLeft(raw, blanks)[0]; c != '{' && c != '[' {
+		return nil, fmt.Errorf("params must be an object or an array, not %T", params)
+	}
+	return raw, nil
+}

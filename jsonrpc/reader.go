@@ -1,0 +1,364 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// DefaultMaxFrame is how many bytes a frame may have unless told otherwise.
+const DefaultMaxFrame = 64 << 20
+
+// maxHead is how much of a frame over the limit is kept.
+const maxHead = 64 << 10
+
+// A Flaw is a departure from one message per line that a Reader puts up with.
+type Flaw string
+
+// The flaws.
+const (
+	FlawBOM          Flaw = "byte_order_mark" // the line starts with a byte order mark
+	FlawCRLF         Flaw = "crlf"            // the line ends in CR LF
+	FlawBlankLines   Flaw = "blank_lines"     // there are blank lines before it
+	FlawSeveralLines Flaw = "several_lines"   // the value is spread over lines
+	FlawSameLine     Flaw = "same_line"       // it follows another value on the same line
+	FlawNoLineEnd    Flaw = "no_line_end"     // the input ends without a line end
+)
+
+// A Frame is one JSON object or array as it came in or goes out.
+type Frame struct {
+	Raw   []byte    // the bytes of the value, without blanks and line end around it
+	Time  time.Time // when its last byte was read, or just before it is written
+	Flaws []Flaw    // what was put up with; nil for one value on a line of its own
+}
+
+// A Reader takes a stream of lines apart into frames.
+//
+// A line that starts with { or [ starts a frame. If the value is not complete
+// at the line's end it goes on over the next lines, until it ends or is shown
+// to be no JSON. In the second case reading goes on with the line after the
+// one it started on: of the lines already read, those that are a complete value
+// each are frames, the others are part of the problem. What follows a value on
+// its line is read like a line of its own. Any other line that is not blank is
+// a problem. A byte order mark at the start of a line is skipped.
+//
+// Little more than the limit is ever held, and no byte is looked at more than a
+// few times, whatever comes.
+type Reader struct {
+	src   io.Reader
+	limit int
+	dec   jsontext.Decoder
+	line  bytes.Buffer // what dec reads a line from; kept to save an allocation
+
+	buf        []byte
+	start, end int       // buf[start:end] was read and not yet given out
+	err        error     // why src gives no more
+	read       time.Time // when src last gave something
+
+	skip   bool // the rest of the line is of a frame over the limit
+	within bool // a value on the same line was given out
+	blank  bool // a blank line was skipped
+	alone  int  // so many bytes are lines that are no frame together
+}
+
+// NewReader returns a Reader of src that refuses frames of more than limit
+// bytes. A limit of zero is DefaultMaxFrame.
+func NewReader(src io.Reader, limit int) *Reader {
+	if limit <= 0 {
+		limit = DefaultMaxFrame
+	}
+	return &Reader{src: src, limit: limit}
+}
+
+// Next returns the next frame. If the error is a *Problem, reading can go on,
+// and the frame holds the bytes that were refused; of a frame over the limit it
+// holds the first 64 KiB. Any other error is final: what src returned, io.EOF
+// above all.
+func (r *Reader) Next() (Frame, error) {
+	for {
+		if r.skip {
+			if err := r.skipLine(); err != nil {
+				return Frame{}, err
+			}
+		}
+		n, err := r.lineEnd(0)
+		if err != nil {
+			return r.tooLarge(n)
+		}
+		if n == 0 {
+			return Frame{}, r.err
+		}
+		line := r.buf[r.start : r.start+n]
+		if isBlank(line) {
+			r.take(n)
+			r.blank = true
+			continue
+		}
+		if r.alone > 0 {
+			return r.nextAlone()
+		}
+		at, size, problem := r.value(line)
+		if size == 0 && problem.Code == ProblemTruncated {
+			return r.nextOverLines(at)
+		}
+		return r.give(at, size, n, problem)
+	}
+}
+
+// value looks for a frame at the start of a line. It returns where the value
+// starts and how long it is, or a size of zero and the reason why there is
+// none. A value that is refused although its end is known has a size and a
+// problem.
+func (r *Reader) value(line []byte) (at, size int, problem *Problem) {
+	at = indent(line)
+	text := bytes.TrimRight(line[at:], blanks)
+	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
+		if jsontext.Value(text).IsValid() {
+			return at, 0, problemf(ProblemNotMessage, text, "a message is an object, and a batch of messages an array; this is neither")
+		}
+		return at, 0, problemf(ProblemNotJSON, text, "not JSON: only messages may be sent here, logs belong on standard error")
+	}
+	size, err := r.extent(text)
+	if err == nil {
+		return at, size, nil
+	}
+	problem = syntaxProblem(text, err)
+	if size, err = r.extent(text, lenient...); err != nil {
+		size = 0
+	}
+	return at, size, problem
+}
+
+// lenient lets a decoder find the end of a value that is refused.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// extent returns the length of the value that text starts with.
+func (r *Reader) extent(text []byte, opts ...jsontext.Options) (int, error) {
+	r.line = *bytes.NewBuffer(text)
+	r.dec.Reset(&r.line, opts...)
+	v, err := r.dec.ReadValue()
+	return len(v), err
+}
+
+// nextOverLines reads a value that starts at the given place of the buffered
+// line and does not end on it.
+func (r *Reader) nextOverLines(at int) (Frame, error) {
+	feed := &lineFeed{r: r, at: at, end: at}
+	value, err := jsontext.NewDecoder(feed, lenient...).ReadValue()
+	if err == nil {
+		var problem *Problem
+		if _, err := r.extent(value); err != nil {
+			problem = syntaxProblem(value, err)
+		}
+		return r.give(at, len(value), feed.end, problem)
+	}
+	if feed.over {
+		return r.tooLarge(feed.end)
+	}
+	r.alone = feed.end
+	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		// The line in which it turned out may start another value.
+		before := r.buf[r.start : r.start+at+int(syntax.ByteOffset)]
+		if i := bytes.LastIndexByte(before, '\n') + 1; i > 0 {
+			r.alone = i
+		}
+	}
+	return r.nextAlone()
+}
+
+// A lineFeed gives a decoder the buffered line, then the next ones as they are
+// asked for.
+type lineFeed struct {
+	r    *Reader
+	at   int  // in the buffer: what was given
+	end  int  // the end of the line that is being given
+	over bool // there was more than a frame may have
+}
+
+func (l *lineFeed) Read(p []byte) (int, error) {
+	if l.at == l.end {
+		var err error
+		if l.end, err = l.r.lineEnd(l.at); err != nil {
+			l.over = true
+			return 0, err
+		}
+		if l.end == l.at {
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, l.r.buf[l.r.start+l.at:l.r.start+l.end])
+	l.at += n
+	return n, nil
+}
+
+// nextAlone gives out the next of the lines that are no frame together: a
+// frame, or a problem for all lines before the next frame.
+func (r *Reader) nextAlone() (Frame, error) {
+	n := 0
+	for line := range bytes.Lines(r.buf[r.start : r.start+r.alone]) {
+		at, size, problem := r.value(line)
+		if size > 0 && n == 0 {
+			return r.give(at, size, len(line), problem)
+		}
+		if size > 0 {
+			break
+		}
+		n += len(line)
+	}
+	f, _ := r.give(0, 0, n, nil)
+	return f, problemf(ProblemTruncated, f.Raw, "an object or array starts here and does not end: a message is one complete JSON value on one line")
+}
+
+// give returns a frame: size bytes of the next n, which end with a line. If the
+// size is zero it is all of them.
+func (r *Reader) give(at, size, n int, problem *Problem) (Frame, error) {
+	all := r.buf[r.start : r.start+n]
+	rest := all[at+size:]
+	f := Frame{Time: r.read}
+	if size == 0 {
+		f.Raw = bytes.Clone(bytes.TrimRight(all, "\r\n"))
+	} else {
+		f.Raw = bytes.Clone(all[at : at+size])
+		f.Flaws = r.flaws(all[:at], f.Raw, rest)
+	}
+	if size > 0 && !isBlank(rest) {
+		r.take(at + size)
+		r.within = true
+	} else {
+		r.take(n)
+	}
+	if problem != nil {
+		return f, problem
+	}
+	return f, nil
+}
+
+// flaws lists what is wrong around a value, given what is before and after it.
+func (r *Reader) flaws(before, value, after []byte) (flaws []Flaw) {
+	for _, c := range [...]struct {
+		seen bool
+		flaw Flaw
+	}{
+		{bytes.HasPrefix(before, bom), FlawBOM},
+		{r.blank, FlawBlankLines},
+		{r.within, FlawSameLine},
+		{bytes.IndexByte(value, '\n') >= 0, FlawSeveralLines},
+		{bytes.HasSuffix(after, []byte("\r\n")), FlawCRLF},
+		{bytes.IndexByte(after, '\n') < 0, FlawNoLineEnd},
+	} {
+		if c.seen {
+			flaws = append(flaws, c.flaw)
+		}
+	}
+	return flaws
+}
+
+// take removes n bytes.
+func (r *Reader) take(n int) {
+	r.start += n
+	r.alone = max(0, r.alone-n)
+	r.within, r.blank = false, false
+}
+
+// tooLarge reports a frame of which n bytes, more than may be, are buffered.
+// The rest of its line is skipped.
+func (r *Reader) tooLarge(n int) (Frame, error) {
+	head := r.buf[r.start : r.start+min(n, maxHead)]
+	f := Frame{Raw: bytes.Clone(head[indent(head):]), Time: r.read}
+	r.skip = r.buf[r.start+n-1] != '\n'
+	r.take(n)
+	return f, problemf(ProblemTooLarge, f.Raw, "a message has more than %d bytes, which is the limit", r.limit)
+}
+
+// skipLine drops what comes up to and with the next line end.
+func (r *Reader) skipLine() error {
+	for {
+		if i := bytes.IndexByte(r.buf[r.start:r.end], '\n'); i >= 0 {
+			r.take(i + 1)
+			r.skip = false
+			return nil
+		}
+		r.take(r.end - r.start)
+		if !r.fill() {
+			return r.err
+		}
+	}
+}
+
+var errOverLimit = errors.New("over the limit")
+
+// lineEnd returns the end of the line that starts at the given place of the
+// buffer, which is after the line feed or at the end of the input. It reads as
+// much as it needs, and reports errOverLimit with the number of bytes buffered
+// when they are more than may be.
+func (r *Reader) lineEnd(from int) (int, error) {
+	looked := from
+	for {
+		held := r.buf[r.start:r.end]
+		i := bytes.IndexByte(held[looked:], '\n')
+		if i >= 0 {
+			held = held[:looked+i+1]
+		}
+		if len(held) > r.limit && len(bytes.TrimRight(held, "\r\n")) > r.limit {
+			return len(held), errOverLimit
+		}
+		if i >= 0 {
+			return len(held), nil
+		}
+		looked = len(held)
+		if !r.fill() {
+			return looked, nil
+		}
+	}
+}
+
+const minBuffer = 32 << 10
+
+// fill reads more into the buffer. It reports whether there was more.
+func (r *Reader) fill() bool {
+	if r.err != nil {
+		return false
+	}
+	if r.start == r.end {
+		r.start, r.end = 0, 0
+		if len(r.buf) > 1<<20 { // a large frame made it so large
+			r.buf = nil
+		}
+	}
+	if r.end == len(r.buf) {
+		held := r.buf[r.start:r.end]
+		if len(held) > len(r.buf)/2 || len(r.buf) == 0 {
+			r.buf = make([]byte, min(max(minBuffer, 2*len(r.buf)), r.limit+minBuffer))
+		}
+		r.end = copy(r.buf, held)
+		r.start = 0
+	}
+	for range 100 {
+		n, err := r.src.Read(r.buf[r.end:])
+		r.end += n
+		r.err = err
+		if n > 0 {
+			r.read = time.Now()
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+	r.err = io.ErrNoProgress
+	return false
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+const blanks = " \t\r\n"
+
+// indent returns how many bytes of a line come before its text.
+func indent(line []byte) int {
+	return len(line) - len(bytes.TrimLeft(bytes.TrimPrefix(line, bom), blanks))
+}
+
+func isBlank(line []byte) bool { return indent(line) == len(line) }

@@ -1,0 +1,112 @@
+package report
+
+import "strings"
+
+// maxNesting is how many wrappings around a report are taken off.
+const maxNesting = 3
+
+// ParseAny reads a report from whatever an agent answered: a JSON object, the
+// result envelope of a command line around one, text, or text with a JSON
+// object in it. In Reference mode it does what Parse does. opts may be nil.
+func ParseAny(text string, opts *Options) (Result, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Mode == Reference {
+		return parse(text, o)
+	}
+	return parseAny(text, o, maxNesting)
+}
+
+func parseAny(text string, o Options, nesting int) (Result, error) {
+	if r, ok := parseObject(text, o, nesting); ok {
+		return r, nil
+	}
+	r, err := parse(text, o)
+	if err == nil {
+		return r, nil
+	}
+	part, _, _ := window(text, o)
+	for _, object := range []string{fencedObject(part), outerObject(part)} {
+		if r, ok := parseObject(object, o, nesting); ok {
+			return r, nil
+		}
+	}
+	return r, err
+}
+
+// parseObject reads a JSON object that is a report or an envelope around one.
+func parseObject(text string, o Options, nesting int) (Result, bool) {
+	text = trim(strings.TrimPrefix(text, "\ufeff"))
+	if nesting == 0 || !strings.HasPrefix(text, "{") || len(text) > o.MaxBytes {
+		return Result{}, false
+	}
+	all, ok := members([]byte(text))
+	if !ok {
+		return Result{}, false
+	}
+	var d diagnostics
+	d.add(CodeJSONForm, 0, "the report is in JSON")
+	if r, d := tolerantObject(all, d); r.Status != "" {
+		r.Diagnostics = d.sorted()
+		return r, true
+	}
+	for _, name := range [...]string{"structured_output", "result"} {
+		for _, m := range all {
+			if m.name != name {
+				continue
+			}
+			inner, isText := m.text()
+			if !isText {
+				if r, ok := parseObject(string(m.value), o, nesting-1); ok {
+					return r, true
+				}
+				continue
+			}
+			if r, err := parseAny(inner, o, nesting-1); err == nil {
+				return r, true
+			}
+		}
+	}
+	return Result{}, false
+}
+
+// fencedObject returns the last block of code in a text that begins as a JSON
+// object does; empty if there is none.
+func fencedObject(text string) (object string) {
+	inside, start := false, 0
+	for all := linesOf(text, 0); ; {
+		l, ok := all.next()
+		if !ok {
+			return object
+		}
+		if !fence(l.text) {
+			continue
+		}
+		if inside {
+			if part := trim(text[start:l.at]); strings.HasPrefix(part, "{") {
+				object = part
+			}
+		}
+		inside, start = !inside, l.at+len(l.text)
+	}
+}
+
+// outerObject returns what is between the first and the last brace of a text.
+func outerObject(text string) string {
+	i, j := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	if i < 0 || j < i {
+		return ""
+	}
+	return text[i : j+1]
+}
+
+// ParseAnyDispatch reads a dispatch from a JSON object or from text. opts may
+// be nil.
+func ParseAnyDispatch(text string, opts *Options) (DispatchResult, error) {
+	if strings.HasPrefix(trim(text), "{") {
+		return ParseDispatchJSON([]byte(text), opts)
+	}
+	return ParseDispatch(text, opts)
+}

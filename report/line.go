@@ -1,0 +1,361 @@
+package report
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A line is one line of a text, without its end.
+type line struct {
+	text   string
+	at     int  // offset in the text
+	number int  // from 1
+	odd    bool // ended by a lone CR, U+2028 or U+2029
+}
+
+// lines walks over the lines of a text. Each byte is looked at a fixed number
+// of times, whatever the line ends are.
+type lines struct {
+	text   string
+	number int  // of the last line
+	simple bool // there is no odd line end at all
+
+	at    int  // where the next line begins
+	stop  int  // where the text before the next LF ends
+	after int  // behind that LF
+	plain bool // there is no odd line end before stop
+}
+
+// linesOf returns a walk over the lines of a text that has others before it.
+func linesOf(text string, skipped int) lines {
+	return lines{text: text, number: skipped, simple: simple(text)}
+}
+
+// simple reports whether a text surely has no odd line end.
+func simple(s string) bool {
+	return strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, "\u2028"[0]) < 0
+}
+
+func (l *lines) next() (line, bool) {
+	if l.at >= len(l.text) {
+		return line{}, false
+	}
+	if l.at >= l.after {
+		l.stretch()
+	}
+	l.number++
+	out := line{at: l.at, number: l.number}
+	if !l.plain {
+		for i := l.at; i < l.stop; i++ {
+			if n := oddLineEnd(l.text[i:l.stop]); n > 0 {
+				out.text, out.odd, l.at = l.text[l.at:i], true, i+n
+				return out, true
+			}
+		}
+	}
+	out.text, l.at = l.text[l.at:l.stop], l.after
+	return out, true
+}
+
+// stretch finds the next LF.
+func (l *lines) stretch() {
+	l.stop, l.after = len(l.text), len(l.text)
+	if i := strings.IndexByte(l.text[l.at:], '\n'); i >= 0 {
+		l.stop, l.after = l.at+i, l.at+i+1
+		if i > 0 && l.text[l.stop-1] == '\r' {
+			l.stop--
+		}
+	}
+	l.plain = l.simple || simple(l.text[l.at:l.stop])
+}
+
+// oddLineEnd returns how many bytes of a line end s begins with, LF aside.
+func oddLineEnd(s string) int {
+	switch {
+	case s[0] == '\r':
+		return 1
+	case strings.HasPrefix(s, "\u2028"), strings.HasPrefix(s, "\u2029"):
+		return len("\u2028")
+	}
+	return 0
+}
+
+// An oddity is something about the way a field is written.
+type oddity uint8
+
+const (
+	decorated oddity = 1 << iota // with marks of Markdown
+	separated                    // by more than a colon, blanks and tabs
+	zeroWidth                    // behind characters without width
+	inline                       // not the first on its line
+	fenced                       // in a block of code
+)
+
+// A head is a line taken apart at the separator of its field.
+type head struct {
+	name    string // as written
+	value   string // trimmed
+	at      int    // where in the line the name begins
+	valueAt int    // and where the value does
+	odd     oddity
+}
+
+// split takes a line apart. The name may be any word. If there is a name and
+// no separator, it reports false, and the value is what follows the name.
+func split(s string) (head, bool) {
+	i := indent(s)
+	j := nameEnd(s, i)
+	switch {
+	case j == i:
+	case j == len(s):
+		return head{name: s[i:j], at: i}, false
+	case s[j] == ':':
+		h := head{name: s[i:j], at: i}
+		h.setValue(s, j+1)
+		return h, true
+	}
+	return splitOdd(s)
+}
+
+// setValue takes the rest of a line as the value.
+func (h *head) setValue(s string, at int) {
+	h.valueAt = at + indent(s[at:])
+	h.value = trim(s[h.valueAt:])
+	if !strings.HasPrefix(s[h.valueAt:], h.value) {
+		h.odd |= separated
+		h.valueAt = len(s) - len(strings.TrimLeftFunc(s[h.valueAt:], space))
+	}
+}
+
+// splitOdd takes a line apart that is decorated the way Markdown is, or whose
+// separator is not a plain colon right behind the name.
+func splitOdd(s string) (h head, ok bool) {
+	rest, odd := unprefixed(s)
+	h.odd = odd
+	cell := strings.HasPrefix(rest, "|")
+	if cell {
+		h.odd |= decorated
+		rest = strings.TrimLeftFunc(rest[1:], space)
+	}
+	open := markers(rest)
+	rest = rest[len(open):]
+	end := nameEnd(rest, 0)
+	for end > 0 && rest[end-1] == '_' {
+		end-- // emphasis, as in __STATUS__
+	}
+	if end == 0 {
+		return h, false
+	}
+	h.name, h.at = rest[:end], len(s)-len(rest)
+	rest = rest[end:]
+	h.value = rest
+
+	shut := reversed(open)
+	closed := open == ""
+	closing := func() {
+		if !closed && strings.HasPrefix(rest, shut) {
+			rest, closed = rest[len(shut):], true
+		}
+	}
+	closing()
+	if t := strings.TrimLeftFunc(rest, space); len(t) < len(rest) && !cell {
+		rest, h.odd = t, h.odd|separated
+	} else {
+		rest = t
+	}
+	switch {
+	case cell && strings.HasPrefix(rest, "|"):
+		rest = rest[1:]
+	case cell:
+		return h, false
+	case strings.HasPrefix(rest, ":"):
+		rest = rest[1:]
+	case strings.HasPrefix(rest, wideColon):
+		rest, h.odd = rest[len(wideColon):], h.odd|separated
+	default:
+		return h, false
+	}
+	closing()
+	h.setValue(s, len(s)-len(rest))
+	if cell {
+		if h.value = trim(strings.TrimSuffix(h.value, "|")); strings.Contains(h.value, "|") {
+			return h, false // a row of more than two cells
+		}
+	}
+	if !closed {
+		h.value, closed = strings.CutSuffix(h.value, shut)
+		h.value = trim(h.value)
+	}
+	if open != "" {
+		h.odd |= decorated
+	}
+	return h, closed
+}
+
+const wideColon = "\uff1a"
+
+// maxPrefix is how many marks one behind the other are looked through.
+const maxPrefix = 16
+
+// unprefixed returns s without what may stand before a field in Markdown:
+// blanks, quote marks, bullets, numbers and heading marks.
+func unprefixed(s string) (string, oddity) {
+	var odd oddity
+	for range maxPrefix {
+		t := strings.TrimLeft(s, " \t")
+		for _, zero := range []string{"\ufeff", "\u200b", "\u2060"} {
+			if strings.HasPrefix(t, zero) {
+				t, odd = t[len(zero):], odd|zeroWidth
+			}
+		}
+		if strings.HasPrefix(t, "\u00a0") {
+			t, odd = t[len("\u00a0"):], odd|separated
+		}
+		switch b := bullet(t); {
+		case b > 0:
+			t, odd = t[b:], odd|decorated
+		case strings.HasPrefix(t, ">"):
+			t, odd = t[1:], odd|decorated
+		case strings.HasPrefix(t, "#"):
+			t, odd = strings.TrimLeft(t, "#"), odd|decorated
+		}
+		if len(t) == len(s) {
+			break
+		}
+		s = t
+	}
+	return s, odd
+}
+
+// bullet returns how long the bullet or number at the beginning of s is.
+func bullet(s string) int {
+	n := 0
+	for n < len(s) && n < 9 && digit(s[n]) {
+		n++
+	}
+	switch {
+	case n > 0 && n < len(s) && (s[n] == '.' || s[n] == ')'):
+		n++
+	case n > 0 || s == "":
+		return 0
+	case strings.IndexByte("-*+", s[0]) >= 0:
+		n = 1
+	case strings.HasPrefix(s, "•"):
+		n = len("•")
+	default:
+		return 0
+	}
+	if n < len(s) && (s[n] == ' ' || s[n] == '\t') {
+		return n + 1
+	}
+	return 0
+}
+
+// markers returns the marks of emphasis or code that s begins with.
+func markers(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, "*_`"))]
+}
+
+// reversed returns the marks that close what was opened.
+func reversed(open string) string {
+	if len(open) < 2 || strings.Count(open, open[:1]) == len(open) {
+		return open
+	}
+	b := []byte(open)
+	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
+		b[i], b[j] = b[j], b[i]
+	}
+	return string(b)
+}
+
+// fence reports whether a line opens or closes a block of code.
+func fence(s string) bool {
+	i := 0
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '>') {
+		i++
+	}
+	s = s[i:]
+	return strings.HasPrefix(s, "~~~") ||
+		strings.HasPrefix(s, "```") && !strings.Contains(strings.TrimLeft(s, "`"), "`")
+}
+
+// indent returns how many blanks and tabs s begins with.
+func indent(s string) int {
+	i := 0
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// nameEnd returns where the name that begins at i ends; i if there is none.
+func nameEnd(s string, i int) int {
+	if i >= len(s) || !letter(s[i]) {
+		return i
+	}
+	for i < len(s) && nameByte(s[i]) {
+		i++
+	}
+	return i
+}
+
+// space reports what is trimmed around values: what Unicode calls white space
+// and the four separators of ASCII, as the protocol's own parser has it.
+func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+
+func trim(s string) string {
+	if s == "" || solid(s[0]) && solid(s[len(s)-1]) {
+		return s
+	}
+	return strings.TrimFunc(s, space)
+}
+
+func solid(b byte) bool { return b > ' ' && b < utf8.RuneSelf }
+
+// wordRune reports whether r can be part of a word.
+func wordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+
+// ends reports whether no word goes on at s[i:].
+func ends(s string, i int) bool {
+	r, _ := utf8.DecodeRuneInString(s[i:])
+	return i >= len(s) || !wordRune(r)
+}
+
+// ParseLine reads one line of a report. The name comes in upper case. The
+// value of STATUS, TESTS and BUILD is the word of the protocol in lower case,
+// and any other value is as it was written, trimmed. A line of a field that the
+// protocol does not know is read if its name is in capitals; a STATUS without a
+// value is not read.
+func ParseLine(s string) (field, value string, ok bool) {
+	s = strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
+	if strings.ContainsAny(s, "\n\r\u2028\u2029") {
+		return "", "", false
+	}
+	h, ok := split(s)
+	if !ok {
+		return "", "", false
+	}
+	place := find(reportTerms, h.name)
+	if place < 0 {
+		return h.name, h.value, extraName(h.name)
+	}
+	t := reportTerms[place]
+	if t.shape != aWord {
+		return t.name, h.value, true
+	}
+	switch t.name {
+	case "STATUS":
+		status, _, _ := readStatus(h.value)
+		return t.name, string(status), status != ""
+	case "TESTS":
+		if tests, _, _ := readTests(h.value); tests != "" {
+			return t.name, string(tests), true
+		}
+	case "BUILD":
+		if build, _, _ := readBuild(h.value); build != "" {
+			return t.name, string(build), true
+		}
+	}
+	return t.name, lower(h.value), true
+}

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// LintOptions changes what is looked for. The zero value works.
+type LintOptions struct {
+	Parse Options
+
+	// Scope holds the beginnings of the paths that the agent may touch, as in
+	// Dispatch.Scope. If it is empty, any path below the work folder is fine.
+	Scope []string
+}
+
+// Lint reads a report as ParseAny does and returns all there is to say about
+// it: what the parser noticed, what Check finds, and whether it could be
+// written in canonical form. opts may be nil.
+func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
+	if opts == nil {
+		opts = new(LintOptions)
+	}
+	o, err := opts.Parse.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r, err := ParseAny(text, &o)
+	if err != nil {
+		return r.Diagnostics, nil
+	}
+	all := slices.Concat(r.Diagnostics, r.Report.Check(opts.Scope))
+	if canonical, err := r.Text(); err == nil && len(r.Diagnostics) == 0 && canonical != text {
+		all = append(all, Diagnostic{Code: CodeNotCanonical, Message: "the report can be read, and there is a shorter or plainer form of it"})
+	}
+	return all, nil
+}
+
+// Check returns what does not fit together in a report, and paths that an
+// agent should not touch. It looks at no file.
+func (r Report) Check(scope []string) []Diagnostic {
+	var d diagnostics
+	failed := r.Tests.State() == Fail || r.Build == Fail
+	switch {
+	case r.Status != "" && !r.Status.Known():
+		d.add(CodeUnknown, 0, sayings[CodeUnknown], "STATUS", brief(string(r.Status)))
+	case r.OK() && failed:
+		d.add(CodeContradiction, 0, "STATUS is %s, but TESTS or BUILD is fail", r.Status)
+	case r.Status == StatusNoChanges && len(r.FilesCreated)+len(r.FilesModified) > 0:
+		d.add(CodeContradiction, 0, "STATUS is no_changes, but files are listed")
+	case r.OK() && r.Error != "":
+		d.add(CodeUnexpectedError, 0, "STATUS is %s, but there is an ERROR", r.Status)
+	case !r.OK() && r.Error == "" && r.Learned == "":
+		d.add(CodeMissingReason, 0, "STATUS is %s, but neither ERROR nor LEARNED says why", r.Status)
+	}
+	seen := map[string]bool{}
+	for _, p := range slices.Concat(r.FilesCreated, r.FilesModified) {
+		if seen[p] {
+			d.add(CodeListedTwice, 0, "%s is listed twice", brief(p))
+			continue
+		}
+		seen[p] = true
+		checkPath(&d, p, scope)
+	}
+	return d.all
+}
+
+// checkPath says what is wrong with a path, if anything is. It takes both kinds
+// of slash as such, wherever it runs.
+func checkPath(d *diagnostics, p string, scope []string) {
+	slashed := strings.ReplaceAll(p, `\`, "/")
+	switch {
+	case strings.HasPrefix(slashed, "/"), strings.HasPrefix(slashed, "~"), len(p) > 1 && letter(p[0]) && p[1] == ':':
+		d.add(CodeAbsolutePath, 0, "%s is not below the work folder", brief(p))
+	case slices.Contains(strings.Split(slashed, "/"), ".."):
+		d.add(CodeParentPath, 0, `%s has ".." in it`, brief(p))
+	case len(scope) > 0 && !slices.ContainsFunc(scope, func(s string) bool { return covers(s, slashed) }):
+		d.add(CodeOutsideScope, 0, "%s is outside the scope", brief(p))
+	}
+}
+
+// covers reports whether a path begins with the given one.
+func covers(scope, p string) bool {
+	scope = strings.TrimRight(strings.ReplaceAll(scope, `\`, "/"), "/*")
+	scope, p = path.Clean(scope), path.Clean(p)
+	return scope == "." || p == scope || strings.HasPrefix(p, scope+"/")
+}
+
+// LintDispatch reads a dispatch, text or JSON, and returns all there is to say
+// about it. opts may be nil.
+func LintDispatch(text string, opts *LintOptions) ([]Diagnostic, error) {
+	if opts == nil {
+		opts = new(LintOptions)
+	}
+	o, err := opts.Parse.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r, err := ParseAnyDispatch(text, &o)
+	if err != nil {
+		return r.Diagnostics, nil
+	}
+	return slices.Concat(r.Diagnostics, r.Dispatch.Check()), nil
+}
+
+// Check returns what a dispatch leaves open.
+func (d Dispatch) Check() []Diagnostic {
+	var out diagnostics
+	for _, need := range []struct {
+		name    string
+		missing bool
+		why     string
+	}{
+		{"ACCEPTANCE", len(d.Acceptance) == 0, "nothing says when the work is done"},
+		{"SCOPE", len(d.Scope) == 0, "the agent may touch any file"},
+		{"VERIFY", len(d.Verify) == 0, "nothing shows that the work is done"},
+		{"DONE", d.Done == "", "nothing says how to answer"},
+	} {
+		if need.missing {
+			out.add(CodeMissingField, 0, "there is no %s: %s", need.name, need.why)
+		}
+	}
+	for _, p := range d.Scope {
+		checkPath(&out, p, nil)
+	}
+	return out.all
+}

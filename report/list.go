@@ -1,0 +1,157 @@
+package report
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// splitPlain reads a list as the protocol's own parser does: commas separate,
+// items are trimmed, empty ones dropped.
+func splitPlain(value string) []string {
+	if value = trim(value); value == "" {
+		return nil
+	}
+	items := make([]string, 0, strings.Count(value, ",")+1)
+	for item := range strings.SplitSeq(value, ",") {
+		if item = trim(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// emptyMarkers are what agents write for an empty list.
+var emptyMarkers = [...]string{"none", "n/a", "-", "(none)", "[]"}
+
+// splitList reads a list in any of the ways that agents write one. The codes
+// say which, if it is not the plain way.
+func splitList(value string) (items []string, codes []Code) {
+	value = trim(value)
+	for _, m := range emptyMarkers {
+		if len(m) == len(value) && foldedPrefix(value, m) {
+			return nil, []Code{CodeEmptyMarker}
+		}
+	}
+	if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
+		var all []string
+		if json.Unmarshal([]byte(value), &all) == nil {
+			return slices.DeleteFunc(trimAll(all), func(s string) bool { return s == "" }), []Code{CodeJSONList}
+		}
+	}
+	if strings.IndexByte(value, '"') >= 0 || strings.IndexByte(value, '(') >= 0 {
+		if items, ok := splitGrouped(value); ok {
+			return items, []Code{CodeJSONList}
+		}
+	}
+	items = splitPlain(value)
+	for i, item := range items {
+		for _, mark := range [...]string{"`", "**"} { // neither _ nor *: names and patterns begin and end with them
+			if inner, ok := strings.CutPrefix(item, mark); ok && len(inner) > len(mark) && strings.HasSuffix(inner, mark) {
+				items[i], codes = trim(inner[:len(inner)-len(mark)]), []Code{CodeDecorated}
+			}
+		}
+	}
+	return slices.DeleteFunc(items, func(s string) bool { return s == "" }), codes
+}
+
+func trimAll(items []string) []string {
+	for i := range items {
+		items[i] = trim(items[i])
+	}
+	return items
+}
+
+// splitGrouped reads a list in which quotes or brackets keep commas together.
+// It reports false if none do, or if they do not match.
+func splitGrouped(value string) (items []string, ok bool) {
+	grouped := false
+	for rest := value; rest != ""; {
+		rest = strings.TrimLeftFunc(rest, space)
+		var item string
+		if strings.HasPrefix(rest, `"`) {
+			item, rest, ok = cutQuoted(rest)
+			grouped = true
+		} else {
+			var together bool
+			item, rest, together, ok = cutBracketed(rest)
+			grouped = grouped || together
+		}
+		if !ok {
+			return nil, false
+		}
+		if item = trim(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items, grouped
+}
+
+// cutQuoted returns the item in quotes that s begins with, and what follows
+// the comma behind it. A quote inside is written twice.
+func cutQuoted(s string) (item, rest string, ok bool) {
+	var b strings.Builder
+	for s = s[1:]; ; {
+		i := strings.IndexByte(s, '"')
+		if i < 0 {
+			return "", "", false
+		}
+		b.WriteString(s[:i])
+		s = s[i+1:]
+		if !strings.HasPrefix(s, `"`) {
+			break
+		}
+		b.WriteByte('"')
+		s = s[1:]
+	}
+	s = strings.TrimLeftFunc(s, space)
+	if s != "" && s[0] != ',' {
+		return "", "", false
+	}
+	return b.String(), strings.TrimPrefix(s, ","), true
+}
+
+// cutBracketed returns the item that s begins with, and what follows the comma
+// behind it. It says whether a comma was kept because it is in brackets.
+func cutBracketed(s string) (item, rest string, together, ok bool) {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth = max(0, depth-1)
+		case ',':
+			if depth == 0 {
+				return s[:i], s[i+1:], together, true
+			}
+			together = true
+		}
+	}
+	return s, "", together, depth == 0
+}
+
+// joinList writes a list so that splitList reads it back: plain if it can be,
+// with quotes around some items, or as JSON.
+func joinList(items []string) string {
+	items = slices.DeleteFunc(trimAll(slices.Clone(items)), func(s string) bool { return s == "" })
+	if len(items) == 0 {
+		return ""
+	}
+	plain := strings.Join(items, ",")
+	quoted := make([]string, len(items))
+	for i, item := range items {
+		quoted[i] = item
+		if back, codes := splitList(item); len(codes) > 0 || len(back) != 1 || back[0] != item || strings.ContainsAny(item, `,"()`) {
+			quoted[i] = `"` + strings.ReplaceAll(item, `"`, `""`) + `"`
+		}
+	}
+	// A comma at the end tells an item named "none" from an empty list.
+	for _, s := range []string{plain, plain + ",", strings.Join(quoted, ",")} {
+		if back, _ := splitList(s); !strings.ContainsAny(s, "\n\r\u2028\u2029") && slices.Equal(back, items) {
+			return s
+		}
+	}
+	raw, _ := json.Marshal(items) // strings can always be encoded
+	return string(raw)
+}

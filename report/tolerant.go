@@ -1,0 +1,245 @@
+package report
+
+import (
+	"slices"
+	"strings"
+)
+
+// readTolerant reads a text as people mean it, and adds to what was said about
+// it before. The status is empty if there is none.
+func readTolerant(text string, skipped int, d diagnostics) (Result, diagnostics) {
+	s := sorter{text: text, d: d}
+	s.sort(skipped)
+	if s.oddEnd > 0 {
+		s.d.add(CodeOddLineEnd, s.oddEnd, "the line is ended by a lone CR, U+2028 or U+2029")
+	}
+	b := s.choose()
+	if b == nil {
+		return Result{}, s.d
+	}
+	b.Chosen = true
+	conflict := slices.ContainsFunc(s.blocks, func(other Block) bool { return other.Status != b.Status })
+	s.surroundings(b, conflict)
+	in := reader{text: text, d: s.d}
+	in.result.Blocks, in.result.Conflict = s.blocks, conflict
+	in.result.Fields = make([]Found, 0, b.to-b.from)
+	for i := b.from; i < b.to; i++ {
+		in.written(&s.fields[i], i == b.statusAt)
+	}
+	return in.finish()
+}
+
+// surroundings says what stands around the block that counts.
+func (s *sorter) surroundings(b *Block, conflict bool) {
+	if b.Fenced {
+		s.d.add(CodeFenced, b.First, "the report is in a block of code")
+	}
+	if s.firstProse > 0 && s.firstProse < b.First {
+		s.d.add(CodeProseBefore, s.firstProse, "there is other text before the report")
+	}
+	if s.lastProse > b.Last {
+		s.d.add(CodeProseAfter, b.Last+1, "there is other text after the report")
+	}
+	if len(s.blocks) > 1 {
+		s.d.add(CodeBlocks, b.First, "the text has %d reports: the one that begins here counts", len(s.blocks))
+	}
+	if conflict {
+		s.d.add(CodeConflict, b.First, "the reports in the text have different statuses")
+	}
+}
+
+// A reader reads the fields of one block.
+type reader struct {
+	result Result
+	text   string
+	d      diagnostics
+	seen   [8]bool // by place among reportTerms
+	twice  bool    // a field was there before
+}
+
+// sayings are the messages of the codes that are about one field: its name,
+// then its value.
+var sayings = map[Code]string{
+	CodeStrippedBOM:  "there are characters without width before %[1]s",
+	CodeDecorated:    "%[1]s is decorated: write it plain",
+	CodeSeparator:    "%[1]s is not separated from its value by a colon alone",
+	CodeInline:       "%[1]s is not on a line of its own",
+	CodeDuplicate:    "%[1]s is there more than once",
+	CodeNearMiss:     "%[1]s has a value that does not begin with a word: %[2]q",
+	CodeTrailing:     "%[1]s has more than a word as its value: %[2]q",
+	CodeNormalised:   "%[1]s is spelled in another way than the protocol's: %[2]q",
+	CodeUnknown:      "%[1]s is none that the protocol knows, and no success: %[2]q",
+	CodeUnknownValue: "%[1]s is none that the protocol knows, and was left out: %[2]q",
+	CodeUnknownField: "%[1]s is not a field of the protocol; it was kept",
+	CodeIgnoredCount: "%[1]s has no count: %[2]q",
+	CodeEmptyMarker:  "%[1]s is an empty list: leave the value out instead of %[2]q",
+	CodeJSONList:     "%[1]s is not a plain list with commas: %[2]q",
+	CodeLongList:     "%[1]s is a list over several lines",
+	CodeLongText:     "%[1]s is a text over several lines",
+	CodeOddName:      "%[1]s is not in lower case",
+}
+
+func (in *reader) say(f *Found, codes ...Code) {
+	for _, c := range codes {
+		if !in.d.full(c) {
+			in.d.add(c, f.Line, sayings[c], f.Name, brief(f.Value))
+		}
+	}
+}
+
+var oddityCodes = [...]struct {
+	oddity oddity
+	code   Code
+}{{zeroWidth, CodeStrippedBOM}, {decorated, CodeDecorated}, {separated, CodeSeparator}, {inline, CodeInline}}
+
+// written reads a field of the text.
+func (in *reader) written(w *written, status bool) {
+	f := &Found{RawName: w.name.of(in.text), Value: w.value.of(in.text), Line: int(w.line), Col: int(w.col)}
+	var more []string
+	if w.more.to > 0 {
+		for all := linesOf(w.more.of(in.text), 0); ; {
+			l, ok := all.next()
+			if !ok {
+				break
+			}
+			more = append(more, trim(l.text))
+		}
+	}
+	in.field(int(w.place), f, more, w.odd, status)
+}
+
+// field reads a field: the value on its line, and the lines that go on with it.
+// Only the field with the status that counts sets the status.
+func (in *reader) field(place int, f *Found, more []string, odd oddity, status bool) {
+	f.Name = f.RawName
+	shape := aText
+	if place >= 0 {
+		f.Name, shape = reportTerms[place].name, reportTerms[place].shape
+		in.see(place, f)
+	}
+	for _, o := range oddityCodes {
+		if odd&o.oddity != 0 {
+			in.say(f, o.code)
+		}
+	}
+	switch shape {
+	case aWord:
+		in.word(f, status)
+	case aList:
+		f.Value = in.list(place, f, more)
+	case aText:
+		f.Value = in.longText(place, f, more)
+	}
+	in.result.Fields = append(in.result.Fields, *f)
+}
+
+// see notes that a field is there.
+func (in *reader) see(place int, f *Found) {
+	if in.seen[place] {
+		in.twice = true
+		in.say(f, CodeDuplicate)
+	}
+	in.seen[place] = true
+}
+
+func (in *reader) word(f *Found, status bool) {
+	if f.Value == "" {
+		return
+	}
+	r := &in.result
+	var codes []Code
+	switch f.Name {
+	case "STATUS":
+		s, detail, found := readStatus(f.Value)
+		switch {
+		case s == "":
+			codes = []Code{CodeNearMiss}
+		case status:
+			r.Status, r.StatusDetail, codes = s, detail, found
+		}
+	case "TESTS":
+		t, detail, found := readTests(f.Value)
+		if codes = found; t != "" {
+			r.Tests, r.TestsDetail = t, detail
+		}
+	case "BUILD":
+		b, _, found := readBuild(f.Value)
+		if codes = found; b != "" {
+			r.Build = b
+		}
+	}
+	in.say(f, codes...)
+}
+
+func (in *reader) list(place int, f *Found, more []string) (value string) {
+	items, codes := splitList(f.Value)
+	in.say(f, codes...)
+	if len(more) > 0 {
+		in.say(f, CodeLongList)
+	}
+	for i, l := range more {
+		more[i] = l[bullet(l):]
+		found, codes := splitList(more[i])
+		in.say(f, codes...)
+		items = append(items, found...)
+	}
+	in.files(place, items)
+	return joined(f.Value, more)
+}
+
+func (in *reader) longText(place int, f *Found, more []string) (value string) {
+	if len(more) > 0 {
+		in.say(f, CodeLongText)
+	}
+	value = joined(f.Value, more)
+	switch {
+	case place < 0:
+		in.say(f, CodeUnknownField)
+		in.result.Extra = append(in.result.Extra, Field{Name: f.Name, Value: value})
+	case value == "":
+	case f.Name == "ERROR":
+		in.result.Error = value
+	case f.Name == "LEARNED":
+		in.result.Learned = value
+	}
+	return value
+}
+
+func joined(value string, more []string) string {
+	if len(more) == 0 {
+		return value
+	}
+	return trim(value + "\n" + strings.Join(more, "\n"))
+}
+
+// files adds the items of one of the two lists.
+func (in *reader) files(place int, items []string) {
+	target := &in.result.FilesCreated
+	if reportTerms[place].name == "FILES_MODIFIED" {
+		target = &in.result.FilesModified
+	}
+	if *target == nil {
+		*target = items
+		return
+	}
+	*target = append(*target, items...)
+}
+
+// finish returns what was read. A list that was there twice is the union of
+// both.
+func (in *reader) finish() (Result, diagnostics) {
+	if in.twice {
+		in.result.FilesCreated, in.result.FilesModified = unique(in.result.FilesCreated), unique(in.result.FilesModified)
+	}
+	return in.result, in.d
+}
+
+// unique returns the items in their order, each once.
+func unique(items []string) []string {
+	seen := make(map[string]bool, len(items))
+	return slices.DeleteFunc(items, func(s string) bool {
+		again := seen[s]
+		seen[s] = true
+		return again
+	})
+}

@@ -1,0 +1,287 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// readStatus reads the value of STATUS: the status it begins with, else the
+// first word. The status is empty if there is no word at all. The codes say
+// what the protocol's own parser would not accept, or not see.
+func readStatus(value string) (s Status, detail string, codes []Code) {
+	value, rest, marked := unmarked(value)
+	if marked {
+		codes = append(codes, CodeDecorated)
+	}
+	for _, known := range statuses {
+		n, exact := spelled(value, string(known))
+		if n == 0 {
+			continue
+		}
+		if !exact {
+			codes = append(codes, CodeNormalised)
+		}
+		s, detail = known, trim(value[n:]+rest)
+		break
+	}
+	if s == "" {
+		n := 0
+		for n < len(value) {
+			r, size := utf8.DecodeRuneInString(value[n:])
+			if !wordRune(r) && (r != '-' || n == 0) {
+				break
+			}
+			n += size
+		}
+		first := strings.TrimRight(value[:n], "-")
+		if first == "" {
+			return "", "", nil
+		}
+		s, detail = Status(lower(first)), trim(value[len(first):]+rest)
+		codes = append(codes, CodeUnknown)
+	}
+	if detail != "" {
+		codes = append(codes, CodeTrailing)
+	}
+	return s, detail, codes
+}
+
+// spelled returns how many bytes of value spell the given status, and whether
+// they do so exactly: a dash or a blank may stand for an underscore.
+func spelled(value, status string) (n int, exact bool) {
+	if len(value) < len(status) {
+		return 0, false
+	}
+	exact = true
+	for i := range len(status) {
+		switch b := fold(value[i]); {
+		case b == status[i]:
+		case status[i] == '_' && (b == '-' || b == ' '):
+			exact = false
+		default:
+			return 0, false
+		}
+	}
+	if !ends(value, len(status)) {
+		return 0, false
+	}
+	return len(status), exact
+}
+
+// synonyms are words for a state that agents use. The first of its kind is the
+// protocol's own.
+var synonyms = [...]struct {
+	word  string
+	state State
+}{
+	{"pass", Pass}, {"fail", Fail}, {"skip", Skip},
+	{"passed", Pass}, {"ok", Pass}, {"failed", Fail}, {"skipped", Skip}, {"none", Skip}, {"n/a", Skip},
+}
+
+// readState reads the state that value begins with. It is empty if there is
+// none.
+func readState(value string) (s State, n int, own bool) {
+	for i, w := range synonyms {
+		if foldedPrefix(value, w.word) && ends(value, len(w.word)) {
+			return w.state, len(w.word), i < len(states)
+		}
+	}
+	return "", 0, false
+}
+
+// readTests reads the value of TESTS. The result is empty if there is no state.
+func readTests(value string) (t Tests, detail string, codes []Code) {
+	if n := canonicalTests(value); n == len(value) {
+		return Tests(lower(value)), "", nil
+	}
+	value, rest, _ := unmarked(value)
+	state, n, _ := readState(value)
+	if state == "" {
+		return tally(value + rest)
+	}
+	t, detail = Tests(state), value[n:]
+	if digits := count(detail); digits != "" {
+		t += Tests(":" + digits)
+		detail = strings.TrimPrefix(strings.TrimLeft(detail, ": \t(="), digits)
+	}
+	return t, trim(detail + rest), []Code{CodeNormalised}
+}
+
+// canonicalTests returns how many bytes of value are a state and perhaps a
+// count, in the protocol's own words.
+func canonicalTests(value string) int {
+	_, n, own := readState(value)
+	if !own {
+		return 0
+	}
+	if n < len(value) && value[n] == ':' {
+		i := n + 1
+		for i < len(value) && digit(value[i]) {
+			i++
+		}
+		if i > n+1 && ends(value, i) {
+			return i
+		}
+	}
+	return n
+}
+
+// count returns the digits that s begins with, behind a separator.
+func count(s string) string {
+	s = strings.TrimLeft(s, ": \t(=")
+	i := 0
+	for i < len(s) && digit(s[i]) {
+		i++
+	}
+	if !ends(s, i) {
+		return ""
+	}
+	return s[:i]
+}
+
+// tally reads a sentence such as "12 passed, 1 failed".
+func tally(value string) (t Tests, detail string, codes []Code) {
+	unknown := []Code{CodeUnknownValue}
+	if value == "" || !digit(value[0]) {
+		return "", "", unknown
+	}
+	var sums [len(states)]int // passed, failed, skipped
+	last, total := 0, 0       // of the number under way, and of the number behind its slash
+	number := func(s string) (n int, rest string) {
+		i := 0
+		for i < len(s) && digit(s[i]) {
+			i++
+		}
+		n, err := strconv.Atoi(s[:i])
+		if err != nil || n > 1e9 {
+			n = 0
+		}
+		return n, s[i:]
+	}
+	for s := value; s != ""; {
+		if digit(s[0]) {
+			last, s = number(s)
+			total = 0
+			if len(s) > 1 && s[0] == '/' && digit(s[1]) {
+				total, s = number(s[1:])
+			}
+			continue
+		}
+		state, n, _ := readState(s)
+		switch state {
+		case Pass:
+			sums[0] += last
+			sums[1] += max(0, total-last)
+		case Fail:
+			sums[1] += last
+		case Skip:
+			sums[2] += last
+		default:
+			n = strings.IndexFunc(s, func(r rune) bool { return !wordRune(r) })
+			if n < 0 {
+				n = len(s)
+			}
+			for n < len(s) && !letter(s[n]) && !digit(s[n]) {
+				n++
+			}
+		}
+		s = s[n:]
+	}
+	for _, i := range [...]int{1, 0, 2} {
+		if sums[i] > 0 {
+			return Tests(string(states[i]) + ":" + strconv.Itoa(sums[i])), value, []Code{CodeNormalised}
+		}
+	}
+	return "", "", unknown
+}
+
+// readBuild reads the value of BUILD. The result is empty if there is no
+// state.
+func readBuild(value string) (s State, detail string, codes []Code) {
+	value, rest, marked := unmarked(value)
+	s, n, own := readState(value)
+	if s == "" {
+		return "", "", []Code{CodeUnknownValue}
+	}
+	if marked {
+		codes = append(codes, CodeDecorated)
+	}
+	if !own {
+		codes = append(codes, CodeNormalised)
+	}
+	detail = value[n:]
+	if digits := count(detail); digits != "" && detail[0] == ':' {
+		codes = append(codes, CodeIgnoredCount)
+		detail = strings.TrimPrefix(strings.TrimLeft(detail, ": \t(="), digits)
+	}
+	if detail = trim(detail + rest); detail != "" {
+		codes = append(codes, CodeTrailing)
+	}
+	return s, detail, codes
+}
+
+// unmarked returns a value without the marks around its beginning, and what
+// follows them: "**ok** at last" is "ok" and " at last".
+func unmarked(value string) (inner, rest string, marked bool) {
+	if value == "" || letter(value[0]) {
+		return value, "", false
+	}
+	open := value[:len(value)-len(strings.TrimLeft(value, "*_`\"'"))]
+	if open == "" {
+		return value, "", false
+	}
+	inner = value[len(open):]
+	i := strings.Index(inner, reversed(open))
+	if i < 0 {
+		return value, "", false
+	}
+	return trim(inner[:i]), inner[i+len(open):], true
+}
+
+// oneLine returns s as one line without blanks around it.
+func oneLine(s string) string {
+	s = trim(s)
+	if !strings.ContainsAny(s, "\n\r\u2028\u2029") {
+		return s
+	}
+	var b strings.Builder
+	for l := linesOf(s, 0); ; {
+		next, ok := l.next()
+		if !ok {
+			return b.String()
+		}
+		part := trim(next.text)
+		if part == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(" / ")
+		}
+		b.WriteString(part)
+	}
+}
+
+// referenceTests returns what the protocol's own parser sees in the value of
+// TESTS. To it, a digit of any script is a digit.
+func referenceTests(value string) Tests {
+	state, n, own := readState(value)
+	if !own {
+		return ""
+	}
+	if n < len(value) && value[n] == ':' {
+		i := n + 1
+		for i < len(value) {
+			r, size := utf8.DecodeRuneInString(value[i:])
+			if !unicode.IsDigit(r) {
+				break
+			}
+			i += size
+		}
+		if i > n+1 && ends(value, i) {
+			return Tests(lower(value[:i]))
+		}
+	}
+	return Tests(state)
+}

@@ -1,0 +1,96 @@
+package report
+
+// A shape says how the value of a field is read.
+type shape string
+
+const (
+	aWord shape = "word" // from a fixed vocabulary, on the line of the field
+	aList shape = "list"
+	aText shape = "text"
+)
+
+// A term is a field that a message may have.
+type term struct {
+	name  string
+	shape shape
+}
+
+// The fields of the protocol, in canonical order.
+var (
+	reportTerms = []term{
+		{"STATUS", aWord}, {"FILES_CREATED", aList}, {"FILES_MODIFIED", aList},
+		{"TESTS", aWord}, {"BUILD", aWord}, {"ERROR", aText}, {"LEARNED", aText},
+	}
+	dispatchTerms = []term{
+		{"TASK", aText}, {"CONTEXT", aText}, {"ACCEPTANCE", aList}, {"SCOPE", aList},
+		{"RULES", aText}, {"VERIFY", aList}, {"DONE", aText},
+	}
+)
+
+// statusPlace is where STATUS stands among the reportTerms.
+const statusPlace = 0
+
+// find returns the place of a name, written in any case, among the terms; -1
+// if it is none of them.
+func find(terms []term, name string) int {
+	for i := range terms {
+		if len(terms[i].name) == len(name) && foldedPrefix(name, terms[i].name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// extraName reports whether a field of that name is kept although nobody knows
+// it. Only capitals count: prose is full of words before a colon.
+func extraName(name string) bool {
+	if len(name) < 2 || len(name) > 40 || !upper(name[0]) {
+		return false
+	}
+	for i := range len(name) {
+		if b := name[i]; !upper(b) && !digit(b) && b != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func upper(b byte) bool    { return b >= 'A' && b <= 'Z' }
+func digit(b byte) bool    { return b >= '0' && b <= '9' }
+func letter(b byte) bool   { return upper(b &^ 0x20) }
+func nameByte(b byte) bool { return letter(b) || digit(b) || b == '_' }
+
+// fold returns the lower case of an ASCII letter and anything else as it is.
+func fold(b byte) byte {
+	if upper(b) {
+		return b | 0x20
+	}
+	return b
+}
+
+// foldedPrefix reports whether s begins with prefix, ASCII case aside.
+func foldedPrefix(s, prefix string) bool {
+	if len(s) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if fold(s[i]) != fold(prefix[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// lower returns s with its ASCII letters in lower case.
+func lower(s string) string {
+	for i := range len(s) {
+		if upper(s[i]) {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				b[i] = fold(b[i])
+			}
+			return string(b)
+		}
+	}
+	return s
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/journal"
+)
+
+// Folders of a hub's home that hold its records outside the database.
+const (
+	trailDir   = "journal"
+	archiveDir = "archive"
+)
+
+// Records is everything that a hub keeps, as a whole.
+type Records struct {
+	store     *sqlite.Store
+	journal   *journal.Journal
+	home      string
+	consumers []string
+}
+
+// OpenRecords opens the records in a home in which no hub is running. Whoever
+// gets them must Close them. log may be nil.
+func OpenRecords(home string, log *slog.Logger) (*Records, error) {
+	if err := checkHome(home); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
+		return nil, hub.Errorf(hub.CodeNotFound, "server.OpenRecords", "there is no hub in %s", home).WithHint("name another --home")
+	}
+	store, err := sqlite.Open(home, &sqlite.Options{Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &Records{store: store, journal: journal.New(store, &journal.Options{Log: log}), home: home}, nil
+}
+
+// Close releases the home.
+func (r *Records) Close() error { return r.store.Close() }
+
+// Verify compares everything with the journal. A home without a folder of JSONL
+// files, as a restored backup is before its first start, has none to compare.
+func (r *Records) Verify(ctx context.Context) (journal.Audit, error) {
+	o := journal.VerifyOptions{Trail: filepath.Join(r.home, trailDir), Archives: filepath.Join(r.home, archiveDir)}
+	if _, err := os.Stat(o.Trail); errors.Is(err, fs.ErrNotExist) {
+		o.Trail = ""
+	}
+	return journal.Verify(ctx, r.store, o)
+}
+
+// archiveOptions says where archives go, and whom they must wait for.
+func (r *Records) archiveOptions() journal.ArchiveOptions {
+	return journal.ArchiveOptions{Dir: filepath.Join(r.home, archiveDir), Consumers: r.consumers}
+}
+
+// Archive moves what is older than keep into a file; 0 means the default.
+func (r *Records) Archive(ctx context.Context, actor hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
+	o := r.archiveOptions()
+	o.Keep, o.DryRun = keep, dryRun
+	return r.journal.Archive(ctx, actor, o)
+}
+
+// Export writes everything as JSONL into a folder that does not exist yet.
+func (r *Records) Export(ctx context.Context, dir string, restricted bool) (journal.Manifest, error) {
+	return journal.WriteExport(ctx, dir, filepath.Join(r.home, archiveDir), func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+		return r.store.Dump(ctx, emit, sqlite.DumpOptions{Restricted: restricted})
+	})
+}
+
+// Backup copies the database into a file that does not exist yet.
+func (r *Records) Backup(ctx context.Context, file string) error {
+	return r.store.Backup(ctx, file, nil)
+}
+
+// Import makes a home out of an export. The home must not hold a hub yet.
+func Import(ctx context.Context, dir, home string) (journal.Manifest, error) {
+	e, err := journal.OpenExport(dir)
+	if err != nil {
+		return journal.Manifest{}, err
+	}
+	defer e.Close()
+	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
+		return journal.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).
+			WithHint("name a home that does not exist yet")
+	}
+	if err := e.CopyArchives(filepath.Join(home, archiveDir)); err != nil {
+		return journal.Manifest{}, err
+	}
+	return e.Manifest, sqlite.Load(ctx, home, e.Manifest.Schema, e.Next)
+}
