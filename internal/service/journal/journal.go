@@ -192,7 +192,8 @@ func (j *Journal) Run(ctx context.Context) {
 
 // Events returns journal entries after seq that the actor may see, at most
 // limit, and the number up to which it has looked. An auditor sees everything;
-// others see what they did and what concerns messages they sent or received.
+// others see what they did and what concerns messages they sent or received, and
+// tasks they gave or took.
 func (j *Journal) Events(ctx context.Context, actor hub.Actor, seq int64, limit int) ([]hub.Entry, int64, error) {
 	var out []hub.Entry
 	err := j.store.View(ctx, func(r hub.Reader) error {
@@ -238,8 +239,12 @@ func maySee(r hub.Reader, actor hub.Actor, e hub.Entry) (bool, error) {
 		return false, nil
 	}
 	p, err := r.Party(id, actor.ID)
+	if hub.CodeOf(err) != hub.CodeNotFound {
+		return !p.Hidden, err
+	}
+	h, err := r.Handoff(hub.HandoffID(e.Subject))
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return false, nil
 	}
-	return !p.Hidden, err
+	return h.Concerns(actor.ID), err
 }

@@ -399,6 +399,7 @@ func (v *verifier) checkKept(ctx context.Context) error {
 
 // findStrangers looks for messages that no entry records.
 func (v *verifier) findStrangers(ctx context.Context) error {
+	due := map[hub.EnvelopeID]bool{} // to be removed, if an archive holds them
 	q := hub.Query{Audit: true, Limit: archivePage}
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
@@ -418,8 +419,12 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 					return err
 				}
 				known := len(entries) > 0 && begins(entries[0].Action) || v.kept[string(m.ID)] != nil
-				if !known && v.complete {
-					v.find("message "+string(m.ID), "no journal row records it")
+				switch {
+				case known || !v.complete:
+				case v.gone(m.ID, m.Type):
+					due[m.ID] = true
+				default:
+					v.stranger(m.ID)
 				}
 			}
 			q.Cursor, more = page.Next, page.Next != ""
@@ -429,7 +434,28 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(due) == 0 {
+		return nil
+	}
+	for _, a := range v.archives {
+		// That it can be read was found before.
+		if _, err := readArchive(filepath.Join(v.opts.Archives, filepath.Base(a.File)), func(l archiveLine) error {
+			if l.Message != nil {
+				delete(due, l.Message.ID)
+			}
+			return ctx.Err()
+		}); ctx.Err() != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(due)) {
+		v.stranger(id)
+	}
 	return nil
+}
+
+func (v *verifier) stranger(id hub.EnvelopeID) {
+	v.find("message "+string(id), "no journal row records it")
 }
 
 // endTrail closes the files of the trail.

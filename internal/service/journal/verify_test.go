@@ -177,7 +177,7 @@ func TestTampering(t *testing.T) {
 			revokedRow-1, revokedRow), []string{
 			chain(revokedRow - 1), chain(revokedRow), chain(revokedRow + 1),
 			fmt.Sprintf("journal row %d: it says that 1 keys were revoked, by the journal it was 0", revokedRow-1),
-			fmt.Sprintf("key bob/laptop: it is revoked, of which the journal does not know"),
+			"key bob/laptop: it is revoked, of which the journal does not know",
 		}},
 		{"a row added", fmt.Sprintf(`INSERT INTO journal VALUES (%d, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x')`, last+1), []string{chain(last + 1)}},
 		{"a row about a message changed", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", read)), []string{
