@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/parley-agents/parley/hub"
 )
 
 var links = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
@@ -49,6 +51,17 @@ func TestDocs(t *testing.T) {
 					t.Errorf("%s: the link to %s leads nowhere", name, m[1])
 				}
 			}
+		}
+	})
+	t.Run("R3-052 the package in docs/handoffs.md has the hash that it shows", func(t *testing.T) {
+		_, text, _ := strings.Cut(all["docs/handoffs.md"], "```json\n")
+		text, _, ok := strings.Cut(text, "```")
+		p, err := hub.DecodePackage([]byte(text))
+		if !ok || err != nil {
+			t.Fatalf("there is no package: %v", err)
+		}
+		if got, err := hub.PackageHash([]byte(text)); err != nil || got != p.Verification.Hash {
+			t.Errorf("got %s (%v), want %s", got, err, p.Verification.Hash)
 		}
 	})
 	for page, words := range map[string][]string{
