@@ -211,6 +211,16 @@ func TestBadInput(t *testing.T) {
 			r.wantSame(t, before)
 		}
 	})
+	t.Run("R3-077 members and the end of a team are for coordinators, before there are teams", func(t *testing.T) {
+		boss := must(r.as(r.operator).AddAgent(t.Context(), api.AgentParams{ID: "boss", Role: hub.RoleCoordinator}))(t).Key
+		for _, action := range []string{"add_member", "remove_member", "close", "archive"} {
+			input := `{"action":"` + action + `","team":"x","agent":"alice"}`
+			r.call(t, alice, "acp/team", input).wantError(t, server, hub.CodeDenied)
+			r.call(t, boss, "acp/team", input).wantError(t, params, hub.CodeNotEnabled)
+		}
+		r.call(t, alice, "parley/agent/add", `{"id":"mate"}`).wantError(t, server, hub.CodeDenied)
+		r.call(t, alice, "parley/agent/revoke", `{"id":"boss"}`).wantError(t, server, hub.CodeDenied)
+	})
 	t.Run("what is meant for the operator is denied to agents", func(t *testing.T) {
 		r.call(t, alice, "parley/held", `{}`).wantError(t, server, hub.CodeDenied)
 		list := must(r.as(alice).Agents(t.Context()))(t)

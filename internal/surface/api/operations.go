@@ -24,7 +24,7 @@ var Operations = []Operation{
 	operation("acp/status", Anyone, true, "Tell the coordinators how your work stands.", status).tool("acp_status", statusSchema),
 	operation("acp/handoff", Anyone, true, "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).tool("acp_handoff", handoffSchema),
 
-	deferred("acp/team"), deferred("acp/subscribe"), deferred("acp/broadcast"),
+	deferred("acp/team", coordinatorsOnly), deferred("acp/subscribe", nil), deferred("acp/broadcast", nil),
 
 	operation("parley/whoami", Anyone, false, "Who the hub thinks you are.", whoami),
 	operation("parley/trace", Anyone, false, "One message from end to end.", trace),
@@ -273,14 +273,40 @@ type None struct{}
 
 // deferred is an operation that the protocol names for later. It is known and
 // says so, and it is no tool.
-func deferred(method string) Operation {
+//
+// gate, if not nil, refuses those who may not use it even then: what is not
+// there yet must not have less of a gate than what will be.
+func deferred(method string, gate func(op string, a hub.Actor, params []byte) error) Operation {
 	return Operation{
 		Method: method, Permission: Anyone, Doc: "Not available yet.",
-		call: func(context.Context, *Services, hub.Actor, []byte) (any, error) {
+		call: func(_ context.Context, _ *Services, a hub.Actor, params []byte) (any, error) {
+			if gate != nil {
+				if err := gate(method, a, params); err != nil {
+					return nil, err
+				}
+			}
 			return nil, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
 				WithHint("use acp/send with to: [\"*\"] to write to everyone")
 		},
 	}
+}
+
+// coordinatorsOnly refuses everybody else who wants to change who is in a team,
+// or to close one.
+func coordinatorsOnly(op string, a hub.Actor, params []byte) error {
+	var p struct {
+		Action string `json:"action"`
+	}
+	if len(params) > 0 && json.Unmarshal(params, &p) != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "params must be an object with an action")
+	}
+	switch p.Action {
+	case "add_member", "remove_member", "close", "archive":
+		if !a.Coordinates() {
+			return hub.Errorf(hub.CodeDenied, op, "only a coordinator may %s, and you are %s", strings.ReplaceAll(p.Action, "_", " "), a.ID)
+		}
+	}
+	return nil
 }
 
 // Whoami is who the hub thinks the caller is.

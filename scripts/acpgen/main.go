@@ -1,0 +1,101 @@
+// Command acpgen keeps what is made from the schemas of the Agent Client Protocol.
+//
+//	acpgen reduce DIR   copies the schemas of an unpacked npm package in DIR to acp/schema,
+//	                    structure only
+//	acpgen generate     writes the Go types of acp/acpv1 and acp/acpv2 from those copies
+//
+// It is run in the root of the repository. The same input gives the same output.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "acpgen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "reduce":
+		return reduceAll(args[1], ".")
+	case len(args) == 1 && args[0] == "generate":
+		return generateAll(".")
+	}
+	return errors.New("usage: acpgen reduce DIR | acpgen generate")
+}
+
+// versions are the versions of the protocol that are generated.
+var versions = []int{1, 2}
+
+// reduceAll writes the reduced copy of each version's schema.
+func reduceAll(npm, root string) error {
+	for _, v := range versions {
+		name := "v" + strconv.Itoa(v)
+		stable, err := os.ReadFile(filepath.Join(npm, "schema", name, "schema.json"))
+		if err != nil {
+			return err
+		}
+		unstable, err := os.ReadFile(filepath.Join(npm, "schema", name, "schema.unstable.json"))
+		if err != nil {
+			return err
+		}
+		out, err := reduce(stable, unstable)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "acp", "schema", name+".json"), out, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generateAll writes the generated files of each version.
+func generateAll(root string) error {
+	for _, v := range versions {
+		files, err := generated(root, v)
+		if err != nil {
+			return err
+		}
+		for name, content := range files {
+			if err := os.WriteFile(name, content, 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// generated returns the generated files of one version, by path.
+func generated(root string, version int) (map[string][]byte, error) {
+	name := "v" + strconv.Itoa(version)
+	raw, err := os.ReadFile(filepath.Join(root, "acp", "schema", name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	doc, err := parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m, err := newModel(version, doc)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	files := map[string][]byte{}
+	for _, f := range m.files() {
+		src, err := f.source(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, f.name, err)
+		}
+		files[filepath.Join(root, "acp", "acp"+name, f.name)] = src
+	}
+	return files, nil
+}
