@@ -63,9 +63,9 @@ the flags written with underscores, and it alone can tighten limits.`,
 			if unsafe {
 				log.Warn("rate limits and the circuit breaker are off: --unsafe-limits is for measurements only")
 			}
+			fmt.Fprintf(a.err, "listening on %s\n", s.URL())
 			seq, hash := s.Head()
 			fmt.Fprintf(a.err, "journal head %d %s\n", seq, hash)
-			fmt.Fprintf(a.err, "listening on %s\n", s.URL())
 			return s.Serve(cmd.Context())
 		},
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestServe(t *testing.T) {
-	t.Run("a hub says one line, leaves its address in its home, and takes it back", func(t *testing.T) {
+	t.Run("a hub says where it is and where its journal stands, leaves its address in its home, and takes it back", func(t *testing.T) {
 		h := newHouse(t)
 		urlFile := filepath.Join(h.home, "url")
 		raw, err := os.ReadFile(urlFile)
@@ -25,7 +25,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("the operator's key: %v, mode %v", err, info.Mode())
 		}
 		h.stop()
-		if !regexp.MustCompile(`^listening on http://127\.0\.0\.1:\d+$`).MatchString(h.hub.stderr.String()) || h.hub.stdout.String() != "" {
+		if !regexp.MustCompile(`^listening on http://127\.0\.0\.1:\d+\njournal head \d+ [0-9a-f]{64}$`).MatchString(h.hub.stderr.String()) || h.hub.stdout.String() != "" {
 			t.Errorf("serve wrote %q and %q", h.hub.stderr, h.hub.stdout)
 		}
 		if _, err := os.Stat(urlFile); !os.IsNotExist(err) {
@@ -124,7 +124,7 @@ func TestServe(t *testing.T) {
 			}
 			if format == "json" {
 				for line := range strings.Lines(log) {
-					if !strings.HasPrefix(line, "listening on ") && !json.Valid([]byte(line)) {
+					if !strings.HasPrefix(line, "listening on ") && !strings.HasPrefix(line, "journal head ") && !json.Valid([]byte(line)) {
 						t.Errorf("not JSON: %s", line)
 					}
 				}

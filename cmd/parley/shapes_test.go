@@ -221,7 +221,10 @@ func TestShapes(t *testing.T) {
 		}
 
 		held := h.sent(h.as("builder", "send", "tester", "drop the table", "--human-gate", "required", "--json"))
-		var waiting listShape
+		var waiting struct {
+			listShape
+			Handoffs []any `json:"handoffs"`
+		}
 		strict(t, h.operator("approve", "--json").out, &waiting)
 		if len(waiting.Messages) != 1 || waiting.Messages[0].ID != held {
 			t.Errorf("approve without an id answered %+v", waiting)

@@ -131,6 +131,7 @@ type Report struct {
 
 	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
+	Unread       int              `json:"unread"` // in the caller's own inbox; filled in by who answers
 }
 
 // report returns a handoff as its parties see it, without package and history.
@@ -210,6 +211,7 @@ type Listing struct {
 	Next         string           `json:"next"` // cursor for the page after this one, or ""
 	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
+	Unread       int              `json:"unread"` // as in a Report
 }
 
 const (

@@ -22,16 +22,16 @@ import (
 
 const day = 24 * time.Hour
 
-// oldWorld returns a world in which messages have become old, others have not,
-// and handoffs run through both times. It returns the ids of all messages, and
-// true for those that are old enough to go.
-func oldWorld(t *testing.T) (*world, map[hub.EnvelopeID]bool) {
+// oldWorld returns a world in which n messages have become old, others have
+// not, and handoffs run through both times. It returns the ids of all messages,
+// and true for those that are old enough to go.
+func oldWorld(t *testing.T, n int) (*world, map[hub.EnvelopeID]bool) {
 	t.Helper()
 	w := newWorld(t)
 	ids := map[hub.EnvelopeID]bool{}
 	h := w.propose("parser", false)
 	secret := w.propose("vault", true)
-	for range 300 { // more than a page
+	for range n {
 		w.pass(time.Minute)
 		ids[w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})] = true
 	}
@@ -113,7 +113,8 @@ func (w *world) archive(opts journal.ArchiveOptions) journal.ArchiveReport {
 }
 
 func TestArchive(t *testing.T) {
-	w, ids := oldWorld(t)
+	const old = 300 // more than a page
+	w, ids := oldWorld(t, old)
 	before := w.entries()
 	var steps []hub.HandoffStep
 	handoffs := func(w *world) (all []hub.Handoff) {
@@ -144,7 +145,7 @@ func TestArchive(t *testing.T) {
 		if _, err := os.Stat(w.archives()); !os.IsNotExist(err) {
 			t.Errorf("the folder: got %v, want none", err)
 		}
-		if !dry.DryRun || dry.Messages != 300 || dry.First != 1 || dry.Pruned != 0 {
+		if !dry.DryRun || dry.Messages != old || dry.First != 1 || dry.Pruned != 0 {
 			t.Errorf("report: got %+v", dry)
 		}
 	})
@@ -258,6 +259,12 @@ func TestArchive(t *testing.T) {
 		}
 		c.wantClean()
 	})
+}
+
+func TestArchiveTampering(t *testing.T) {
+	small, _ := oldWorld(t, 5)
+	before := small.entries()
+	report := small.archive(journal.ArchiveOptions{})
 	archived := filepath.Join("archives", report.File)
 	for _, tt := range []struct {
 		name string
@@ -301,8 +308,9 @@ func TestArchive(t *testing.T) {
 		}},
 	} {
 		t.Run("tampering: "+tt.name, func(t *testing.T) {
-			c := other.clone(t)
+			c := small.duplicate(t)
 			tt.do(c)
+			c.open()
 			var got []string
 			for _, f := range c.verify().Findings {
 				got = append(got, f.String())
@@ -320,17 +328,20 @@ func TestArchive(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestArchiveGoesOn(t *testing.T) {
 	t.Run("an archive that cannot be relied on removes nothing", func(t *testing.T) {
-		for name, spoil := range map[string]func(path string){
-			"changed": func(path string) {
-				other.edit(path, func(b []byte) []byte { return bytes.Replace(b, []byte("message at"), []byte("Message at"), 1) })
+		for name, spoil := range map[string]func(w *world, path string){
+			"changed": func(w *world, path string) {
+				w.edit(path, func(b []byte) []byte { return bytes.Replace(b, []byte("message at"), []byte("Message at"), 1) })
 			},
-			"removed": func(path string) { other.must(nil, os.Remove(path)) },
+			"removed": func(w *world, path string) { w.must(nil, os.Remove(path)) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				c, _ := killedBeforePrune(t)
+				c, file := killedBeforePrune(t)
 				entries := len(c.entries())
-				spoil(filepath.Join(c.archives(), report.File))
+				spoil(c, filepath.Join(c.archives(), file))
 				_, err := c.j.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: c.archives()})
 				if hub.CodeOf(err) != hub.CodeConflict || len(c.entries()) != entries {
 					t.Errorf("got %v and %d entries, want a conflict and %d", err, len(c.entries()), entries)
@@ -376,42 +387,42 @@ func sameBut(got, want string) bool {
 }
 
 // killedBeforePrune returns a world whose hub was killed after an archive was
-// noted, before anything was removed.
-func killedBeforePrune(t *testing.T) (*world, map[hub.EnvelopeID]bool) {
+// noted, before anything was removed, and the name of the archive.
+func killedBeforePrune(t *testing.T) (*world, string) {
 	t.Helper()
-	w, ids := oldWorld(t)
-	broken := &brokenStore{Store: w.store}
-	limit := 1 // the update that notes the archive
-	stop := journal.New(&stopStore{broken, &limit}, &journal.Options{Clock: w.clock})
+	w, _ := oldWorld(t, 5)
+	stop := journal.New(&stopStore{w.store, 1}, &journal.Options{Clock: w.clock}) // that notes the archive
 	if _, err := stop.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: w.archives()}); hub.CodeOf(err) != hub.CodeDegraded {
 		t.Fatalf("got %v, want degraded", err)
 	}
+	file := ""
 	w.view(func(r hub.Reader) error {
 		archives, err := r.Archives()
 		if len(archives) != 1 {
 			t.Fatalf("archives: got %d, want 1", len(archives))
 		}
+		file = archives[0].File
 		return err
 	})
-	return w, ids
+	return w, file
 }
 
 // A stopStore refuses changes after the first few.
 type stopStore struct {
-	*brokenStore
-	left *int
+	hub.Store
+	left int
 }
 
 func (s *stopStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
-	if *s.left == 0 {
+	if s.left == 0 {
 		return hub.Errorf(hub.CodeDegraded, "test", "the hub was killed")
 	}
-	*s.left--
-	return s.brokenStore.Update(ctx, d, fn)
+	s.left--
+	return s.Store.Update(ctx, d, fn)
 }
 
 func TestArchiveWaitsForConsumers(t *testing.T) {
-	w, _ := oldWorld(t)
+	w, _ := oldWorld(t, 50)
 	slow := func(seq int64) journal.ArchiveOptions {
 		w.update(func(tx hub.Tx) error { return tx.PutCursor("slow", seq) })
 		return journal.ArchiveOptions{Consumers: []string{"slow"}}
@@ -451,9 +462,13 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 }
 
 func TestArchiveRetiresTheTrail(t *testing.T) {
-	w, _ := oldWorld(t)
-	w.must(nil, os.RemoveAll(w.trail()))
+	w, _ := oldWorld(t, 20)
 	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Seal: 1})
+	w.propose("printer", false)
+	w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+	w.copy()
+	w.pass(91 * day)
+	w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 	w.copy()
 	names := func() []string {
 		return slices.Sorted(maps.Keys(w.trailContent()))
@@ -484,7 +499,9 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 	})
 	t.Run("a trail that begins after an archive begins there", func(t *testing.T) {
 		w.must(nil, os.RemoveAll(w.trail()))
+		w.close()
 		w.raw(`DELETE FROM cursors WHERE consumer = 'journal.files'; DELETE FROM acp_meta WHERE key = 'journal.files'`)
+		w.open()
 		w.copy()
 		w.wantClean()
 	})

@@ -74,7 +74,7 @@ func tables(t *testing.T, home string) map[string][]string {
 }
 
 func TestExport(t *testing.T) {
-	w, ids := oldWorld(t)
+	w, ids := oldWorld(t, 20)
 	w.archive(journal.ArchiveOptions{})
 	w.copy()
 	dir := filepath.Join(t.TempDir(), "a", "export")
@@ -101,8 +101,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("stored: got %+v (%v), want %+v", stored, err, m)
 		}
 	})
-	c := w.clone(t) // for its clock
-	c.close()
+	c := w.duplicate(t) // for its clock
 	c.home = filepath.Join(t.TempDir(), "copy")
 	if err := importInto(t.Context(), dir, c.home); err != nil {
 		t.Fatal(err)
@@ -166,8 +165,7 @@ func TestExport(t *testing.T) {
 		if raw, err := os.ReadFile(filepath.Join(open, "handoffs.jsonl")); err != nil || bytes.Contains(raw, []byte(`{\"title\":\"vault\"}`)) || !bytes.Contains(raw, []byte(`{\"title\":\"parser\"}`)) {
 			t.Errorf("handoffs: got %s (%v), want them without the vault", raw, err)
 		}
-		c := w.clone(t)
-		c.close()
+		c := w.duplicate(t)
 		c.home = filepath.Join(t.TempDir(), "copy")
 		if err := importInto(t.Context(), open, c.home); err != nil {
 			t.Fatal(err)
@@ -225,7 +223,7 @@ func TestExport(t *testing.T) {
 }
 
 func TestImportRefuses(t *testing.T) {
-	w, _ := oldWorld(t)
+	w, _ := oldWorld(t, 20)
 	w.archive(journal.ArchiveOptions{})
 	dir := filepath.Join(t.TempDir(), "export")
 	m := w.export(dir)

@@ -66,12 +66,20 @@ func tell(t *testing.T) *story {
 	s.secret = s.propose("vault", true)
 	s.j.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
+	s.must(nil, s.store.Settle(ctx)) // it will be copied as it is
 	return s
 }
 
+// cloned returns a story of its own; duplicated returns one that is not open.
 func (s *story) cloned(t *testing.T) *story {
+	c := s.duplicated(t)
+	c.world.open()
+	return c
+}
+
+func (s *story) duplicated(t *testing.T) *story {
 	c := *s
-	c.world = s.clone(t)
+	c.world = s.duplicate(t)
 	return &c
 }
 
@@ -338,8 +346,9 @@ func TestTampering(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := s.cloned(t)
+			c := s.duplicated(t)
 			c.raw(tt.sql)
+			c.world.open()
 			c.wantFound(tt.want...)
 		})
 	}
@@ -439,8 +448,9 @@ func TestTampering(t *testing.T) {
 	}
 
 	t.Run("a tail that was cut off and written anew, after the hub has gone on", func(t *testing.T) {
-		c := s.cloned(t)
+		c := s.duplicated(t)
 		c.raw(fmt.Sprintf(`DELETE FROM journal WHERE seq > %d`, last-2))
+		c.world.open()
 		c.must(nil, c.j.Started(t.Context(), "x"))
 		c.must(nil, c.j.Started(t.Context(), "y"))
 		c.copy()
@@ -452,9 +462,10 @@ func TestTampering(t *testing.T) {
 		}
 	})
 	t.Run("more findings than are named are counted", func(t *testing.T) {
-		c := s.cloned(t)
+		c := s.duplicated(t)
 		c.raw(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n LIMIT %d)
 			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, journal.MaxFindings+7))
+		c.world.open()
 		if got := c.verify(); len(got.Findings) != journal.MaxFindings || got.More != 7 {
 			t.Errorf("findings: got %d and %d more, want %d and 7", len(got.Findings), got.More, journal.MaxFindings)
 		}

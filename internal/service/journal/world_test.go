@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, home: filepath.Join(t.TempDir(), "home"), bus: new(bus.Local), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	w.ids = hub.NewIDs(w.clock)
 	w.open()
-	t.Cleanup(func() { w.close() })
+	t.Cleanup(w.close)
 	w.must(w.access.EnsureOperator(t.Context(), ""))
 	for _, a := range []hub.Actor{ada, bob, eve} {
 		_, _, _, err := w.access.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{})
@@ -77,7 +77,7 @@ func (w *world) clock() time.Time { return w.now }
 func (w *world) open(channels ...mailroom.Channel) {
 	w.t.Helper()
 	var err error
-	w.store, err = sqlite.Open(w.home, nil)
+	w.store, err = sqlite.Open(w.home, &sqlite.Options{Readers: 2})
 	w.must(nil, err)
 	w.facts = factStore{w.store}
 	w.access = access.New(w.facts, &access.Options{Clock: w.clock, Bus: w.bus})
@@ -97,6 +97,9 @@ func (w *world) open(channels ...mailroom.Channel) {
 
 func (w *world) close() {
 	w.t.Helper()
+	if w.store == nil {
+		return
+	}
 	if err := w.store.Close(); err != nil {
 		w.t.Error(err)
 	}
@@ -278,10 +281,9 @@ func (w *world) move(h hub.Handoff, next hub.HandoffState) hub.Handoff {
 }
 
 // raw runs statements on the closed database as another program would, with
-// nothing that stands against it, and opens it again.
+// nothing that stands against it.
 func (w *world) raw(sql string) {
 	w.t.Helper()
-	w.close()
 	db, err := sqlite3.Open(filepath.Join(w.home, "hub.db"))
 	w.must(nil, err)
 	for {
@@ -302,7 +304,6 @@ func (w *world) raw(sql string) {
 		w.t.Fatalf("nothing was changed by %s", sql)
 	}
 	w.must(nil, db.Close())
-	w.open()
 }
 
 // export writes an export.
@@ -318,14 +319,21 @@ func (w *world) export(dir string) journal.Manifest {
 // clone returns a world of its own with the same content.
 func (w *world) clone(t *testing.T) *world {
 	t.Helper()
+	c := w.duplicate(t)
+	c.open()
+	return c
+}
+
+// duplicate returns a world of its own with the same content that is not open.
+func (w *world) duplicate(t *testing.T) *world {
+	t.Helper()
 	c := *w
-	c.t, c.home = t, filepath.Join(t.TempDir(), "home")
+	c.t, c.home, c.store = t, filepath.Join(t.TempDir(), "home"), nil
 	if err := os.CopyFS(c.home, os.DirFS(w.home)); err != nil {
 		t.Fatal(err)
 	}
 	c.ids = hub.NewIDs(c.clock)
-	c.open()
-	t.Cleanup(func() { c.close() })
+	t.Cleanup(c.close)
 	return &c
 }
 

@@ -68,3 +68,8 @@ func (m *Mailroom) Announce(messages ...hub.Message) {
 	}
 	m.bus.Publish(hub.TopicJournal)
 }
+
+// Unread counts what lies in an inbox, up to 25, for answers of other services.
+func (m *Mailroom) Unread(ctx context.Context, agent hub.AgentID) (int, error) {
+	return m.unread(ctx, agent)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -52,9 +53,10 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Mail: mail, Access: who,
+		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Records: &records{store: store},
 		Journal: journal.New(store, &journal.Options{Bus: d.hints, Clock: clock}), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 	}
+	d.Services.Records.(*records).journal = d.Services.Journal
 	if d.operator, err = d.Access.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -340,4 +342,26 @@ func FuzzParams(f *testing.F) {
 			}
 		}
 	})
+}
+
+// records are those of a store without files.
+type records struct {
+	store   *sqlite.Store
+	journal *journal.Journal
+}
+
+func (r *records) Verify(ctx context.Context) (journal.Audit, error) {
+	return journal.Verify(ctx, r.store, journal.VerifyOptions{})
+}
+
+func (r *records) Archive(ctx context.Context, a hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
+	return r.journal.Archive(ctx, a, journal.ArchiveOptions{Keep: keep, DryRun: true, Dir: "unused"})
+}
+
+func (r *records) Export(context.Context, string, bool) (journal.Manifest, error) {
+	return journal.Manifest{}, hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
+}
+
+func (r *records) Backup(context.Context, string) error {
+	return hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }

@@ -127,6 +127,9 @@ func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (H
 			q.States = []hub.HandoffState{p.State}
 		}
 		page, err := s.Handoffs.List(ctx, a, q, p.Mine)
+		if err == nil {
+			page.Unread, page.Warnings = s.unread(ctx, a, page.Warnings)
+		}
 		return HandoffAnswer{Listing: &page}, err
 	}
 	act, ok := handoffActions[p.Action]
@@ -139,7 +142,20 @@ func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (H
 			WithHint("the action list shows yours")
 	}
 	r, err := act(ctx, s.Handoffs, a, p)
+	if err == nil {
+		r.Unread, r.Warnings = s.unread(ctx, a, r.Warnings)
+	}
 	return HandoffAnswer{Report: &r}, err
+}
+
+// unread counts what lies in the caller's inbox. What was done must be said
+// whatever else fails.
+func (s *Services) unread(ctx context.Context, a hub.Actor, warnings []string) (int, []string) {
+	n, err := s.Mail.Unread(ctx, a.ID)
+	if err != nil {
+		warnings = append(warnings, "what lies in your inbox could not be counted")
+	}
+	return n, warnings
 }
 
 // parcel returns the package with what was given beside it put in. Something

@@ -103,7 +103,7 @@ func Text(result any) string {
 		writeNext(&b, r.Next)
 		unread = r.Unread
 	case api.HandoffAnswer:
-		writeHandoffs(&b, r)
+		unread = writeHandoffs(&b, r)
 	case mailroom.Listing:
 		b.WriteString(mailroom.RenderMessages(r.Messages))
 		writeNext(&b, r.Next)
@@ -135,8 +135,8 @@ func writeReceipt(b *strings.Builder, r mailroom.Receipt) {
 	}
 }
 
-// writeHandoffs tells how a handoff stands and what comes next.
-func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) {
+// writeHandoffs tells how handoffs stand, and returns how much mail is unread.
+func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 	if a.Listing != nil {
 		if len(a.Listing.Handoffs) == 0 {
 			b.WriteString("No handoffs.\n")
@@ -145,9 +145,10 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) {
 			fmt.Fprintf(b, "- %s %s: %q, %s to %s\n", h.ID, h.Status, h.Title, h.From, h.To)
 		}
 		writeNext(b, a.Listing.Next)
-		return
+		return a.Listing.Unread
 	}
 	b.WriteString(handoff.Render(*a.Report))
+	return a.Report.Unread
 }
 
 // idle is how long an MCP session may be silent before it is closed.

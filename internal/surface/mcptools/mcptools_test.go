@@ -195,7 +195,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 	return out
 }
 
-var toolNames = []string{"acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
+var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
 
 func TestTools(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
@@ -222,7 +222,7 @@ func TestTools(t *testing.T) {
 				if slices.Sort(names); !slices.Equal(names, toolNames) {
 					t.Errorf("tools: got %v, want %v", names, toolNames)
 				}
-				for _, name := range []string{"acp_team", "acp_subscribe", "acp_broadcast", "acp_handoff"} {
+				for _, name := range []string{"acp_team", "acp_subscribe", "acp_broadcast"} {
 					if _, err := planner.CallTool(t.Context(), &mcp.CallToolParams{Name: name}); err == nil {
 						t.Errorf("%s: got an answer, want that there is no such tool", name)
 					}
@@ -232,6 +232,29 @@ func TestTools(t *testing.T) {
 				if got := planner.InitializeResult().Instructions; !strings.Contains(got, "never an instruction") {
 					t.Errorf("instructions: got %q", got)
 				}
+			})
+
+			t.Run("R3-103 acp_handoff offers a task, and its receiver takes and finishes it", func(t *testing.T) {
+				got := planner.ok(t, "acp_handoff", map[string]any{"action": "initiate", "to": "builder", "task_id": "T-1", "title": "Nullable picture",
+					"summary": "frozen", "next_step": "run it", "success_criteria": []string{"old rows load"}})
+				id, _ := got.data["handoff_id"].(string)
+				if got.data["status"] != "proposed" || id == "" || !strings.Contains(got.text, "is proposed") {
+					t.Fatalf("initiate: got %v and %q", got.data, got.text)
+				}
+				if got := builder.ok(t, "acp_handoff", map[string]any{"action": "list", "state": "proposed"}); !strings.Contains(got.text, id) {
+					t.Errorf("list: got %q", got.text)
+				}
+				if got := builder.ok(t, "acp_handoff", map[string]any{"action": "show", "handoff_id": id}); !strings.Contains(got.text, "not instructions from your user") {
+					t.Errorf("show: got %q, want the package framed", got.text)
+				}
+				if got := builder.ok(t, "acp_handoff", map[string]any{"action": "accept", "handoff_id": id}); got.data["status"] != "activated" || !strings.Contains(got.text, "verified: package") {
+					t.Errorf("accept: got %v and %q", got.data, got.text)
+				}
+				if got := builder.ok(t, "acp_handoff", map[string]any{"action": "complete", "handoff_id": id, "summary": "done"}); got.data["status"] != "closed" {
+					t.Errorf("complete: got %v", got.data)
+				}
+				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
+				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
 			})
 
 			var question string
