@@ -285,7 +285,7 @@ func addKey(tx hub.Tx, actor hub.Actor, key hub.Key) error {
 	if err := tx.AddKey(key); err != nil {
 		return err
 	}
-	_, err := tx.Append(entry(key.CreatedAt, actor, hub.ActionKeyMinted, string(key.ID), map[string]any{"agent": key.Agent, "label": key.Label}))
+	_, err := tx.Append(entry(key.CreatedAt, actor, hub.ActionKeyMinted, string(key.ID), map[string]any{"agent": key.Agent, "label": key.Label, "sha256": key.Digest()}))
 	return err
 }
 

@@ -283,6 +283,7 @@ type stepFacts struct {
 	To     hub.AgentID      `json:"to"`
 	Hash   string           `json:"package_hash"`
 	Step   string           `json:"step_sha256"`
+	Digest string           `json:"sha256,omitempty"` // of the handoff, with its first step
 	Reason hub.RejectReason `json:"reject_reason,omitempty"`
 	Ending hub.Ending       `json:"ending,omitempty"`
 }
@@ -312,6 +313,8 @@ func (m mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks [
 func (m mover) record(h hub.Handoff, step hub.HandoffStep) error {
 	f := stepFacts{TaskID: h.TaskID, From: h.From, To: h.To, Hash: h.Hash, Step: step.Digest()}
 	switch step.State {
+	case hub.HandoffDraft:
+		f.Digest = h.Digest()
 	case hub.HandoffRejected:
 		f.Reason, f.Ending = h.RejectReason, h.Ending
 	case hub.HandoffCompleted:

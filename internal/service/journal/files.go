@@ -159,14 +159,15 @@ func (f *Files) copy(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.keepHead(ctx); err != nil {
+	if err := f.restoreHead(ctx); err != nil {
 		return err
 	}
 	return f.retire(ctx)
 }
 
-// keepHead replaces the head file if the cursor has moved beyond it.
-func (f *Files) keepHead(ctx context.Context) error {
+// restoreHead writes the head file if it is behind the cursor: it was lost, or
+// set aside.
+func (f *Files) restoreHead(ctx context.Context) error {
 	if f.head.Seq >= f.cursor {
 		return nil
 	}
@@ -179,6 +180,11 @@ func (f *Files) keepHead(ctx context.Context) error {
 	if err != nil || head.Seq == 0 {
 		return err
 	}
+	return f.putHead(head)
+}
+
+// putHead replaces the head file.
+func (f *Files) putHead(head Head) error {
 	if err := writeHead(filepath.Join(f.dir, headName), head); err != nil {
 		return err
 	}
@@ -186,10 +192,10 @@ func (f *Files) keepHead(ctx context.Context) error {
 	return nil
 }
 
-// page copies the entries after the cursor, some of them, and moves it. It
-// returns whether there may be more.
+// page copies the entries after the cursor, some of them, replaces the head and
+// moves the cursor, in this order. It returns whether there may be more.
 func (f *Files) page(ctx context.Context) (bool, error) {
-	last := int64(0)
+	var head Head
 	lines, ends := map[string]*bytes.Buffer{}, map[string]int64{}
 	err := f.store.View(ctx, func(r hub.Reader) error {
 		entries, err := r.JournalAfter(f.cursor, filesPage)
@@ -210,14 +216,14 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 				ends[family] = e.Seq
 				total += lines[family].Len() - before
 			}
-			last = e.Seq
+			head = Head{e.Seq, e.Hash, e.At}
 			if total >= filesBytes {
 				break
 			}
 		}
 		return nil
 	})
-	if err != nil || last == 0 {
+	if err != nil || head.Seq == 0 {
 		return false, err
 	}
 	for family, buf := range lines {
@@ -228,7 +234,12 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 		h.Last = ends[family]
 		f.held[family] = h
 	}
-	f.cursor = last
+	if head.Seq > f.head.Seq {
+		if err := f.putHead(head); err != nil {
+			return false, err
+		}
+	}
+	f.cursor = head.Seq
 	return true, f.remember(ctx)
 }
 
