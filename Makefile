@@ -6,7 +6,7 @@ FUZZ    ?= 5s
 KILLS   ?= 50
 PKGS    := ./...
 
-.PHONY: run build test bench chaos conformance lint fuzz clean
+.PHONY: run build test bench chaos conformance lint fuzz acp-schema clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -32,6 +32,9 @@ chaos: ## kill a hub under load KILLS times and look what is left
 conformance: build ## write docs/conformance.md from the test results
 	$(GO) test -json ./... > bin/tests.json || true
 	$(GO) run ./scripts/conformance < bin/tests.json > docs/conformance.md
+
+acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types anew
+	GO="$(GO)" ./scripts/acp-schema
 
 clean:
 	rm -rf bin

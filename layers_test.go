@@ -28,6 +28,12 @@ var layers = map[string][]string{
 	"sandbox":    {},
 	"report":     {},
 
+	// The Agent Client Protocol.
+	"acp/internal/wire": {},
+	"acp/schema":        {},
+	"acp/acpv1":         {"acp/internal/wire"},
+	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
+
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
 
@@ -66,6 +72,7 @@ var layers = map[string][]string{
 	"internal/hubtest": {"hub"},
 
 	// Tools for those who work on Parley.
+	"scripts/acpgen":      {},
 	"scripts/conformance": {},
 }
 

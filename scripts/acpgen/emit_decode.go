@@ -83,7 +83,7 @@ func (t *typ) expr() string {
 	return d.goName + "(s.String())"
 }
 
-// readMember writes the statements that read a member into its field.
+// read writes the statements that read a member into its field.
 func (f *field) read(w *writer) {
 	dst := "x." + f.goName
 	t := f.typ

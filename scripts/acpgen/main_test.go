@@ -38,24 +38,6 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	}
 }
 
-func TestGenerationIsDeterministic(t *testing.T) {
-	for _, v := range versions {
-		first, err := generated(root, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := generated(root, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name := range first {
-			if !bytes.Equal(first[name], second[name]) {
-				t.Errorf("%s differs from run to run", name)
-			}
-		}
-	}
-}
-
 func TestReduce(t *testing.T) {
 	const stable = `{"$schema":"s","title":"Agent Client Protocol","$defs":{
 		"SessionId":{"description":"words","type":"string"},

@@ -1,0 +1,33 @@
+package acpv1
+
+// Members are the members of an object whose names the protocol does not define,
+// in their order.
+type Members[V any] []Member[V]
+
+// A Member is one of them.
+type Member[V any] struct {
+	Name  string
+	Value V
+}
+
+// Get returns the value of the member with that name, and whether there is one.
+func (m Members[V]) Get(name string) (V, bool) {
+	for i := range m {
+		if m[i].Name == name {
+			return m[i].Value, true
+		}
+	}
+	var none V
+	return none, false
+}
+
+// Set gives the member with that name a value. A new one comes last.
+func (m *Members[V]) Set(name string, value V) {
+	for i := range *m {
+		if (*m)[i].Name == name {
+			(*m)[i].Value = value
+			return
+		}
+	}
+	*m = append(*m, Member[V]{name, value})
+}

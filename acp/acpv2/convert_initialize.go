@@ -1,0 +1,162 @@
+package acpv2
+
+import (
+	"strconv"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+)
+
+// initializeRequest converts what a client says about itself. What version 2
+// takes for granted is a capability in version 1.
+func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
+	caps, _ := m.Capabilities.Get()
+	v1 := acpv1.ClientCapabilities{
+		FS:       Set(acpv1.FileSystemCapabilities{ReadTextFile: Set(false), WriteTextFile: Set(false)}),
+		Terminal: Set(false),
+		Session: Set(acpv1.ClientSessionCapabilities{
+			Compaction:    Set(acpv1.CompactionCapabilities{}),
+			ConfigOptions: Set(acpv1.SessionConfigOptionsCapabilities{Boolean: Set(acpv1.BooleanConfigOptionCapabilities{})}),
+			Notices:       Set(acpv1.NoticeCapabilities{}),
+		}),
+		Meta: caps.Meta, Extra: caps.Extra,
+	}
+	out := &acpv1.InitializeRequest{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
+	c.at("info", func() { out.ClientInfo = Set(same[acpv1.Implementation](c, &m.Info)) })
+	c.at("capabilities", func() {
+		v1.Auth = present(c, "auth", caps.Auth, func(a ClientAuthCapabilities) acpv1.AuthCapabilities {
+			return acpv1.AuthCapabilities{Terminal: marker(c, "terminal", a.Terminal), Meta: a.Meta, Extra: a.Extra}
+		})
+		v1.Elicitation = optional(c, "elicitation", caps.Elicitation, func(e ElicitationCapabilities) acpv1.ElicitationCapabilities {
+			return same[acpv1.ElicitationCapabilities](c, &e)
+		})
+	})
+	out.ClientCapabilities = Set(v1)
+	return out
+}
+
+// initializeResponse converts what an agent says about itself.
+func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
+	out := &acpv1.InitializeResponse{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
+	c.at("info", func() { out.AgentInfo = Set(same[acpv1.Implementation](c, &m.Info)) })
+	caps, _ := m.Capabilities.Get()
+	v1 := acpv1.AgentCapabilities{LoadSession: Set(true), Meta: caps.Meta, Extra: caps.Extra}
+	c.at("capabilities", func() {
+		session, ok := caps.Session.Get()
+		if !ok {
+			c.at("session", func() { c.fail("", "is missing, but an agent of version 1 has sessions") })
+			return
+		}
+		c.at("session", func() { c.sessionCapabilities(session, &v1) })
+		v1.Auth = present(c, "auth", caps.Auth, func(a AgentAuthCapabilities) acpv1.AgentAuthCapabilities {
+			return acpv1.AgentAuthCapabilities{Meta: a.Meta, Extra: a.Extra}
+		})
+	})
+	if methods, ok := m.AuthMethods.Get(); ok {
+		out.AuthMethods = Set(each(c, "authMethods", methods, c.authMethod))
+		if len(methods) > 0 {
+			auth := v1.Auth.Or(acpv1.AgentAuthCapabilities{})
+			auth.Logout = Set(acpv1.LogoutCapabilities{})
+			v1.Auth = Set(auth)
+		}
+	}
+	out.AgentCapabilities = Set(v1)
+	return out
+}
+
+func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCapabilities) {
+	out := acpv1.SessionCapabilities{
+		List:   Set(acpv1.SessionListCapabilities{}),
+		Resume: Set(acpv1.SessionResumeCapabilities{}),
+		Close:  Set(acpv1.SessionCloseCapabilities{}),
+		Meta:   s.Meta, Extra: s.Extra,
+	}
+	out.Delete = optional(c, "delete", s.Delete, func(d SessionDeleteCapabilities) acpv1.SessionDeleteCapabilities {
+		return same[acpv1.SessionDeleteCapabilities](c, &d)
+	})
+	out.AdditionalDirectories = optional(c, "additionalDirectories", s.AdditionalDirectories, func(d SessionAdditionalDirectoriesCapabilities) acpv1.SessionAdditionalDirectoriesCapabilities {
+		return same[acpv1.SessionAdditionalDirectoriesCapabilities](c, &d)
+	})
+	out.Fork = optional(c, "fork", s.Fork, func(f SessionForkCapabilities) acpv1.SessionForkCapabilities {
+		return same[acpv1.SessionForkCapabilities](c, &f)
+	})
+	v1.SessionCapabilities = Set(out)
+	v1.PromptCapabilities = present(c, "prompt", s.Prompt, func(p PromptCapabilities) acpv1.PromptCapabilities {
+		return acpv1.PromptCapabilities{
+			Image:           marker(c, "image", p.Image),
+			Audio:           marker(c, "audio", p.Audio),
+			EmbeddedContext: marker(c, "embeddedContext", p.EmbeddedContext),
+			Meta:            p.Meta, Extra: p.Extra,
+		}
+	})
+	mcp, _ := s.MCP.Get()
+	c.at("mcp", func() {
+		if !marker(c, "stdio", mcp.Stdio).Or(false) {
+			c.at("stdio", func() { c.fail("", "is missing, but an agent of version 1 has it") })
+		}
+		v1.MCPCapabilities = Set(acpv1.MCPCapabilities{
+			HTTP: Set(marker(c, "http", mcp.HTTP).Or(false)), SSE: Set(false), Meta: mcp.Meta, Extra: mcp.Extra,
+		})
+	})
+}
+
+// marker converts an object that says by being there what version 1 says with a
+// boolean.
+func marker[T any, P interface {
+	*T
+	Value
+}](c *converter, name string, in Optional[T]) Optional[bool] {
+	v, ok := in.Get()
+	if !ok {
+		return Optional[bool]{}
+	}
+	c.at(name, func() {
+		if raw, err := P(&v).MarshalJSON(); err != nil {
+			c.hold(err)
+		} else if string(raw) != "{}" && string(raw) != `{"_meta":null}` {
+			c.lose(string(raw), "has members, but version 1 has a boolean there")
+		}
+	})
+	return Set(true)
+}
+
+// authMethod converts a way to log in. In version 1 a method without type is one
+// that the agent sees to.
+func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
+	switch {
+	case m.Agent != nil:
+		out.Agent = &acpv1.AuthMethodAgent{
+			ID: acpv1.AuthMethodID(m.Agent.MethodID), Name: m.Agent.Name, Description: m.Agent.Description,
+			Meta: m.Agent.Meta, Extra: m.Agent.Extra,
+		}
+	case m.Terminal != nil:
+		if c.Client != nil && !c.Client.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false) {
+			c.drop(string(m.Terminal.MethodID), "is of no use to a client without terminal authentication")
+			return out, false
+		}
+		out.Terminal = &acpv1.AuthMethodTerminal{
+			ID: acpv1.AuthMethodID(m.Terminal.MethodID), Name: m.Terminal.Name, Description: m.Terminal.Description,
+			Args: present(c, "args", m.Terminal.Args, identity),
+			Env:  present(c, "env", m.Terminal.Env, c.environment),
+			Meta: m.Terminal.Meta, Extra: m.Terminal.Extra,
+		}
+	default:
+		c.at("type", func() { c.lose(m.Tag(), "is a way to log in that version 1 would take for another") })
+		return out, false
+	}
+	return out, true
+}
+
+// environment converts variables to an object, in which a name stands once.
+func (c *converter) environment(list []EnvVariable) acpv1.Members[string] {
+	out := acpv1.Members[string]{}
+	for i, v := range list {
+		c.at(strconv.Itoa(i), func() {
+			if _, twice := out.Get(v.Name); twice {
+				c.at("name", func() { c.fail(v.Name, "comes twice, but version 1 has an object there") })
+			}
+			c.vanish(v.Meta, v.Extra)
+			out.Set(v.Name, v.Value)
+		})
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package acpv2
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+)
+
+// toolCall converts a change to a tool call. Version 1 can replace a value but not
+// take it away, except that lists can be emptied.
+func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
+	if !m.Capabilities.IsAbsent() {
+		c.at("capabilities", func() { c.drop("", "are about cancelling one tool call, which version 1 cannot do") })
+	}
+	return acpv1.ToolCallUpdate{
+		ToolCallID: acpv1.ToolCallID(m.ToolCallID),
+		Name:       kept(c, "name", m.Name, identity),
+		Title:      kept(c, "title", m.Title, identity),
+		Kind:       kept(c, "kind", m.Kind, c.toolKind),
+		Status:     kept(c, "status", m.Status, c.toolStatus),
+		Content: emptied(c, "content", m.Content, func(list []ToolCallContent) []acpv1.ToolCallContent {
+			return items(c, list, c.toolContent)
+		}),
+		Locations: emptied(c, "locations", m.Locations, func(list []ToolCallLocation) []acpv1.ToolCallLocation {
+			return items(c, list, func(l *ToolCallLocation) (acpv1.ToolCallLocation, bool) {
+				return same[acpv1.ToolCallLocation](c, l), true
+			})
+		}),
+		RawInput:  c.keptRaw("rawInput", m.RawInput),
+		RawOutput: c.keptRaw("rawOutput", m.RawOutput),
+		Meta:      c.keepMeta(m.Meta), Extra: m.Extra,
+	}
+}
+
+// kept is optional for a member that version 1 cannot take away.
+func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
+	if in.IsNull() {
+		c.at(name, func() { c.fail("null", "cannot be taken away in version 1") })
+	}
+	return optional(c, name, in, f)
+}
+
+func (c *converter) keptRaw(name string, raw json.RawMessage) json.RawMessage {
+	if isNull(raw) {
+		c.at(name, func() { c.fail("null", "cannot be taken away in version 1") })
+	}
+	return raw
+}
+
+// emptied is optional for a list: to take it away is to empty it.
+func emptied[A, B any](c *converter, name string, in Optional[[]A], f func([]A) []B) Optional[[]B] {
+	if in.IsNull() {
+		return Set([]B{})
+	}
+	return optional(c, name, in, f)
+}
+
+func (c *converter) toolKind(k ToolKind) acpv1.ToolKind {
+	if !k.Known() {
+		c.lose(string(k), "is a kind of tool that version 1 does not have")
+		return acpv1.ToolKindOther
+	}
+	return acpv1.ToolKind(k)
+}
+
+// nearestStatus has what comes nearest to a status that version 1 does not have.
+var nearestStatus = map[ToolCallStatus]acpv1.ToolCallStatus{
+	ToolCallStatusPaused:    acpv1.ToolCallStatusInProgress,
+	ToolCallStatusCancelled: acpv1.ToolCallStatusFailed,
+}
+
+func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
+	out := acpv1.ToolCallStatus(s)
+	switch nearest, ok := nearestStatus[s]; {
+	case ok:
+		c.lose(string(s), "is a status that version 1 does not have")
+		return nearest
+	case !out.Known():
+		c.fail(string(s), "is a status that version 1 does not have")
+	}
+	return out
+}
+
+// toolContent converts what a tool put out. A terminal belongs to the agent here
+// and to the client in version 1, and so is never the same.
+func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, ok bool) {
+	switch {
+	case m.Content != nil:
+		out.Content = &acpv1.Content{Content: c.content(&m.Content.Content), Meta: m.Content.Meta, Extra: m.Content.Extra}
+		return out, true
+	case m.Diff != nil:
+		patch, ok := m.Diff.Patch.Get()
+		if !ok || !c.Lossy {
+			c.at("type", func() { c.fail(m.Tag(), "describes changes in a way that version 1 does not have") })
+			return out, false
+		}
+		c.at("type", func() { c.drop(m.Tag(), "is sent as text, since version 1 describes changes in another way") })
+		out.Content = &acpv1.Content{Content: acpv1.ContentBlock{Text: &acpv1.TextContent{Text: patch.Text}}}
+		return out, true
+	case m.Terminal != nil:
+		c.at("type", func() { c.fail(m.Tag(), "is the agent's, but in version 1 terminals are the client's") })
+	default:
+		c.at("type", func() { c.fail(m.Tag(), "is a type of content that version 1 does not have") })
+	}
+	return out, false
+}
+
+// The members of _meta in which a client of version 1 finds what its permission
+// requests have no place for.
+const (
+	metaTitle       = "acp.v2/title"
+	metaDescription = "acp.v2/description"
+)
+
+func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
+	out := &acpv1.RequestPermissionRequest{SessionID: acpv1.SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}
+	subject, _ := m.Subject.Get()
+	c.at("subject", func() {
+		if subject.ToolCall == nil {
+			c.at("type", func() { c.fail(subject.Tag(), "is not a tool call, and version 1 asks for nothing else") })
+			return
+		}
+		c.at("toolCall", func() { out.ToolCall = c.toolCall(&subject.ToolCall.ToolCall) })
+		c.vanish(subject.ToolCall.Meta, subject.ToolCall.Extra)
+	})
+	switch title, ok := out.ToolCall.Title.Get(); {
+	case !ok:
+		out.ToolCall.Title = Set(m.Title)
+	case title != m.Title:
+		c.at("title", func() { out.Meta = c.addMeta(out.Meta, metaTitle, m.Title) })
+	}
+	if d, ok := m.Description.Get(); ok {
+		c.at("description", func() { out.Meta = c.addMeta(out.Meta, metaDescription, d) })
+	}
+	out.Options = each(c, "options", m.Options, func(o *PermissionOption) (acpv1.PermissionOption, bool) {
+		return same[acpv1.PermissionOption](c, o), true
+	})
+	return out
+}
+
+// addMeta returns meta with one more member before those that are there.
+func (c *converter) addMeta(meta json.RawMessage, name, value string) json.RawMessage {
+	if !isObject(meta) {
+		meta = json.RawMessage("{}")
+	}
+	if _, taken := (&Unknown{Raw: meta}).Member(name); taken {
+		c.fail(value, "has no place in _meta, which has a member %q", name)
+		return meta
+	}
+	members, err := json.Marshal(map[string]string{name: value})
+	if err != nil {
+		c.fail(value, "has no place in _meta: %v", err)
+		return meta
+	}
+	rest := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(meta), []byte("{")))
+	if !bytes.HasPrefix(rest, []byte("}")) {
+		rest = append([]byte(","), rest...)
+	}
+	return append(members[:len(members)-1], rest...)
+}

@@ -1,0 +1,166 @@
+package acpv2
+
+import "github.com/parley-agents/parley/acp/acpv1"
+
+// notification converts an update, or returns nil if version 1 has no need of it.
+func (c *converter) notification(m *UpdateSessionNotification) acpv1.Message {
+	var update *acpv1.SessionUpdate
+	c.at("update", func() { update = c.update(&m.Update) })
+	if update == nil {
+		c.vanish(m.Meta, m.Extra)
+		return nil
+	}
+	return &acpv1.SessionNotification{SessionID: acpv1.SessionID(m.SessionID), Update: *update, Meta: m.Meta, Extra: m.Extra}
+}
+
+// update converts what can be said without knowing what was said before.
+func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
+	switch {
+	case m.UserMessageChunk != nil:
+		return &acpv1.SessionUpdate{UserMessageChunk: c.chunk(m.UserMessageChunk)}
+	case m.AgentMessageChunk != nil:
+		return &acpv1.SessionUpdate{AgentMessageChunk: c.chunk(m.AgentMessageChunk)}
+	case m.AgentThoughtChunk != nil:
+		return &acpv1.SessionUpdate{AgentThoughtChunk: c.chunk(m.AgentThoughtChunk)}
+	case m.StateUpdate != nil:
+		c.state(m.StateUpdate)
+	case m.ToolCallUpdate != nil:
+		return &acpv1.SessionUpdate{ToolCallUpdate: ref(c.toolCall(m.ToolCallUpdate))}
+	case m.PlanUpdate != nil:
+		return c.plan(m.PlanUpdate)
+	case m.AvailableCommandsUpdate != nil:
+		u := m.AvailableCommandsUpdate
+		return &acpv1.SessionUpdate{AvailableCommandsUpdate: &acpv1.AvailableCommandsUpdate{
+			AvailableCommands: each(c, "availableCommands", u.AvailableCommands, c.command), Meta: u.Meta, Extra: u.Extra,
+		}}
+	case m.ConfigOptionUpdate != nil:
+		u := m.ConfigOptionUpdate
+		return &acpv1.SessionUpdate{ConfigOptionUpdate: &acpv1.ConfigOptionUpdate{
+			ConfigOptions: c.configOptionsIn(u.ConfigOptions), Meta: u.Meta, Extra: u.Extra,
+		}}
+	case m.SessionInfoUpdate != nil:
+		c.keepMeta(m.SessionInfoUpdate.Meta)
+		return &acpv1.SessionUpdate{SessionInfoUpdate: ref(same[acpv1.SessionInfoUpdate](c, m.SessionInfoUpdate))}
+	case m.UsageUpdate != nil:
+		return &acpv1.SessionUpdate{UsageUpdate: ref(same[acpv1.UsageUpdate](c, m.UsageUpdate))}
+	case m.Notice != nil, m.CompactionUpdate != nil, m.CompactionSummaryChunk != nil:
+		return c.gated(m)
+	case m.UserMessage != nil, m.AgentMessage != nil, m.AgentThought != nil, m.ToolCallContentChunk != nil:
+		c.at("sessionUpdate", func() { c.fail(m.Tag(), "depends on what was said before: use a Bridge") })
+	case m.TerminalUpdate != nil, m.TerminalOutputChunk != nil:
+		c.at("sessionUpdate", func() {
+			c.fail(m.Tag(), "is about a terminal of the agent, and in version 1 terminals are the client's")
+		})
+	default:
+		c.at("sessionUpdate", func() { c.fail(m.Tag(), "is an update that version 1 does not have") })
+	}
+	return nil
+}
+
+// gated converts the updates that a client of version 1 must have asked for.
+func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
+	can, known := c.clientSession()
+	if m.Notice != nil && known && !can.Notices.IsSet() || m.Notice == nil && known && !can.Compaction.IsSet() {
+		c.at("sessionUpdate", func() { c.drop(m.Tag(), "is an update that the client has not asked for") })
+		return nil
+	}
+	switch {
+	case m.Notice != nil:
+		return &acpv1.SessionUpdate{Notice: ref(same[acpv1.Notice](c, m.Notice))}
+	case m.CompactionSummaryChunk != nil:
+		u := m.CompactionSummaryChunk
+		return &acpv1.SessionUpdate{CompactionSummaryChunk: &acpv1.CompactionSummaryChunk{
+			CompactionID: acpv1.CompactionID(u.CompactionID), Content: c.content(&u.Content), Meta: u.Meta, Extra: u.Extra,
+		}}
+	}
+	u := m.CompactionUpdate
+	return &acpv1.SessionUpdate{CompactionUpdate: &acpv1.CompactionUpdate{
+		CompactionID: acpv1.CompactionID(u.CompactionID), Status: acpv1.CompactionStatus(u.Status),
+		Summary: optional(c, "summary", u.Summary, func(list []ContentBlock) []acpv1.ContentBlock { return items(c, list, c.block) }),
+		Error:   u.Error, Meta: c.keepMeta(u.Meta), Extra: u.Extra,
+	}}
+}
+
+func (c *converter) chunk(m *ContentChunk) *acpv1.ContentChunk {
+	return &acpv1.ContentChunk{
+		Content: c.content(&m.Content), MessageID: Set(acpv1.MessageID(m.MessageID)), Meta: m.Meta, Extra: m.Extra,
+	}
+}
+
+// content converts the block in a member of that name.
+func (c *converter) content(m *ContentBlock) (out acpv1.ContentBlock) {
+	c.at("content", func() { out, _ = c.block(m) })
+	return out
+}
+
+// block converts one part of a message. Version 1 has no icons.
+func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
+	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
+		link := *m.ResourceLink
+		if link.Icons.IsSet() {
+			c.at("icons", func() { c.lose("", "have no place in version 1") })
+		}
+		link.Icons = Optional[[]Icon]{}
+		m = &ContentBlock{ResourceLink: &link}
+	}
+	if m.Unknown != nil {
+		c.at("type", func() { c.fail(m.Tag(), "is a type of content that version 1 does not have") })
+		return acpv1.ContentBlock{}, true
+	}
+	return same[acpv1.ContentBlock](c, m), true
+}
+
+// state leaves out what a client of version 1 knows because its prompt is not
+// answered yet.
+func (c *converter) state(m *StateUpdate) {
+	switch {
+	case m.Running != nil:
+		c.at("state", func() { c.drop(m.Tag(), "is what an unanswered prompt means in version 1") })
+		c.background(m.Running.Background)
+		c.vanish(m.Running.Meta, m.Running.Extra)
+	case m.RequiresAction != nil:
+		c.at("state", func() { c.drop(m.Tag(), "is what an unanswered request means in version 1") })
+		c.background(m.RequiresAction.Background)
+		c.vanish(m.RequiresAction.Meta, m.RequiresAction.Extra)
+	case m.Idle != nil && m.Idle.StopReason.IsSet():
+		c.at("stopReason", func() {
+			c.fail(string(m.Idle.StopReason.Or("")), "answers a prompt in version 1: use a Bridge")
+		})
+	case m.Idle != nil:
+		c.idle(m.Idle)
+	default:
+		c.at("state", func() { c.fail(m.Tag(), "is a state that version 1 does not have") })
+	}
+}
+
+// idle leaves out that nothing is going on.
+func (c *converter) idle(m *IdleStateUpdate) {
+	c.at("state", func() { c.drop("idle", "is what no unanswered prompt means in version 1") })
+	c.background(m.Background)
+	c.vanish(m.Meta, m.Extra)
+}
+
+// background leaves out work that goes on beside the conversation.
+func (c *converter) background(list Optional[[]BackgroundWork]) {
+	if len(list.Or(nil)) > 0 {
+		c.at("background", func() { c.drop("", "is work that version 1 does not tell of") })
+	}
+}
+
+// plan converts a plan. Version 1 has one per session, without an id.
+func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
+	out := &acpv1.Plan{Meta: m.Meta, Extra: m.Extra}
+	c.at("plan", func() {
+		plan := m.Plan.Items
+		if plan == nil {
+			c.at("type", func() { c.fail(m.Plan.Tag(), "is a type of plan that version 1 does not have") })
+			return
+		}
+		c.at("planId", func() { c.drop(string(plan.PlanID), "is not needed in version 1, which has one plan") })
+		c.vanish(plan.Meta, plan.Extra)
+		out.Entries = each(c, "entries", plan.Entries, func(e *PlanEntry) (acpv1.PlanEntry, bool) {
+			return same[acpv1.PlanEntry](c, e), true
+		})
+	})
+	return &acpv1.SessionUpdate{Plan: out}
+}

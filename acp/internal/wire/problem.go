@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Problem is what is wrong with a message, and where.
+type Problem struct {
+	Path   string // JSON pointer to the value, "" for the message itself
+	Value  string // the value as JSON, cut short; "" if it says nothing
+	Reason string
+}
+
+// maxShown is how many bytes of a value appear in a Problem.
+const maxShown = 80
+
+// shown returns a value as it appears in a Problem.
+func shown(s string) string {
+	if len(s) > maxShown {
+		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "") + "...")
+	}
+	return strconv.Quote(s)
+}
+
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// within returns path as seen from the object or array that holds it under name.
+func within(name, path string) string {
+	if len(name) > maxShown {
+		name = strings.ToValidUTF8(name[:maxShown], "") + "..."
+	}
+	return "/" + pointer.Replace(name) + path
+}
