@@ -95,5 +95,13 @@ func Import(ctx context.Context, dir, home string) (journal.Manifest, error) {
 	if err := e.CopyArchives(filepath.Join(home, archiveDir)); err != nil {
 		return journal.Manifest{}, err
 	}
-	return e.Manifest, sqlite.Load(ctx, home, e.Manifest.Schema, e.Next)
+	if err := sqlite.Load(ctx, home, e.Manifest.Schema, e.Next); err != nil {
+		return journal.Manifest{}, err
+	}
+	r, err := OpenRecords(home, nil)
+	if err != nil {
+		return journal.Manifest{}, err
+	}
+	err = journal.NewFiles(r.store, filepath.Join(home, trailDir), nil).Copy(ctx)
+	return e.Manifest, errors.Join(err, r.Close())
 }

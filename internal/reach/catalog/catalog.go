@@ -170,7 +170,7 @@ func nearest(name string, names []string) string {
 	}
 	best, fewest := "", 4
 	for _, n := range names {
-		d := distance(strings.ToLower(name), n)
+		d := hub.EditDistance(strings.ToLower(name), n)
 		if strings.HasPrefix(strings.ToLower(name), n) {
 			d = 1 // claude-code, gemini-cli
 		}
@@ -179,25 +179,4 @@ func nearest(name string, names []string) string {
 		}
 	}
 	return best
-}
-
-// distance counts the insertions, deletions and replacements between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

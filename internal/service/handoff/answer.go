@@ -98,10 +98,16 @@ func acceptable(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, deta
 
 // proposedTo returns a proposed handoff whose receiver is the actor.
 func proposedTo(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, text string) (hub.Handoff, error) {
-	if err := active(op, actor); err != nil {
+	if err := checkText(op, "detail", text); err != nil {
 		return hub.Handoff{}, err
 	}
-	if err := checkText(op, "detail", text); err != nil {
+	return receivedBy(r, op, actor, id, hub.HandoffProposed, "it is not waiting for an answer")
+}
+
+// receivedBy returns a handoff in a state whose receiver is the actor. why says
+// what is wrong with any other state.
+func receivedBy(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, state hub.HandoffState, why string) (hub.Handoff, error) {
+	if err := active(op, actor); err != nil {
 		return hub.Handoff{}, err
 	}
 	h, err := visible(r, op, actor, id)
@@ -110,8 +116,8 @@ func proposedTo(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, text
 		return h, err
 	case h.To != actor.ID:
 		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
-	case h.Status != hub.HandoffProposed:
-		return h, outOfState(op, h, "it is not waiting for an answer")
+	case h.Status != state:
+		return h, outOfState(op, h, why)
 	}
 	return h, nil
 }

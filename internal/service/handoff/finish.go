@@ -122,19 +122,7 @@ const anyID = "00000000-0000-7000-8000-000000000000"
 
 // ownedBy returns a handoff by which the actor owns its task.
 func ownedBy(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
-	if err := active(op, actor); err != nil {
-		return hub.Handoff{}, err
-	}
-	h, err := visible(r, op, actor, id)
-	switch {
-	case err != nil:
-		return h, err
-	case h.To != actor.ID:
-		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
-	case h.Status != hub.HandoffActivated:
-		return h, outOfState(op, h, "only a task that was accepted and is under way can be completed")
-	}
-	return h, nil
+	return receivedBy(r, op, actor, id, hub.HandoffActivated, "only a task that was accepted and is under way can be completed")
 }
 
 // proveWork looks at what the owner claims to have done.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -74,6 +75,30 @@ func readHead(path string) (Head, error) {
 		return Head{}, errors.New("it is not a head")
 	}
 	return head, nil
+}
+
+// A headFile is a head as it was found, or why it could not be read.
+type headFile struct {
+	Head
+	name string
+	err  error
+}
+
+// readHeads reads the head file and those that were set aside.
+func readHeads(dir string) ([]headFile, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	names, err := setAsideIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []headFile
+	for _, name := range append(names, headName) {
+		head, err := readHead(filepath.Join(dir, name))
+		all = append(all, headFile{head, name, err})
+	}
+	return all, nil
 }
 
 func writeHead(path string, head Head) error {

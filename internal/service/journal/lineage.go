@@ -53,6 +53,9 @@ func (v *verifier) checkHandoffs(ctx context.Context) error {
 	q := hub.HandoffQuery{Limit: page}
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
+			if err := v.look(r); err != nil {
+				return err
+			}
 			handoffs, err := r.Handoffs(q)
 			if hub.CodeOf(err) == hub.CodeDegraded {
 				v.find("handoffs", "they cannot be read on: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -238,6 +239,9 @@ func (v *verifier) checkFate(r hub.Reader, where string, m hub.Message, stored [
 			v.find(where, "whether %s has processed it is not as in the journal", p.Agent)
 		}
 	}
+	if err := v.checkLedger(r, where, m.ID, f); err != nil {
+		return err
+	}
 	var missing []string
 	for agent := range f.parties {
 		if !seen[agent] {
@@ -247,6 +251,44 @@ func (v *verifier) checkFate(r hub.Reader, where string, m hub.Message, stored [
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		v.find(where, "it does not concern %s any more", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// ledgerWords is what the row of an inbox may say about a recipient in each
+// state. What expired or failed may have got anywhere before.
+var ledgerWords = map[hub.PartyState][]hub.DeliveryStatus{
+	hub.PartyHeld:      {hub.DeliveryHeld},
+	hub.PartyUnread:    {hub.DeliveryStored},
+	hub.PartyDelivered: {hub.DeliveryOffered, hub.DeliveryStored}, // stored, if another channel was faster
+	hub.PartyRead:      {hub.DeliveryRead},
+}
+
+// checkLedger compares the inbox rows of the delivery ledger with what became
+// of the message. Attempts over other channels are not compared.
+func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, f *fate) error {
+	ledger, err := r.Deliveries(id)
+	if err != nil {
+		return err
+	}
+	inbox := map[hub.AgentID]hub.DeliveryStatus{}
+	for _, d := range ledger {
+		if p := f.parties[d.Recipient]; p == nil || p.State == hub.PartySender {
+			v.find(where, "row %d of the delivery ledger is about %s, whom it was not sent to", d.ID, d.Recipient)
+		}
+		if d.Channel == hub.ChannelInbox {
+			inbox[d.Recipient] = d.Status
+		}
+	}
+	for _, agent := range slices.Sorted(maps.Keys(f.parties)) {
+		words := ledgerWords[f.parties[agent].State]
+		switch status, ok := inbox[agent]; {
+		case words == nil:
+		case !ok:
+			v.find(where, "the delivery ledger has no row about the inbox of %s", agent)
+		case !slices.Contains(words, status):
+			v.find(where, "the delivery ledger says %s about the inbox of %s, by the journal it is %s", status, agent, f.parties[agent].State)
+		}
 	}
 	return nil
 }

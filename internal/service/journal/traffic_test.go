@@ -55,7 +55,7 @@ func TestVerifyWhileInUse(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range 20 {
+			for range 40 {
 				a, err := journal.Verify(t.Context(), w.store, journal.VerifyOptions{Trail: w.trail(), Archives: w.archives()})
 				if err != nil || !a.Clean() {
 					t.Errorf("audit: got %v (%v), want it clean", a.Findings, err)
@@ -68,10 +68,11 @@ func TestVerifyWhileInUse(t *testing.T) {
 			h = w.move(h, next)
 		}
 		for running := true; running; {
-			w.pass(time.Minute)
+			w.pass(6 * time.Hour)
 			w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 			w.fetch(bob, true)
 			w.must(nil, files.Copy(t.Context()))
+			w.archive(journal.ArchiveOptions{Keep: day})
 			select {
 			case <-done:
 				running = false

@@ -33,9 +33,9 @@ type trail struct {
 }
 
 // openTrail opens what there is of a family's files.
-func openTrail(dir, family string, after, upTo int64) (*trail, error) {
+func openTrail(dir, family string, upTo int64) (*trail, error) {
 	files := &track{family: family, dir: dir}
-	t := &trail{family: family, after: after, upTo: upTo}
+	t := &trail{family: family, upTo: upTo}
 	// A file may be sealed between the look at the names and the opening.
 	for {
 		before, err := files.sealed()

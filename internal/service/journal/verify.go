@@ -22,14 +22,17 @@ type VerifyOptions struct {
 
 // An Audit is the result of Verify.
 type Audit struct {
-	Head      Head      `json:"head"`      // the newest entry that was looked at
-	Entries   int       `json:"entries"`   // of the journal in the store
-	Archived  int       `json:"archived"`  // entries in archives
-	Messages  int       `json:"messages"`  // in the store
-	Handoffs  int       `json:"handoffs"`  //
-	Agents    int       `json:"agents"`    //
-	Keys      int       `json:"keys"`      //
-	Lines     int       `json:"lines"`     // of the trail
+	Head Head `json:"head"` // the newest entry that was looked at
+
+	// What was looked at, counted.
+	Entries  int `json:"entries"`  // in the store
+	Archived int `json:"archived"` // entries in archives
+	Messages int `json:"messages"` // in the store
+	Handoffs int `json:"handoffs"`
+	Agents   int `json:"agents"`
+	Keys     int `json:"keys"`
+	Lines    int `json:"lines"` // of the trail
+
 	Unchecked []string  `json:"unchecked"` // what was not looked at, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
 	More      int       `json:"more"`      // findings beyond those
@@ -61,15 +64,17 @@ func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, er
 		people: newRoster(),
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
+	defer v.close()
 	for _, step := range []func(context.Context) error{
 		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findStrangers, v.checkHandoffs,
 	} {
 		if err := step(ctx); err != nil {
-			v.endTrail()
 			return v.out, fmt.Errorf("journal: verify: %w", err)
 		}
 	}
-	v.endTrail()
+	if v.withheld > 0 {
+		v.out.Unchecked = append(v.out.Unchecked, fmt.Sprintf("%d restricted packages, which an export has left out", v.withheld))
+	}
 	return v.out, nil
 }
 
@@ -80,10 +85,11 @@ type verifier struct {
 	out   Audit
 
 	archives []hub.Archive // as of the newest look
-	complete bool          // every archived entry was read
-	last     int64         // number of the entry before
-	hash     string        // its hash
-	trail    []*trail      // one per family; none if it is not looked at
+	looked   bool
+	complete bool     // every archived entry was read
+	last     int64    // number of the entry before
+	hash     string   // its hash
+	trail    []*trail // one per family; none if it is not looked at
 
 	kept     map[string][]hub.Entry     // archived entries about what is in the store still
 	recorded map[string]recordedArchive // what the journal says about archives, by file
@@ -125,17 +131,49 @@ func (v *verifier) gone(id hub.EnvelopeID, t hub.MessageType) bool {
 
 // begin looks at the head files and opens the trail.
 func (v *verifier) begin(ctx context.Context) error {
-	return v.store.View(ctx, func(r hub.Reader) (err error) {
-		if v.archives, err = r.Archives(); err != nil {
-			return err
-		}
-		if v.opts.Trail == "" {
-			v.out.Unchecked = append(v.out.Unchecked, "the trail and the head outside the database: no folder was given")
-			return nil
-		}
-		cursor, held, err := holdingsOf(r)
+	if v.opts.Trail == "" {
+		v.out.Unchecked = append(v.out.Unchecked, "the trail and the head outside the database: no folder was given")
+		return v.store.View(ctx, v.look)
+	}
+	// The store may be in use. So the heads come first: what they name is in
+	// any snapshot taken later. Then the cursor: files opened later hold all
+	// lines up to it. Then what the files hold: those opened earlier hold more.
+	heads, err := readHeads(v.opts.Trail)
+	if err != nil {
+		return err
+	}
+	var cursor int64
+	err = v.store.View(ctx, func(r hub.Reader) (err error) {
+		cursor, _, err = holdingsOf(r)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		t, err := openTrail(filepath.Join(v.opts.Trail, family), family, cursor)
 		if err != nil {
 			return err
+		}
+		v.trail = append(v.trail, t)
+		aside, err := setAsideIn(filepath.Join(v.opts.Trail, family))
+		if err != nil {
+			return err
+		}
+		for _, name := range aside {
+			v.find(filepath.Join(family, name), "it was set aside, because it does not fit the journal")
+		}
+	}
+	return v.store.View(ctx, func(r hub.Reader) error {
+		if err := v.look(r); err != nil {
+			return err
+		}
+		_, held, err := holdingsOf(r)
+		if err != nil {
+			return err
+		}
+		for _, t := range v.trail {
+			t.after = held[t.family].After
 		}
 		newest, _, err := r.JournalHead()
 		if err != nil {
@@ -144,49 +182,47 @@ func (v *verifier) begin(ctx context.Context) error {
 		if cursor > newest {
 			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest, cursor)
 		}
-		for _, family := range families {
-			t, err := openTrail(filepath.Join(v.opts.Trail, family), family, held[family].After, cursor)
-			if err != nil {
-				return err
-			}
-			v.trail = append(v.trail, t)
-			aside, err := setAsideIn(filepath.Join(v.opts.Trail, family))
-			if err != nil {
-				return err
-			}
-			for _, name := range aside {
-				v.find(filepath.Join(family, name), "it was set aside, because it does not fit the journal")
-			}
-		}
-		return v.checkHeads(r, cursor)
+		return v.checkHeads(r, heads, cursor)
 	})
+}
+
+// look finds out what lies in archives now. What was archived since the last
+// look is not known.
+func (v *verifier) look(r hub.Reader) error {
+	before, _ := v.archived()
+	archives, err := r.Archives()
+	if err != nil {
+		return err
+	}
+	v.archives = archives
+	if now, _ := v.archived(); v.looked && now != before {
+		v.complete = false
+	}
+	v.looked = true
+	return nil
 }
 
 // checkHeads compares the journal with the head outside the store, and with
 // those that were set aside because they contradicted it.
-func (v *verifier) checkHeads(r hub.Reader, cursor int64) error {
-	names, err := setAsideIn(v.opts.Trail)
-	if err != nil {
-		return err
-	}
-	for _, name := range append(names, headName) {
-		head, err := readHead(filepath.Join(v.opts.Trail, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if cursor > 0 {
-				v.find(name, "it is missing")
+func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) error {
+	for _, h := range heads {
+		if errors.Is(h.err, fs.ErrNotExist) {
+			// The first head may have been written a moment ago.
+			if _, err := readHead(filepath.Join(v.opts.Trail, h.name)); cursor > 0 && errors.Is(err, fs.ErrNotExist) {
+				v.find(h.name, "it is missing")
 			}
 			continue
-		case err != nil:
-			v.find(name, "it cannot be read: %v", err)
+		}
+		if h.err != nil {
+			v.find(h.name, "it cannot be read: %v", h.err)
 			continue
 		}
-		verdict, err := head.judge(r, v.archives)
+		verdict, err := h.judge(r, v.archives)
 		if err != nil {
 			return err
 		}
 		if verdict != headHolds {
-			v.find(name, "it names row %d with hash %.12s, which is not in the journal: %s", head.Seq, head.Hash, verdict)
+			v.find(h.name, "it names row %d with hash %.12s, which is not in the journal: %s", h.Seq, h.Hash, verdict)
 		}
 	}
 	return nil
@@ -261,14 +297,13 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 // up to when there are no more.
 func (v *verifier) readJournal(ctx context.Context) error {
 	for more := true; more; {
-		err := v.store.View(ctx, func(r hub.Reader) (err error) {
-			if v.archives, err = r.Archives(); err != nil {
+		err := v.store.View(ctx, func(r hub.Reader) error {
+			if err := v.look(r); err != nil {
 				return err
 			}
-			// Entries may have been archived since the last look.
 			for _, a := range v.archives {
 				if a.Seq > v.last {
-					v.last, v.hash, v.complete = a.Seq, a.Hash, false
+					v.last, v.hash = a.Seq, a.Hash
 				}
 			}
 			entries, err := r.JournalAfter(v.last, archivePage)
@@ -385,6 +420,9 @@ func (v *verifier) checkKept(ctx context.Context) error {
 	for _, subject := range subjects {
 		first := v.kept[subject][0]
 		err := v.store.View(ctx, func(r hub.Reader) error {
+			if err := v.look(r); err != nil || !v.complete {
+				return err // what followed may be archived by now
+			}
 			if begins(first.Action) {
 				return v.checkMessage(r, first)
 			}
@@ -403,6 +441,9 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 	q := hub.Query{Audit: true, Limit: archivePage}
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
+			if err := v.look(r); err != nil {
+				return err
+			}
 			page, err := r.Query(q)
 			if hub.CodeOf(err) == hub.CodeDegraded {
 				v.find("messages", "they cannot be read on: %v", err)
@@ -458,12 +499,9 @@ func (v *verifier) stranger(id hub.EnvelopeID) {
 	v.find("message "+string(id), "no journal row records it")
 }
 
-// endTrail closes the files of the trail.
-func (v *verifier) endTrail() {
+// close closes the files of the trail.
+func (v *verifier) close() {
 	for _, t := range v.trail {
 		t.close()
-	}
-	if v.withheld > 0 {
-		v.out.Unchecked = append(v.out.Unchecked, fmt.Sprintf("%d restricted packages, which an export has left out", v.withheld))
 	}
 }

@@ -192,6 +192,7 @@ func TestTampering(t *testing.T) {
 			chain(read), lineDiffers(read),
 			message(s.plain, "its status is read, by the journal it is delivered"), message(s.plain, "it is read for bob, by the journal it is delivered"),
 			message(s.plain, "whether bob has processed it is not as in the journal"),
+			message(s.plain, "the delivery ledger says read about the inbox of bob, by the journal it is delivered"),
 		}},
 		{"the tail of the journal cut off", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, last), []string{
 			fmt.Sprintf("journal: it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", last-1, last),
@@ -236,6 +237,13 @@ func TestTampering(t *testing.T) {
 		}},
 		{"a recipient of a broadcast removed", `DELETE FROM message_party WHERE ` + party(s.everyone, "bob"), []string{
 			message(s.everyone, "it concerns 2 recipients, journal row %d recorded 3", s.rowOf(hub.ActionMessageSent, 5)),
+			message(s.everyone, "row 17 of the delivery ledger is about bob, whom it was not sent to"),
+		}},
+		{"what the delivery ledger says", `UPDATE delivery_log SET status = 'stored' WHERE message_id = ` + quote(s.plain), []string{
+			message(s.plain, "the delivery ledger says stored about the inbox of bob, by the journal it is read"),
+		}},
+		{"a row of the delivery ledger removed", `DELETE FROM delivery_log WHERE message_id = ` + quote(s.plain), []string{
+			message(s.plain, "the delivery ledger has no row about the inbox of bob"),
 		}},
 		{"the note that a message was processed", `DELETE FROM processed WHERE message_id = ` + quote(s.plain), []string{
 			message(s.plain, "whether bob has processed it is not as in the journal"),

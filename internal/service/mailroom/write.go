@@ -160,7 +160,7 @@ func nearest(id hub.AgentID, all []hub.Agent) []hub.AgentID {
 	}
 	var found []candidate
 	for _, a := range all {
-		if d := editDistance(string(id), string(a.ID)); d <= max(2, len(id)/3) {
+		if d := hub.EditDistance(string(id), string(a.ID)); d <= max(2, len(id)/3) {
 			found = append(found, candidate{a.ID, d})
 		}
 	}
@@ -170,30 +170,6 @@ func nearest(id hub.AgentID, all []hub.Agent) []hub.AgentID {
 		out = append(out, c.id)
 	}
 	return out
-}
-
-// editDistance counts the bytes to insert, delete or replace between a and b.
-func editDistance(a, b string) int {
-	if len(a) > 64 {
-		a = a[:64]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(d, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func joinNames(ids []hub.AgentID) string {

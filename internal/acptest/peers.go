@@ -1,0 +1,76 @@
+// Package acptest finds the agents of other projects that tests talk to. Only
+// tests import it.
+package acptest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// A Peer is an agent of another project, pinned in scripts/peers.
+type Peer struct {
+	runtime string // the program that runs it; empty if it runs by itself
+	path    string // in the folder of the peers
+}
+
+// The peers.
+var (
+	// TypeScript is the example agent of the TypeScript SDK, version 1 only.
+	TypeScript = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/agent.js"}
+
+	// TypeScriptDual is its example of an agent that speaks both versions.
+	TypeScriptDual = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/dual-version-agent.js"}
+
+	// Go is the example agent of the Go SDK of Coder, version 1 only.
+	Go = Peer{"", "bin/acp-go-sdk-agent-v0.13.0"}
+)
+
+// Command returns the command that starts a peer. Where it is missing the test is
+// skipped, and fails with CI=true.
+func (p Peer) Command(t testing.TB) *exec.Cmd {
+	t.Helper()
+	path := filepath.Join(Dir(t), p.path)
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "MISSING: %s: run scripts/peers", path)
+	}
+	if p.runtime == "" {
+		return exec.Command(path)
+	}
+	runtime, err := exec.LookPath(p.runtime)
+	if err != nil {
+		missing(t, "MISSING: %s, which runs %s", p.runtime, path)
+	}
+	return exec.Command(runtime, path)
+}
+
+// Dir returns the folder that scripts/peers fills.
+func Dir(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("PARLEY_PEERS"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, ".cache", "peers")
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("there is no go.mod above the test")
+		}
+		dir = parent
+	}
+}
+
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
