@@ -301,10 +301,11 @@ func backfill(c *conn) error {
 				return err
 			}
 		}
-		if err := t.writeTexts(); err != nil {
+		if err := t.index(); err != nil {
 			return err
 		}
 		t.committedTexts() // undone as a whole if anything fails
+		t.committedBacklog()
 		if len(found) < backfillSize {
 			return nil
 		}

@@ -7,7 +7,10 @@ import (
 )
 
 // A reader is a hub.Reader on a connection that is in a transaction.
-type reader struct{ c *conn }
+type reader struct {
+	c       *conn
+	backlog []*unfiled // maybe more than is unfiled in the transaction, never less
+}
 
 // scanAgent reads a row of agents.
 func scanAgent(s *sqlite3.Stmt) hub.Agent {
@@ -122,6 +125,12 @@ func (r *reader) Parties(id hub.EnvelopeID) ([]hub.Party, error) {
 		return nil, engineError(op, err)
 	}
 	if len(all) == 0 {
+		var err error
+		if all, err = r.unfiledParties(id); err != nil {
+			return nil, engineError(op, err)
+		}
+	}
+	if len(all) == 0 {
 		return nil, notFound(op, "message", string(id))
 	}
 	return all, nil
@@ -139,14 +148,23 @@ func (r *reader) Party(id hub.EnvelopeID, agent hub.AgentID) (p hub.Party, err e
 	if err := q.done(); err != nil {
 		return hub.Party{}, engineError(op, err)
 	}
-	if !found {
-		return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
+	if found {
+		return p, nil
 	}
-	return p, nil
+	late, err := r.unfiledParties(id)
+	if err != nil {
+		return hub.Party{}, engineError(op, err)
+	}
+	for _, p := range late {
+		if p.Agent == agent {
+			return p, nil
+		}
+	}
+	return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
 }
 
-// Inbox merges what is unread with what is delivered; each comes out of the
-// index in the order wanted.
+// Inbox merges what is unread with what is delivered and with the backlog;
+// each comes in the order wanted.
 func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	const op = "sqlite.Inbox"
 	if f.Limit <= 0 {
@@ -182,12 +200,24 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		moreDelivered = delivered.next()
 	}
 
+	late := r.overlay(
+		func(u *unfiled) bool { return u.awaits(agent) && after.before(position{u.rank, u.seq}) },
+		func(u *unfiled) position { return position{u.rank, u.seq} },
+		func(m *hub.Message) bool { return m.ExpiresAt.IsZero() || m.ExpiresAt.After(f.Now.Time) },
+	)
+
 	var page hub.Page
 	var last position
-	for moreUnread || moreDelivered {
+	for moreUnread || moreDelivered || late.more {
 		if len(page.Messages) == f.Limit {
 			page.Next = encodeCursor(last, inboxKey(agent, f))
 			break
+		}
+		if late.more && (!moreUnread || late.at.before(place(&unread))) && (!moreDelivered || late.at.before(place(&delivered))) {
+			last = late.at
+			page.Messages = append(page.Messages, late.head)
+			late.next()
+			continue
 		}
 		q, more := &unread, &moreUnread
 		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
@@ -207,6 +237,9 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	if err := delivered.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
 	}
+	if late.err != nil {
+		return hub.Page{}, engineError(op, late.err)
+	}
 	return page, nil
 }
 
@@ -219,16 +252,31 @@ func (q *query) count(op string) (n int, err error) {
 }
 
 func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
+	const op = "sqlite.Unread"
 	total := 0
 	for _, id := range [...]stmtID{stmtCountUnread, stmtCountDelivered} {
 		q := r.c.query(id)
 		q.text(string(agent))
 		q.int(int64(max(limit-total, 0)))
-		n, err := q.count("sqlite.Unread")
+		n, err := q.count(op)
 		if err != nil {
 			return 0, err
 		}
 		total += n
+	}
+	for _, u := range r.backlog {
+		if total >= limit {
+			break
+		}
+		if u.awaits(agent) {
+			_, found, err := r.unfiledMessage(u)
+			if err != nil {
+				return 0, engineError(op, err)
+			}
+			if found {
+				total++
+			}
+		}
 	}
 	return total, nil
 }

@@ -182,23 +182,67 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 		q.text(until)
 	}
 
+	// Newest first: the later a place, the less it is.
+	place := func(created hub.Time, seq int64) position {
+		if !byCreated {
+			return position{0, -seq}
+		}
+		return position{-created.UnixMilli(), -seq}
+	}
+	within := func(u *unfiled) bool {
+		if !byCreated {
+			return u.seq >= least && u.seq < end
+		}
+		return !u.created.Before(f.Since.Time) && (f.Until.IsZero() || u.created.Before(f.Until.Time)) &&
+			(f.Cursor == "" || position{-below.a, -below.b}.before(place(u.created, u.seq)))
+	}
+	late := r.overlay(
+		func(u *unfiled) bool {
+			return match == "" && // words and topics are found when they are settled
+				(viewer == "" || u.concerns(viewer)) && (agent == "" || u.concerns(agent)) &&
+				(viewer != "" || agent != "" || !u.meta) && // else it was found already
+				(f.Thread == "" || u.thread == f.Thread) && (f.Type == "" || u.kind == f.Type) && within(u)
+		},
+		func(u *unfiled) position { return place(u.created, u.seq) },
+		func(m *hub.Message) bool { return f.Status == "" || m.Status == f.Status },
+	)
+
 	var page hub.Page
 	var last position
-	for q.next() {
+	var m hub.Message
+	var seq int64
+	found := false // in m, not on the page yet
+	for {
+		if !found && q.next() {
+			var err error
+			if m, seq, err = r.c.scanMessage(q.s); err != nil {
+				q.note(err)
+				break
+			}
+			found = true
+		}
+		if !found && !late.more {
+			break
+		}
 		if len(page.Messages) == f.Limit {
 			page.Next = encodeCursor(last, key)
 			break
 		}
-		m, seq, err := r.c.scanMessage(q.s)
-		if err != nil {
-			q.note(err)
-			break
+		if late.more && (!found || late.at.before(place(m.CreatedAt, seq))) {
+			last = position{late.head.CreatedAt.UnixMilli(), -late.at.b}
+			page.Messages = append(page.Messages, late.head)
+			late.next()
+			continue
 		}
 		last = position{m.CreatedAt.UnixMilli(), seq}
 		page.Messages = append(page.Messages, m)
+		found = false
 	}
 	if err := q.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
+	}
+	if late.err != nil {
+		return hub.Page{}, engineError(op, late.err)
 	}
 	return page, nil
 }

@@ -19,6 +19,8 @@ const (
 	stmtRevokeKeys
 
 	stmtMessage
+	stmtUnfiled
+	stmtUnfiledParties
 	stmtParties
 	stmtParty
 	stmtInboxUnread
@@ -88,7 +90,7 @@ const (
 	stmtCursor
 	stmtPutCursor
 	stmtTextsDone
-	stmtTextsMissing
+	stmtMissing
 	stmtMeta
 	stmtPutMeta
 
@@ -189,7 +191,13 @@ var statements = [stmtCount]string{
 		WHERE agent = ?1 AND revoked_at IS NULL AND (?2 IS NULL OR label = ?2)`,
 
 	stmtMessage: `SELECT ` + messageColumns + ` FROM messages AS m
-		CROSS JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`,
+		LEFT JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`,
+	stmtUnfiled: `SELECT ` + messageColumns + ` FROM messages AS m
+		LEFT JOIN message_meta AS d ON d.message_id = m.id
+		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.agent = ?2 AND p.seq = ?3)`,
+	stmtUnfiledParties: `SELECT m.from_agent, m.to_agents_json FROM messages AS m
+		LEFT JOIN message_meta AS d ON d.message_id = m.id
+		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)`,
 	stmtParties: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
 		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`,
 	stmtParty: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
@@ -244,12 +252,12 @@ var statements = [stmtCount]string{
 		payload_bytes, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
 	stmtAddMeta:  `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
-	stmtLastSeq:  `SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2`,
+	stmtLastSeq:  `SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`,
 	stmtAddParty: `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
 	stmtAddText:  `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
 	stmtTextsDone: `INSERT INTO cursors (consumer, seq) VALUES (?1, (SELECT coalesce(max(rowid), 0) FROM messages))
-		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq`,
-	stmtTextsMissing: messageHead + messageJoin + `
+		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq RETURNING seq`,
+	stmtMissing: messageHead + `LEFT JOIN message_meta AS d ON d.message_id = m.id
 		WHERE m.rowid > coalesce((SELECT seq FROM cursors WHERE consumer = ?1), 0) ORDER BY m.rowid`,
 	stmtPutStatus: `UPDATE messages SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = ?4`,
 	stmtPutParty: `UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END

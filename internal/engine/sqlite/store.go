@@ -63,8 +63,9 @@ type Store struct {
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
 
-	textsWait atomic.Bool // for the index of words; see texts.go
-	faulty    atomic.Bool // the newest change could not be made; see Fault
+	backlog   atomic.Pointer[backlog] // see backlog.go
+	textsWait atomic.Bool             // for the index of words; see texts.go
+	faulty    atomic.Bool             // the newest change could not be made; see Fault
 
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
@@ -114,6 +115,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
+	s.backlog.Store(&backlog{})
 	if err := s.start(o.Readers); err != nil {
 		lock.Close()
 		return nil, engineError(op, err)
@@ -131,7 +133,7 @@ func (s *Store) start(readers int) (err error) {
 	if err := w.connect(); err != nil {
 		return err
 	}
-	if err := catchUpTexts(w.c); err != nil {
+	if err := catchUp(&w.tx); err != nil {
 		w.disconnect()
 		return err
 	}
@@ -148,7 +150,7 @@ func (s *Store) start(readers int) (err error) {
 			w.disconnect()
 			return err
 		}
-		s.readers <- &reader{c}
+		s.readers <- &reader{c: c}
 	}
 	s.writer = w
 	go w.run()
@@ -205,7 +207,6 @@ func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
 }
 
 // read calls fn with a reader that stands on a snapshot.
-// read calls fn with a snapshot.
 func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
 	if !s.enter() {
 		return closedError(op)
@@ -227,18 +228,12 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 			r.c.reset() // fn ended in a panic, which goes on
 		}
 		r.c.db.SetInterrupt(context.Background())
+		r.backlog = nil
 		s.readers <- r
 	}()
 	r.c.db.SetInterrupt(ctx)
 
-	// A statement that has given a row and was not reset holds the snapshot;
-	// that is cheaper than a transaction.
-	hold := r.c.query(stmtSnapshot)
-	hold.next()
-	err := hold.err
-	if err == nil {
-		err = hold.s.Err()
-	}
+	hold, err := s.snapshot(r)
 	if err == nil {
 		err = fn(r)
 		hold.done()
@@ -251,6 +246,29 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 		return ctx.Err()
 	}
 	return err
+}
+
+// snapshot makes r stand on a snapshot until the query it returns is done. A
+// statement that has given a row and was not reset holds it; that is cheaper
+// than a transaction.
+func (s *Store) snapshot(r *reader) (query, error) {
+	for {
+		before := s.backlog.Load()
+		hold := r.c.query(stmtSnapshot)
+		hold.next()
+		err := hold.err
+		if err == nil {
+			err = hold.s.Err()
+		}
+		// What comes into the backlog is there before it is committed. What
+		// leaves it meanwhile may be missing in the snapshot.
+		now := s.backlog.Load()
+		if err != nil || before.turn == now.turn {
+			r.backlog = now.rows
+			return hold, err
+		}
+		hold.done()
+	}
 }
 
 // Check looks for damage: it reads the whole database, and reports

@@ -13,8 +13,9 @@ import (
 // The index of words is written for many messages at once, because that costs
 // a fraction of writing it for each: rows wait in the writer's memory until
 // there are textsAtOnce of them, until somebody searches, or until the store is
-// closed. The cursor of textsCursor says how far the index has come; what a
-// killed process left out is indexed when the store is opened.
+// closed. Then the backlog is filed with them. The cursor of textsCursor says
+// how far both have come; what a killed process left out is indexed when the
+// store is opened.
 const (
 	textsAtOnce = 512
 	textsCursor = "sqlite.texts" // its number is a rowid of messages
@@ -110,8 +111,16 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 	return "(" + arm("mine", ownerPrefix(viewer)) + ") OR (" + arm("mine", everyonePrefix, agentTag(viewer)) + ")", nil
 }
 
-// writeTexts writes the rows that wait. They are kept until the transaction is
-// committed.
+// index files the backlog and writes the texts that wait. They are kept until
+// the transaction is committed.
+func (t *tx) index() error {
+	if err := t.file("sqlite.Update", t.backlog...); err != nil {
+		return err
+	}
+	return t.writeTexts()
+}
+
+// writeTexts writes the rows that wait.
 func (t *tx) writeTexts() error {
 	rows := t.texts[t.written:]
 	if len(rows) == 0 {
@@ -132,7 +141,30 @@ func (t *tx) writeTexts() error {
 	t.wrote = true
 	q := t.c.query(stmtTextsDone)
 	q.text(textsCursor)
-	return engineError("sqlite.Update", q.exec())
+	if q.next() {
+		t.done.row = q.s.ColumnInt64(0)
+	}
+	return engineError("sqlite.Update", q.done())
+}
+
+// A mark is the rowid of messages up to which all are indexed.
+type mark struct {
+	row  int64
+	kept int64 // after the last commit
+}
+
+// reopen takes the mark back if a new message is not beyond it, as happens when
+// the newest were removed.
+func (t *tx) reopen(op string, row int64) error {
+	if row > t.done.row {
+		return nil
+	}
+	t.done.row = row - 1
+	err := t.PutCursor(textsCursor, t.done.row)
+	if err != nil {
+		t.spoil(err)
+	}
+	return err
 }
 
 // committedTexts notes that what waits belongs to messages that are kept, and
@@ -145,12 +177,14 @@ func (t *tx) committedTexts() {
 		t.written = 0
 	}
 	t.kept = len(t.texts)
+	t.done.kept = t.done.row
 }
 
 // dropTexts forgets the rows of a transaction that was undone.
 func (t *tx) dropTexts() {
 	clear(t.texts[t.kept:])
 	t.texts, t.written = t.texts[:t.kept], 0
+	t.done.row = t.done.kept
 }
 
 // Settle implements hub.Store: it writes what waits into the index.
@@ -158,24 +192,24 @@ func (s *Store) Settle(ctx context.Context) error {
 	if !s.textsWait.Load() {
 		return nil
 	}
-	return s.Update(ctx, hub.SurvivesKill, func(t hub.Tx) error { return t.(*tx).writeTexts() })
+	return s.Update(ctx, hub.SurvivesKill, func(t hub.Tx) error { return t.(*tx).index() })
 }
 
-// catchUpTexts indexes messages that were kept but not indexed when a process
-// was killed: a few more than textsAtOnce at most.
-func catchUpTexts(c *conn) (err error) {
-	txn, err := c.db.BeginImmediate()
+// catchUp indexes messages that were kept but not indexed when a process was
+// killed: a few more than textsAtOnce at most.
+func catchUp(t *tx) (err error) {
+	const op = "sqlite.Open"
+	txn, err := t.c.db.BeginImmediate()
 	if err != nil {
 		return err
 	}
 	defer txn.End(&err)
-	t := &tx{reader: reader{c: c}}
-	q := c.query(stmtTextsMissing)
+	q := t.c.query(stmtMissing)
 	q.text(textsCursor)
 	var found []hub.Message
 	var seqs []int64
 	for q.next() {
-		m, seq, err := c.scanMessage(q.s)
+		m, seq, err := t.c.scanMessage(q.s)
 		if err != nil {
 			q.note(err)
 			break
@@ -186,12 +220,30 @@ func catchUpTexts(c *conn) (err error) {
 		return err
 	}
 	for i, m := range found {
-		parties, err := t.Parties(m.ID)
+		parties, err := t.unfiledParties(m.ID)
 		if err != nil {
 			return err
 		}
+		seq, meta := seqs[i], seqs[i] != 0
+		if parties != nil {
+			if !meta {
+				if seq, err = t.freeSeq(op, &m); err != nil {
+					return err
+				}
+			}
+			t.backlog = append(t.backlog, newUnfiled(seq, &m, parties, meta))
+		} else if parties, err = t.Parties(m.ID); hub.CodeOf(err) == hub.CodeNotFound {
+			continue // another program wrote it
+		} else if err != nil {
+			return err
+		}
 		m.Text = hub.SearchText(m.Topic, m.Payload)
-		t.texts = append(t.texts, newText(seqs[i], &m, parties))
+		t.texts = append(t.texts, newText(seq, &m, parties))
 	}
-	return t.writeTexts()
+	if err := t.index(); err != nil {
+		return err
+	}
+	t.committedTexts() // all is over if the commit fails
+	t.committedBacklog()
+	return nil
 }

@@ -1,10 +1,7 @@
 package sqlite
 
 import (
-	"errors"
 	"slices"
-
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -14,12 +11,16 @@ import (
 type tx struct {
 	reader
 
-	head    head      // of the journal, as far as this transaction has come
-	texts   []textRow // that wait for the index of words; see texts.go
-	kept    int       // so many of them belong to earlier transactions
-	written int       // so many of them are in the index if this one is committed
-	wrote   bool      // the function at hand has changed something
-	fault   error     // what broke the function at hand, even if it did not say so
+	head    head              // of the journal, as far as this transaction has come
+	shelved int               // so many of the backlog belong to earlier transactions
+	filed   map[*unfiled]bool // leave the backlog if this one is committed
+	top     summit            // maybe too high, never too low
+	texts   []textRow         // that wait for the index of words; see texts.go
+	kept    int               // so many of them belong to earlier transactions
+	written int               // so many of them are in the index if this one is committed
+	done    mark              // how far the index has come
+	wrote   bool              // the function at hand has changed something
+	fault   error             // what broke the function at hand, even if it did not say so
 }
 
 // A head is the newest entry of the journal.
@@ -183,70 +184,29 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) error {
 	q.int(int64(compactLen(e.Payload)))
 	q.text(e.CreatedAt.String())
 	q.time(e.UpdatedAt)
-	_, err = t.change(op, &q)
-	return err
+	if _, err = t.change(op, &q); err != nil {
+		return err
+	}
+	return t.reopen(op, t.c.db.LastInsertRowID())
 }
 
-// indexMessage writes everything about a message that is not in its own row.
+// indexMessage sees to everything about a message that is not in its own row.
 func (t *tx) indexMessage(op string, m *hub.Message, parties []hub.Party) error {
-	seq, err := t.addMeta(op, m)
+	seq, err := t.freeSeq(op, m)
 	if err != nil {
 		return err
 	}
-	rank := int64(m.Priority.Rank())
-	for _, p := range parties {
-		q := t.c.query(stmtAddParty)
-		q.text(string(p.Agent))
-		q.int(seq)
-		q.text(string(p.State))
-		q.int(rank)
-		q.text(string(m.Type))
-		q.int(boolInt(p.State == hub.PartyHeld))
-		if _, err := t.change(op, &q); err != nil {
-			return err
-		}
+	if err := t.shelve(op, seq, m, parties); err != nil {
+		return err
 	}
 	t.texts = append(t.texts, newText(seq, m, parties))
 	return nil
 }
 
-// addMeta gives a message its seq: the one it asks for or, if that is taken,
-// the next free one.
-func (t *tx) addMeta(op string, m *hub.Message) (int64, error) {
-	seq := seqOf(m.ID, m.CreatedAt)
-	for {
-		q := t.c.query(stmtAddMeta)
-		q.int(seq)
-		q.text(string(m.ID))
-		q.int(int64(m.Hop))
-		q.some(string(m.Cause))
-		q.some(string(m.Extra))
-		err := q.exec()
-		if err == nil {
-			t.wrote = true
-			return seq, nil
-		}
-		var code sqlite3.ExtendedErrorCode
-		if !errors.As(err, &code) || code != sqlite3.CONSTRAINT_PRIMARYKEY && code != sqlite3.CONSTRAINT_ROWID {
-			return 0, engineError(op, err)
-		}
-		end := (seq>>seqBits + 1) << seqBits
-		last := t.c.query(stmtLastSeq)
-		last.int(seq)
-		last.int(end)
-		if last.next() {
-			seq = max(seq, last.s.ColumnInt64(0)) + 1
-		}
-		if err := last.done(); err != nil {
-			return 0, engineError(op, err)
-		}
-	}
-}
-
 // Query sees the texts of this transaction, too.
 func (t *tx) Query(f hub.Query) (hub.Page, error) {
 	if f.Text != "" || f.Topic != "" {
-		if err := t.writeTexts(); err != nil {
+		if err := t.index(); err != nil {
 			t.spoil(err)
 			return hub.Page{}, err
 		}
@@ -270,12 +230,21 @@ func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
 
 func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyState) error {
 	const op = "sqlite.PutParty"
-	q := t.c.query(stmtPutParty)
-	q.text(string(id))
-	q.text(string(agent))
-	q.text(string(next))
-	q.text(string(was))
-	n, err := t.change(op, &q)
+	put := func() (int64, error) {
+		q := t.c.query(stmtPutParty)
+		q.text(string(id))
+		q.text(string(agent))
+		q.text(string(next))
+		q.text(string(was))
+		return t.change(op, &q)
+	}
+	n, err := put()
+	if err == nil && n == 0 {
+		var late bool
+		if late, err = t.fileMessage(op, id); late && err == nil {
+			n, err = put()
+		}
+	}
 	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s for %s any more", id, was, agent)
 	}

@@ -118,7 +118,7 @@ func (w *writer) finish() {
 	if len(w.tx.texts) == 0 {
 		return
 	}
-	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return w.tx.writeTexts() }}
+	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return w.tx.index() }}
 	w.transact([]*job{j}, hub.SurvivesKill)
 	if j.err != nil {
 		w.s.log.Warn("texts are left for the next start", "err", j.err)
@@ -246,9 +246,12 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		return nil
 	}
 	if len(w.tx.texts) >= textsAtOnce {
-		if err := w.tx.writeTexts(); err != nil {
+		if err := w.tx.index(); err != nil {
 			return fail(err)
 		}
+	}
+	if len(w.tx.backlog) > w.tx.shelved {
+		w.show(0) // before anybody can have it in his snapshot
 	}
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
@@ -265,9 +268,17 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	w.s.faulty.Store(false)
 	w.committed = w.tx.head
 	w.tx.committedTexts()
+	if w.tx.committedBacklog() {
+		w.show(1)
+	}
 	w.s.textsWait.Store(w.tx.kept > 0)
 	w.relax()
 	return nil
+}
+
+// show lets readers see the backlog, which left messages have left or not.
+func (w *writer) show(left int) {
+	w.s.backlog.Store(&backlog{turn: w.s.backlog.Load().turn + left, rows: w.tx.backlog})
 }
 
 // verdict returns an error if the transaction cannot be committed after a
@@ -342,6 +353,17 @@ func (w *writer) connect() error {
 	}
 	w.committed = head{seq, hash}
 	w.tx.head = w.committed
+	if w.tx.top.filed, err = c.number(`SELECT coalesce(max(seq), 0) FROM message_meta`); err != nil {
+		w.disconnect()
+		return err
+	}
+	w.tx.top.any = max(w.tx.top.any, w.tx.top.filed)
+	row, err := w.tx.Cursor(textsCursor)
+	if err != nil {
+		w.disconnect()
+		return err
+	}
+	w.tx.done = mark{row, row}
 	return nil
 }
 
@@ -362,6 +384,7 @@ func (w *writer) disconnect() {
 func (w *writer) rollback() {
 	w.tx.head = w.committed
 	w.tx.dropTexts()
+	w.tx.dropBacklog()
 	if w.c == nil {
 		return
 	}
