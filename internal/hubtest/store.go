@@ -83,12 +83,16 @@ func (w *world) update(fn func(tx hub.Tx) error) {
 	}
 }
 
-// view reads after everything was made findable.
-func (w *world) view(fn func(r hub.Reader) error) {
+// settle makes everything findable by text and topic.
+func (w *world) settle() {
 	w.Helper()
 	if err := w.store.Settle(context.Background()); err != nil {
 		w.Fatalf("Settle: %v", err)
 	}
+}
+
+func (w *world) view(fn func(r hub.Reader) error) {
+	w.Helper()
 	if err := w.store.View(context.Background(), fn); err != nil {
 		w.Fatalf("View: %v", err)
 	}

@@ -39,6 +39,7 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 // traces returns which of the changes of writeAll can be seen.
 func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 	w.Helper()
+	w.settle()
 	w.view(func(r hub.Reader) error {
 		check := func(what string, there bool, err error) {
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
