@@ -2,6 +2,7 @@ package hub
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 )
@@ -75,21 +76,14 @@ type Entry struct {
 // prev ("" for the first): the SHA-256 of prev and of e's other members, each
 // preceded by its length.
 func (e Entry) Chain(prev string) string {
-	h := sha256.New()
-	var n [8]byte
-	put := func(s string) {
-		for i := range n {
-			n[i] = byte(len(s) >> (8 * (7 - i)))
-		}
-		h.Write(n[:])
-		h.Write([]byte(s))
+	b := make([]byte, 0, 512+len(e.Facts))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Seq))
+	for _, s := range [...]string{prev, e.At.String(), string(e.Actor), string(e.Action), e.Subject, string(e.Outcome)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
+		b = append(b, s...)
 	}
-	for i := range n {
-		n[i] = byte(e.Seq >> (8 * (7 - i)))
-	}
-	h.Write(n[:])
-	for _, s := range [...]string{prev, e.At.String(), string(e.Actor), string(e.Action), e.Subject, string(e.Outcome), string(e.Facts)} {
-		put(s)
-	}
-	return hex.EncodeToString(h.Sum(nil))
+	b = binary.BigEndian.AppendUint64(b, uint64(len(e.Facts)))
+	b = append(b, e.Facts...)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }
