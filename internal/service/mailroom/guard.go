@@ -3,8 +3,6 @@ package mailroom
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -273,13 +271,12 @@ func (t *tripped) As(target any) bool {
 // openBreaker records that the sender is suspended. The journal is where a
 // suspension is kept: a refused send changes no other table.
 func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Actor, t *tripped) error {
-	sum := sha256.Sum256(t.envelope.Payload)
 	facts, err := json.Marshal(struct {
 		Type    hub.MessageType `json:"type"`
 		To      []hub.AgentID   `json:"to"`
 		Payload string          `json:"payload_sha256"`
 		Repeats int             `json:"repeats"`
-	}{t.envelope.Type, t.envelope.To, hex.EncodeToString(sum[:]), t.repeats})
+	}{t.envelope.Type, t.envelope.To, digest(t.envelope.Payload), t.repeats})
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
-	text := hub.SearchText(e.Topic, e.Payload)
+	text, sum := hub.SearchText(e.Topic, e.Payload), digest(e.Payload)
 	request := ""
 	if d.IdempotencyKey != "" {
 		request = hashDraft(d)
@@ -226,7 +226,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 			return err
 		}
 		var err error
-		if out.legs, err = m.write(tx, msg, to); err != nil {
+		if out.legs, err = m.write(tx, msg, to, sum); err != nil {
 			return err
 		}
 		if d.Claimed != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -148,14 +149,8 @@ func (r *renderer) work(ctx context.Context) (bool, error) {
 			last = e.Seq
 			switch e.Action {
 			case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired:
-				parties, err := rd.Parties(hub.EnvelopeID(e.Subject))
-				if err != nil {
+				if err := touched(rd, e, dirty); err != nil {
 					return err
-				}
-				for _, p := range parties {
-					if p.State != hub.PartySender {
-						dirty[p.Agent] = true
-					}
 				}
 			case hub.ActionMessageDelivered, hub.ActionMessageRead:
 				dirty[e.Actor] = true
@@ -179,6 +174,30 @@ func (r *renderer) work(ctx context.Context) (bool, error) {
 	}
 	err = r.m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(renderCursor, last) })
 	return true, err
+}
+
+// touched marks those whose inbox an entry about a message concerns. The entry
+// of a send names them, unless it went to everyone.
+func touched(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
+	var facts struct {
+		To []hub.AgentID `json:"to"`
+	}
+	if json.Unmarshal(e.Facts, &facts) == nil && len(facts.To) > 0 && !slices.Contains(facts.To, hub.Everyone) {
+		for _, id := range facts.To {
+			dirty[id] = true
+		}
+		return nil
+	}
+	parties, err := rd.Parties(hub.EnvelopeID(e.Subject))
+	if err != nil {
+		return err
+	}
+	for _, p := range parties {
+		if p.State != hub.PartySender {
+			dirty[p.Agent] = true
+		}
+	}
+	return nil
 }
 
 // render replaces one agent's file.

@@ -201,9 +201,15 @@ type sentFacts struct {
 	Cause      hub.EnvelopeID  `json:"cause,omitempty"`
 }
 
+// digest returns what the journal keeps of a payload.
+func digest(payload json.RawMessage) string {
+	sum := sha256.Sum256(payload)
+	return hex.EncodeToString(sum[:])
+}
+
 // write stores a message with its ledger and journal entry and returns what is
-// known of each way to each recipient.
-func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient) ([]Leg, error) {
+// known of each way to each recipient. sum is the digest of the payload.
+func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, sum string) ([]Leg, error) {
 	held := msg.Policy.HumanGate == hub.GateRequired
 	state := hub.PartyUnread
 	if held {
@@ -230,10 +236,9 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient) ([]Leg, err
 			legs = append(legs, m.leg(d, r.keyed))
 		}
 	}
-	sum := sha256.Sum256(msg.Payload)
 	facts, err := json.Marshal(sentFacts{
 		Type: msg.Type, To: msg.To, Recipients: len(to), ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
-		Policy: msg.Policy, Payload: hex.EncodeToString(sum[:]), Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause,
+		Policy: msg.Policy, Payload: sum, Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause,
 	})
 	if err != nil {
 		return nil, err
@@ -371,6 +376,6 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 	for i, a := range to {
 		recipients[i] = recipient{agent: hub.Agent{ID: a}, keyed: true}
 	}
-	legs, err := m.write(tx, msg, recipients)
+	legs, err := m.write(tx, msg, recipients, digest(raw))
 	return sent{message: msg, legs: legs}, err
 }
