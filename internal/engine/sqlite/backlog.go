@@ -16,6 +16,10 @@ import (
 // Nobody can tell whether a message is filed. Readers never wait for it, and
 // what a killed process did not file is filed when the store is opened.
 
+// filedAtOnce is how many messages are filed together. More than that wait only
+// while the writer is busy with a batch.
+const filedAtOnce = 512
+
 // An unfiled message is kept, but not filed. It never changes: whoever changes
 // its parties files it first.
 type unfiled struct {
@@ -107,6 +111,9 @@ func (t *tx) addMeta(op string, seq int64, m *hub.Message) error {
 	return err
 }
 
+// partiesAtOnce is how many rows one statement writes.
+const partiesAtOnce = 32
+
 // addParties writes the rows of message_party of some messages.
 func (t *tx) addParties(op string, messages []*unfiled) error {
 	type row struct {
@@ -120,17 +127,24 @@ func (t *tx) addParties(op string, messages []*unfiled) error {
 		}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.seq, b.seq)) })
-	for _, r := range rows {
-		q := t.c.query(stmtAddParty)
-		q.text(string(r.Agent))
-		q.int(r.seq)
-		q.text(string(r.State))
-		q.int(r.rank)
-		q.text(string(r.kind))
-		q.int(boolInt(r.State == hub.PartyHeld))
+	for len(rows) > 0 {
+		id, n := stmtAddParty, 1
+		if len(rows) >= partiesAtOnce {
+			id, n = stmtAddParties, partiesAtOnce
+		}
+		q := t.c.query(id)
+		for _, r := range rows[:n] {
+			q.text(string(r.Agent))
+			q.int(r.seq)
+			q.text(string(r.State))
+			q.int(r.rank)
+			q.text(string(r.kind))
+			q.int(boolInt(r.State == hub.PartyHeld))
+		}
 		if _, err := t.change(op, &q); err != nil {
 			return err
 		}
+		rows = rows[n:]
 	}
 	return nil
 }
@@ -161,6 +175,9 @@ func (t *tx) file(op string, messages ...*unfiled) error {
 	}
 	return t.addParties(op, there)
 }
+
+// fileAll files the whole backlog.
+func (t *tx) fileAll() error { return t.file("sqlite.Update", t.backlog...) }
 
 // fileMessage files one message and reports whether it had to be.
 func (t *tx) fileMessage(op string, id hub.EnvelopeID) (bool, error) {

@@ -211,15 +211,17 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	var last position
 	var m hub.Message
 	var seq int64
-	found := false // in m, not on the page yet
+	found, more := false, true // in m, not on the page yet; there may be more rows
 	for {
-		if !found && q.next() {
-			var err error
-			if m, seq, err = r.c.scanMessage(q.s); err != nil {
-				q.note(err)
-				break
+		if !found && more {
+			if found, more = q.next(), false; found {
+				var err error
+				if m, seq, err = r.c.scanMessage(q.s); err != nil {
+					q.note(err)
+					break
+				}
+				more = true
 			}
-			found = true
 		}
 		if !found && !late.more {
 			break

@@ -947,14 +947,11 @@ func TestTexts(t *testing.T) {
 		return n
 	}
 	t.Run("what a killed process did not index is indexed at the next start", func(t *testing.T) {
-		dir := t.TempDir()
-		s := openAt(t, dir, nil)
+		s := openTest(t, nil)
 		for range 3 {
 			put(t, s)
 		}
-		s.writer.tx.texts, s.writer.tx.kept = nil, 0 // as if the process had ended here
-		s.Close()
-		s = openAt(t, dir, nil)
+		s = openAt(t, killed(t, s), nil)
 		if got := find(t, s, "ada", "printer"); got != 3 {
 			t.Errorf("got %d, want 3", got)
 		}
@@ -985,9 +982,11 @@ func TestTexts(t *testing.T) {
 		for range textsAtOnce + 10 {
 			put(t, s)
 		}
-		if got := len(s.writer.tx.texts); got >= textsAtOnce {
-			t.Errorf("%d wait", got)
-		}
+		idle(t, s, func() {
+			if got := len(s.writer.tx.texts); got >= textsAtOnce {
+				t.Errorf("%d wait", got)
+			}
+		})
 		if got := find(t, s, "bob", "printer"); got != textsAtOnce+10 {
 			t.Errorf("got %d, want %d", got, textsAtOnce+10)
 		}

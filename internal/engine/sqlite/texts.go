@@ -17,8 +17,9 @@ import (
 // how far both have come; what a killed process left out is indexed when the
 // store is opened.
 const (
-	textsAtOnce = 512
-	textsCursor = "sqlite.texts" // its number is a rowid of messages
+	textsAtOnce = 2048
+	textsAtMost = 4 * textsAtOnce // if they cannot be written; then nothing else is
+	textsCursor = "sqlite.texts"  // its number is a rowid of messages
 )
 
 // maxOwners is up to how many agents have words of their own in the index for
@@ -55,6 +56,7 @@ func newText(seq int64, m *hub.Message, parties []hub.Party) textRow {
 		tags, words = append(tags, t), append(words, t)
 	}
 	var mine strings.Builder
+	mine.Grow(len(owners) * (len(body) + len(words)*(len(everyonePrefix)+16)))
 	for _, o := range owners {
 		for _, w := range words {
 			mine.WriteString(o)
@@ -114,7 +116,7 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 // index files the backlog and writes the texts that wait. They are kept until
 // the transaction is committed.
 func (t *tx) index() error {
-	if err := t.file("sqlite.Update", t.backlog...); err != nil {
+	if err := t.fileAll(); err != nil {
 		return err
 	}
 	return t.writeTexts()

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,14 +47,26 @@ func eachWord(text string, fn func(word string)) {
 	flush(len(text))
 }
 
+// fewWords is up to how many words are looked through one by one: a set costs
+// more than it saves.
+const fewWords = 32
+
 // wordsOf returns the words of a text, each once.
 func wordsOf(text string) []string {
-	var words []string
-	seen := map[string]bool{}
+	words := make([]string, 0, fewWords)
+	var seen map[string]bool // once there are more than a few
 	eachWord(text, func(word string) {
-		if !seen[word] {
+		if seen[word] || seen == nil && slices.Contains(words, word) {
+			return
+		}
+		words = append(words, word)
+		if seen != nil {
 			seen[word] = true
-			words = append(words, word)
+		} else if len(words) > fewWords {
+			seen = make(map[string]bool, 4*fewWords)
+			for _, w := range words {
+				seen[w] = true
+			}
 		}
 	})
 	return words

@@ -107,22 +107,30 @@ func (w *writer) run() {
 		w.gather()
 		w.last = len(w.batch)
 		w.serve()
+		w.tidy() // while those who were answered prepare what they do next
 	}
-	w.finish()
+	if err := w.alone((*tx).index); err != nil {
+		w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
+	}
 	finished = true
 }
 
-// finish indexes the texts that still wait. If it cannot, that is done when
-// the store is next opened.
-func (w *writer) finish() {
-	if len(w.tx.texts) == 0 {
-		return
+// tidy indexes what waits if it is enough to be worth it. What cannot be
+// indexed now goes on waiting.
+func (w *writer) tidy() {
+	switch {
+	case len(w.tx.texts) >= textsAtOnce:
+		w.alone((*tx).index)
+	case len(w.tx.backlog) >= filedAtOnce:
+		w.alone((*tx).fileAll)
 	}
-	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return w.tx.index() }}
+}
+
+// alone runs fn in a transaction of its own.
+func (w *writer) alone(fn func(*tx) error) error {
+	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return fn(&w.tx) }}
 	w.transact([]*job{j}, hub.SurvivesKill)
-	if j.err != nil {
-		w.s.log.Warn("texts are left for the next start", "err", j.err)
-	}
+	return j.err
 }
 
 // drain takes what else is queued.
@@ -245,7 +253,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		w.rollback()
 		return nil
 	}
-	if len(w.tx.texts) >= textsAtOnce {
+	if len(w.tx.texts) >= textsAtMost {
 		if err := w.tx.index(); err != nil {
 			return fail(err)
 		}
