@@ -304,7 +304,7 @@ var statements = [stmtCount]string{
 	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,
 	stmtAddArchive: `INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
-	stmtMessagesBefore: messageHead + messageJoin + `
+	stmtMessagesBefore: messageHead + `LEFT JOIN message_meta AS d ON d.message_id = m.id
 		WHERE m.id > ?2 AND m.id < ?1` + notHandoff + `ORDER BY m.id LIMIT ?3`,
 	stmtPruneJournal: `DELETE FROM journal WHERE seq IN
 		(SELECT seq FROM journal WHERE seq <= ?2 ORDER BY seq LIMIT ?1)`,

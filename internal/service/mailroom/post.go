@@ -43,7 +43,7 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) 
 	for i, id := range e.To {
 		to[i] = recipient{agent: hub.Agent{ID: id}, keyed: true}
 	}
-	_, err := m.write(tx, msg, to)
+	_, err := m.write(tx, msg, to, digest(e.Payload))
 	return msg, err
 }
 

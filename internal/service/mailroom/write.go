@@ -199,6 +199,7 @@ type sentFacts struct {
 	Bytes      int             `json:"payload_bytes"`
 	Hop        int             `json:"hop,omitempty"`
 	Cause      hub.EnvelopeID  `json:"cause,omitempty"`
+	Digest     string          `json:"sha256"` // of everything in the envelope that never changes
 }
 
 // digest returns what the journal keeps of a payload.
@@ -238,7 +239,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, sum string)
 	}
 	facts, err := json.Marshal(sentFacts{
 		Type: msg.Type, To: msg.To, Recipients: len(to), ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
-		Policy: msg.Policy, Payload: sum, Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause,
+		Policy: msg.Policy, Payload: sum, Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause, Digest: msg.Digest(),
 	})
 	if err != nil {
 		return nil, err
