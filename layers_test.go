@@ -54,7 +54,7 @@ var layers = map[string][]string{
 
 	// How people and agents come in.
 	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom"},
-	"internal/surface/mcptools": {"hub", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
+	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
 
 	// What puts it together, and the command.
 	"server": {

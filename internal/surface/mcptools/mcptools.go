@@ -6,6 +6,7 @@ package mcptools
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,13 +42,7 @@ func newServer(version string, log *slog.Logger, perform performer) *mcp.Server 
 		}
 		s.AddTool(Tool(o), func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			result, err := perform(ctx, req, o)
-			if err != nil {
-				return failure(err), nil
-			}
-			return &mcp.CallToolResult{
-				Content:           []mcp.Content{&mcp.TextContent{Text: Text(result)}},
-				StructuredContent: result,
-			}, nil
+			return toolResult(result, err), nil
 		})
 	}
 	return s
@@ -55,8 +50,8 @@ func newServer(version string, log *slog.Logger, perform performer) *mcp.Server 
 
 // arguments returns what a tool was called with. Some clients write null where
 // they have none.
-func arguments(req *mcp.CallToolRequest) []byte {
-	if raw := bytes.TrimSpace(req.Params.Arguments); !bytes.Equal(raw, []byte("null")) {
+func arguments(raw json.RawMessage) []byte {
+	if raw := bytes.TrimSpace(raw); !bytes.Equal(raw, []byte("null")) {
 		return raw
 	}
 	return nil
@@ -156,8 +151,11 @@ const idle = time.Hour
 
 // A Handler offers the tools over streamable HTTP.
 type Handler struct {
-	http.Handler
-	server *mcp.Server
+	library  http.Handler
+	server   *mcp.Server
+	services *api.Services
+	admit    func(*http.Request) (hub.Actor, error)
+	passes   passes // see shortcut.go
 }
 
 // Close ends every session.
@@ -179,10 +177,10 @@ func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logge
 		if id := req.Session.ID(); id != "" {
 			actor.Session = id
 		}
-		return s.Call(ctx, actor, o, arguments(req))
+		return s.Call(ctx, actor, o, arguments(req.Params.Arguments))
 	})
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		JSONResponse: true, Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: 1 << 20,
+		JSONResponse: true, Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: maxBody,
 	})
 	verify := func(ctx context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
 		actor, err := h.Actor(r)
@@ -193,7 +191,7 @@ func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logge
 			UserID: string(actor.ID), Expiration: time.Now().Add(idle), Extra: map[string]any{actorKey: actor},
 		}, nil
 	}
-	return &Handler{Handler: auth.RequireBearerToken(verify, nil)(endStreams(tools, done)), server: server}
+	return &Handler{library: auth.RequireBearerToken(verify, nil)(endStreams(tools, done)), server: server, services: s, admit: h.Actor}
 }
 
 // endStreams ends GET requests, which stay open as long as their session, when
@@ -225,7 +223,7 @@ const actorKey = "actor"
 // hub. It returns when the input ends or ctx does.
 func ServeStdio(ctx context.Context, version string, c *api.Client, in io.ReadCloser, out io.WriteCloser) error {
 	server := newServer(version, nil, func(ctx context.Context, req *mcp.CallToolRequest, o api.Operation) (any, error) {
-		return c.Perform(ctx, o, arguments(req))
+		return c.Perform(ctx, o, arguments(req.Params.Arguments))
 	})
 	return server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 }

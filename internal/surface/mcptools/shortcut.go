@@ -1,0 +1,215 @@
+package mcptools
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// Most requests are tool calls in a session that was used a moment ago, and
+// the library spends several times as long on one as the hub does. Those that
+// need nothing of it take a shortcut to the operation; the answer is the same.
+// Everything else goes the whole way: the first call of a session, one now and
+// then so that the library knows that the session lives, calls that may wait
+// and so must be cancellable, and whatever is not plainly a tool call.
+const (
+	sessionHeader  = "Mcp-Session-Id"
+	protocolHeader = "Mcp-Protocol-Version"
+
+	// refresh is how long a session may take the shortcut in one go; it is much
+	// shorter than idle.
+	refresh = idle / 6
+
+	maxBody     = 1 << 20
+	maxSessions = 10_000 // that are known at a time; others go the whole way
+)
+
+// A pass says that the library has let a session through, for whom, and when.
+type pass struct {
+	agent    hub.AgentID
+	protocol string // as the header said
+	at       time.Time
+}
+
+// passes holds the sessions that may take the shortcut.
+type passes struct {
+	mu  sync.Mutex // guards all
+	all map[string]pass
+}
+
+// valid reports whether a request may take the shortcut.
+func (p *passes) valid(r *http.Request, agent hub.AgentID, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got, ok := p.all[r.Header.Get(sessionHeader)]
+	return ok && got.agent == agent && got.protocol == r.Header.Get(protocolHeader) && now.Sub(got.at) < refresh
+}
+
+// issue notes that the library has let a request through.
+func (p *passes) issue(r *http.Request, agent hub.AgentID, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[string]pass{}
+	}
+	if len(p.all) >= maxSessions {
+		for id, old := range p.all {
+			if now.Sub(old.at) >= refresh {
+				delete(p.all, id)
+			}
+		}
+	}
+	if len(p.all) < maxSessions {
+		p.all[r.Header.Get(sessionHeader)] = pass{agent, r.Header.Get(protocolHeader), now}
+	}
+}
+
+func (p *passes) revoke(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, id)
+}
+
+// ServeHTTP answers one request of a client.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	session := r.Header.Get(sessionHeader)
+	if session == "" || r.Method != http.MethodPost {
+		if r.Method == http.MethodDelete {
+			h.passes.revoke(session)
+		}
+		h.library.ServeHTTP(w, r)
+		return
+	}
+	actor, err := h.admit(r)
+	if err != nil {
+		h.library.ServeHTTP(w, r) // which says no in its own way
+		return
+	}
+	if h.passes.valid(r, actor.ID, time.Now()) && plainHeaders(r.Header) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err == nil {
+			if req, o, args, ok := plainCall(body); ok {
+				actor.Session = session
+				h.answer(w, r, actor, req, o, args)
+				return
+			}
+		}
+		// The library reads what was read, and meets the same error.
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), failing{err}), r.Body}
+	}
+	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	h.library.ServeHTTP(seen, r)
+	if seen.status == http.StatusOK {
+		h.passes.issue(r, actor.ID, time.Now())
+	}
+}
+
+// failing reports the error with which reading ended before.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err == nil {
+		return 0, io.EOF
+	}
+	return 0, f.err
+}
+
+// A statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets an http.ResponseController reach what is underneath.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush sends what is written.
+func (w *statusWriter) Flush() { http.NewResponseController(w.ResponseWriter).Flush() }
+
+// plainHeaders reports whether the headers are those of an ordinary call. What
+// is wrong with others is for the library to say.
+func plainHeaders(h http.Header) bool {
+	accept := strings.Join(h.Values("Accept"), ",")
+	return h.Get("Content-Type") == "application/json" && strings.Contains(accept, "application/json") && strings.Contains(accept, "text/event-stream")
+}
+
+// waiting are the tools whose calls may take long.
+var waiting = []string{"acp_inbox"}
+
+var byTool = func() map[string]api.Operation {
+	m := map[string]api.Operation{}
+	for _, o := range api.Operations {
+		if o.Tool != "" && !slices.Contains(waiting, o.Tool) {
+			m[o.Tool] = o
+		}
+	}
+	return m
+}()
+
+// plainCall reads a body that is one call of a tool and nothing else.
+func plainCall(body []byte) (req jsonrpc.Request, o api.Operation, args json.RawMessage, ok bool) {
+	requests, batch, err := jsonrpc.ParseRequests(body)
+	if err != nil || batch || len(requests) != 1 {
+		return req, o, nil, false
+	}
+	req = requests[0]
+	if req.Invalid != nil || req.Notification() || string(req.ID) == "null" || req.Method != "tools/call" {
+		return req, o, nil, false
+	}
+	var params map[string]json.RawMessage
+	if hub.StrictObject(req.Params) != nil || json.Unmarshal(req.Params, &params) != nil {
+		return req, o, nil, false
+	}
+	var name string
+	if json.Unmarshal(params["name"], &name) != nil {
+		return req, o, nil, false
+	}
+	args = params["arguments"]
+	delete(params, "name")
+	delete(params, "arguments")
+	o, ok = byTool[name]
+	return req, o, args, ok && len(params) == 0 // _meta may ask for more than an answer
+}
+
+// answer performs a call that took the shortcut.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, actor hub.Actor, req jsonrpc.Request, o api.Operation, args json.RawMessage) {
+	result, err := h.services.Call(r.Context(), actor, o, arguments(args))
+	raw, err := json.Marshal(toolResult(result, err))
+	answer := jsonrpc.Response{ID: req.ID, Result: raw}
+	if err != nil {
+		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the result cannot be written"}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, no-transform")
+	w.Write(answer.AppendTo(nil)) // a caller that is gone needs no answer
+}
+
+// toolResult is what a model gets to see of a result or of an error.
+func toolResult(result any, err error) *mcp.CallToolResult {
+	if err != nil {
+		return failure(err)
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: Text(result)}},
+		StructuredContent: result,
+	}
+}
