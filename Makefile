@@ -25,6 +25,7 @@ fuzz: ## every fuzz target, FUZZ=1m each
 
 bench: ## speed, as ratios measured side by side
 	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
+	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
 
 chaos: ## kill a hub under load KILLS times and look what is left
 	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 60m -v ./server
