@@ -39,8 +39,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Actor, id hub.HandoffID,
 		}
 		m := mover{tx, actor.ID, s.clock.Now()}
 		if bad, ok := failed(checks); ok {
-			msg, err := s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, checks)
-			posted = append(posted, msg)
+			posted, err = s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, checks)
 			return err
 		}
 		if err := m.move(&h, hub.HandoffValidating, "", checks); err != nil {
@@ -154,22 +153,38 @@ func queued(h hub.Handoff) bool {
 }
 
 // reject moves a proposed handoff to rejected and tells the other side.
-func (s *Service) reject(m mover, actor hub.Actor, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) (hub.Message, error) {
+func (s *Service) reject(m mover, actor hub.Actor, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) ([]hub.Message, error) {
 	if reason == "" {
 		reason = hub.RejectOther
 	}
 	if err := m.move(h, hub.HandoffValidating, "", checks); err != nil {
-		return hub.Message{}, err
+		return nil, err
 	}
 	h.Ending, h.RejectReason, h.Notes = ending, reason, string(reason)+": "+detail
 	if err := m.move(h, hub.HandoffRejected, h.Notes, nil); err != nil {
-		return hub.Message{}, err
+		return nil, err
 	}
-	return s.post(m.tx, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
+	if h.Restricted {
+		detail = onTheHub
+	}
+	msg, err := s.post(m.tx, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
 		ID     hub.HandoffID    `json:"handoff_id"`
 		Reason hub.RejectReason `json:"reason"`
 		Detail string           `json:"detail"`
 	}{h.ID, reason, cut(detail, 3000)}, false)
+	if err != nil || h.Previous == "" {
+		return []hub.Message{msg}, err
+	}
+	// The sender has given his own handoff up for this one: nobody holds the
+	// task by a handoff now, and no deadline watches it.
+	told, err := s.sender.Tell(m.tx, "", hub.TypeStatusBlocked, h.ThreadID, map[string]any{
+		"summary": cut(fmt.Sprintf("the task %s was handed on and not taken: it is still with %s", h.TaskID, h.From), 270),
+		"reason":  "only " + string(h.From) + " or the operator can hand it on", "handoff_id": h.ID,
+	})
+	if told.ID == "" {
+		return []hub.Message{msg}, err
+	}
+	return []hub.Message{msg, told}, err
 }
 
 // Reject turns a proposed task down. Only the receiver may, and says why.
@@ -217,18 +232,18 @@ func (s *Service) Withdraw(ctx context.Context, actor hub.Actor, id hub.HandoffI
 // refuse rejects the proposed handoff that find returns.
 func (s *Service) refuse(ctx context.Context, op string, actor hub.Actor, find func(hub.Tx) (hub.Handoff, error), ending hub.Ending, reason hub.RejectReason, detail string) (Report, error) {
 	var h hub.Handoff
-	var msg hub.Message
+	var posted []hub.Message
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		if h, err = find(tx); err != nil {
 			return err
 		}
-		msg, err = s.reject(mover{tx, actor.ID, s.clock.Now()}, actor, &h, ending, reason, detail, nil)
+		posted, err = s.reject(mover{tx, actor.ID, s.clock.Now()}, actor, &h, ending, reason, detail, nil)
 		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("%s: %w", op, err)
 	}
-	s.sender.Announce(msg)
+	s.sender.Announce(posted...)
 	return s.answer(h, nil), nil
 }
 
@@ -256,8 +271,7 @@ func (s *Service) Release(ctx context.Context, actor hub.Actor, id hub.HandoffID
 		m := mover{tx, actor.ID, s.clock.Now()}
 		switch h.Status {
 		case hub.HandoffProposed:
-			msg, err := s.reject(m, actor, &h, hub.EndedReleased, hub.RejectOther, why, nil)
-			posted = append(posted, msg)
+			posted, err = s.reject(m, actor, &h, hub.EndedReleased, hub.RejectOther, why, nil)
 			return err
 		case hub.HandoffActivated:
 			h.Ending, h.Notes = hub.EndedReleased, why

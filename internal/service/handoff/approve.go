@@ -44,6 +44,7 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Actor) ([]Report, error
 func (s *Service) Approve(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Approve"
 	var h hub.Handoff
+	var msg hub.Message
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		if h, err = undecided(tx, op, actor, id); err != nil {
 			return err
@@ -53,12 +54,18 @@ func (s *Service) Approve(ctx context.Context, actor hub.Actor, id hub.HandoffID
 		if err := tx.NoteHandoff(h); err != nil {
 			return err
 		}
-		return m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash})
+		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
+			return err
+		}
+		msg, err = s.post(tx, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
+			"summary": cut(fmt.Sprintf("the operator has approved the handoff of %s: %s may accept it", h.TaskID, h.To), 270), "handoff_id": h.ID,
+		}, false)
+		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: approve: %w", err)
 	}
-	s.sender.Announce()
+	s.sender.Announce(msg)
 	return s.answer(h, nil), nil
 }
 

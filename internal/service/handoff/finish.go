@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -68,11 +69,15 @@ func (s *Service) Complete(ctx context.Context, actor hub.Actor, id hub.HandoffI
 		if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
 			return err
 		}
-		payload := map[string]any{"handoff_id": h.ID}
-		if h.Notes != "" {
+		work := checks[len(checks)-1]
+		payload := map[string]any{"handoff_id": h.ID, "work": work.Result} // the sender must not have to ask
+		switch {
+		case h.Restricted:
+			payload["summary"] = onTheHub
+		case h.Notes != "":
 			payload["summary"] = cut(h.Notes, 1500)
 		}
-		if len(c.Artifacts) > 0 {
+		if len(c.Artifacts) > 0 && !h.Restricted {
 			payload["artifacts"] = c.Artifacts
 		}
 		if len(encode(payload)) > hub.MaxPayload {
@@ -136,26 +141,45 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 	checks = append(checks, s.proveArtifacts(ctx, c.Artifacts, pkg.WorkState.Worktree)...)
 	before := ""
 	for _, check := range lastChecks(steps) {
-		if check.What == checkState {
+		if check.What == checkState && check.Result == hub.CheckVerified {
 			before = check.Detail
 		}
 	}
 	path := pkg.WorkState.Worktree
-	if before == "" || path == "" || s.inspector == nil {
-		return append(checks, unverifiable(checkWork, "there is no worktree in the package that the hub can compare with the time of acceptance"))
+	if before == "" || s.inspector == nil {
+		return append(checks, withoutState(pkg, c))
 	}
 	now, ok := s.inspector.State(ctx, path)
+	work := hub.Check{What: checkWork, Result: hub.CheckVerified}
 	switch {
-	case !ok:
-		checks = append(checks, unverifiable(checkWork, "the worktree "+path+" cannot be looked at any more"))
-	case now != before:
-		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the worktree " + path + " has changed since the task was accepted"})
+	case ok && now != before:
+		work.Detail = "the worktree " + path + " has changed since the task was accepted"
 	case c.NoChanges:
-		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "nothing has changed in " + path + " since the task was accepted, as the owner says"})
+		work.Detail = "nothing has changed in " + path + " since the task was accepted, as the owner says"
+	case ok:
+		work.Result, work.Detail = hub.CheckFailed, "nothing has changed in "+path+" since the task was accepted"
 	default:
-		checks = append(checks, hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed in " + path + " since the task was accepted"})
+		work.Result, work.Detail = hub.CheckFailed, "the worktree "+path+" could be looked at when the task was accepted, and cannot any more"
 	}
-	return checks
+	return append(checks, work)
+}
+
+// withoutState judges work that no worktree can be asked about: files that are
+// offered as proof must not all be those that came with the package.
+func withoutState(pkg hub.Package, c Completion) hub.Check {
+	same := len(c.Artifacts) > 0
+	for _, made := range c.Artifacts {
+		same = same && made.SHA256 != "" && slices.ContainsFunc(pkg.Artifacts, func(a hub.PackageArtifact) bool {
+			return a.Ref.Type == made.Type && a.Ref.Path == made.Path && a.Ref.SHA256 == made.SHA256
+		})
+	}
+	switch {
+	case !same:
+		return unverifiable(checkWork, "the hub cannot compare a worktree with the time of acceptance")
+	case c.NoChanges:
+		return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the files are those of the package, as the owner says"}
+	}
+	return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file that is named came like this with the package"}
 }
 
 // Activate makes an accepted task its receiver's. Accepting does so by itself,

@@ -395,7 +395,17 @@ func TestRefusedPackages(t *testing.T) {
 		{"R3-051 less than nothing is done", pkg("T", with("work_state.percent_complete", -1)), hub.CodeInvalid, "package.work_state.percent_complete: must be at least 0"},
 		{"R3-052 a hash that is not the package's", pkg("T", with("verification.package_hash", strings.Repeat("0", 64))), hub.CodeHashMismatch, "package_hash"},
 		{"R3-060 a chain that is forged", pkg("T", with("provenance.handoff_chain", []any{"tester", "planner"})), hub.CodeOwnership, "the owners of this task were planner"},
-		{"R3-060 a chain that is cut", pkg("T", with("provenance.handoff_chain", []any{})), hub.CodeOwnership, "the owners of this task were planner"},
+		{"R3-060 a chain with somebody else in it", pkg("T", with("provenance.handoff_chain", []any{"builder"})), hub.CodeOwnership, "the owners of this task were planner"},
+		{"a classification in another case", pkg("T", with("policy", map[string]any{"Classification": "restricted"})), hub.CodeInvalid, "in case only"},
+		{"an approval in another case", pkg("T", with("policy", map[string]any{"Requires_Human_Approval": true})), hub.CodeInvalid, "in case only"},
+		{"a path in another case", pkg("T", with("artifacts", []any{artifact("a", map[string]any{"type": "url", "path": "https://x", "Path": "/x"})})), hub.CodeInvalid, "package.artifacts[0].ref.Path"},
+		{"a number beyond all readers", pkgRaw(`"x":1e999999,"task":{"task_id":"T"}`), hub.CodeInvalid, "package.x"},
+		{"a number with too many digits", pkgRaw(`"x":[12345678901234567890],"task":{"task_id":"T"}`), hub.CodeInvalid, "package.x[0]"},
+		{"a number too close to nothing", pkgRaw(`"x":1e-999999,"task":{"task_id":"T"}`), hub.CodeInvalid, "package.x"},
+		{"a task with a blank behind it", pkg("T ", nil), hub.CodeInvalid, "task_id"},
+		{"a task with something invisible", pkg("T\u200b", nil), hub.CodeInvalid, "task_id"},
+		{"R3-055 an invisible summary", pkg("T", with("context.summary", "\u200b")), hub.CodeInvalid, "package.context.summary"},
+		{"another agent's origin", pkg("T", with("provenance.origin_session", "agent/tester")), hub.CodeTampering, "origin_session"},
 		{"no package", nil, hub.CodeInvalid, "package: missing"},
 		{"an array", json.RawMessage(`[]`), hub.CodeInvalid, "package"},
 		{"a name twice", json.RawMessage(`{"task":{},"task":{}}`), hub.CodeInvalid, "package"},
@@ -445,6 +455,10 @@ func TestRefusedPackages(t *testing.T) {
 		d.refused(hub.CodeOwnership, func() (handoff.Report, error) {
 			return d.Initiate(t.Context(), planner, handoff.Proposal{To: "builder", Package: json.RawMessage(whole)})
 		})
+	})
+	t.Run("a chain that is empty is no lie while nobody else has owned the task", func(t *testing.T) {
+		d.on(t)
+		d.propose(planner, "builder", pkg("T-fresh", with("provenance.handoff_chain", []any{})))
 	})
 	t.Run("an unknown member is kept", func(t *testing.T) {
 		d.on(t)
@@ -631,8 +645,14 @@ func TestOwnership(t *testing.T) {
 		e := d.refused(hub.CodeOwnership, func() (handoff.Report, error) {
 			return d.Initiate(t.Context(), tester, handoff.Proposal{To: "builder", Package: pkg("T", nil)})
 		})
-		if e == nil || !strings.Contains(e.Error(), "planner") || e.Hint == "" {
-			t.Errorf("got %v, want who holds it and what to do", e)
+		if e == nil || strings.Contains(e.Error(), "planner") || e.Hint == "" {
+			t.Errorf("got %v, want what to do, and nothing about others", e)
+		}
+		e = d.refused(hub.CodeOwnership, func() (handoff.Report, error) {
+			return d.Initiate(t.Context(), planner, handoff.Proposal{To: "tester", Package: pkg("T", nil)})
+		})
+		if e == nil || !strings.Contains(e.Error(), "from planner to builder is proposed") {
+			t.Errorf("got %v, want who holds it", e)
 		}
 	})
 	t.Run("R3-056 of fifty who try at once, one gets the task", func(t *testing.T) {
@@ -718,6 +738,9 @@ func TestOwnership(t *testing.T) {
 			d.refused(hub.CodeOwnership, func() (handoff.Report, error) {
 				return d.Initiate(t.Context(), planner, handoff.Proposal{To: "tester", Package: pkg("T", nil)})
 			})
+			if got := d.inbox(planner); got[len(got)-1] != "status.blocked" {
+				t.Errorf("inbox of the coordinator: got %v, want to be told", got)
+			}
 			d.propose(builder, "auditor", pkg("T", nil))
 		})
 	})

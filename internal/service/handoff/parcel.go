@@ -32,6 +32,15 @@ func (s *Service) unpack(op string, actor hub.Actor, raw json.RawMessage) (*parc
 	if err != nil {
 		return nil, err
 	}
+	var whole any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&whole); err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
+	}
+	if err := packageNames.check("package", whole); err != nil {
+		return nil, err
+	}
 	p := &parcel{members: members}
 	if err := p.checkHash(op, raw); err != nil {
 		return nil, err
@@ -50,6 +59,9 @@ func (s *Service) unpack(op string, actor hub.Actor, raw json.RawMessage) (*parc
 	if task["task_id"] != nil {
 		if json.Unmarshal(task["task_id"], &p.task) != nil {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: must be a string")
+		}
+		if err := checkTaskID(op, p.task); err != nil {
+			return nil, err
 		}
 	}
 	if err := p.defaults("task", map[string]any{"priority": hub.PriorityNormal}); err != nil {
@@ -151,7 +163,7 @@ func (p *parcel) origin(op string, actor hub.Actor) error {
 	}
 	if claimed, ok := p.provenance["origin_session"]; !ok {
 		p.provenance["origin_session"] = encode(session)
-	} else if actor.Session != "" && !bytes.Equal(claimed, encode(session)) {
+	} else if known := actor.Session != "" || bytes.HasPrefix(claimed, []byte(`"agent/`)); known && !bytes.Equal(claimed, encode(session)) {
 		return hub.Errorf(hub.CodeTampering, op, "package.provenance.origin_session: this call came from the session %q", session).
 			WithHint("leave origin_session out: the hub fills it in")
 	}
@@ -191,7 +203,8 @@ func (p *parcel) checkHash(op string, raw json.RawMessage) error {
 
 // agrees refuses a chain of owners other than the one that the hub knows.
 func (p *parcel) agrees(op string, chain []hub.AgentID) error {
-	if p.chain == nil || slices.Equal(p.chain, chain) {
+	begins := len(p.chain) == 0 && len(chain) == 1 // nobody but the sender has owned it
+	if p.chain == nil || begins || slices.Equal(p.chain, chain) {
 		return nil
 	}
 	return hub.Errorf(hub.CodeOwnership, op, "package.provenance.handoff_chain: the owners of this task were %s", names(chain)).
@@ -229,6 +242,11 @@ func (p *parcel) seal(chain []hub.AgentID) (json.RawMessage, hub.Package, error)
 	pkg, err := hub.DecodePackage(raw)
 	if err != nil {
 		return fail(err)
+	}
+	for name, text := range map[string]string{"context.summary": pkg.Context.Summary, "work_state.next_step": pkg.WorkState.NextStep, "task.title": pkg.Task.Title} {
+		if !saysSomething(text) {
+			return fail(hub.Errorf(hub.CodeInvalid, op, "package.%s: has nothing in it that can be seen", name))
+		}
 	}
 	return raw, pkg, nil
 }

@@ -69,9 +69,9 @@ func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.
 	}
 	checks := s.inspector.Worktree(ctx, path, branch)
 	if digest, ok := s.inspector.State(ctx, path); ok {
-		checks = append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
+		return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
 	}
-	return checks
+	return append(checks, unverifiable(checkState, "what lies there now could not be recorded, so that it cannot be compared later"))
 }
 
 const noInspector = "this hub does not look at files"

@@ -119,6 +119,18 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Actor, p Proposal) (Re
 			return err
 		}
 		posted = append(posted, msg)
+		if h.NeedsHuman {
+			msg, err := s.sender.Tell(tx, "", hub.TypeStatusBlocked, h.ThreadID, map[string]any{
+				"summary": cut(fmt.Sprintf("a handoff of the task %s waits for the operator's approval", h.TaskID), 270),
+				"reason":  "parley approve " + string(h.ID) + ", or parley deny", "handoff_id": h.ID,
+			})
+			if err != nil {
+				return err
+			}
+			if msg.ID != "" {
+				posted = append(posted, msg)
+			}
+		}
 		if p.IdempotencyKey == "" {
 			return nil
 		}
@@ -187,8 +199,11 @@ func owners(tx hub.Tx, op string, actor hub.Actor, task string, to hub.AgentID) 
 	case err == nil && active.Status == hub.HandoffActivated && active.To == actor.ID:
 		old = &active
 	case err == nil:
-		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status).
-			WithHint("wait until it is completed, let its sender withdraw it, or ask the operator to release it")
+		e := hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already", task)
+		if active.Concerns(actor.ID) || actor.Audits() { // others need not know more
+			e = hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status)
+		}
+		return nil, nil, e.WithHint("wait until it is completed, let its sender withdraw it, or ask the operator to release it")
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return nil, nil, err
 	case len(owned) > 0:
@@ -214,13 +229,15 @@ func names(chain []hub.AgentID) string {
 	return strings.Join(s, " → ")
 }
 
+// onTheHub stands in messages for what a restricted handoff says.
+const onTheHub = "restricted: read it on the hub"
+
 // invitation is the payload of handoff.initiate: what the receiver needs to
 // decide whether to look at the package.
 func invitation(h hub.Handoff, p hub.Package) any {
-	summary := cut(p.Context.Summary, 1500)
-	next := cut(p.WorkState.NextStep, 800)
+	title, summary, next := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800)
 	if h.Restricted {
-		summary, next = "restricted: read the package on the hub", "read the package on the hub"
+		title, summary, next = "restricted", onTheHub, onTheHub
 	}
 	return struct {
 		ID      hub.HandoffID `json:"handoff_id"`
@@ -229,7 +246,7 @@ func invitation(h hub.Handoff, p hub.Package) any {
 		Summary string        `json:"summary"`
 		Next    string        `json:"next_step"`
 		Hash    string        `json:"package_hash"`
-	}{h.ID, h.TaskID, h.Title, summary, next, h.Hash}
+	}{h.ID, h.TaskID, title, summary, next, h.Hash}
 }
 
 // cut shortens a text to about so many bytes as JSON, at a character.

@@ -199,6 +199,36 @@ func TestDone(t *testing.T) {
 			t.Errorf("got %+v (%v), want closed", got, err)
 		}
 	})
+	t.Run("a worktree that is gone when the task is done proves nothing", func(t *testing.T) {
+		d, path, h := begin(t)
+		if err := os.Rename(path, path+"-gone"); err != nil {
+			t.Fatal(err)
+		}
+		d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
+			return d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "DONE"})
+		})
+	})
+	t.Run("files that came with the package are no proof of work", func(t *testing.T) {
+		d := open(t)
+		path, sum := d.file("a.txt", "content")
+		h := d.propose(planner, "builder", pkg("T", with("artifacts", []any{artifact("a", map[string]any{"type": "file", "path": path, "sha256": sum})})))
+		d.accept(builder, h.ID)
+		d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
+			return d.Complete(t.Context(), builder, h.ID, handoff.Completion{Artifacts: []hub.ArtifactRef{{Type: "file", Path: path, SHA256: sum}}})
+		})
+		path, sum = d.file("a.txt", "changed")
+		got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Artifacts: []hub.ArtifactRef{{Type: "file", Path: path, SHA256: sum}}})
+		if err != nil || got.Status != hub.HandoffClosed {
+			t.Errorf("got %+v (%v), want closed", got, err)
+		}
+		d.view(func(r hub.Reader) error {
+			page, err := r.Query(hub.Query{Audit: true, Type: hub.TypeHandoffComplete, Limit: 1})
+			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"work":"unverifiable"`) {
+				t.Errorf("the sender is told %s, want that the work is unverifiable", page.Messages[0].Payload)
+			}
+			return err
+		})
+	})
 	t.Run("an artifact that is no reference is refused", func(t *testing.T) {
 		d, _, h := begin(t)
 		d.refused(hub.CodeInvalid, func() (handoff.Report, error) {
@@ -236,6 +266,7 @@ func TestApproval(t *testing.T) {
 			t.Fatalf("got %+v (%v), want approved", got, err)
 		}
 		d.refused(hub.CodeConflict, func() (handoff.Report, error) { return d.Approve(t.Context(), operator, h.ID) })
+		same(t, "inbox of the receiver", d.inbox(builder), "[handoff.initiate status.update]")
 		d.accept(builder, h.ID)
 		if waiting, err = d.Waiting(t.Context(), operator); err != nil || len(waiting) != 0 {
 			t.Errorf("waiting: got %v (%v), want nothing", waiting, err)
@@ -249,7 +280,7 @@ func TestApproval(t *testing.T) {
 		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectPolicyViolation || !strings.Contains(got.Notes, "too early") {
 			t.Errorf("got %+v (%v), want rejected for policy_violation", got, err)
 		}
-		same(t, "inbox of the sender", d.inbox(planner), "[handoff.reject]")
+		same(t, "inbox of the sender", d.inbox(planner), "[status.blocked handoff.reject]") // as a coordinator, too
 		same(t, "inbox of the receiver", d.inbox(builder), "[handoff.initiate handoff.reject]")
 	})
 	for name, change := range map[string]func(map[string]any){
@@ -268,7 +299,7 @@ func TestApproval(t *testing.T) {
 					return err
 				}
 				m := page.Messages[0]
-				if strings.Contains(string(m.Payload), "frozen") || strings.Contains(string(m.Payload), "migration") || m.Policy.Sensitivity != hub.SensitivityHigh {
+				if strings.Contains(string(m.Payload), "Nullable") || strings.Contains(string(m.Payload), "frozen") || strings.Contains(string(m.Payload), "migration") || m.Policy.Sensitivity != hub.SensitivityHigh {
 					t.Errorf("got %s with %+v, want nothing of the package, and high sensitivity", m.Payload, m.Policy)
 				}
 				return nil
