@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -47,14 +46,20 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 // Close releases the home.
 func (r *Records) Close() error { return r.store.Close() }
 
-// Verify compares everything with the journal. A home without a folder of JSONL
-// files, as a restored backup is before its first start, has none to compare.
+// Verify compares everything with the journal, and the database's schema with
+// the one that this version makes.
 func (r *Records) Verify(ctx context.Context) (journal.Audit, error) {
-	o := journal.VerifyOptions{Trail: filepath.Join(r.home, trailDir), Archives: filepath.Join(r.home, archiveDir)}
-	if _, err := os.Stat(o.Trail); errors.Is(err, fs.ErrNotExist) {
-		o.Trail = ""
+	got, err := journal.Verify(ctx, r.store, journal.VerifyOptions{
+		Trail: filepath.Join(r.home, trailDir), Archives: filepath.Join(r.home, archiveDir),
+	})
+	if err != nil {
+		return got, err
 	}
-	return journal.Verify(ctx, r.store, o)
+	drift, err := r.store.SchemaDrift(ctx)
+	for _, d := range drift {
+		got.Findings = append(got.Findings, journal.Finding{Where: "schema", What: d})
+	}
+	return got, err
 }
 
 // archiveOptions says where archives go, and whom they must wait for.
@@ -76,9 +81,10 @@ func (r *Records) Export(ctx context.Context, dir string, restricted bool) (jour
 	})
 }
 
-// Backup copies the database into a file that does not exist yet.
+// Backup copies the database into a file that does not exist yet. The copy does
+// not expect the JSONL files of this home: they are written anew where it is put.
 func (r *Records) Backup(ctx context.Context, file string) error {
-	return r.store.Backup(ctx, file, nil)
+	return r.store.Backup(ctx, file, nil, journal.FilesConsumer)
 }
 
 // Import makes a home out of an export. The home must not hold a hub yet.

@@ -293,6 +293,11 @@ func writeBackups(w io.Writer, written []catalog.Written) {
 func (c *connection) undo(ctx context.Context, printOnly bool) error {
 	change, err := catalog.Undo(c.cli, c.entry.Name, c.place)
 	if err != nil {
+		if !printOnly && c.agent != "" { // what is left in the file must not work
+			if n, revoked := c.revokeOf(ctx, c.agent); revoked == nil && n > 0 {
+				fmt.Fprintf(c.err, "%d keys revoked\n", n)
+			}
+		}
 		return err
 	}
 	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.Written{}}

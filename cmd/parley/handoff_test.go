@@ -57,6 +57,9 @@ func TestHandoffCommands(t *testing.T) {
 			t.Errorf("accept: got %+v, want activated with two checks", taken)
 		}
 		h.ok(h.as("builder", "handoff", "activate", got.ID), nil)
+		if err := os.WriteFile(file, []byte("select 1, 2"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		var done handoffShape
 		h.ok(h.as("builder", "handoff", "complete", got.ID, "--summary", "it runs", "--artifact", file, "--json"), &done)
 		if done.Status != "closed" {
@@ -151,7 +154,8 @@ func TestHandoffCommands(t *testing.T) {
 		{"no receiver", "planner", []string{"handoff", "initiate", "--task", "X"}, exitUsage, "to: missing"},
 		{"an unknown receiver", "planner", []string{"handoff", "initiate", "--to", "bilder", "--task", "X", "--title", "t", "--summary", "s", "--next", "n", "--criterion", "c"}, exitMissing, "did you mean builder?"},
 		{"oneself", "builder", handoffFlags("X"), exitMissing, "to itself"},
-		{"a second active handoff", "tester", handoffFlags("T-7"), exitMissing, open.ID},
+		{"a second active handoff", "planner", handoffFlags("T-7"), exitMissing, open.ID},
+		{"a second active handoff by a stranger", "tester", handoffFlags("T-7"), exitMissing, "has an active handoff already"},
 		{"somebody else's handoff", "mallory", []string{"handoff", "accept", open.ID}, exitMissing, "that you can see"},
 		{"one's own proposal", "planner", []string{"handoff", "accept", open.ID}, exitRefused, "is for builder"},
 		{"a move out of state", "builder", []string{"handoff", "complete", open.ID}, exitMissing, "is proposed"},

@@ -17,28 +17,29 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// records asks the hub or, if none is running and the caller is the operator,
-// looks into its home.
+// records looks into the hub's home, if the caller is the operator and no hub is
+// running there, and else asks the hub.
 func (a *app) records(ctx context.Context, online func(context.Context, *api.Client) error, offline func(context.Context, api.Records) error) error {
 	operator := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == "" && isTerminal(a.in)
+	if operator && os.Getenv("PARLEY_URL") == "" {
+		// The home says whether a hub is running. Were it asked for at its
+		// address, somebody else who listens there would get the key.
+		home, err := a.homeDir()
+		if err != nil {
+			return err
+		}
+		switch r, err := server.OpenRecords(home, nil); {
+		case err == nil:
+			return errors.Join(offline(ctx, r), r.Close())
+		case hub.CodeOf(err) != hub.CodeConflict: // that is: it is in use
+			return err
+		}
+	}
 	c, err := a.client()
-	away := err != nil // a home that was imported or restored has no key of the operator's yet
-	if err == nil {
-		err = online(ctx, c)
-		away = errors.Is(err, api.ErrUnreachable)
-	}
-	if !away || !operator || os.Getenv("PARLEY_URL") != "" {
-		return err
-	}
-	home, err := a.homeDir()
 	if err != nil {
 		return err
 	}
-	r, err := server.OpenRecords(home, nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(offline(ctx, r), r.Close())
+	return online(ctx, c)
 }
 
 func (a *app) exportCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -18,8 +19,9 @@ const backupPages = 256
 // in use. Put into an empty home as hub.db, the file is a hub's database. It
 // appears when it is complete, or not at all; a file that is there already is
 // refused with CodeConflict. progress, if not nil, is told how many pages of
-// how many are done.
-func (s *Store) Backup(ctx context.Context, path string, progress func(done, total int)) error {
+// how many are done. Consumers of the journal that are named in without have
+// not begun in the copy: what they have made does not go with it.
+func (s *Store) Backup(ctx context.Context, path string, progress func(done, total int), without ...string) error {
 	const op = "sqlite.Backup"
 	if !s.enter() {
 		return closedError(op)
@@ -37,6 +39,9 @@ func (s *Store) Backup(ctx context.Context, path string, progress func(done, tot
 		return engineError(op, err)
 	}
 	err = s.copyTo(ctx, draft, progress)
+	if err == nil {
+		err = forgetConsumers(draft, s.busy, without)
+	}
 	if err == nil {
 		err = moveDatabase(draft, path)
 	}
@@ -83,6 +88,34 @@ func (s *Store) copyTo(ctx context.Context, path string, progress func(done, tot
 		if progress != nil {
 			total := backup.PageCount()
 			progress(total-backup.Remaining(), total)
+		}
+	}
+	return nil
+}
+
+// forgetConsumers takes cursors out of a database that nobody has open.
+func forgetConsumers(path string, busy time.Duration, names []string) (err error) {
+	if len(names) == 0 {
+		return nil
+	}
+	c, err := openConn(path, busy, readerCache)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for _, sql := range []string{`DELETE FROM cursors WHERE consumer = ?1`, `DELETE FROM acp_meta WHERE key = ?1`} {
+		for _, name := range names {
+			st, _, err := c.db.Prepare(sql)
+			if err != nil {
+				return err
+			}
+			err = st.BindText(1, name)
+			if err == nil {
+				err = st.Exec()
+			}
+			if err := errors.Join(err, st.Close()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -44,20 +44,30 @@ var dumpTables = []dumpTable{
 	{name: "sqlite_sequence", order: "name", fresh: true},
 }
 
-// withheld is what a dump has in place of a part of a restricted handoff. One
-// that nothing says it is not restricted counts as such.
-var withheld = map[string]string{
-	"package_json": withholdFrom + `json_object('restricted', json('true'), 'package_hash', verification_json ->> 'package_hash')
-		ELSE package_json END`,
-	"provenance_json": withholdFrom + `'{}' ELSE provenance_json END`,
+// withheld is what a dump has in place of a part of a restricted handoff, by
+// table and column. One that nothing says it is not restricted counts as such.
+var withheld = map[string]map[string]string{
+	"handoffs": {
+		"title": withholdFrom("id") + `'restricted' ELSE title END`,
+		"package_json": withholdFrom("id") + `json_object('restricted', json('true'), 'package_hash', verification_json ->> 'package_hash')
+			ELSE package_json END`,
+		"provenance_json":  withholdFrom("id") + `'{}' ELSE provenance_json END`,
+		"resolution_notes": withholdFrom("id") + `NULL ELSE resolution_notes END`,
+	},
+	"handoff_history": {
+		"note":        withholdFrom("handoff_id") + `NULL ELSE note END`,
+		"checks_json": withholdFrom("handoff_id") + `NULL ELSE checks_json END`,
+	},
 }
 
-const withholdFrom = `CASE WHEN id NOT IN (SELECT handoff_id FROM handoff_meta WHERE restricted = 0) THEN `
+func withholdFrom(id string) string {
+	return `CASE WHEN ` + id + ` NOT IN (SELECT handoff_id FROM handoff_meta WHERE restricted = 0) THEN `
+}
 
 // DumpOptions are the choices that Dump leaves to its caller. The zero value
 // works.
 type DumpOptions struct {
-	Restricted bool // give out the packages of restricted handoffs, too
+	Restricted bool // give out what restricted handoffs say, too
 }
 
 // Dump calls emit with every row of the database as it is now, and returns the
@@ -94,7 +104,7 @@ func (c *conn) dump(op string, t dumpTable, emit func(table string, row []byte) 
 	values := make([]string, len(columns))
 	for i, column := range columns {
 		values[i] = column
-		if other := withheld[column]; t.name == "handoffs" && other != "" && !opts.Restricted {
+		if other := withheld[t.name][column]; other != "" && !opts.Restricted {
 			values[i] = other
 		}
 	}

@@ -144,8 +144,13 @@ func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {
 	if !h.Status.Known() {
 		return hub.Errorf(hub.CodeInvalid, op, "%q is not a state of a handoff", h.Status)
 	}
-	// What claims the task is looked up first: the engine would say only that
-	// something is there already.
+	// What is in the way is looked up first: the engine would say only that
+	// something is.
+	if _, err := t.Handoff(h.ID); err == nil {
+		return hub.Errorf(hub.CodeConflict, op, "there is a handoff %s already", h.ID)
+	} else if hub.CodeOf(err) != hub.CodeNotFound {
+		return err
+	}
 	if h.Status.Active() {
 		if other, err := t.ActiveHandoff(h.TaskID); err == nil {
 			return taskTaken(op, h.TaskID, other)
@@ -176,9 +181,6 @@ func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {
 	q.time(h.ResolvedAt)
 	q.some(h.Notes)
 	if _, err := t.change(op, &q); err != nil {
-		if hub.CodeOf(err) == hub.CodeConflict {
-			return hub.Errorf(hub.CodeConflict, op, "there is a handoff %s already", h.ID)
-		}
 		return err
 	}
 	// From here on an error leaves half a handoff behind.

@@ -34,6 +34,8 @@ func TestHandoffsAgainstOthers(t *testing.T) {
 		{"R3-057 one that is activated", insert + `'activated')`, "UNIQUE"},
 		{"R3-061 a change of the history", `UPDATE handoff_history SET actor = 'eve'`, "append-only"},
 		{"R3-061 a gap in the history", `DELETE FROM handoff_history`, "append-only"},
+		{"R3-061 a step that is put in place of another", `REPLACE INTO handoff_history (handoff_id, n, state, at, actor) SELECT handoff_id, n, state, at, 'eve' FROM handoff_history`, "append-only"},
+		{"R3-061 a handoff that is put in place of another", `REPLACE INTO handoffs SELECT * FROM handoffs`, "kept for ever"},
 		{"R3-061 a handoff that disappears", `DELETE FROM handoffs`, "kept for ever"},
 		{"another receiver", `UPDATE handoffs SET to_agent = 'eve'`, "does not change"},
 		{"another package", `UPDATE handoffs SET package_json = '{}'`, "does not change"},
@@ -52,4 +54,34 @@ func TestHandoffsAgainstOthers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestSchemaDrift(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	drift := func() string {
+		t.Helper()
+		got, err := s.SchemaDrift(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(got, "; ")
+	}
+	if got := drift(); got != "" {
+		t.Errorf("a new database: got %q, want no drift", got)
+	}
+	err = raw(t, dir).db.Exec(`DROP TRIGGER handoffs_moves; DROP INDEX idx_handoffs_task_active;
+		DROP TRIGGER handoffs_no_delete; CREATE TRIGGER handoffs_no_delete BEFORE DELETE ON handoffs BEGIN SELECT 1; END;
+		CREATE TRIGGER spy AFTER INSERT ON messages BEGIN SELECT 1; END;`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "the index idx_handoffs_task_active is missing; the trigger handoffs_moves is missing; the trigger handoffs_no_delete was changed; the trigger spy was added"
+	if got := drift(); !strings.Contains(got, "handoffs_moves is missing") || len(got) != len(want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -151,7 +151,10 @@ func (r *repository) sameAs(other *repository) (bool, error) {
 // can say that it belongs to a repository, but only the repository can agree.
 func (in *Inspector) registered(r *repository) (bool, error) {
 	if !r.linked {
-		return r.tree != nil, nil
+		// A folder called .git belongs to the working tree around it, whoever
+		// else points at it.
+		elsewhere := filepath.Base(r.dirAt) == ".git" && filepath.Dir(r.dirAt) != r.treeAt
+		return r.tree != nil && !elsewhere, nil
 	}
 	entry := filepath.Join("worktrees", filepath.Base(r.dirAt))
 	switch ok, err := same(r.common, entry, r.dir, "."); {

@@ -55,7 +55,11 @@ func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree
 func (in *Inspector) Worktree(ctx context.Context, path, branch string) []hub.Check {
 	var out []hub.Check
 	for _, c := range in.Repository(ctx, RepositoryClaim{Worktree: path, Branch: branch}) {
-		out = append(out, inWords(c, c.What+" "+path))
+		what := c.What + " " + path
+		if c.What == WhatClean {
+			what = "files in " + path // whether they differ from the commit is stated, not claimed
+		}
+		out = append(out, inWords(c, what))
 	}
 	return out
 }

@@ -5,6 +5,7 @@ package evidence_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -59,6 +60,18 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: changes the state: got %v, want %v", tt.name, before != after, tt.changes)
 		}
 	}
+	t.Run("a folder that points at somebody else's repository is not its working tree", func(t *testing.T) {
+		liar := filepath.Join(root, "liar")
+		write(t, filepath.Join(liar, ".git"), "gitdir: "+filepath.Join(repo, ".git")+"\n")
+		for _, c := range in.Worktree(t.Context(), liar, "") {
+			if strings.HasPrefix(c.What, "worktree ") && c.Result != hub.CheckFailed {
+				t.Errorf("got %+v, want failed", c)
+			}
+		}
+		if s, ok := in.State(t.Context(), liar); ok {
+			t.Errorf("its state: got %s", s)
+		}
+	})
 	t.Run("what cannot be looked at has no state", func(t *testing.T) {
 		for name, path := range map[string]string{"outside": folder(t), "no repository": root, "missing": filepath.Join(root, "none"), "empty": ""} {
 			if s, ok := in.State(t.Context(), path); ok {

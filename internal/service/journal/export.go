@@ -219,7 +219,7 @@ func (e *exporter) archive(from string, a hub.Archive) error {
 func copyArchive(from, to, sum string) (int64, error) {
 	const op = "journal.copyArchive"
 	name := filepath.Base(from)
-	src, err := os.Open(from)
+	src, err := openRegular(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, hub.Errorf(hub.CodeNotFound, op, "the archive %s is not there", name).WithHint("put it back where the hub keeps its archives")
 	}
@@ -259,7 +259,7 @@ type Export struct {
 // and CodeConflict when a newer version made it.
 func OpenExport(dir string) (*Export, error) {
 	const op = "journal.OpenExport"
-	f, err := os.Open(filepath.Join(dir, manifestName))
+	f, err := openRegular(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.Errorf(hub.CodeNotFound, op, "%s is not a complete export: it has no %s", dir, manifestName)
 	}
@@ -327,7 +327,7 @@ func (e *Export) Next() (table string, row []byte, err error) {
 
 // open begins to read a table.
 func (e *Export) open(t ExportedFile) error {
-	f, err := os.Open(filepath.Join(e.dir, t.Name+".jsonl"))
+	f, err := openRegular(filepath.Join(e.dir, t.Name+".jsonl"))
 	if err != nil {
 		return changed(t.Name+".jsonl", err)
 	}
@@ -370,4 +370,17 @@ func (e *Export) CopyArchives(dir string) error {
 		}
 	}
 	return nil
+}
+
+// openRegular opens a file to read it. What is no regular file is not opened:
+// a pipe would wait for a writer.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	return os.Open(path)
 }

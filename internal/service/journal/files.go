@@ -19,7 +19,7 @@ import (
 const (
 	// filesCursor is how far the trail has come in the journal, and the name of
 	// the fact that says what its files hold.
-	filesCursor = "journal.files"
+	filesCursor = FilesConsumer
 
 	filesPage  = 256     // entries that are copied at a time at most
 	filesBytes = 4 << 20 // bytes after which fewer are
@@ -29,6 +29,9 @@ const (
 	filesPoll  = time.Minute            // in case a hint was lost
 	filesLast  = 10 * time.Second       // for the copy when the hub ends
 )
+
+// FilesConsumer names Files among the consumers of the journal.
+const FilesConsumer = "journal.files"
 
 // FilesOptions changes how Files work. The zero value works.
 type FilesOptions struct {

@@ -73,7 +73,11 @@ func appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
 		if err != nil {
 			return err
 		}
-		l.Handoff = &handoffCopy{From: h.From, To: h.To, TaskID: h.TaskID, Title: h.Title, Reason: h.Reason, Hash: h.Hash, Restricted: h.Restricted}
+		title := h.Title
+		if h.Restricted {
+			title = "restricted"
+		}
+		l.Handoff = &handoffCopy{From: h.From, To: h.To, TaskID: h.TaskID, Title: title, Reason: h.Reason, Hash: h.Hash, Restricted: h.Restricted}
 		if !h.Restricted {
 			l.Handoff.Package = h.Package
 		}

@@ -217,6 +217,16 @@ func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) erro
 			v.find(h.name, "it cannot be read: %v", h.err)
 			continue
 		}
+		if h.name == headName && h.Seq < cursor {
+			// It is written before the cursor moves, so it may be newer by now.
+			if again, err := readHead(filepath.Join(v.opts.Trail, h.name)); err == nil {
+				h.Head = again
+			}
+			if h.Seq < cursor {
+				v.find(h.name, "it names row %d, though the trail has come to row %d", h.Seq, cursor)
+				continue
+			}
+		}
 		verdict, err := h.judge(r, v.archives)
 		if err != nil {
 			return err

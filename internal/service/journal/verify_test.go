@@ -286,6 +286,22 @@ func TestTampering(t *testing.T) {
 		{"the policy of a handoff", change("handoff_meta", "needs_human = 1", "handoff_"+onOpen), []string{
 			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
 		}},
+		{"when a handoff was accepted", change("handoff_meta", "accepted_at = '2026-02-22T09:00:00.000Z'", "handoff_"+onOpen), []string{
+			handoff("its time of acceptance does not follow from its history"),
+		}},
+		{"when a handoff was escalated", change("handoff_meta", "escalated_at = '2026-02-22T09:00:00.000Z'", "handoff_"+onOpen), []string{
+			handoff("when the coordinators were told that it is late is not as in the journal"),
+		}},
+		{"who keeps track of a task", change("handoff_meta", "ownership = 'confirmed'", "handoff_"+onOpen), []string{
+			handoff("whether its ownership was confirmed is not as in the journal"),
+			handoff("its ownership does not follow from its history"),
+		}},
+		{"when a handoff was resolved", change("handoffs", "resolved_at = '2026-02-22T09:00:00.000Z'", onOpen), []string{
+			handoff("its time of completion or rejection does not follow from its history"),
+		}},
+		{"how a handoff ended, for people", change("handoffs", "resolution_notes = 'all tests pass'", onOpen), []string{
+			handoff("its closing note does not follow from its history"),
+		}},
 		{"the approval of a handoff", change("handoff_meta", "approved_at = '2026-02-21T09:00:00.000Z'", "handoff_"+onOpen), []string{
 			handoff("whether the operator approved it is not as in the journal"),
 		}},
@@ -304,6 +320,8 @@ func TestTampering(t *testing.T) {
 		{"where a step led", change("handoff_history", "state = 'rejected'", history(3)), []string{
 			handoff("step 3 of its history is rejected, journal row %d recorded accepted", accepted),
 			handoff("step 4 of its history leads from rejected to activated, which is no move"),
+			handoff("its time of acceptance does not follow from its history"),
+			handoff("its time of completion or rejection does not follow from its history"),
 		}},
 		{"the last step removed", `DELETE FROM handoff_history WHERE ` + history(4), []string{
 			handoff("its status is activated, by its history it is accepted"),
@@ -316,6 +334,7 @@ func TestTampering(t *testing.T) {
 		{"a step added", fmt.Sprintf(`INSERT INTO handoff_history VALUES (%s, 5, 'completed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, quote(s.open.ID)), []string{
 			handoff("its status is activated, by its history it is completed"),
 			handoff("no journal row records step 5 (completed) of its history"),
+			handoff("its time of completion or rejection does not follow from its history"),
 		}},
 		{"a handoff removed", fmt.Sprintf(`DELETE FROM handoff_history WHERE handoff_id = %[1]s; DELETE FROM handoff_meta WHERE handoff_id = %[1]s; DELETE FROM handoffs WHERE id = %[1]s`, quote(s.secret.ID)), []string{
 			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
@@ -324,6 +343,7 @@ func TestTampering(t *testing.T) {
 		{"a handoff added", `CREATE TEMP TABLE n AS SELECT * FROM handoffs WHERE id = ` + quote(s.done.ID) + `; UPDATE n SET id = 'x'; INSERT INTO handoffs SELECT * FROM n;
 			INSERT INTO handoff_meta (handoff_id) VALUES ('x'); INSERT INTO handoff_history VALUES ('x', 1, 'closed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, []string{
 			"handoff x: no journal row records it",
+			"handoff x: its time of completion or rejection does not follow from its history",
 		}},
 
 		{"the role of an agent", change("agents", "role = 'coordinator'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its role is coordinator, journal row %d recorded executor", adaRow)}},

@@ -73,3 +73,7 @@ func (m *Mailroom) Announce(messages ...hub.Message) {
 func (m *Mailroom) Unread(ctx context.Context, agent hub.AgentID) (int, error) {
 	return m.unread(ctx, agent)
 }
+
+// Warnings returns what every answer of the hub has to say, for answers of other
+// services.
+func (m *Mailroom) Warnings() []string { return m.warn(nil) }

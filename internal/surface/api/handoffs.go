@@ -148,9 +148,10 @@ func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (H
 	return HandoffAnswer{Report: &r}, err
 }
 
-// unread counts what lies in the caller's inbox. What was done must be said
-// whatever else fails.
+// unread counts what lies in the caller's inbox, and adds the warnings of every
+// answer. What was done must be said whatever else fails.
 func (s *Services) unread(ctx context.Context, a hub.Actor, warnings []string) (int, []string) {
+	warnings = append(warnings, s.Mail.Warnings()...)
 	n, err := s.Mail.Unread(ctx, a.ID)
 	if err != nil {
 		warnings = append(warnings, "what lies in your inbox could not be counted")

@@ -44,6 +44,20 @@ BEGIN
   SELECT RAISE(ABORT, 'handoffs are kept for ever');
 END;
 
+-- REPLACE deletes without asking the triggers on DELETE.
+CREATE TRIGGER IF NOT EXISTS handoff_history_no_replace BEFORE INSERT ON handoff_history
+WHEN EXISTS (SELECT 1 FROM handoff_history WHERE handoff_id = NEW.handoff_id AND n = NEW.n)
+BEGIN
+  SELECT RAISE(ABORT, 'the history of a handoff is append-only');
+END;
+CREATE TRIGGER IF NOT EXISTS handoffs_no_replace BEFORE INSERT ON handoffs
+WHEN EXISTS (SELECT 1 FROM handoffs WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(FAIL, 'handoffs.id is taken: handoffs are kept for ever');
+END;
+
+INSERT OR IGNORE INTO acp_meta (key, value) VALUES ('package_hash', 'sha256 of RFC 8785 without verification.package_hash');
+
 -- What was handed over, by whom and to whom, never changes; states move only
 -- along the protocol's arrows.
 CREATE TRIGGER IF NOT EXISTS handoffs_fixed BEFORE UPDATE ON handoffs
@@ -78,6 +92,12 @@ BEGIN
   SELECT RAISE(ABORT, 'the list of archives is append-only');
 END;
 CREATE TRIGGER IF NOT EXISTS journal_archives_no_delete BEFORE DELETE ON journal_archives
+BEGIN
+  SELECT RAISE(ABORT, 'the list of archives is append-only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS journal_archives_no_replace BEFORE INSERT ON journal_archives
+WHEN EXISTS (SELECT 1 FROM journal_archives WHERE seq = NEW.seq)
 BEGIN
   SELECT RAISE(ABORT, 'the list of archives is append-only');
 END;
