@@ -2,11 +2,11 @@
 
 GO      ?= go
 BIN     := bin/parley
-FUZZ    ?= 5s
+FUZZ    ?= 1s
 KILLS   ?= 50
 PKGS    := ./...
 
-.PHONY: run build test bench chaos conformance lint fuzz acp-schema clean
+.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -36,6 +36,9 @@ conformance: build ## write docs/conformance.md from the test results
 
 acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types anew
 	GO="$(GO)" ./scripts/acp-schema
+
+peers: ## fetch the agents of other projects that the tests talk to
+	GO="$(GO)" ./scripts/peers
 
 clean:
 	rm -rf bin

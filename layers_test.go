@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"acp/schema":        {},
 	"acp/acpv1":         {"acp/internal/wire"},
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
+	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
@@ -65,11 +66,16 @@ var layers = map[string][]string{
 	},
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools", "report",
+		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "jsonrpc", "sandbox",
 	},
+
+	// Programs to read and to copy from.
+	"examples/echo-agent":     {"acp", "acp/acpv2"},
+	"examples/minimal-client": {"acp", "sandbox"},
 
 	// Conformance suites. Only tests import it.
 	"internal/hubtest": {"hub"},
+	"internal/acptest": {},
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},

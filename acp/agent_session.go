@@ -1,0 +1,223 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+)
+
+// An AgentSession is a conversation with a client, as the agent sees it.
+type AgentSession struct {
+	ID          SessionID
+	Dir         string // where it works; absolute
+	Directories []string
+	MCPServers  []acpv2.MCPServer
+
+	// Options and Commands are told to the client when the session is opened.
+	// Options are changed in Agent.SetOption only. A select of the category mode
+	// is also what clients of version 1 know as the modes of a session.
+	Options  []acpv2.SessionConfigOption
+	Commands []acpv2.AvailableCommand
+
+	// State is the agent's own.
+	State any
+
+	host     *host
+	settings sync.Mutex // held while Options may change
+
+	mu   sync.Mutex // guards turn
+	turn *AgentTurn
+}
+
+// Client returns what the client has said about itself.
+func (s *AgentSession) Client() ClientProfile { return *s.host.met() }
+
+// opening returns what the client is told when the session is opened.
+func (s *AgentSession) opening() (options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
+	s.settings.Lock()
+	defer s.settings.Unlock()
+	if len(s.Options) > 0 {
+		options = acpv2.Set(append([]acpv2.SessionConfigOption{}, s.Options...))
+	}
+	if len(s.Commands) > 0 {
+		commands = acpv2.Set(s.Commands)
+	}
+	return options, commands
+}
+
+// modeOption returns the option that holds the mode, nil if there is none. The
+// caller holds settings.
+func (s *AgentSession) modeOption() *acpv2.SessionConfigOption {
+	for i := range s.Options {
+		if o := &s.Options[i]; o.Select != nil && o.Category.Or("") == acpv2.SessionConfigOptionCategoryMode {
+			return o
+		}
+	}
+	return nil
+}
+
+// modes returns the modes as version 1 knows them.
+func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
+	s.settings.Lock()
+	defer s.settings.Unlock()
+	o := s.modeOption()
+	if o == nil {
+		return acpv1.Optional[acpv1.SessionModeState]{}
+	}
+	state := acpv1.SessionModeState{CurrentModeID: acpv1.SessionModeID(o.Select.CurrentValue), AvailableModes: []acpv1.SessionMode{}}
+	choices := o.Select.Options.Ungrouped
+	for _, g := range o.Select.Options.Grouped {
+		choices = append(choices, g.Options...)
+	}
+	for _, c := range choices {
+		state.AvailableModes = append(state.AvailableModes, acpv1.SessionMode{ID: acpv1.SessionModeID(c.Value), Name: c.Name, Description: c.Description})
+	}
+	return acpv1.Set(state)
+}
+
+// Update tells the client something about the session. It waits while the client
+// does not read.
+func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error {
+	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
+	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+	}
+	if s.Client().Version != 1 {
+		return s.notify(ctx, n)
+	}
+	step, err := s.host.bridge.Update(n)
+	if err != nil {
+		return fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
+	}
+	for _, m := range step.Updates {
+		if err := s.notify(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpdateV1 tells a client of version 1 something that only version 1 can say.
+func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) error {
+	if v := s.Client().Version; v != 1 {
+		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
+	}
+	n := &acpv1.SessionNotification{SessionID: acpv1.SessionID(s.ID), Update: u}
+	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+	}
+	return s.notify(ctx, n)
+}
+
+func (s *AgentSession) notify(ctx context.Context, m acpv1.Message) error {
+	raw, err := m.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return s.host.conn.Notify(ctx, m.Method(), json.RawMessage(raw))
+}
+
+// AskPermission asks the client whether the agent may do something. The outcome's
+// Approves says whether it may; an error is no consent.
+func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermissionRequest) (*acpv2.RequestPermissionOutcome, error) {
+	request := *r
+	request.SessionID = s.ID
+	raw, err := s.call(ctx, &request)
+	if err != nil {
+		return nil, err
+	}
+	var answer acpv2.RequestPermissionResponse // the same in both versions
+	if err := answer.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("acp: the client's answer about a permission cannot be read: %w", err)
+	}
+	return &answer.Outcome, nil
+}
+
+// Elicit has the client ask its user something.
+func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error) {
+	if !s.Client().Elicit {
+		return nil, errors.New("acp: the client has not said that its user can be asked")
+	}
+	raw, err := s.call(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	answer := &acpv2.CreateElicitationResponse{} // the same in both versions
+	if err := answer.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("acp: the answer of the client's user cannot be read: %w", err)
+	}
+	return answer, nil
+}
+
+// call makes a request in the words of the client's version.
+func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
+	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
+	}
+	if s.Client().Version == 1 {
+		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.host.caps, Lossy: s.host.agent.Lossy})
+		if err != nil {
+			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
+		}
+		m = converted.Message
+	}
+	params, err := m.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return s.host.conn.Call(ctx, m.Method(), json.RawMessage(params))
+}
+
+// Call makes a request of an extension, whose method must begin with _.
+func (s *AgentSession) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	if err := extensionMethod(method); err != nil {
+		return nil, err
+	}
+	return s.host.conn.Call(ctx, method, params)
+}
+
+// Notify sends a notification of an extension, whose method must begin with _.
+func (s *AgentSession) Notify(ctx context.Context, method string, params any) error {
+	if err := extensionMethod(method); err != nil {
+		return err
+	}
+	return s.host.conn.Notify(ctx, method, params)
+}
+
+// busy reports whether a turn runs.
+func (s *AgentSession) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil
+}
+
+// cancelTurn cancels the turn that runs, if any.
+func (s *AgentSession) cancelTurn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn != nil {
+		s.turn.cancel(errTurnCancelled)
+	}
+}
+
+// stopTurn cancels the turn that runs, and waits for its end.
+func (s *AgentSession) stopTurn(ctx context.Context) error {
+	s.mu.Lock()
+	turn := s.turn
+	s.mu.Unlock()
+	if turn == nil {
+		return nil
+	}
+	turn.cancel(errTurnCancelled)
+	select {
+	case <-turn.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,339 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// maxRequests is how many requests of an agent are handled at once.
+const maxRequests = 128
+
+// A Client is a connection to an agent. It is safe for concurrent use.
+type Client struct {
+	opts    Options
+	conn    *jsonrpc.Conn
+	process *jsonrpc.Process // nil for an agent that we have not started
+	profile Profile          // set before anybody has the Client
+	version atomic.Int32     // of the protocol; 0 until it is agreed on
+	gate    *gate
+	sent    watch
+	closing atomic.Bool
+	work    sync.WaitGroup // what runs for turns
+
+	mu       sync.Mutex // guards what follows
+	sessions map[SessionID]*Session
+	opening  int       // how many calls may bring a session that is not known yet
+	early    []*Update // of sessions that are not known yet
+	problems []error
+}
+
+// maxEarly is how many updates are kept for a session whose id has not been
+// handed over yet.
+const maxEarly = 256
+
+// Start starts an agent and agrees with it on a version. The command must have
+// been neither started nor given standard streams; if it was made with a context,
+// the end of that kills the agent. ctx limits the start only. opts may be nil.
+// Whoever starts an agent must close the Client.
+func Start(ctx context.Context, cmd *exec.Cmd, opts *Options) (*Client, error) {
+	c := newClient(opts)
+	process, err := jsonrpc.Start(cmd, &c.opts.Process)
+	if err != nil {
+		return nil, fmt.Errorf("acp: the agent cannot be started: %w", err)
+	}
+	c.process = process
+	return c.open(ctx, process, process)
+}
+
+// Connect agrees on a version with an agent that is there already, over what it
+// writes and what it reads. They are closed with the Client if they can be.
+func Connect(ctx context.Context, r io.Reader, w io.Writer, opts *Options) (*Client, error) {
+	return newClient(opts).open(ctx, r, w)
+}
+
+func newClient(opts *Options) *Client {
+	c := &Client{gate: newGate(), sessions: map[SessionID]*Session{}}
+	if opts != nil {
+		c.opts = *opts
+	}
+	c.opts.fill()
+	return c
+}
+
+func (c *Client) open(ctx context.Context, r io.Reader, w io.Writer) (*Client, error) {
+	c.conn = jsonrpc.Open(r, w, &jsonrpc.Options{
+		Request:      c.handle,
+		Notification: c.notice,
+		Problem:      func(p *jsonrpc.Problem) { c.noteProblem(p) },
+		Tap: func(d jsonrpc.Direction, f jsonrpc.Frame) {
+			if d == jsonrpc.Out {
+				c.sent.look(f.Raw)
+			}
+			if c.opts.Tap != nil {
+				c.opts.Tap(d, f)
+			}
+		},
+		MaxFrame:    c.opts.MaxFrame,
+		MaxRequests: maxRequests,
+	})
+	if err := c.initialize(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Agent returns what the agent has said about itself.
+func (c *Client) Agent() *Profile { return &c.profile }
+
+// Done is closed when nothing more comes from the agent.
+func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
+
+// Stderr returns the end of what the agent has written to its standard error.
+func (c *Client) Stderr() []byte {
+	if c.process == nil {
+		return nil
+	}
+	return c.process.Stderr()
+}
+
+// Close ends the connection, and the agent if we have started it. Turns that run
+// fail. It is safe to call more than once.
+func (c *Client) Close() error {
+	c.closing.Store(true)
+	c.mu.Lock()
+	sessions := c.sessions
+	c.sessions = map[SessionID]*Session{}
+	c.mu.Unlock()
+	for _, s := range sessions {
+		s.end(fmt.Errorf("acp: %w", jsonrpc.ErrClosed))
+	}
+	err := c.conn.Close()
+	var exit *jsonrpc.ExitError
+	if errors.As(err, &exit) {
+		err = nil // how an agent ends that is told to is its own affair
+	}
+	c.work.Wait()
+	for _, s := range sessions { // after the handlers that use it
+		err = errors.Join(err, s.workspace.close())
+	}
+	return err
+}
+
+// Authenticate logs in by one of the methods that the agent offers.
+func (c *Client) Authenticate(ctx context.Context, methodID string) error {
+	_, err := c.request(ctx, &acpv2.LoginAuthRequest{MethodID: acpv2.AuthMethodID(methodID)})
+	return err
+}
+
+// Logout undoes Authenticate.
+func (c *Client) Logout(ctx context.Context) error {
+	if !c.profile.Can(CanLogout) {
+		return unsupported(CanLogout)
+	}
+	_, err := c.request(ctx, &acpv2.LogoutAuthRequest{})
+	return err
+}
+
+// Call makes a request of an extension, whose method must begin with _. The params
+// are an object that is encoded with encoding/json.
+func (c *Client) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	if err := extensionMethod(method); err != nil {
+		return nil, err
+	}
+	c.gate.enter()
+	defer c.gate.leave()
+	result, err := c.conn.Call(ctx, method, params)
+	if err != nil {
+		return nil, c.explain(method, err)
+	}
+	return result, nil
+}
+
+// Notify sends a notification of an extension, whose method must begin with _.
+func (c *Client) Notify(ctx context.Context, method string, params any) error {
+	if err := extensionMethod(method); err != nil {
+		return err
+	}
+	if err := c.conn.Notify(ctx, method, params); err != nil {
+		return c.explain(method, err)
+	}
+	return nil
+}
+
+// extensionMethod refuses a method that belongs to the protocol.
+func extensionMethod(method string) error {
+	if isExtension(method) {
+		return nil
+	}
+	return fmt.Errorf("acp: %q cannot be the method of an extension: those begin with _", method)
+}
+
+func isExtension(method string) bool { return strings.HasPrefix(method, "_") }
+
+// unsupported returns the error for something that the agent does not offer.
+func unsupported(what Capability) error {
+	return fmt.Errorf("acp: %s: %w", what, ErrUnsupported)
+}
+
+// request makes a call in the words of the version that was agreed on, and
+// returns the answer in those words.
+func (c *Client) request(ctx context.Context, m acpv2.Message) (acpv1.Message, error) {
+	m, err := c.outgoing(m)
+	if err != nil {
+		return nil, err
+	}
+	return c.call(ctx, m)
+}
+
+// call makes a call with a message of the version that was agreed on.
+func (c *Client) call(ctx context.Context, m acpv1.Message) (acpv1.Message, error) {
+	raw, err := m.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	c.gate.enter()
+	defer c.gate.leave()
+	answer, err := c.conn.Call(ctx, m.Method(), json.RawMessage(raw))
+	if err != nil {
+		return nil, c.explain(m.Method(), err)
+	}
+	return c.readAnswer(m.Method(), answer)
+}
+
+// outgoing converts a message of ours if the agent speaks version 1.
+func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
+	if c.profile.Version != 1 {
+		return m, nil
+	}
+	caps := c.profile.V1.AgentCapabilities.Or(acpv1.AgentCapabilities{})
+	converted, err := acpv2.ToV1(m, &acpv2.V1Options{Agent: &caps})
+	if err != nil {
+		return nil, fmt.Errorf("acp: the agent speaks version 1, which cannot say this: %w", err)
+	}
+	return converted.Message, nil
+}
+
+// readAnswer reads the result of a method.
+func (c *Client) readAnswer(method string, raw json.RawMessage) (acpv1.Message, error) {
+	lookup := acpv2.LookupMethod
+	if c.profile.Version == 1 {
+		lookup = acpv1.LookupMethod
+	}
+	m, ok := lookup(method)
+	if !ok || m.Notification() {
+		return nil, fmt.Errorf("acp: version %d has no method %s", c.profile.Version, method)
+	}
+	if string(raw) == "null" { // agents answer so where there is nothing to say
+		raw = json.RawMessage("{}")
+	}
+	answer := m.NewResult()
+	if err := answer.UnmarshalJSON(raw); err != nil {
+		return nil, &Fault{Code: FaultMalformed, Text: method + ": the agent answered in a way that cannot be read", Err: err}
+	}
+	return answer, nil
+}
+
+// notice handles a notification of the agent.
+func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
+	switch {
+	case r.Method == acpv1.MethodSessionUpdate:
+		version := int(c.version.Load())
+		if version == 0 {
+			c.noteProblem(errors.New("acp: the agent sent session/update before it answered initialize"))
+			return
+		}
+		u, err := decodeUpdate(version, r.Params)
+		if err != nil {
+			c.noteProblem(fmt.Errorf("acp: %s cannot be read and was left out: %w", r.Method, err))
+			return
+		}
+		c.update(u, len(r.Params))
+	case r.Method == acpv1.MethodElicitationComplete:
+		var m acpv2.CompleteElicitationNotification
+		if err := m.UnmarshalJSON(r.Params); err != nil {
+			c.noteProblem(fmt.Errorf("acp: %s cannot be read: %w", r.Method, err))
+		} else if c.opts.ElicitDone != nil {
+			c.opts.ElicitDone(string(m.ElicitationID))
+		}
+	case isExtension(r.Method) && c.opts.ExtensionNotice != nil:
+		c.opts.ExtensionNotice(ctx, r.Method, r.Params)
+	}
+}
+
+// update hands an update to whom it concerns.
+func (c *Client) update(u *Update, size int) {
+	c.mu.Lock()
+	s := c.sessions[u.SessionID()]
+	if s == nil && c.opening > 0 && len(c.early) < maxEarly {
+		c.early = append(c.early, u)
+		c.mu.Unlock()
+		if c.opts.OnUpdate != nil {
+			c.opts.OnUpdate(u)
+		}
+		return
+	}
+	c.mu.Unlock()
+	if s == nil {
+		c.noteProblem(fmt.Errorf("acp: the agent sent %s for the session %q, which is not open", u.Tag(), u.SessionID()))
+		return
+	}
+	s.update(u, size)
+}
+
+// handle answers a request of the agent.
+func (c *Client) handle(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
+	version := int(c.version.Load())
+	if isExtension(r.Method) {
+		if c.opts.Extension == nil {
+			return nil, jsonrpc.MethodNotFound(r.Method)
+		}
+		return c.opts.Extension(ctx, r.Method, r.Params)
+	}
+	handler, ok := clientMethods[r.Method]
+	if !ok || version == 0 || version != 1 && handler.onlyV1 {
+		return nil, jsonrpc.MethodNotFound(r.Method)
+	}
+	return handler.do(c, ctx, version, r.Params)
+}
+
+// A clientMethod is a request that agents make.
+type clientMethod struct {
+	onlyV1 bool
+	do     func(c *Client, ctx context.Context, version int, params json.RawMessage) (any, error)
+}
+
+// clientMethods are all requests that agents make.
+var clientMethods = map[string]clientMethod{
+	acpv1.MethodSessionRequestPermission: {do: (*Client).permission},
+	acpv1.MethodElicitationCreate:        {do: (*Client).elicitation},
+	acpv1.MethodFSReadTextFile:           {onlyV1: true, do: service((*Client).readFile)},
+	acpv1.MethodFSWriteTextFile:          {onlyV1: true, do: service((*Client).writeFile)},
+	acpv1.MethodTerminalCreate:           {onlyV1: true, do: service((*Client).createTerminal)},
+	acpv1.MethodTerminalOutput:           {onlyV1: true, do: service((*Client).terminalOutput)},
+	acpv1.MethodTerminalWaitForExit:      {onlyV1: true, do: service((*Client).waitForExit)},
+	acpv1.MethodTerminalKill:             {onlyV1: true, do: service((*Client).killTerminal)},
+	acpv1.MethodTerminalRelease:          {onlyV1: true, do: service((*Client).releaseTerminal)},
+}
+
+// invalidParams is the answer to params that cannot be read.
+func invalidParams(err error) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+}
+
+// encoded returns a message as it goes out.
+func encoded(m acpv1.Value) (any, error) {
+	raw, err := m.MarshalJSON()
+	return json.RawMessage(raw), err
+}

@@ -1,0 +1,76 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// elicitation answers elicitation/create.
+func (c *Client) elicitation(ctx context.Context, version int, params json.RawMessage) (any, error) {
+	if c.opts.Elicit == nil {
+		return nil, jsonrpc.MethodNotFound(acpv1.MethodElicitationCreate)
+	}
+	m, err := readElicitation(version, params)
+	if err != nil {
+		return nil, invalidParams(err)
+	}
+	if m.Unknown != nil {
+		return nil, invalidParams(fmt.Errorf("the mode %q is not known here", m.Unknown.Tag))
+	}
+	if s := c.session(elicitationSession(m)); s != nil {
+		var done func()
+		ctx, done = s.whileRunning(ctx)
+		defer done()
+	}
+	cancelled := &acpv2.CreateElicitationResponse{Cancel: &acpv2.ElicitationCancelAction{}}
+	if ctx.Err() != nil {
+		return encoded(cancelled)
+	}
+	answer, err := c.opts.Elicit(ctx, m)
+	if err != nil {
+		c.noteProblem(fmt.Errorf("acp: the user could not be asked, which counts as cancelled: %w", err))
+	}
+	if err != nil || answer == nil || ctx.Err() != nil {
+		answer = cancelled
+	}
+	return encoded(answer)
+}
+
+// readElicitation reads the params of elicitation/create. The two versions differ
+// only in that version 1 may leave out what the form is: it is always an object.
+func readElicitation(version int, params json.RawMessage) (*acpv2.CreateElicitationRequest, error) {
+	out := &acpv2.CreateElicitationRequest{}
+	if version != 1 {
+		return out, out.UnmarshalJSON(params)
+	}
+	var in acpv1.CreateElicitationRequest
+	if err := in.UnmarshalJSON(params); err != nil {
+		return nil, err
+	}
+	if in.Form != nil {
+		schema := &in.Form.RequestedSchema
+		schema.Type = acpv1.Set(schema.Type.Or(acpv1.ElicitationSchemaTypeObject))
+		schema.Properties = acpv1.Set(schema.Properties.Or(nil))
+	}
+	raw, err := in.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return out, out.UnmarshalJSON(raw)
+}
+
+// elicitationSession returns the session that a question belongs to, "" if none.
+func elicitationSession(m *acpv2.CreateElicitationRequest) SessionID {
+	switch {
+	case m.Form != nil && m.Form.Session != nil:
+		return m.Form.Session.SessionID
+	case m.URL != nil && m.URL.Session != nil:
+		return m.URL.Session.SessionID
+	}
+	return ""
+}

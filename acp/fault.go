@@ -1,0 +1,139 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// A FaultCode is a word for what an agent did wrong.
+type FaultCode string
+
+// The codes.
+const (
+	FaultExit      FaultCode = "exited"    // it ended while something was expected of it
+	FaultSilent    FaultCode = "silent"    // it did not answer in time
+	FaultProse     FaultCode = "prose"     // it wrote to its standard output what is no message, and nothing else
+	FaultFlood     FaultCode = "flood"     // it sent more than can be kept
+	FaultMalformed FaultCode = "malformed" // its answer cannot be read
+	FaultVersion   FaultCode = "version"   // it speaks no version that we speak
+)
+
+// A Fault is something that an agent did wrong and that the conversation does not
+// survive. The code is a contract, the text is for people.
+type Fault struct {
+	Code FaultCode
+	Text string // what the agent did and what to look at
+	Err  error  // the cause; may be nil
+}
+
+// Error returns the text and the cause.
+func (f *Fault) Error() string {
+	if f.Err == nil {
+		return "acp: " + f.Text
+	}
+	return fmt.Sprintf("acp: %s: %v", f.Text, f.Err)
+}
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// ErrAuthRequired is why a call fails that the agent refuses until
+// [Client.Authenticate] was called.
+var ErrAuthRequired = errors.New("the agent wants authentication first")
+
+// ErrUnsupported is why a call fails that the agent has not said it can do.
+var ErrUnsupported = errors.New("the agent does not offer it")
+
+// maxProblems is how many problems are remembered, the first ones.
+const maxProblems = 8
+
+// noteProblem remembers and reports something that the connection survives.
+func (c *Client) noteProblem(err error) {
+	c.mu.Lock()
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, err)
+	}
+	c.mu.Unlock()
+	if c.opts.OnProblem != nil {
+		c.opts.OnProblem(err)
+	}
+}
+
+// prose returns the first thing on standard output that was no message.
+func (c *Client) prose() *jsonrpc.Problem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, err := range c.problems {
+		var p *jsonrpc.Problem
+		if errors.As(err, &p) && p.Code == jsonrpc.ProblemNotJSON {
+			return p
+		}
+	}
+	return nil
+}
+
+// silent returns the fault of an agent that has not answered.
+func (c *Client) silent(what string, err error) *Fault {
+	if p := c.prose(); p != nil {
+		return &Fault{Code: FaultProse, Err: err, Text: fmt.Sprintf(
+			"%s: the agent does not answer, and writes to its standard output what is no message: %q; does it need a flag to speak the protocol? logs belong on its standard error",
+			what, firstLine(p.Excerpt))}
+	}
+	text := what + ": the agent runs but does not answer"
+	if line := c.lastWords(); line != "" {
+		text += fmt.Sprintf("; the last line of its standard error: %q", line)
+	}
+	return &Fault{Code: FaultSilent, Text: text, Err: err}
+}
+
+// explain returns why a call failed, in words about the agent.
+func (c *Client) explain(method string, err error) error {
+	var answer *jsonrpc.Error
+	var problem *jsonrpc.Problem
+	switch {
+	case errors.As(err, &answer):
+		if answer.Code == int(acpv1.ErrorCodeAuthenticationRequired) {
+			return fmt.Errorf("acp: %w: %w", err, ErrAuthRequired)
+		}
+		return fmt.Errorf("acp: %w (code %d)", err, answer.Code)
+	case errors.As(err, &problem):
+		return &Fault{Code: FaultMalformed, Text: "the agent answered in a way that cannot be read", Err: err}
+	case errors.Is(err, jsonrpc.ErrClosed):
+		return c.ended(method, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return c.silent(method, err)
+	}
+	return fmt.Errorf("acp: %w", err)
+}
+
+// ended returns the fault of an agent that is gone, unless we closed it.
+func (c *Client) ended(what string, err error) error {
+	if c.closing.Load() {
+		return fmt.Errorf("acp: %s: %w", what, jsonrpc.ErrClosed)
+	}
+	text := what + ": the agent is gone"
+	if p := c.prose(); p != nil {
+		text += fmt.Sprintf("; before that it wrote to its standard output what is no message: %q", firstLine(p.Excerpt))
+	}
+	return &Fault{Code: FaultExit, Text: text, Err: err}
+}
+
+// lastWords returns the last line of the agent's standard error.
+func (c *Client) lastWords() string {
+	if c.process == nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(c.process.Stderr())), "\n")
+	return firstLine([]byte(lines[len(lines)-1]))
+}
+
+// firstLine returns the first line of b, cut to what a message can hold.
+func firstLine(b []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	return strings.ToValidUTF8(line[:min(len(line), 200)], "\uFFFD")
+}

@@ -1,0 +1,145 @@
+package acp
+
+import (
+	"slices"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+)
+
+// A Capability is something that an agent can do beyond what all can.
+type Capability string
+
+// The capabilities, in both versions.
+const (
+	CanLoad        Capability = "session/load"
+	CanResume      Capability = "session/resume"
+	CanList        Capability = "session/list"
+	CanClose       Capability = "session/close"
+	CanDelete      Capability = "session/delete"
+	CanFork        Capability = "session/fork"
+	CanDirectories Capability = "additional directories"
+	CanImage       Capability = "prompt: image"
+	CanAudio       Capability = "prompt: audio"
+	CanEmbed       Capability = "prompt: embedded context"
+	CanMCPStdio    Capability = "mcp: stdio"
+	CanMCPHTTP     Capability = "mcp: http"
+	CanMCPSSE      Capability = "mcp: sse"
+	CanLogout      Capability = "logout"
+)
+
+// Capabilities lists all there are.
+func Capabilities() []Capability {
+	return []Capability{CanLoad, CanResume, CanList, CanClose, CanDelete, CanFork, CanDirectories,
+		CanImage, CanAudio, CanEmbed, CanMCPStdio, CanMCPHTTP, CanMCPSSE, CanLogout}
+}
+
+// An AuthMethod is a way to log in.
+type AuthMethod struct {
+	ID          string
+	Name        string
+	Description string
+	Type        string   // "agent", "terminal", or one that is not known here
+	Args        []string // for a terminal: arguments that the agent is started with to log in
+}
+
+// A Profile is what an agent says about itself.
+type Profile struct {
+	Version int // of the protocol, as agreed on
+
+	Name, Title, Release string // of the agent; empty if it did not say
+
+	Capabilities []Capability // sorted as Capabilities lists them
+	AuthMethods  []AuthMethod
+
+	// The message as it came. Exactly one is set.
+	V1 *acpv1.InitializeResponse
+	V2 *acpv2.InitializeResponse
+}
+
+// Can reports whether the agent has said that it can do something.
+func (p *Profile) Can(c Capability) bool { return slices.Contains(p.Capabilities, c) }
+
+// able adds what is there to the capabilities, in the order of the list.
+func (p *Profile) able(has map[Capability]bool) {
+	for _, c := range Capabilities() {
+		if has[c] {
+			p.Capabilities = append(p.Capabilities, c)
+		}
+	}
+}
+
+func profileV1(m *acpv1.InitializeResponse) Profile {
+	info := m.AgentInfo.Or(acpv1.Implementation{})
+	p := Profile{Version: 1, Name: info.Name, Title: info.Title.Or(""), Release: info.Version, V1: m}
+	caps := m.AgentCapabilities.Or(acpv1.AgentCapabilities{})
+	session := caps.SessionCapabilities.Or(acpv1.SessionCapabilities{})
+	prompt := caps.PromptCapabilities.Or(acpv1.PromptCapabilities{})
+	mcp := caps.MCPCapabilities.Or(acpv1.MCPCapabilities{})
+	p.able(map[Capability]bool{
+		CanLoad:        caps.LoadSession.Or(false),
+		CanResume:      session.Resume.IsSet(),
+		CanList:        session.List.IsSet(),
+		CanClose:       session.Close.IsSet(),
+		CanDelete:      session.Delete.IsSet(),
+		CanFork:        session.Fork.IsSet(),
+		CanDirectories: session.AdditionalDirectories.IsSet(),
+		CanImage:       prompt.Image.Or(false),
+		CanAudio:       prompt.Audio.Or(false),
+		CanEmbed:       prompt.EmbeddedContext.Or(false),
+		CanMCPStdio:    true, // every agent of version 1
+		CanMCPHTTP:     mcp.HTTP.Or(false),
+		CanMCPSSE:      mcp.SSE.Or(false),
+		CanLogout:      caps.Auth.Or(acpv1.AgentAuthCapabilities{}).Logout.IsSet(),
+	})
+	for _, a := range m.AuthMethods.Or(nil) {
+		switch {
+		case a.Agent != nil:
+			p.AuthMethods = append(p.AuthMethods, AuthMethod{ID: string(a.Agent.ID), Name: a.Agent.Name, Description: a.Agent.Description.Or(""), Type: "agent"})
+		case a.Terminal != nil:
+			p.AuthMethods = append(p.AuthMethods, AuthMethod{ID: string(a.Terminal.ID), Name: a.Terminal.Name, Description: a.Terminal.Description.Or(""), Type: "terminal", Args: a.Terminal.Args.Or(nil)})
+		case a.Unknown != nil:
+			p.AuthMethods = append(p.AuthMethods, unknownMethod(a.Unknown, "id"))
+		}
+	}
+	return p
+}
+
+func profileV2(m *acpv2.InitializeResponse) Profile {
+	p := Profile{Version: 2, Name: m.Info.Name, Title: m.Info.Title.Or(""), Release: m.Info.Version, V2: m}
+	session, sessions := m.Capabilities.Or(acpv2.AgentCapabilities{}).Session.Get()
+	prompt := session.Prompt.Or(acpv2.PromptCapabilities{})
+	mcp := session.MCP.Or(acpv2.MCPCapabilities{})
+	methods := m.AuthMethods.Or(nil)
+	p.able(map[Capability]bool{
+		CanLoad:        sessions,
+		CanResume:      sessions,
+		CanList:        sessions,
+		CanClose:       sessions,
+		CanDelete:      session.Delete.IsSet(),
+		CanFork:        session.Fork.IsSet(),
+		CanDirectories: session.AdditionalDirectories.IsSet(),
+		CanImage:       prompt.Image.IsSet(),
+		CanAudio:       prompt.Audio.IsSet(),
+		CanEmbed:       prompt.EmbeddedContext.IsSet(),
+		CanMCPStdio:    mcp.Stdio.IsSet(),
+		CanMCPHTTP:     mcp.HTTP.IsSet(),
+		CanLogout:      len(methods) > 0,
+	})
+	for _, a := range methods {
+		switch {
+		case a.Agent != nil:
+			p.AuthMethods = append(p.AuthMethods, AuthMethod{ID: string(a.Agent.MethodID), Name: a.Agent.Name, Description: a.Agent.Description.Or(""), Type: "agent"})
+		case a.Terminal != nil:
+			p.AuthMethods = append(p.AuthMethods, AuthMethod{ID: string(a.Terminal.MethodID), Name: a.Terminal.Name, Description: a.Terminal.Description.Or(""), Type: "terminal", Args: a.Terminal.Args.Or(nil)})
+		case a.Unknown != nil:
+			p.AuthMethods = append(p.AuthMethods, unknownMethod(a.Unknown, "methodId"))
+		}
+	}
+	return p
+}
+
+// unknownMethod returns a way to log in of a type that is not known here.
+func unknownMethod(u *acpv1.Unknown, id string) AuthMethod {
+	return AuthMethod{ID: memberText(u, id), Name: memberText(u, "name"), Description: memberText(u, "description"), Type: u.Tag}
+}

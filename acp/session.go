@@ -1,0 +1,371 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"sync"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+)
+
+// A Session is a conversation with an agent. It is safe for concurrent use, but
+// has one turn at a time.
+type Session struct {
+	ID  SessionID
+	Dir string // where it works
+
+	client    *Client
+	workspace *workspace
+
+	mu       sync.Mutex // guards what follows
+	settings Settings
+	turn     *Turn // nil if none runs
+	ended    error // why there can be no more turns
+}
+
+// Settings returns what is known about the session.
+func (s *Session) Settings() Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings.clone()
+}
+
+// NewSession opens a session that works in dir. opts may be nil.
+func (c *Client) NewSession(ctx context.Context, dir string, opts *SessionOptions) (*Session, error) {
+	return c.begin(ctx, "", dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
+		return &acpv2.NewSessionRequest{Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), Meta: o.Meta}
+	})
+}
+
+// LoadSession opens a session that was there before, and has the agent repeat what
+// was said. What it repeats goes to [Options.OnUpdate], and all of it before
+// LoadSession returns.
+func (c *Client) LoadSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
+	if !c.profile.Can(CanLoad) {
+		return nil, unsupported(CanLoad)
+	}
+	return c.resume(ctx, id, dir, opts, acpv2.Set(acpv2.ReplayFrom{Start: &acpv2.ReplayFromStart{}}))
+}
+
+// ResumeSession opens a session that was there before, without a repetition.
+func (c *Client) ResumeSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
+	if !c.profile.Can(CanResume) {
+		return nil, unsupported(CanResume)
+	}
+	return c.resume(ctx, id, dir, opts, acpv2.Optional[acpv2.ReplayFrom]{})
+}
+
+func (c *Client) resume(ctx context.Context, id SessionID, dir string, opts *SessionOptions, from acpv2.Optional[acpv2.ReplayFrom]) (*Session, error) {
+	return c.begin(ctx, id, dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
+		return &acpv2.ResumeSessionRequest{SessionID: id, Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), ReplayFrom: from, Meta: o.Meta}
+	})
+}
+
+// ForkSession opens a session that begins as a copy of another one. It is not a
+// stable part of the protocol yet.
+func (c *Client) ForkSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
+	if !c.profile.Can(CanFork) {
+		return nil, unsupported(CanFork)
+	}
+	return c.begin(ctx, "", dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
+		return &acpv2.ForkSessionRequest{SessionID: id, Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), Meta: o.Meta}
+	})
+}
+
+// servers returns the MCP servers of a session. They are always sent: version 1
+// wants the list even if it is empty.
+func servers(o *SessionOptions) acpv2.Optional[[]acpv2.MCPServer] {
+	if o.MCPServers == nil {
+		return acpv2.Set([]acpv2.MCPServer{})
+	}
+	return acpv2.Set(o.MCPServers)
+}
+
+// begin opens a session with the request that build returns. An empty id is one
+// that the agent will make up.
+func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *SessionOptions,
+	build func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message,
+) (_ *Session, err error) {
+	if opts == nil {
+		opts = &SessionOptions{}
+	}
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("acp: the folder %q of a session must be an absolute path", dir)
+	}
+	var more acpv2.Optional[[]acpv2.AbsolutePath]
+	if len(opts.Directories) > 0 {
+		if !c.profile.Can(CanDirectories) {
+			return nil, unsupported(CanDirectories)
+		}
+		list := make([]acpv2.AbsolutePath, len(opts.Directories))
+		for i, d := range opts.Directories {
+			list[i] = acpv2.AbsolutePath(d)
+		}
+		more = acpv2.Set(list)
+	}
+	s := &Session{ID: id, Dir: dir, client: c}
+	if s.workspace, err = c.openWorkspace(append([]string{dir}, opts.Directories...)); err != nil {
+		return nil, err
+	}
+	known := id != ""
+	if known {
+		err = c.register(s)
+	} else {
+		c.expectSession(+1)
+		defer c.expectSession(-1)
+	}
+	var answer acpv1.Message
+	if err == nil {
+		answer, err = c.request(ctx, build(acpv2.AbsolutePath(dir), more, opts))
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.settings.begin(answer)
+		s.mu.Unlock()
+		if !known {
+			if s.ID = idOf(answer); s.ID == "" {
+				err = &Fault{Code: FaultMalformed, Text: "the agent opened a session whose id is empty"}
+			} else {
+				err = c.register(s)
+			}
+		}
+	}
+	if err != nil {
+		c.forget(s)
+		return nil, errors.Join(err, s.workspace.close())
+	}
+	return s, nil
+}
+
+// idOf returns the id that an agent made up.
+func idOf(answer acpv1.Message) SessionID {
+	switch m := answer.(type) {
+	case *acpv1.NewSessionResponse:
+		return SessionID(m.SessionID)
+	case *acpv1.ForkSessionResponse:
+		return SessionID(m.SessionID)
+	case *acpv2.NewSessionResponse:
+		return m.SessionID
+	case *acpv2.ForkSessionResponse:
+		return m.SessionID
+	}
+	return ""
+}
+
+// expectSession notes that a session may come, or does so no longer, whose updates
+// can overtake the answer that names it.
+func (c *Client) expectSession(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening += n
+	if c.opening == 0 {
+		c.early = nil
+	}
+}
+
+// register makes a session known, and has it follow the updates that came before.
+func (c *Client) register(s *Session) error {
+	c.mu.Lock()
+	switch {
+	case c.closing.Load():
+		c.mu.Unlock()
+		return fmt.Errorf("acp: the session %q cannot be opened: the client is closed", s.ID)
+	case c.sessions[s.ID] != nil:
+		c.mu.Unlock()
+		return fmt.Errorf("acp: the session %q is open already", s.ID)
+	}
+	c.sessions[s.ID] = s
+	var mine, others []*Update
+	for _, u := range c.early {
+		if u.SessionID() == s.ID {
+			mine = append(mine, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	c.early = others
+	// While the lock is held no later update can come before these.
+	s.mu.Lock()
+	for _, u := range mine {
+		s.settings.follow(u)
+	}
+	s.mu.Unlock()
+	c.mu.Unlock()
+	return nil
+}
+
+// forget makes a session unknown.
+func (c *Client) forget(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.ID] == s {
+		delete(c.sessions, s.ID)
+	}
+}
+
+// session returns an open session.
+func (c *Client) session(id SessionID) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessions[id]
+}
+
+// update follows an update, and hands it to the turn or to whom else wants it.
+func (s *Session) update(u *Update, size int) {
+	s.mu.Lock()
+	s.settings.follow(u)
+	turn := s.turn
+	s.mu.Unlock()
+	switch {
+	case turn != nil:
+		turn.update(u, size)
+	case s.client.opts.OnUpdate != nil:
+		s.client.opts.OnUpdate(u)
+	}
+}
+
+// end lets the turn that runs fail, and allows no other.
+func (s *Session) end(err error) {
+	s.mu.Lock()
+	turn := s.turn
+	if s.ended == nil {
+		s.ended = err
+	}
+	s.mu.Unlock()
+	if turn != nil {
+		turn.finish(Result{}, err)
+	}
+}
+
+// Close ends the session here, and at the agent if it offers that. A turn that
+// runs is cancelled and given up.
+func (s *Session) Close(ctx context.Context) error {
+	err := s.Cancel(ctx)
+	if err == nil && s.client.profile.Can(CanClose) {
+		_, err = s.client.request(ctx, &acpv2.CloseSessionRequest{SessionID: s.ID})
+	}
+	s.end(fmt.Errorf("acp: the session %q is closed", s.ID))
+	s.client.forget(s)
+	return errors.Join(err, s.workspace.close())
+}
+
+// A SessionInfo is a session that an agent knows.
+type SessionInfo struct {
+	ID        SessionID
+	Dir       string
+	Title     string
+	UpdatedAt string // as the agent wrote it
+}
+
+// Sessions lists the sessions that the agent knows, only those that work in dir if
+// it is not empty. It stops after an error.
+func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo, error] {
+	return func(yield func(SessionInfo, error) bool) {
+		if !c.profile.Can(CanList) {
+			yield(SessionInfo{}, unsupported(CanList))
+			return
+		}
+		request := &acpv2.ListSessionsRequest{}
+		if dir != "" {
+			request.Cwd = acpv2.Set(acpv2.AbsolutePath(dir))
+		}
+		seen := map[string]bool{}
+		for {
+			answer, err := c.request(ctx, request)
+			if err != nil {
+				yield(SessionInfo{}, err)
+				return
+			}
+			page, next := sessionsOf(answer)
+			for _, info := range page {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			if seen[next] {
+				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice, so that the list has no end", next)})
+				return
+			}
+			seen[next] = true
+			request.Cursor = acpv2.Set(acpv2.SessionListCursor(next))
+		}
+	}
+}
+
+func sessionsOf(answer acpv1.Message) (page []SessionInfo, next string) {
+	switch m := answer.(type) {
+	case *acpv1.ListSessionsResponse:
+		for _, s := range m.Sessions {
+			page = append(page, SessionInfo{SessionID(s.SessionID), s.Cwd, s.Title.Or(""), s.UpdatedAt.Or("")})
+		}
+		next = m.NextCursor.Or("")
+	case *acpv2.ListSessionsResponse:
+		for _, s := range m.Sessions {
+			page = append(page, SessionInfo{s.SessionID, string(s.Cwd), s.Title.Or(""), s.UpdatedAt.Or("")})
+		}
+		next = string(m.NextCursor.Or(""))
+	}
+	return page, next
+}
+
+// DeleteSession makes the agent forget a session.
+func (c *Client) DeleteSession(ctx context.Context, id SessionID) error {
+	if !c.profile.Can(CanDelete) {
+		return unsupported(CanDelete)
+	}
+	_, err := c.request(ctx, &acpv2.DeleteSessionRequest{SessionID: id})
+	return err
+}
+
+// SetMode puts the session into one of its modes. In version 2, and for agents of
+// version 1 without modes of their own, it sets the option that holds the mode.
+func (s *Session) SetMode(ctx context.Context, mode string) error {
+	settings := s.Settings()
+	if option := settings.modeOption(); option != nil && !settings.ownModes {
+		return s.SetOption(ctx, option.ID, mode)
+	}
+	if s.client.profile.Version != 1 {
+		return fmt.Errorf("acp: the session %q has no modes: %w", s.ID, ErrUnsupported)
+	}
+	if _, err := s.client.call(ctx, &acpv1.SetSessionModeRequest{SessionID: acpv1.SessionID(s.ID), ModeID: acpv1.SessionModeID(mode)}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings.Mode = mode
+	return nil
+}
+
+// SetOption chooses a value of a select.
+func (s *Session) SetOption(ctx context.Context, id, value string) error {
+	return s.setOption(ctx, &acpv2.SetSessionConfigOptionRequest{ID: &acpv2.SessionConfigIDValue{Value: acpv2.SessionConfigValueID(value)}}, id)
+}
+
+// SetSwitch sets a boolean option.
+func (s *Session) SetSwitch(ctx context.Context, id string, on bool) error {
+	return s.setOption(ctx, &acpv2.SetSessionConfigOptionRequest{Boolean: &acpv2.SessionConfigBooleanValue{Value: on}}, id)
+}
+
+func (s *Session) setOption(ctx context.Context, m *acpv2.SetSessionConfigOptionRequest, id string) error {
+	m.SessionID, m.ConfigID = s.ID, acpv2.SessionConfigID(id)
+	answer, err := s.client.request(ctx, m)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m := answer.(type) {
+	case *acpv1.SetSessionConfigOptionResponse:
+		s.settings.setOptions(optionsV1(m.ConfigOptions))
+	case *acpv2.SetSessionConfigOptionResponse:
+		s.settings.setOptions(optionsV2(m.ConfigOptions))
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package acp
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+)
+
+// A Mode is a way in which an agent works, such as asking first or planning only.
+type Mode struct {
+	ID          string
+	Name        string
+	Description string
+}
+
+// A ConfigOption is something that can be set in a session.
+type ConfigOption struct {
+	ID          string
+	Name        string
+	Description string
+	Category    string
+	Type        string // "select", "boolean", or one that is not known here
+	Value       string // of a select
+	On          bool   // of a boolean
+	Choices     []Choice
+}
+
+// A Choice is a value that a select can have.
+type Choice struct {
+	Value       string
+	Name        string
+	Description string
+	Group       string // the name of its group; may be empty
+}
+
+// A Command is a slash command that a session understands.
+type Command struct {
+	Name        string
+	Description string
+	Hint        string // what to write behind it; empty if nothing
+}
+
+// Settings are what is known about a session. They follow the agent's updates.
+type Settings struct {
+	Mode     string // the ID of the mode it is in
+	Modes    []Mode
+	Options  []ConfigOption
+	Commands []Command
+	Title    string
+	Usage    *Usage // nil if the agent has not said
+
+	ownModes bool // the modes are not those of an option
+}
+
+// modeOption returns the option that holds the mode, as in version 2.
+func (s *Settings) modeOption() *ConfigOption {
+	for i := range s.Options {
+		if o := &s.Options[i]; o.Type == "select" && o.Category == string(acpv2.SessionConfigOptionCategoryMode) {
+			return o
+		}
+	}
+	return nil
+}
+
+// setOptions takes over options, and the mode from them if they hold one.
+func (s *Settings) setOptions(options []ConfigOption) {
+	s.Options = options
+	if o := s.modeOption(); o != nil && !s.ownModes {
+		s.Mode = o.Value
+		s.Modes = nil
+		for _, c := range o.Choices {
+			s.Modes = append(s.Modes, Mode{c.Value, c.Name, c.Description})
+		}
+	}
+}
+
+// follow takes over what an update says.
+func (s *Settings) follow(u *Update) {
+	switch u.Kind() {
+	case KindMode:
+		s.Mode = string(u.V1.Update.CurrentModeUpdate.CurrentModeID)
+	case KindConfig:
+		if u.V1 != nil {
+			s.setOptions(optionsV1(u.V1.Update.ConfigOptionUpdate.ConfigOptions))
+		} else {
+			s.setOptions(optionsV2(u.V2.Update.ConfigOptionUpdate.ConfigOptions))
+		}
+	case KindCommands:
+		if u.V1 != nil {
+			s.Commands = commandsV1(u.V1.Update.AvailableCommandsUpdate.AvailableCommands)
+		} else {
+			s.Commands = commandsV2(u.V2.Update.AvailableCommandsUpdate.AvailableCommands)
+		}
+	case KindInfo:
+		title := acpv1.Optional[string]{}
+		if u.V1 != nil {
+			title = u.V1.Update.SessionInfoUpdate.Title
+		} else {
+			title = u.V2.Update.SessionInfoUpdate.Title
+		}
+		if !title.IsAbsent() {
+			s.Title = title.Or("")
+		}
+	case KindUsage:
+		s.Usage = u.Usage()
+	}
+}
+
+// clone returns a copy that shares nothing that changes.
+func (s *Settings) clone() Settings {
+	c := *s
+	c.Modes, c.Options, c.Commands = slices.Clone(s.Modes), slices.Clone(s.Options), slices.Clone(s.Commands)
+	return c
+}
+
+// begin takes over what the answer to session/new and its kin says.
+func (s *Settings) begin(answer acpv1.Message) {
+	v1 := func(modes acpv1.Optional[acpv1.SessionModeState], options acpv1.Optional[[]acpv1.SessionConfigOption]) {
+		if state, ok := modes.Get(); ok {
+			s.ownModes = true
+			s.Mode = string(state.CurrentModeID)
+			for _, m := range state.AvailableModes {
+				s.Modes = append(s.Modes, Mode{string(m.ID), m.Name, m.Description.Or("")})
+			}
+		}
+		s.setOptions(optionsV1(options.Or(nil)))
+	}
+	v2 := func(options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
+		s.setOptions(optionsV2(options.Or(nil)))
+		s.Commands = commandsV2(commands.Or(nil))
+	}
+	switch m := answer.(type) {
+	case *acpv1.NewSessionResponse:
+		v1(m.Modes, m.ConfigOptions)
+	case *acpv1.LoadSessionResponse:
+		v1(m.Modes, m.ConfigOptions)
+	case *acpv1.ResumeSessionResponse:
+		v1(m.Modes, m.ConfigOptions)
+	case *acpv1.ForkSessionResponse:
+		v1(m.Modes, m.ConfigOptions)
+	case *acpv2.NewSessionResponse:
+		v2(m.ConfigOptions, m.AvailableCommands)
+	case *acpv2.ResumeSessionResponse:
+		v2(m.ConfigOptions, m.AvailableCommands)
+	case *acpv2.ForkSessionResponse:
+		v2(m.ConfigOptions, m.AvailableCommands)
+	}
+}
+
+func optionsV1(list []acpv1.SessionConfigOption) []ConfigOption {
+	out := make([]ConfigOption, 0, len(list))
+	for i := range list {
+		m := &list[i]
+		o := ConfigOption{ID: string(m.ID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
+		switch {
+		case m.Boolean != nil:
+			o.On = m.Boolean.CurrentValue
+		case m.Select != nil:
+			o.Value = string(m.Select.CurrentValue)
+			add := func(group string, choices []acpv1.SessionConfigSelectOption) {
+				for _, c := range choices {
+					o.Choices = append(o.Choices, Choice{string(c.Value), c.Name, c.Description.Or(""), group})
+				}
+			}
+			add("", m.Select.Options.Ungrouped)
+			for _, g := range m.Select.Options.Grouped {
+				add(g.Name, g.Options)
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func optionsV2(list []acpv2.SessionConfigOption) []ConfigOption {
+	out := make([]ConfigOption, 0, len(list))
+	for i := range list {
+		m := &list[i]
+		o := ConfigOption{ID: string(m.ConfigID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
+		switch {
+		case m.Boolean != nil:
+			o.On = m.Boolean.CurrentValue
+		case m.Select != nil:
+			o.Value = string(m.Select.CurrentValue)
+			add := func(group string, choices []acpv2.SessionConfigSelectOption) {
+				for _, c := range choices {
+					o.Choices = append(o.Choices, Choice{string(c.Value), c.Name, c.Description.Or(""), group})
+				}
+			}
+			add("", m.Select.Options.Ungrouped)
+			for _, g := range m.Select.Options.Grouped {
+				add(g.Name, g.Options)
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func commandsV1(list []acpv1.AvailableCommand) []Command {
+	out := make([]Command, 0, len(list))
+	for _, m := range list {
+		c := Command{Name: m.Name, Description: m.Description}
+		if input, ok := m.Input.Get(); ok && input.Unstructured != nil {
+			c.Hint = input.Unstructured.Hint
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// commandsV2 leaves out commands of an unknown type: they cannot be offered.
+func commandsV2(list []acpv2.AvailableCommand) []Command {
+	out := make([]Command, 0, len(list))
+	for _, m := range list {
+		if m.Command == nil {
+			continue
+		}
+		c := Command{Name: m.Command.Name, Description: m.Command.Description}
+		if input, ok := m.Command.Input.Get(); ok && input.Text != nil {
+			c.Hint = input.Text.Hint
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// memberText returns a text in a variant that is not known here, "" if it has none.
+func memberText(u *acpv1.Unknown, name string) (text string) {
+	if raw, ok := u.Member(name); ok {
+		json.Unmarshal(raw, &text) // what is no text has none
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package acp
+
+import (
+	"fmt"
+
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
+)
+
+// upgrade converts a request of a client of version 1 to version 2, in which all
+// of them can be said.
+func upgrade(m acpv1.Message) (acpv2.Message, error) {
+	switch m := m.(type) {
+	case *acpv1.AuthenticateRequest:
+		return &acpv2.LoginAuthRequest{MethodID: acpv2.AuthMethodID(m.MethodID), Meta: m.Meta, Extra: m.Extra}, nil
+	case *acpv1.LogoutRequest:
+		return &acpv2.LogoutAuthRequest{Meta: m.Meta, Extra: m.Extra}, nil
+	case *acpv1.NewSessionRequest:
+		servers, err := upgradeServers(m.MCPServers)
+		return &acpv2.NewSessionRequest{
+			Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories), MCPServers: servers,
+			Meta: m.Meta, Extra: m.Extra,
+		}, err
+	case *acpv1.LoadSessionRequest:
+		servers, err := upgradeServers(m.MCPServers)
+		return &acpv2.ResumeSessionRequest{
+			SessionID: SessionID(m.SessionID), Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories),
+			MCPServers: servers, ReplayFrom: acpv2.Set(acpv2.ReplayFrom{Start: &acpv2.ReplayFromStart{}}),
+			Meta: m.Meta, Extra: m.Extra,
+		}, err
+	case *acpv1.ResumeSessionRequest:
+		servers, err := upgradeServers(m.MCPServers.Or(nil))
+		return &acpv2.ResumeSessionRequest{
+			SessionID: SessionID(m.SessionID), Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories),
+			MCPServers: servers, Meta: m.Meta, Extra: m.Extra,
+		}, err
+	case *acpv1.ForkSessionRequest:
+		servers, err := upgradeServers(m.MCPServers.Or(nil))
+		return &acpv2.ForkSessionRequest{
+			SessionID: SessionID(m.SessionID), Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories),
+			MCPServers: servers, Meta: m.Meta, Extra: m.Extra,
+		}, err
+	case *acpv1.ListSessionsRequest:
+		out := &acpv2.ListSessionsRequest{Meta: m.Meta, Extra: m.Extra}
+		if dir, ok := m.Cwd.Get(); ok {
+			out.Cwd = acpv2.Set(acpv2.AbsolutePath(dir))
+		}
+		if cursor, ok := m.Cursor.Get(); ok {
+			out.Cursor = acpv2.Set(acpv2.SessionListCursor(cursor))
+		}
+		return out, nil
+	case *acpv1.CloseSessionRequest:
+		return &acpv2.CloseSessionRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}, nil
+	case *acpv1.DeleteSessionRequest:
+		return &acpv2.DeleteSessionRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}, nil
+	case *acpv1.SetSessionConfigOptionRequest:
+		return upgradeOption(m)
+	case *acpv1.PromptRequest:
+		out := &acpv2.PromptRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}
+		for i := range m.Prompt {
+			var block acpv2.ContentBlock
+			if err := recode(&m.Prompt[i], &block); err != nil {
+				return nil, err
+			}
+			out.Prompt = append(out.Prompt, block)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%s has no counterpart in version 2", m.Method())
+}
+
+func upgradeOption(m *acpv1.SetSessionConfigOptionRequest) (acpv2.Message, error) {
+	out := &acpv2.SetSessionConfigOptionRequest{SessionID: SessionID(m.SessionID), ConfigID: acpv2.SessionConfigID(m.ConfigID), Meta: m.Meta, Extra: m.Extra}
+	switch {
+	case m.ValueID != nil:
+		out.ID = &acpv2.SessionConfigIDValue{Value: acpv2.SessionConfigValueID(m.ValueID.Value)}
+	case m.Boolean != nil:
+		out.Boolean = &acpv2.SessionConfigBooleanValue{Value: m.Boolean.Value}
+	default:
+		out.Unknown = m.Unknown
+	}
+	return out, nil
+}
+
+// recode converts a value that is written the same in both versions.
+func recode(from acpv1.Value, to acpv2.Value) error {
+	raw, err := from.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return to.UnmarshalJSON(raw)
+}
+
+// upgradeServers converts MCP servers. One that is reached by SSE, which version 2
+// does not have, becomes an unknown one.
+func upgradeServers(list []acpv1.MCPServer) (acpv2.Optional[[]acpv2.MCPServer], error) {
+	out := make([]acpv2.MCPServer, 0, len(list))
+	for i := range list {
+		var server acpv2.MCPServer
+		if in := list[i].Stdio; in != nil {
+			server.Stdio = &acpv2.MCPServerStdio{
+				Name: in.Name, Command: acpv2.AbsolutePath(in.Command), Args: acpv2.Set(in.Args), Meta: in.Meta, Extra: in.Extra,
+			}
+			env := make([]acpv2.EnvVariable, 0, len(in.Env))
+			for _, v := range in.Env {
+				env = append(env, acpv2.EnvVariable{Name: v.Name, Value: v.Value, Meta: v.Meta, Extra: v.Extra})
+			}
+			server.Stdio.Env = acpv2.Set(env)
+		} else if err := recode(&list[i], &server); err != nil {
+			return acpv2.Optional[[]acpv2.MCPServer]{}, err
+		}
+		out = append(out, server)
+	}
+	return acpv2.Set(out), nil
+}
+
+func upgradePaths(in acpv1.Optional[[]string]) acpv2.Optional[[]acpv2.AbsolutePath] {
+	list, ok := in.Get()
+	if !ok {
+		return acpv2.Optional[[]acpv2.AbsolutePath]{}
+	}
+	out := make([]acpv2.AbsolutePath, len(list))
+	for i, path := range list {
+		out[i] = acpv2.AbsolutePath(path)
+	}
+	return acpv2.Set(out)
+}

@@ -1,0 +1,398 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+func (a *app) acpCommand() *cobra.Command {
+	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand())
+}
+
+func (a *app) acpExecCommand() *cobra.Command {
+	var policy, dir, method string
+	var v2 bool
+	cmd := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND [ARGUMENT...] PROMPT",
+		Short: "Start an agent, give it one prompt and print what it says",
+		Long: `Start an agent, give it one prompt and print what it says.
+
+What the agent says goes to standard output; what it thinks and does goes to
+standard error. With --json every message in both directions is a line on
+standard output instead: {"direction", "time", "frame"}, or "text" in place of
+"frame" for what is no message.
+
+The policy says what the agent may do: none, read, write, yolo, or ask, which
+needs a terminal and is the default there; elsewhere it is read.
+
+Ctrl-C asks the agent to stop, a second one kills it. Exit code 1 means that the
+agent ended for another reason than success.`,
+		Example: `  parley acp exec -- claude-code-acp "what does this repository do?"
+  parley acp exec --policy write --dir ~/src/app -- gemini --experimental-acp "fix the build"`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts := &acp.Options{V2: v2, Name: "parley", Version: version()}
+			if err := a.acpPolicy(opts, policy); err != nil {
+				return err
+			}
+			last := len(args) - 1
+			return a.acpExec(cmd.Context(), args[:last], args[last], dir, method, opts)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&policy, "policy", "", "what the agent may do (default ask on a terminal, else read)")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the folder that it works in")
+	cmd.Flags().StringVar(&method, "auth", "", "log in by this method first; parley acp inspect lists them")
+	cmd.Flags().BoolVar(&v2, "v2", false, "offer version 2 of the protocol, a draft")
+	var names []string
+	for _, p := range sandbox.Policies() {
+		names = append(names, string(p))
+	}
+	cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// acpPolicy sets what an agent may do.
+func (a *app) acpPolicy(opts *acp.Options, name string) error {
+	switch {
+	case name != "":
+	case isTerminal(a.in):
+		name = string(sandbox.PolicyAsk)
+	default:
+		name = string(sandbox.PolicyRead)
+	}
+	policy, err := sandbox.ParsePolicy(name)
+	if err != nil {
+		return usagef("--policy: %w", err)
+	}
+	if policy == sandbox.PolicyAsk && !isTerminal(a.in) {
+		return usagef("--policy ask needs a terminal to ask on").WithHint("use none, read, write or yolo")
+	}
+	opts.Policy = policy
+	opts.Ask = a.asker()
+	return nil
+}
+
+// asker returns what asks the person at the terminal, one question at a time.
+func (a *app) asker() sandbox.Asker {
+	var mu sync.Mutex
+	in := bufio.NewReader(a.in)
+	return func(ctx context.Context, r sandbox.Request) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(a.err, "\nThe agent asks: %s\n", readable(r.Title))
+		for i, o := range r.Options {
+			fmt.Fprintf(a.err, "  %d  %s\n", i+1, readable(o.Name))
+		}
+		fmt.Fprint(a.err, "Number, or nothing to refuse: ")
+		line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
+		if err != nil {
+			return "", err
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || n < 1 || n > len(r.Options) {
+			return "", nil
+		}
+		return r.Options[n-1].ID, nil
+	}
+}
+
+// acpExec gives an agent one prompt.
+func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method string, opts *acp.Options) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		opts.Tap = a.frameTap()
+	} else {
+		opts.OnProblem = func(err error) {
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), readable(err.Error()))
+		}
+	}
+	client, kill, err := a.acpStart(ctx, command, dir, opts)
+	if err != nil {
+		return err
+	}
+	defer kill()
+	defer client.Close()
+	defer onSecondSignal(kill)()
+	if method != "" {
+		if err := client.Authenticate(ctx, method); err != nil {
+			return err
+		}
+	}
+	session, err := client.NewSession(ctx, dir, nil)
+	if errors.Is(err, acp.ErrAuthRequired) {
+		return hub.Errorf(hub.CodeUnauthenticated, "parley", "%w", err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
+	}
+	if err != nil {
+		return err
+	}
+	turn, err := session.Prompt(ctx, acp.Text(prompt))
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		a.printTurn(turn)
+	}
+	result, err := turn.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	case !result.StopReason.Success():
+		fmt.Fprintf(a.err, "the agent stopped: %s\n", readable(string(result.StopReason)))
+		return errCheck
+	}
+	return nil
+}
+
+// acpStart starts an agent in a folder. kill ends it at once.
+func (a *app) acpStart(ctx context.Context, command []string, dir string, opts *acp.Options) (_ *acp.Client, kill func(), err error) {
+	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
+	cmd := exec.CommandContext(alive, command[0], command[1:]...)
+	cmd.Dir = dir
+	client, err := acp.Start(ctx, cmd, opts)
+	if err != nil {
+		kill()
+		return nil, nil, err
+	}
+	return client, kill, nil
+}
+
+// onSecondSignal calls f when the user interrupts twice: the first time is for
+// being polite. It returns what ends the wait.
+func onSecondSignal(f func()) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+		}
+		f()
+	})
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		wg.Wait()
+	}
+}
+
+// frameTap returns what writes every frame as a line of JSON.
+func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
+	type line struct {
+		Direction jsonrpc.Direction `json:"direction"`
+		Time      time.Time         `json:"time"`
+		Frame     json.RawMessage   `json:"frame,omitempty"`
+		Text      string            `json:"text,omitempty"`
+	}
+	var mu sync.Mutex // both directions write
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return func(d jsonrpc.Direction, f jsonrpc.Frame) {
+		l := line{Direction: d, Time: f.Time.UTC(), Frame: f.Raw}
+		if !json.Valid(f.Raw) {
+			l.Frame, l.Text = nil, strings.ToValidUTF8(string(f.Raw), "\uFFFD")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		enc.Encode(l) // who reads may be gone; the turn goes on
+	}
+}
+
+// printTurn prints what an agent says and does, as it comes.
+func (a *app) printTurn(turn *acp.Turn) {
+	titles := map[string]string{}
+	printed := map[string]bool{} // messages of which something was
+	said := ""                   // the last thing on standard output
+	for u := range turn.Updates() {
+		switch u.Kind() {
+		case acp.KindAgentMessage:
+			id, whole := u.Message()
+			if whole && printed[id] {
+				continue // what stands there cannot be replaced
+			}
+			if len(printed) < 1000 {
+				printed[id] = true
+			}
+			said = readable(u.Text())
+			io.WriteString(a.out, said)
+		case acp.KindThought:
+			fmt.Fprint(a.err, a.paint(a.err, "2", readable(u.Text())))
+		case acp.KindToolCall:
+			call := u.ToolCall()
+			if call.Title != "" && len(titles) < 1000 {
+				titles[call.ID] = call.Title
+			}
+			if call.Status != "" {
+				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "36", readable(call.Status)+":"), readable(titles[call.ID]))
+			}
+		case acp.KindPlan:
+			for _, e := range u.Plan() {
+				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "36", "plan, "+readable(e.Status)+":"), readable(e.Content))
+			}
+		case acp.KindNotice:
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "notice:"), readable(u.Text()))
+		}
+	}
+	if said != "" && !strings.HasSuffix(said, "\n") {
+		fmt.Fprintln(a.out)
+	}
+}
+
+// readable returns what somebody else has written without what could move a cursor
+// or hide text.
+func readable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// An acpAnswer is how an agent answers the offer of a version.
+type acpAnswer struct {
+	Offer        int              `json:"offer"`             // the highest version that was offered
+	Version      int              `json:"version,omitempty"` // that was agreed on
+	Name         string           `json:"name,omitempty"`
+	Title        string           `json:"title,omitempty"`
+	Release      string           `json:"release,omitempty"`
+	Capabilities []acp.Capability `json:"capabilities,omitempty"`
+	AuthMethods  []acpAuthMethod  `json:"auth_methods,omitempty"`
+	Error        string           `json:"error,omitempty"`
+}
+
+type acpAuthMethod struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Type        string   `json:"type"`
+	Args        []string `json:"args,omitempty"`
+}
+
+func (a *app) acpInspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Show what an agent offers in each version of the protocol",
+		Long: `Show what an agent offers in each version of the protocol, and how one can log
+in. The agent is started twice and given no work. Exit code 1 means that it
+answered neither time.`,
+		Example: `  parley acp inspect -- claude-code-acp
+  parley acp inspect --json -- gemini --experimental-acp`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var answers []acpAnswer
+			good := false
+			for _, offer := range []int{1, 2} {
+				answer := a.ask(cmd.Context(), args, offer)
+				if cmd.Context().Err() != nil {
+					return cmd.Context().Err()
+				}
+				good = good || answer.Error == ""
+				answers = append(answers, answer)
+			}
+			if err := a.print(map[string]any{"answers": answers}, func(w io.Writer) { writeAnswers(w, answers) }); err != nil {
+				return err
+			}
+			if !good {
+				return errCheck
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// ask starts an agent and offers it a version.
+func (a *app) ask(ctx context.Context, command []string, offer int) acpAnswer {
+	answer := acpAnswer{Offer: offer}
+	dir, err := os.Getwd()
+	if err != nil {
+		answer.Error = err.Error()
+		return answer
+	}
+	client, kill, err := a.acpStart(ctx, command, dir, &acp.Options{V2: offer == 2, Version: version(), Name: "parley", TerminalAuth: true})
+	if err != nil {
+		answer.Error = err.Error()
+		return answer
+	}
+	defer kill()
+	defer client.Close()
+	p := client.Agent()
+	answer.Version, answer.Name, answer.Title, answer.Release, answer.Capabilities = p.Version, p.Name, p.Title, p.Release, p.Capabilities
+	for _, m := range p.AuthMethods {
+		answer.AuthMethods = append(answer.AuthMethods, acpAuthMethod(m))
+	}
+	return answer
+}
+
+// writeAnswers writes the answers side by side.
+func writeAnswers(w io.Writer, answers []acpAnswer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, cell func(acpAnswer) string) {
+		fmt.Fprint(t, name)
+		for _, answer := range answers {
+			fmt.Fprintf(t, "\t%s", readable(cell(answer)))
+		}
+		fmt.Fprintln(t)
+	}
+	row("offered version", func(x acpAnswer) string { return strconv.Itoa(x.Offer) })
+	row("agreed version", func(x acpAnswer) string {
+		if x.Error != "" {
+			return "none"
+		}
+		return strconv.Itoa(x.Version)
+	})
+	row("agent", func(x acpAnswer) string { return cmp.Or(strings.TrimSpace(x.Name+" "+x.Release), "-") })
+	for _, c := range acp.Capabilities() {
+		row(string(c), func(x acpAnswer) string {
+			if slices.Contains(x.Capabilities, c) {
+				return "yes"
+			}
+			return "-"
+		})
+	}
+	t.Flush() // as with every other output, who reads may be gone
+	for _, x := range answers {
+		for _, m := range x.AuthMethods {
+			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, readable(m.ID), readable(m.Type), readable(strings.TrimSpace(m.Name+" "+m.Description)))
+		}
+		if x.Error != "" {
+			fmt.Fprintf(w, "version %d: %s\n", x.Offer, readable(x.Error))
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// asAgent in the environment makes the test binary be an agent, before it can be
+// anything else.
+const asAgent = "PARLEY_TEST_AS_AGENT"
+
+func init() {
+	mode := os.Getenv(asAgent)
+	if mode == "" {
+		return
+	}
+	agent := &acp.Agent{
+		Name: "tester", Version: "1.2.3", V2: true, Prompt: testAgent,
+		Capabilities: []acp.Capability{acp.CanImage},
+		Authenticate: func(_ context.Context, method string) error { mode = "good"; return nil },
+		AuthMethods:  []acpv2.AuthMethod{{Agent: &acpv2.AuthMethodAgent{MethodID: "key", Name: "API key"}}},
+		NewSession: func(context.Context, *acp.AgentSession) error {
+			if mode == "locked" {
+				return authRequired
+			}
+			return nil
+		},
+	}
+	switch mode {
+	case "broken":
+		fmt.Fprintln(os.Stderr, "no model")
+		os.Exit(7)
+	case "stubborn": // tells that it works, and never stops
+		agent.Prompt = func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
+			if err := t.Say(ctx, "working\n"); err != nil {
+				return "", err
+			}
+			<-ctx.Done()
+			if err := t.Say(context.WithoutCancel(ctx), "no\n"); err != nil {
+				return "", err
+			}
+			select {}
+		}
+	}
+	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func testAgent(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
+	switch t.Text() {
+	case "wait":
+		err := t.Say(ctx, "working\n")
+		<-ctx.Done()
+		return acpv2.StopReasonEndTurn, err
+	case "refuse":
+		return acpv2.StopReasonRefusal, nil
+	case "write":
+		files := t.Files()
+		if files == nil {
+			return acpv2.StopReasonRefusal, t.Say(ctx, "no files")
+		}
+		return acpv2.StopReasonEndTurn, files.Write(ctx, t.Dir+"/out.txt", "written")
+	}
+	return acpv2.StopReasonEndTurn, errors.Join(
+		t.Think(ctx, "hmm"),
+		t.ToolCall(ctx, acpv2.ToolCallUpdate{ToolCallID: "c", Title: acpv2.Set("Look around"), Status: acpv2.Set(acpv2.ToolCallStatusCompleted)}),
+		t.Say(ctx, "you said "), t.Say(ctx, "\x1b[2J"+t.Text()),
+	)
+}
+
+// authRequired is what an agent answers that wants a login first.
+var authRequired = &jsonrpc.Error{Code: -32000, Message: "log in first"}
+
+// acpCommandLine returns a call of parley acp with the test binary as the agent.
+func acpCommandLine(t *testing.T, mode string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range args {
+		if args[i] == "AGENT" {
+			args[i] = self
+		}
+	}
+	// The command is the parley of this test until it starts the agent: env sets
+	// the variable for that one only.
+	at := slices.Index(args, self)
+	args = slices.Insert(args, at, "env", asAgent+"="+mode)
+	return parley(t, nil, append([]string{"acp"}, args...)...)
+}
+
+func TestACPExec(t *testing.T) {
+	for _, version := range []string{"--v2=false", "--v2=true"} {
+		got := do(t, acpCommandLine(t, "good", "exec", version, "--", "AGENT", "hello"))
+		if got.code != 0 || got.out != "you said [2Jhello\n" {
+			t.Errorf("%s: exit %d, got %q; want what the agent said, without control characters", version, got.code, got.out)
+		}
+		contains(t, got.err, "hmm", "completed: Look around")
+	}
+	for _, test := range []struct {
+		name, mode string
+		args       []string
+		code       int
+		parts      []string
+	}{
+		{"another end than success is exit code 1", "good", []string{"exec", "--", "AGENT", "refuse"}, exitCheck, []string{"the agent stopped: refusal"}},
+		{"an agent that cannot start is told with its last words", "broken", []string{"exec", "--", "AGENT", "x"}, exitDegraded, []string{"exit status 7", "no model"}},
+		{"a login that is needed is named", "locked", []string{"exec", "--", "AGENT", "x"}, exitRefused, []string{"log in first", "--auth METHOD"}},
+		{"a login is done", "locked", []string{"exec", "--auth", "key", "--", "AGENT", "x"}, exitDone, nil},
+		{"a policy that does not exist is a usage error", "good", []string{"exec", "--policy", "maybe", "--", "AGENT", "x"}, exitUsage, []string{"maybe"}},
+		{"nobody can be asked without a terminal", "good", []string{"exec", "--policy", "ask", "--", "AGENT", "x"}, exitUsage, []string{"needs a terminal"}},
+		{"a command without a prompt is a usage error", "good", []string{"exec", "--"}, exitUsage, []string{"usage"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var cmd *exec.Cmd
+			if slices.Contains(test.args, "AGENT") {
+				cmd = acpCommandLine(t, test.mode, test.args...)
+			} else {
+				cmd = parley(t, nil, append([]string{"acp"}, test.args...)...)
+			}
+			got := do(t, cmd)
+			if got.code != test.code {
+				t.Errorf("exit %d, want %d: %s", got.code, test.code, got.err)
+			}
+			contains(t, got.err, test.parts...)
+		})
+	}
+	t.Run("the policy decides about files", func(t *testing.T) {
+		for policy, want := range map[string]int{"read": exitDegraded, "write": exitDone} {
+			dir := t.TempDir()
+			got := do(t, acpCommandLine(t, "good", "exec", "--policy", policy, "--dir", dir, "--", "AGENT", "write"))
+			_, err := os.Stat(dir + "/out.txt")
+			if got.code != want || (err == nil) != (want == exitDone) {
+				t.Errorf("%s: exit %d, %v, %s", policy, got.code, err, got.err)
+			}
+		}
+	})
+	t.Run("with --json there is every frame and nothing else", func(t *testing.T) {
+		got := do(t, acpCommandLine(t, "good", "exec", "--json", "--", "AGENT", "hello"))
+		var methods []string
+		for line := range strings.Lines(got.out) {
+			var l struct {
+				Direction string
+				Frame     struct{ Method string }
+			}
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			methods = append(methods, strings.TrimSpace(l.Direction+" "+l.Frame.Method))
+		}
+		want := []string{"out initialize", "in", "out session/new", "in", "out session/prompt", "in session/update", "in session/update", "in session/update", "in session/update", "in"}
+		if !slices.Equal(methods, want) {
+			t.Errorf("got %q\nwant %q", methods, want)
+		}
+	})
+}
+
+func TestACPExecInterrupted(t *testing.T) {
+	start := func(t *testing.T, mode string) (*exec.Cmd, *bufio.Reader) {
+		t.Helper()
+		cmd := acpCommandLine(t, mode, "exec", "--", "AGENT", "wait")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stop := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		t.Cleanup(func() { stop.Stop() })
+		return cmd, bufio.NewReader(out)
+	}
+	line := func(r *bufio.Reader) string { s, _ := r.ReadString('\n'); return s }
+
+	t.Run("once asks the agent to stop", func(t *testing.T) {
+		cmd, out := start(t, "good")
+		if got := line(out); got != "working\n" {
+			t.Fatalf("got %q", got)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		for line(out) != "" {
+		}
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != exitSignal {
+			t.Errorf("exit %d, want %d", got, exitSignal)
+		}
+	})
+	t.Run("twice kills it", func(t *testing.T) {
+		cmd, out := start(t, "stubborn")
+		if got := line(out); got != "working\n" {
+			t.Fatalf("got %q", got)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		if got := line(out); got != "no\n" {
+			t.Fatalf("got %q", got)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		for line(out) != "" {
+		}
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != exitSignal {
+			t.Errorf("exit %d, want %d", got, exitSignal)
+		}
+	})
+}
+
+func TestACPInspect(t *testing.T) {
+	t.Run("both versions stand side by side", func(t *testing.T) {
+		got := do(t, acpCommandLine(t, "good", "inspect", "--", "AGENT"))
+		if got.code != 0 {
+			t.Fatalf("exit %d: %s", got.code, got.err)
+		}
+		contains(t, got.out, "offered version           1             2\n", "agreed version            1             2\n", "agent                     tester 1.2.3  tester 1.2.3\n",
+			"session/list              -             yes\n", "prompt: image             yes           yes\n", "version 1: log in by key (agent): API key\n")
+	})
+	t.Run("as JSON", func(t *testing.T) {
+		got := do(t, acpCommandLine(t, "good", "inspect", "--json", "--", "AGENT"))
+		var result struct{ Answers []acpAnswer }
+		if err := json.Unmarshal([]byte(got.out), &result); err != nil || len(result.Answers) != 2 || result.Answers[1].Version != 2 || result.Answers[0].AuthMethods[0].ID != "key" {
+			t.Errorf("got %s, %v", got.out, err)
+		}
+	})
+	t.Run("an agent that answers nothing is exit code 1", func(t *testing.T) {
+		got := do(t, acpCommandLine(t, "broken", "inspect", "--", "AGENT"))
+		if got.code != exitCheck {
+			t.Errorf("exit %d, want %d", got.code, exitCheck)
+		}
+		contains(t, got.out, "none", "no model")
+	})
+	t.Run("an agent of somebody else", func(t *testing.T) {
+		cmd := acptest.TypeScriptDual.Command(t)
+		got := do(t, parley(t, nil, append([]string{"acp", "inspect", "--"}, cmd.Args...)...))
+		contains(t, got.out, "agreed version            1    2\n", "session/resume            -    yes\n")
+	})
+}
