@@ -5,19 +5,16 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
 
 // maxBatch is how many functions share one transaction at most; maxQueue is
 // how many wait for the writer. Who finds the queue full waits until his
-// context ends. maxGather is how long a batch waits to become as large as the
-// one before.
+// context ends.
 const (
-	maxBatch  = 256
-	maxQueue  = 1024
-	maxGather = time.Millisecond
+	maxBatch = 256
+	maxQueue = 1024
 )
 
 // A job is one Update on its way through the writer.
@@ -84,7 +81,6 @@ type writer struct {
 	committed head   // of the journal, as in the database
 	strict    bool   // commits are synced right now
 	batch     []*job // taken and not answered yet
-	last      int    // size of the batch before
 }
 
 // run serves the queue until it is closed.
@@ -104,13 +100,13 @@ func (w *writer) run() {
 	for j := range w.s.queue {
 		w.take(j)
 		w.drain()
-		w.gather()
-		w.last = len(w.batch)
 		w.serve()
 		w.tidy() // while those who were answered prepare what they do next
 	}
-	if err := w.alone((*tx).index); err != nil {
-		w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
+	if len(w.tx.texts) > 0 {
+		if err := w.alone((*tx).index); err != nil {
+			w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
+		}
 	}
 	finished = true
 }
@@ -143,28 +139,6 @@ func (w *writer) drain() {
 			}
 			w.take(j)
 		default:
-			return
-		}
-	}
-}
-
-// gather waits a moment for the callers of the batch before: those who were
-// answered together come back together, and a commit for many costs little
-// more than a commit for few. A lone caller is not kept waiting.
-func (w *writer) gather() {
-	if len(w.batch) >= w.last {
-		return
-	}
-	timer := time.NewTimer(maxGather)
-	defer timer.Stop()
-	for len(w.batch) < min(w.last, maxBatch) {
-		select {
-		case j, ok := <-w.s.queue:
-			if !ok {
-				return
-			}
-			w.take(j)
-		case <-timer.C:
 			return
 		}
 	}
