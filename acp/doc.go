@@ -11,7 +11,7 @@
 //	turn, err := session.Prompt(ctx, acp.Text("fix the build"))
 //	...
 //	for u := range turn.Updates() {
-//		fmt.Print(u.Text())
+//		io.WriteString(out, u.Text())
 //	}
 //	result, err := turn.Wait()
 //
