@@ -524,6 +524,7 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 			return nil
 		}))
 	}
+	must(b, store.Settle(b.Context()))
 	return store
 }
 
