@@ -49,7 +49,7 @@ func (t *tx) Prune(limit int) (int, error) {
 	if err != nil || len(archives) == 0 {
 		return 0, err
 	}
-	if err := t.fileAll(); err != nil { // what is removed must not come back
+	if err := t.index(); err != nil { // what is removed must not come back
 		return 0, err
 	}
 	last := archives[len(archives)-1]
