@@ -1,0 +1,275 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/hub"
+)
+
+// complyFlags are the flags of parley comply.
+type complyFlags struct {
+	agents, baseline, format string
+	dir                      string
+	only, tests, rules, env  []string
+	listTests, listRules     bool
+	summary, verbose, asMe   bool
+	run                      comply.Options
+}
+
+func (a *app) complyCommand() *cobra.Command {
+	var f complyFlags
+	cmd := &cobra.Command{
+		Use:   "comply [flags] -- COMMAND [ARG...]",
+		Short: "Test whether an agent speaks the Agent Client Protocol; exit 1 if a required test fails",
+		Long: `Start an agent, once for each test, and tell what is broken, by which rule of
+the protocol, and which frames prove it. The report goes to standard output,
+progress to standard error.
+
+The agent gets few variables and an empty home folder; --env passes more on,
+--real-home lets it use yours.
+
+Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
+2 usage or an invalid test file.`,
+		Example: `  parley comply -- my-agent --acp
+  parley comply --agents agents.json --summary
+  parley comply --test required.prompt.cancel --verbose -- node dist/agent.js
+  parley comply --tests my-tests --format junit -- my-agent > report.xml`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.comply(cmd, f, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" form that editors use`)
+	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name from the file")
+	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
+	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
+	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id")
+	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
+	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
+	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
+	flags.IntVar(&f.run.Jobs, "jobs", 0, "tests to run at the same time (default the number of processors)")
+	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
+	flags.StringVar(&f.format, "format", "md", "md, json or junit")
+	flags.BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
+	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
+	flags.StringVar(&f.baseline, "baseline", "", "file with the ids of tests that are expected to fail; a stale one fails")
+	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
+	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
+	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
+	return cmd
+}
+
+// comply runs the command.
+func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
+	if a.json {
+		f.format = "json"
+	}
+	if !slices.Contains([]string{"md", "json", "junit"}, f.format) {
+		return usagef("--format: there is no format %q", f.format).WithHint("use md, json or junit")
+	}
+	if f.run.Protocol != 1 && f.run.Protocol != 2 {
+		return usagef("--protocol: there is no version %d", f.run.Protocol).WithHint("use 1 or 2")
+	}
+	if f.run.TimeoutScale <= 0 {
+		return usagef("--timeout-scale must be more than 0")
+	}
+	tests, err := f.selectTests()
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.listTests:
+		return a.listTests(tests, f.format)
+	case f.listRules:
+		return a.listRules(tests, f.format)
+	}
+	agents, err := f.selectAgents(args)
+	if err != nil {
+		return err
+	}
+	known := &comply.Baseline{}
+	if f.baseline != "" {
+		text, err := os.ReadFile(f.baseline)
+		if err != nil {
+			return invalid(err)
+		}
+		if known, err = comply.ParseBaseline(f.baseline, text); err != nil {
+			return invalid(err)
+		}
+	}
+	if f.asMe {
+		if f.run.Home, err = os.UserHomeDir(); err != nil {
+			return invalid(err)
+		}
+	}
+	for _, t := range tests {
+		for _, remark := range t.Remarks {
+			fmt.Fprintf(a.err, "%s: %s\n", visible(t.Path), visible(remark))
+		}
+	}
+	f.run.Progress = func(e comply.Event) {
+		if e.Result != nil {
+			fmt.Fprintf(a.err, "%-7s %s: %s\n", e.Result.Status, visible(e.Agent), visible(e.Test))
+		}
+	}
+	if f.verbose {
+		f.run.Trace = func(agent, test string, frame comply.Frame) {
+			fmt.Fprintf(a.err, "%s %s %s: %s\n", visible(agent), visible(test), frame.Direction, visible(frame.Text))
+		}
+	}
+	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
+	if err != nil {
+		return err
+	}
+	known.Apply(report)
+	if err := f.write(a.out, report); err != nil {
+		return err
+	}
+	if report.Failed() {
+		return errCheck
+	}
+	return nil
+}
+
+// invalid marks an error as one that the caller can mend.
+func invalid(err error) error { return hub.Errorf(hub.CodeInvalid, "parley", "%w", err) }
+
+func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
+	switch f.format {
+	case "json":
+		return report.JSON(w)
+	case "junit":
+		return report.JUnit(w)
+	}
+	return report.Markdown(w, &comply.MarkdownOptions{Summary: f.summary})
+}
+
+// selectTests returns the tests to run.
+func (f *complyFlags) selectTests() ([]*comply.Test, error) {
+	load := comply.Suite
+	if f.dir != "" {
+		load = func() ([]*comply.Test, error) { return comply.Load(f.dir) }
+	}
+	all, err := load()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	for _, id := range f.tests {
+		if !slices.ContainsFunc(all, func(t *comply.Test) bool { return t.ID == id }) {
+			return nil, usagef("--test: there is no test %q", id).WithHint("parley comply --list-tests shows them")
+		}
+	}
+	chosen := slices.DeleteFunc(all, func(t *comply.Test) bool {
+		switch {
+		case len(f.tests) > 0 && !slices.Contains(f.tests, t.ID):
+			return true
+		case len(f.rules) > 0 && !slices.ContainsFunc(t.Rules, func(id string) bool { return slices.Contains(f.rules, id) }):
+			return true
+		}
+		return len(t.Protocols) > 0 && !slices.Contains(t.Protocols, f.run.Protocol)
+	})
+	if len(chosen) == 0 {
+		return nil, usagef("no test is left to run").WithHint("parley comply --list-tests shows those for version %d of the protocol", f.run.Protocol)
+	}
+	return chosen, nil
+}
+
+// selectAgents returns the agents to test: the one on the command line, or those
+// of the file.
+func (f *complyFlags) selectAgents(args []string) ([]comply.Agent, error) {
+	var agents []comply.Agent
+	switch {
+	case f.agents == "" && len(args) == 0:
+		return nil, usagef("there is no agent to test").WithHint("give its command after --, or a file with --agents")
+	case f.agents != "" && len(args) > 0:
+		return nil, usagef("there are agents in --agents and behind --").WithHint("give one of the two")
+	case f.agents == "":
+		agents = []comply.Agent{{Name: filepath.Base(args[0]), Command: args[0], Args: args[1:]}}
+	default:
+		text, err := os.ReadFile(f.agents)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		if agents, err = comply.ParseAgents(f.agents, text); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	for _, name := range f.only {
+		if !slices.ContainsFunc(agents, func(a comply.Agent) bool { return a.Name == name }) {
+			return nil, usagef("--agent: there is no agent %q", name)
+		}
+	}
+	if len(f.only) > 0 {
+		agents = slices.DeleteFunc(agents, func(a comply.Agent) bool { return !slices.Contains(f.only, a.Name) })
+	}
+	for i := range agents {
+		if agents[i].Env == nil {
+			agents[i].Env = map[string]string{}
+		}
+		for _, v := range f.env {
+			name, value, given := strings.Cut(v, "=")
+			if !given {
+				value = os.Getenv(name)
+			}
+			agents[i].Env[name] = value
+		}
+	}
+	return agents, nil
+}
+
+func (a *app) listTests(tests []*comply.Test, format string) error {
+	type item struct {
+		ID       string          `json:"id"`
+		Title    string          `json:"title"`
+		Severity comply.Severity `json:"severity"`
+		Rules    []string        `json:"rules"`
+	}
+	items := []item{}
+	for _, t := range tests {
+		items = append(items, item{t.ID, t.Title, t.Severity, append([]string{}, t.Rules...)})
+	}
+	a.json = a.json || format == "json"
+	return a.print(map[string]any{"tests": items}, func(w io.Writer) {
+		for _, t := range items {
+			fmt.Fprintf(w, "%-44s %-8s %s\n", visible(t.ID), t.Severity, visible(t.Title))
+		}
+	})
+}
+
+// listRules lists the rules that are known or claimed by a test.
+func (a *app) listRules(tests []*comply.Test, format string) error {
+	type item struct {
+		comply.Rule
+		Tests []string `json:"tests"`
+	}
+	items := []item{}
+	for _, r := range comply.Rules() {
+		items = append(items, item{r, []string{}})
+	}
+	for _, t := range tests {
+		for _, id := range t.Rules {
+			i := slices.IndexFunc(items, func(x item) bool { return x.ID == id })
+			if i < 0 {
+				items = append(items, item{Rule: comply.Rule{ID: id, Level: comply.Must}})
+				i = len(items) - 1
+			}
+			items[i].Tests = append(items[i].Tests, t.ID)
+		}
+	}
+	a.json = a.json || format == "json"
+	return a.print(map[string]any{"rules": items}, func(w io.Writer) {
+		for _, r := range items {
+			by := strings.Join(r.Tests, ", ")
+			if by == "" {
+				by = "looked for in every frame"
+			}
+			fmt.Fprintf(w, "%-8s %-6s %s [%s]\n", visible(r.ID), r.Level, visible(r.Text), visible(by))
+		}
+	})
+}

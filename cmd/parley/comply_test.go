@@ -1,0 +1,198 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// complyAgent writes a small agent, as a script for the shell, and returns its
+// path. It answers an unknown method with the given code.
+func complyAgent(t *testing.T, code string) string {
+	t.Helper()
+	return write(t, "agent.sh", `
+while read -r line; do
+	id=$(printf %s "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+	case "$line" in
+	*'"method":"initialize"'*) body='"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false}}' ;;
+	*'"method":"session/new"'*) n=$((n+1)); body='"result":{"sessionId":"s'$n'"}' ;;
+	*'"method":"session/prompt"'*'Count'*) prompt=$id; continue ;;
+	*'"method":"session/prompt"'*) body='"result":{"stopReason":"end_turn"}' ;;
+	*'"method":"session/cancel"'*) id=$prompt; body='"result":{"stopReason":"cancelled"}' ;;
+	*) body='"error":{"code":`+code+`,"message":"no such method"}' ;;
+	esac
+	printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$body"
+done
+`)
+}
+
+// complyShape is what comply --format json answers, every member named.
+type complyShape struct {
+	Agents []struct {
+		Name              string         `json:"name"`
+		ProtocolVersion   int            `json:"protocolVersion"`
+		AgentCapabilities map[string]any `json:"agentCapabilities"`
+		Tests             []struct {
+			ID          string         `json:"id"`
+			Title       string         `json:"title"`
+			Description string         `json:"description"`
+			Area        string         `json:"area"`
+			Severity    string         `json:"severity"`
+			Status      string         `json:"status"`
+			Reason      string         `json:"reason"`
+			Findings    []complyNotice `json:"findings"`
+			Docs        []string       `json:"docs"`
+			Known       bool           `json:"known"`
+		} `json:"tests"`
+		Ledger []complyNotice `json:"ledger"`
+		Totals map[string]int `json:"totals"`
+	} `json:"agents"`
+}
+
+type complyNotice struct {
+	Rule     string            `json:"rule"`
+	Level    string            `json:"level"`
+	Expected string            `json:"expected"`
+	Actual   string            `json:"actual"`
+	Frames   []json.RawMessage `json:"frames"`
+	Docs     []string          `json:"docs"`
+	Fix      string            `json:"fix"`
+	Test     string            `json:"test"`
+}
+
+func TestComply(t *testing.T) {
+	good, bad := complyAgent(t, "-32601"), complyAgent(t, "-32000")
+	unknown := "required.error.unknown-method"
+	t.Run("R4-068 an agent that passes is exit 0, with the report on stdout and progress on stderr", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--", "sh", good))
+		if r.code != exitDone {
+			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, r.out, "# ACP Compliance Report", "## sh\n", "### PASS: ", unknown)
+		contains(t, r.err, "PASS    sh: required.prompt.cancel\n")
+	})
+	t.Run("R4-068 an agent that fails a required test is exit 1, in JSON with rule and proof", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--format", "json", "--rule", "RPC-07", "--", "sh", bad))
+		var got complyShape
+		if strict(t, r.out, &got); r.code != exitCheck || len(got.Agents) != 1 || len(got.Agents[0].Tests) != 1 {
+			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		test := got.Agents[0].Tests[0]
+		if test.ID != unknown || test.Status != "FAIL" || len(test.Findings) != 1 || got.Agents[0].Totals["FAIL"] != 1 || got.Agents[0].ProtocolVersion != 1 {
+			t.Fatalf("got %+v", test)
+		}
+		if f := test.Findings[0]; f.Rule != "RPC-07" || f.Level != "MUST" || len(f.Frames) != 2 || len(f.Docs) == 0 || f.Fix == "" || !strings.Contains(f.Actual, "-32000") {
+			t.Errorf("got %+v", f)
+		}
+	})
+	t.Run("R4-068 a failure that the baseline expects is exit 0, a stale entry is exit 1", func(t *testing.T) {
+		known := write(t, "known", unknown+"\n")
+		args := []string{"comply", "--baseline", known, "--test", unknown, "--", "sh"}
+		if r := do(t, parley(t, nil, append(args, bad)...)); r.code != exitDone {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		r := do(t, parley(t, nil, append(args, good)...))
+		if r.code != exitCheck {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, r.out, "The baseline is stale: "+unknown)
+	})
+	t.Run("R4-068 several agents from a file, as a table, and one of them", func(t *testing.T) {
+		raw, err := json.Marshal(map[string]any{"agent_servers": map[string]any{
+			"good one": map[string]any{"command": "sh", "args": []string{good}},
+			"other":    map[string]any{"command": "sh", "args": []string{bad}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := write(t, "agents.json", string(raw))
+		r := do(t, parley(t, nil, "comply", "--agents", file, "--summary", "--test", unknown))
+		if r.code != exitCheck {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, r.out, "| Compliance Area      | good one | other    |", "| PASS     | FAIL [1] |", "\n[1] RPC-07")
+		if r := do(t, parley(t, nil, "comply", "--agents", file, "--agent", "good one", "--test", unknown, "--format", "junit")); r.code != exitDone || !strings.Contains(r.out, `<testsuite name="good one" tests="1" failures="0"`) {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("R4-068 tests and rules are listed", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--list-tests"))
+		if r.code != exitDone || strings.Contains(r.out, ".v2") {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, r.out, unknown, "required ")
+		contains(t, do(t, parley(t, nil, "comply", "--list-tests", "--protocol", "2")).out, "required.initialize.v2")
+		contains(t, do(t, parley(t, nil, "comply", "--list-rules")).out, "CAN-01   MUST   ", "[required.prompt.cancel]")
+		var rules struct {
+			Rules []struct {
+				ID, Level, Text, Docs, Fix string
+				Tests                      []string
+			}
+		}
+		strict(t, do(t, parley(t, nil, "comply", "--list-rules", "--json")).out, &rules)
+		if len(rules.Rules) == 0 || rules.Rules[0].Tests == nil {
+			t.Errorf("got %+v", rules)
+		}
+	})
+	t.Run("R4-068 frames are shown when asked for, and written down", func(t *testing.T) {
+		dir := t.TempDir()
+		r := do(t, parley(t, nil, "comply", "--verbose", "--record", dir, "--test", unknown, "--", "sh", good))
+		contains(t, r.err, `sh `+unknown+` out: {"jsonrpc":"2.0","id":99,`, `sh `+unknown+` in: {`)
+		raw, err := os.ReadFile(filepath.Join(dir, "sh", unknown+".jsonl"))
+		if err != nil || !strings.Contains(string(raw), `"id":99`) {
+			t.Errorf("got %s (%v)", raw, err)
+		}
+	})
+	t.Run("R4-068 a broken test file is exit 2, named with path and line", func(t *testing.T) {
+		path := write(t, "x.jsont", "{\n\"title\": oops}")
+		r := do(t, parley(t, nil, "comply", "--tests", filepath.Dir(path), "--", "sh", good))
+		if r.code != exitUsage || r.out != "" {
+			t.Errorf("exit %d: %s", r.code, r.out)
+		}
+		contains(t, r.err, path+":2: ")
+	})
+	t.Run("R4-001 tests of others are run", func(t *testing.T) {
+		path := write(t, "mine.jsont", `{"title": "mine", "severity": "required", "steps": [{"newSession": {}}]}`)
+		r := do(t, parley(t, nil, "comply", "--tests", filepath.Dir(path), "--", "sh", good))
+		if r.code != exitDone {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, r.out, "### PASS: mine")
+		contains(t, r.err, `there is no "description"`)
+	})
+	t.Run("R4-069 a variable is passed on only when asked for", func(t *testing.T) {
+		secretive := write(t, "agent.sh", `[ -z "$COMPLY_SECRET" ] && exec sh `+good+"\nexit 9\n")
+		run := func(args ...string) result {
+			args = append([]string{"comply", "--test", unknown}, append(args, "--", "sh", secretive)...)
+			return do(t, parley(t, []string{"COMPLY_SECRET=x"}, args...))
+		}
+		if r := run(); r.code != exitDone {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		if r := run("--env", "COMPLY_SECRET"); r.code != exitCheck {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	for name, args := range map[string][]string{
+		"no agent":            {"comply"},
+		"agents twice":        {"comply", "--agents", "x", "--", "y"},
+		"an unknown test":     {"comply", "--test", "nope", "--", "sh"},
+		"an unknown rule":     {"comply", "--rule", "NOPE-1", "--", "sh"},
+		"an unknown format":   {"comply", "--format", "xls", "--", "sh"},
+		"an unknown version":  {"comply", "--protocol", "3", "--", "sh"},
+		"a scale of nothing":  {"comply", "--timeout-scale", "0", "--", "sh"},
+		"a missing file":      {"comply", "--agents", "/nonexistent/agents.json"},
+		"a missing folder":    {"comply", "--tests", "/nonexistent", "--", "sh"},
+		"an unknown agent":    {"comply", "--agents", write(t, "a.json", `{"agent_servers": {"x": {"command": "y"}}}`), "--agent", "z"},
+		"a missing baseline":  {"comply", "--baseline", "/nonexistent/known", "--", "sh"},
+		"a doubtful baseline": {"comply", "--baseline", write(t, "known", "a\na\n"), "--", "sh"},
+	} {
+		t.Run("R4-068 "+name+" is exit 2", func(t *testing.T) {
+			if r := do(t, parley(t, nil, args...)); r.code != exitUsage || r.out != "" || r.err == "" {
+				t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+			}
+		})
+	}
+}

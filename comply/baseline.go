@@ -1,0 +1,63 @@
+package comply
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Baseline lists failures that are expected.
+type Baseline struct{ entries []knownFailure }
+
+type knownFailure struct{ test, agent string } // agent is "" for all
+
+// ParseBaseline reads a baseline: one test id a line, followed by the name of the
+// agent if it is not for all. Empty lines and what starts with # is ignored. The
+// path is named in errors, which are of type *FileError.
+func ParseBaseline(path string, text []byte) (*Baseline, error) {
+	b := &Baseline{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		test, agent, _ := strings.Cut(line, " ")
+		known := knownFailure{test, strings.TrimSpace(agent)}
+		for _, k := range b.entries {
+			if k == known {
+				return nil, &FileError{path, n, fmt.Errorf("%s is there twice", line)}
+			}
+		}
+		b.entries = append(b.entries, known)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, &FileError{path, 1, errors.New("a line is too long")}
+	}
+	return b, nil
+}
+
+// Apply marks the results that the baseline expects to fail, and notes entries
+// that are stale because the test was run and did not fail.
+func (b *Baseline) Apply(r *Report) {
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		for _, k := range b.entries {
+			if k.agent != "" && k.agent != a.Name {
+				continue
+			}
+			for j := range a.Tests {
+				t := &a.Tests[j]
+				switch {
+				case t.ID != k.test:
+				case t.Status == Pass || t.Status == NA:
+					a.Stale = append(a.Stale, t.ID)
+				default:
+					t.Known = true
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+//go:build unix
+
+package comply_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/comply"
+)
+
+func TestChildren(t *testing.T) {
+	t.Run("R4-067 children of the agent are killed", func(t *testing.T) {
+		dir := t.TempDir()
+		got := playWith(t, agent(t, "none"), steps(prompt(1, "child"), expect(chunk("^[0-9]+$"))), &comply.Options{Record: dir})
+		wantStatus(t, got, comply.Pass)
+		raw, err := os.ReadFile(filepath.Join(dir, "none", "case.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		for line := range strings.Lines(string(raw)) {
+			if _, after, ok := strings.Cut(line, `agent_message_chunk`); ok {
+				fmt.Sscanf(after[strings.Index(after, `"text":"`)+len(`"text":"`):], "%d", &pid)
+			}
+		}
+		if pid == 0 {
+			t.Fatalf("no process in %s", raw)
+		}
+		tick, late := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
+		defer tick.Stop()
+		for syscall.Kill(pid, 0) == nil && !zombie(pid) { // the kernel gives no sign
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("process %d still runs", pid)
+			}
+		}
+	})
+}
+
+// zombie reports whether a process has ended but was not waited for.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,157 @@
+package comply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// probeName is what the conversation before the tests is recorded as.
+const probeName = "_probe"
+
+// How long an agent may take to start in a test, compared with how long it took
+// before the tests, and at least.
+const (
+	startupFactor = 4
+	minStartup    = 5 * time.Second
+)
+
+// commandsWait is how long the probe waits for an agent to name its commands,
+// which it does unasked, or not at all.
+const commandsWait = 300 * time.Millisecond
+
+// A probe is what is known about an agent before its tests.
+type probe struct {
+	report   AgentReport
+	caps     any           // the agent's capabilities
+	startup  time.Duration // what a test adds to its first wait
+	patience time.Duration // how long the runner waits for what it asks itself
+	ledger   []Finding
+	recorded error // why the conversation could not be written down
+}
+
+// probe starts the agent once, and initializes it.
+func (r *runner) probe(ctx context.Context, a Agent) *probe {
+	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * r.opts.TimeoutScale) }
+	longest := scaled(r.opts.Startup)
+	least := min(scaled(minStartup), longest)
+	p := &probe{
+		report:  AgentReport{Name: a.Name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null")},
+		startup: least, patience: least,
+	}
+	fail := func(format string, args ...any) *probe {
+		p.report.Notes = append(p.report.Notes, fmt.Sprintf(format, args...))
+		return p
+	}
+	w, err := newWorkspace(r.opts.Temp, nil)
+	if err != nil {
+		return fail("no workspace: %v", err)
+	}
+	defer w.remove()
+	vars := builtins(r.version, w.sandbox)
+	t := &Test{ID: probeName, policy: sandbox.PolicyNone}
+	room, err := r.open(ctx, a, t, w, vars, 0)
+	if err != nil {
+		return fail("it could not be started: %v", err)
+	}
+	defer func() {
+		log := room.leave()
+		p.ledger = audit(t, r.version, log, room.asked)
+		p.recorded = r.record(a.Name, probeName, log)
+	}()
+	began := time.Now()
+	answer, err := room.call(ctx, methodInitialize, initializeParams(r.version, vars), longest)
+	if err != nil {
+		return fail("initialize: %s", ending(err))
+	}
+	if failed := answer.failure(); failed != nil {
+		return fail("initialize failed: %s", brief(failed))
+	}
+	p.startup = min(max(least, startupFactor*time.Since(began)), longest)
+	p.patience = p.startup
+	p.header(answer)
+	p.session(ctx, room)
+	return p
+}
+
+// header takes over what the agent says about itself.
+func (p *probe) header(answer *entry) {
+	raw := func(paths ...string) json.RawMessage {
+		for _, path := range paths {
+			if v, ok := lookup(answer.value, "result."+path); ok {
+				return encoded(v)
+			}
+		}
+		return nil
+	}
+	if v := raw("protocolVersion"); v != nil {
+		p.report.ProtocolVersion = v
+	}
+	if v := raw("agentCapabilities", "capabilities"); v != nil {
+		p.report.AgentCapabilities = v
+		p.caps, _ = decode(v)
+	}
+	p.report.AgentInfo = raw("agentInfo", "info")
+}
+
+// session makes a session to learn about modes and commands.
+func (p *probe) session(ctx context.Context, room *room) {
+	answer, err := room.call(ctx, methodNewSession, map[string]any{"cwd": room.sandbox, "mcpServers": []any{}}, p.patience)
+	if err == nil && answer.failure() != nil {
+		err = fmt.Errorf("%s", brief(answer.failure()))
+	}
+	if err != nil {
+		p.report.Notes = append(p.report.Notes, "no session could be made: "+ending(err))
+		return
+	}
+	p.report.Modes = names(answer.value, "result.modes.availableModes", "id")
+	p.report.Commands = names(answer.value, "result.availableCommands", "name")
+	if p.report.Commands != nil {
+		return
+	}
+	const update = "params.update."
+	room.wait(ctx, commandsWait, func() bool { // it is no fault to have none
+		for _, e := range room.log {
+			if p.report.Commands = names(e.value, update+"availableCommands", "name"); p.report.Commands != nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// names returns a member of all elements of a list. It is nil if there is no
+// list.
+func names(v any, path, member string) []string {
+	list, _ := lookup(v, path)
+	items, ok := list.([]any)
+	if !ok {
+		return nil
+	}
+	out := []string{}
+	for _, item := range items {
+		if name, ok := lookup(item, member); ok {
+			out = append(out, cut(stringify(name), 100))
+		}
+	}
+	return out
+}
+
+// unmet returns why a test does not apply to the agent, "" if it does.
+func (p *probe) unmet(t *Test, version schema.Version, vars variables) string {
+	if len(t.Protocols) > 0 && !slices.Contains(t.Protocols, int(version)) {
+		return fmt.Sprintf("the test is for protocol version %d", t.Protocols[0])
+	}
+	client, _ := decode(vars[varCapabilities])
+	for _, c := range t.conds {
+		if reason := c.unmet(p.caps, client); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,275 @@
+package comply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// The methods that the runner itself uses, or must know to serve an agent well.
+// All others are just names.
+const (
+	methodInitialize = "initialize"
+	methodNewSession = "session/new"
+	methodPrompt     = "session/prompt"
+	methodCancel     = "session/cancel"
+)
+
+// codeNotFound is the protocol's code for a resource that does not exist.
+const codeNotFound = -32002
+
+// services answer what an agent asks of its client, with real files, terminals
+// and permissions, as far as the client said that it can do so.
+type services struct {
+	version     schema.Version
+	roots       *sandbox.Roots
+	files       *sandbox.Files
+	terminals   *sandbox.Terminals
+	permissions *sandbox.Permissions
+
+	mu        sync.Mutex
+	caps      any             // what the client told the agent
+	cancelled map[string]bool // sessions whose turn was cancelled
+}
+
+// newServices returns what serves an agent in dir. Commands get env.
+func newServices(version schema.Version, dir string, policy sandbox.Policy, env []string) (*services, error) {
+	roots, err := sandbox.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &services{
+		version: version, roots: roots,
+		files:       sandbox.NewFiles(roots, nil),
+		terminals:   sandbox.NewTerminals(roots, &sandbox.TerminalOptions{Env: env}),
+		permissions: sandbox.NewPermissions(policy, nil),
+		cancelled:   map[string]bool{},
+	}, nil
+}
+
+func (s *services) close() {
+	s.terminals.Close()
+	s.roots.Close()
+}
+
+// A service answers one method.
+type service struct {
+	capability string // what the client must have said that it can; "" for nothing
+	answer     func(*services, context.Context, request) (any, error)
+}
+
+var provided = map[string]service{
+	"fs/read_text_file":          {"fs.readTextFile", (*services).readFile},
+	"fs/write_text_file":         {"fs.writeTextFile", (*services).writeFile},
+	"terminal/create":            {"terminal", (*services).createTerminal},
+	"terminal/output":            {"terminal", (*services).terminalOutput},
+	"terminal/wait_for_exit":     {"terminal", (*services).waitForTerminal},
+	"terminal/kill":              {"terminal", (*services).killTerminal},
+	"terminal/release":           {"terminal", (*services).releaseTerminal},
+	"session/request_permission": {"", (*services).permission},
+}
+
+// A request holds the members of all params that are served.
+type request struct {
+	SessionID       string        `json:"sessionId"`
+	Path            string        `json:"path"`
+	Line            *int          `json:"line"`
+	Limit           *int          `json:"limit"`
+	Content         *string       `json:"content"`
+	TerminalID      string        `json:"terminalId"`
+	Command         string        `json:"command"`
+	Args            []string      `json:"args"`
+	Env             []envVariable `json:"env"`
+	Dir             string        `json:"cwd"`
+	OutputByteLimit *int          `json:"outputByteLimit"`
+	ToolCall        toolCall      `json:"toolCall"`
+	Options         []struct {
+		ID   string `json:"optionId"`
+		Name string `json:"name"`
+		Kind string `json:"kind"`
+	} `json:"options"`
+	Subject struct {
+		Type     string   `json:"type"`
+		ToolCall toolCall `json:"toolCall"`
+	} `json:"subject"`
+}
+
+type envVariable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type toolCall struct {
+	Kind  string `json:"kind"`
+	Title string `json:"title"`
+}
+
+// observe learns from what is sent to the agent.
+func (s *services) observe(e *entry) {
+	var p struct {
+		SessionID string          `json:"sessionId"`
+		V1        json.RawMessage `json:"clientCapabilities"`
+		V2        json.RawMessage `json:"capabilities"`
+	}
+	switch e.method {
+	case methodInitialize, methodPrompt, methodCancel:
+		if json.Unmarshal(e.params, &p) != nil {
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e.method {
+	case methodInitialize:
+		raw := p.V1
+		if s.version != schema.V1 && p.V2 != nil {
+			raw = p.V2
+		}
+		s.caps, _ = decode(raw)
+	case methodPrompt:
+		delete(s.cancelled, p.SessionID)
+	case methodCancel:
+		if len(s.cancelled) < maxEntries {
+			s.cancelled[p.SessionID] = true
+		}
+	}
+}
+
+// answer returns the reply to a request of the agent: a result, or an object
+// with an error.
+func (s *services) answer(ctx context.Context, e *entry) json.RawMessage {
+	service, ok := provided[e.method]
+	if _, exists := s.version.Method(e.method); !ok || !exists {
+		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("this client has no method %q", cut(e.method, 100)))
+	}
+	if c := service.capability; c != "" {
+		s.mu.Lock()
+		can, _ := lookup(s.caps, c)
+		s.mu.Unlock()
+		if can != true {
+			return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("%s is off: the client's capability %s is not true", e.method, c))
+		}
+	}
+	var r request
+	if err := json.Unmarshal(e.params, &r); err != nil {
+		return errorReply(jsonrpc.CodeInvalidParams, fmt.Sprintf("%s: %v", e.method, err))
+	}
+	result, err := service.answer(s, ctx, r)
+	if err != nil {
+		return errorReply(replyCode(sandbox.CodeOf(err)), err.Error())
+	}
+	return encoded(result)
+}
+
+// replyCodes says how a failure is told to the agent. What is not in it is
+// internal.
+var replyCodes = map[sandbox.Code]int{
+	sandbox.CodeInvalid:  jsonrpc.CodeInvalidParams,
+	sandbox.CodeOutside:  jsonrpc.CodeInvalidParams,
+	sandbox.CodeNotFound: codeNotFound,
+}
+
+func replyCode(code sandbox.Code) int {
+	if c, ok := replyCodes[code]; ok {
+		return c
+	}
+	return jsonrpc.CodeInternal
+}
+
+func (s *services) readFile(ctx context.Context, r request) (any, error) {
+	if err := s.permissions.Permit(ctx, sandbox.KindRead, "read "+r.Path); err != nil {
+		return nil, err
+	}
+	line, limit := 1, sandbox.AllLines
+	if r.Line != nil {
+		line = *r.Line
+	}
+	if r.Limit != nil {
+		limit = *r.Limit
+	}
+	text, err := s.files.Read(ctx, r.Path, line, limit)
+	return map[string]any{"content": text}, err
+}
+
+func (s *services) writeFile(ctx context.Context, r request) (any, error) {
+	if r.Content == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: there is no content", r.Path)}
+	}
+	if err := s.permissions.Permit(ctx, sandbox.KindEdit, "write "+r.Path); err != nil {
+		return nil, err
+	}
+	return struct{}{}, s.files.Write(ctx, r.Path, *r.Content)
+}
+
+func (s *services) createTerminal(ctx context.Context, r request) (any, error) {
+	if err := s.permissions.Permit(ctx, sandbox.KindExecute, "run "+r.Command); err != nil {
+		return nil, err
+	}
+	c := sandbox.Command{Name: r.Command, Args: r.Args, Dir: r.Dir, OutputLimit: r.OutputByteLimit, Env: map[string]string{}}
+	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
+		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("run %s: cwd %q is not absolute", cut(r.Command, 100), cut(r.Dir, 100))}
+	}
+	for _, v := range r.Env {
+		c.Env[v.Name] = v.Value
+	}
+	id, err := s.terminals.Create(ctx, c)
+	return map[string]any{"terminalId": id}, err
+}
+
+func (s *services) terminalOutput(ctx context.Context, r request) (any, error) {
+	out, err := s.terminals.Output(ctx, r.TerminalID)
+	reply := map[string]any{"output": out.Text, "truncated": out.Truncated}
+	if out.Exit != nil {
+		reply["exitStatus"] = exitStatus(*out.Exit)
+	}
+	return reply, err
+}
+
+func (s *services) waitForTerminal(ctx context.Context, r request) (any, error) {
+	exit, err := s.terminals.Wait(ctx, r.TerminalID)
+	return exitStatus(exit), err
+}
+
+func (s *services) killTerminal(ctx context.Context, r request) (any, error) {
+	return struct{}{}, s.terminals.Kill(ctx, r.TerminalID)
+}
+
+func (s *services) releaseTerminal(ctx context.Context, r request) (any, error) {
+	return struct{}{}, s.terminals.Release(ctx, r.TerminalID)
+}
+
+func exitStatus(e sandbox.Exit) map[string]any {
+	if e.Signal != "" {
+		return map[string]any{"exitCode": nil, "signal": e.Signal}
+	}
+	return map[string]any{"exitCode": e.Code, "signal": nil}
+}
+
+// permission answers by the policy of the test, or with cancelled if the turn
+// was.
+func (s *services) permission(ctx context.Context, r request) (any, error) {
+	s.mu.Lock()
+	cancelled := s.cancelled[r.SessionID]
+	s.mu.Unlock()
+	q := sandbox.Request{Kind: sandbox.Kind(r.ToolCall.Kind), Title: r.ToolCall.Title}
+	switch r.Subject.Type {
+	case "tool_call":
+		q.Kind = sandbox.Kind(r.Subject.ToolCall.Kind)
+	case "command":
+		q.Kind = sandbox.KindExecute
+	}
+	for _, o := range r.Options {
+		q.Options = append(q.Options, sandbox.Option{ID: o.ID, Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
+	}
+	d, err := s.permissions.Decide(ctx, q)
+	if err != nil || cancelled || d.OptionID == "" {
+		return map[string]any{"outcome": map[string]any{"outcome": "cancelled"}}, err
+	}
+	return map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": d.OptionID}}, nil
+}

@@ -1,0 +1,72 @@
+package comply
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A workspace is what one run of an agent has to itself: a sandbox to work in,
+// a home, and a place for temporary files.
+type workspace struct{ root, sandbox, home, temp string }
+
+// newWorkspace makes a workspace with files in its sandbox.
+func newWorkspace(parent string, files []file) (_ *workspace, err error) {
+	root, err := os.MkdirTemp(parent, "comply-")
+	if err != nil {
+		return nil, err
+	}
+	w := &workspace{root: root}
+	defer func() {
+		if err != nil {
+			w.remove()
+		}
+	}()
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return nil, err
+	}
+	if root, err = filepath.Abs(root); err != nil {
+		return nil, err
+	}
+	w.root, w.sandbox, w.home, w.temp = root, filepath.Join(root, "sandbox"), filepath.Join(root, "home"), filepath.Join(root, "tmp")
+	for _, dir := range []string{w.sandbox, w.home, w.temp} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return w, w.fill(files)
+}
+
+// fill writes the files of a test.
+func (w *workspace) fill(files []file) error {
+	dir, err := os.OpenRoot(w.sandbox)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for _, f := range files {
+		name := filepath.FromSlash(f.path)
+		if err := dir.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return fmt.Errorf("write %s: %w", f.path, err)
+		}
+		if err := dir.WriteFile(name, f.data, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+// remove removes everything, also what an agent has made unwritable.
+func (w *workspace) remove() error {
+	if os.RemoveAll(w.root) == nil {
+		return nil
+	}
+	filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(path, 0o700) // the second try shows whether it helped
+		}
+		return nil
+	})
+	return os.RemoveAll(w.root)
+}
