@@ -154,6 +154,9 @@ func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
 func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	load := comply.Suite
 	if f.dir != "" {
+		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
+			return nil, usagef("--tests: %s is not a folder that can be read", f.dir)
+		}
 		load = func() ([]*comply.Test, error) { return comply.Load(f.dir) }
 	}
 	all, err := load()

@@ -16,7 +16,6 @@ type parcel struct {
 	provenance map[string]json.RawMessage
 	task       string
 	chain      []hub.AgentID // that the sender claims; nil if it claims none
-	warnings   []string
 }
 
 // unpack reads what the sender gave, refuses what contradicts the hub, and

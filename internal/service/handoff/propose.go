@@ -143,7 +143,6 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Actor, p Proposal) (Re
 		s.sender.Announce(posted...)
 	}
 	out := s.answer(h, nil)
-	out.Warnings = append(out.Warnings, draft.warnings...)
 	if h.NeedsHuman && h.ApprovedAt.IsZero() && h.Status == hub.HandoffProposed {
 		out.Warnings = append(out.Warnings, "it cannot be accepted before the operator approves it: parley approve "+string(h.ID))
 	}
