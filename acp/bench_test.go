@@ -28,6 +28,7 @@ const (
 )
 
 func init() {
+	agents["bare"] = func() { bareAgent(os.Stdin, os.Stdout, func() {}) }
 	agents["streams"] = func() {
 		acp.Serve(context.Background(), &acp.Agent{Prompt: func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 			n, err := strconv.Atoi(t.Text())
@@ -231,25 +232,73 @@ func BenchmarkUpdates(b *testing.B) {
 }
 
 // BenchmarkPrompts makes one turn without updates after the other, with a bare loop
-// and with a Client. The agent is a bare loop in both.
+// and with a Client. The agent is a bare loop in both: a process of its own, as
+// agents are, and a goroutine, where the bare client and the agent can take turns
+// on one thread and a Client, which has a goroutine that reads, cannot.
 func BenchmarkPrompts(b *testing.B) {
-	x := newBench(b)
-	compare(b, "of-bare", func(n int) { barePrompts(b, n) }, func(n int) {
+	b.Run("process", func(b *testing.B) {
+		r, w := bareProcess(b)
+		c, err := acp.Connect(context.Background(), r, w, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { c.Close() })
+		session, err := c.NewSession(context.Background(), b.TempDir(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		comparePrompts(b, &bench{session: session}, func() (r, w *os.File) { return bareProcess(b) })
+	})
+	b.Run("goroutine", func(b *testing.B) {
+		comparePrompts(b, newBench(b), func() (r, w *os.File) {
+			fromClient, toAgent := pipe(b)
+			fromAgent, toClient := pipe(b)
+			go bareAgent(fromClient, toClient, func() {})
+			b.Cleanup(func() {
+				for _, f := range []*os.File{toAgent, fromClient, fromAgent, toClient} {
+					f.Close()
+				}
+			})
+			return fromAgent, toAgent
+		})
+	})
+}
+
+func comparePrompts(b *testing.B, x *bench, bare func() (r, w *os.File)) {
+	r, w := bare()
+	lines := bufio.NewReader(r)
+	compare(b, "of-bare", func(n int) { barePrompts(b, lines, w, n) }, func(n int) {
 		for range n {
 			x.turn(b, 0)
 		}
 	})
 }
 
-func barePrompts(b *testing.B, n int) {
-	fromClient, toAgent := pipe(b)
-	fromAgent, toClient := pipe(b)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		bareAgent(fromClient, toClient, func() {})
-	}()
-	lines := bufio.NewReader(fromAgent)
+// bareProcess starts a bare agent and returns what it writes and what it reads.
+func bareProcess(b *testing.B) (r, w *os.File) {
+	in, w := pipe(b)
+	r, out := pipe(b)
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), agentMode+"=bare")
+	cmd.Stdin, cmd.Stdout = in, out
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	in.Close()
+	out.Close()
+	b.Cleanup(func() {
+		w.Close() // it ends with its input
+		cmd.Wait()
+		r.Close()
+	})
+	return r, w
+}
+
+func barePrompts(b *testing.B, lines *bufio.Reader, toAgent io.Writer, n int) {
 	for i := range n {
 		params, _ := json.Marshal(plainPrompt{"s1", []plainBlock{{"text", "Please rename the function and run the tests."}}})
 		fmt.Fprintf(toAgent, `{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":%s}`+"\n", i, params)
@@ -264,11 +313,6 @@ func barePrompts(b *testing.B, n int) {
 		if err := json.Unmarshal(line, &m); err != nil || m.ID != i || m.Result.StopReason != "end_turn" {
 			b.Fatal(err)
 		}
-	}
-	toAgent.Close()
-	<-done
-	for _, f := range []*os.File{fromClient, fromAgent, toClient} {
-		f.Close()
 	}
 }
 

@@ -27,7 +27,6 @@ type Client struct {
 	profile Profile          // set before anybody has the Client
 	version atomic.Int32     // of the protocol; 0 until it is agreed on
 	gate    *gate
-	sent    watch
 	closing atomic.Bool
 	work    sync.WaitGroup // what runs for turns
 
@@ -76,16 +75,9 @@ func (c *Client) open(ctx context.Context, r io.Reader, w io.Writer) (*Client, e
 		Request:      c.handle,
 		Notification: c.notice,
 		Problem:      func(p *jsonrpc.Problem) { c.noteProblem(p) },
-		Tap: func(d jsonrpc.Direction, f jsonrpc.Frame) {
-			if d == jsonrpc.Out {
-				c.sent.look(f.Raw)
-			}
-			if c.opts.Tap != nil {
-				c.opts.Tap(d, f)
-			}
-		},
-		MaxFrame:    c.opts.MaxFrame,
-		MaxRequests: maxRequests,
+		Tap:          c.opts.Tap,
+		MaxFrame:     c.opts.MaxFrame,
+		MaxRequests:  maxRequests,
 	})
 	if err := c.initialize(ctx); err != nil {
 		c.Close()

@@ -38,16 +38,16 @@ type Result struct {
 type Turn struct {
 	session *Session
 	queue   *queue
-	sent    <-chan struct{} // closed when the prompt goes out
-	done    chan struct{}   // closed when the turn is over
+	sent    chan struct{} // closed when the prompt was sent, so that what is sent now comes after it
+	done    chan struct{} // closed when the turn is over
 
 	// life ends when the turn is cancelled or over, and with it what the agent
 	// has asked for meanwhile.
 	life   context.Context
 	cancel context.CancelCauseFunc
-	hangUp context.CancelFunc // gives up waiting for the answer to the prompt
 
 	mu       sync.Mutex  // guards what follows
+	hangUp   func()      // gives up waiting for the answer to the prompt; nil until it was sent
 	unwatch  func() bool // ends the watch over the caller's context; may be nil
 	over     bool
 	told     chan struct{} // closed when the agent was told of the cancellation; nil if there is none
@@ -71,8 +71,8 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("acp: session/prompt: %w", context.Cause(ctx))
 	}
-	t := &Turn{session: s, queue: &queue{gate: s.client.gate}, done: make(chan struct{})}
-	t.life, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	t := &Turn{session: s, queue: &queue{gate: s.client.gate}, sent: make(chan struct{}), done: make(chan struct{})}
+	t.life, t.cancel = context.WithCancelCause(context.Background())
 	s.mu.Lock()
 	if err = s.ended; err == nil && s.turn != nil {
 		err = fmt.Errorf("acp: session %q: %w", s.ID, ErrBusy)
@@ -82,20 +82,32 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 		t.cancel(err)
 		return nil, err
 	}
-	sent, forget := s.client.sent.expect(params)
-	t.sent = sent
-	calling, hangUp := context.WithCancel(context.Background())
-	t.hangUp = hangUp
 	s.turn = t
-	s.client.work.Go(func() {
-		defer forget()
-		t.run(calling, params)
-	})
 	s.mu.Unlock()
+	t.send(params)
 	if ctx.Done() != nil {
 		t.watch(ctx)
 	}
 	return t, nil
+}
+
+// send sends the prompt. There is one at a time in a session, so it need not wait
+// for room.
+func (t *Turn) send(params json.RawMessage) {
+	c := t.session.client
+	hangUp, err := c.conn.Begin(acpv1.MethodSessionPrompt, params, t.answered)
+	close(t.sent)
+	if err != nil {
+		t.finish(Result{}, c.explain(acpv1.MethodSessionPrompt, err))
+		return
+	}
+	t.mu.Lock()
+	over := t.over
+	t.hangUp = hangUp
+	t.mu.Unlock()
+	if over {
+		hangUp()
+	}
 }
 
 // promptParams returns the params of session/prompt. Text, which is most of what
@@ -126,10 +138,9 @@ func (t *Turn) watch(ctx context.Context) {
 	}
 }
 
-// run sends the prompt and waits for the end of the turn.
-func (t *Turn) run(ctx context.Context, params json.RawMessage) {
+// answered takes the answer to the prompt. In version 1 that is the end of the turn.
+func (t *Turn) answered(raw json.RawMessage, err error) {
 	c := t.session.client
-	raw, err := c.conn.Call(ctx, acpv1.MethodSessionPrompt, params)
 	if err != nil {
 		t.finish(Result{}, c.explain(acpv1.MethodSessionPrompt, err))
 		return
@@ -147,11 +158,13 @@ func (t *Turn) run(ctx context.Context, params json.RawMessage) {
 		return
 	}
 	t.accept()
-	select {
-	case <-t.done:
-	case <-c.conn.Done():
-		t.finish(Result{}, c.ended(acpv1.MethodSessionPrompt, c.conn.Err()))
-	}
+	c.work.Go(func() {
+		select {
+		case <-t.done:
+		case <-c.conn.Done():
+			t.finish(Result{}, c.ended(acpv1.MethodSessionPrompt, c.conn.Err()))
+		}
+	})
 }
 
 // acceptedAnyhow reports whether an answer to a prompt of version 2 is one of an
@@ -161,8 +174,8 @@ func acceptedAnyhow(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &members) == nil && members["messageId"] == nil
 }
 
-// accept notes that the agent has taken the prompt. It may have stopped already:
-// updates can be read before the one who waits for the answer goes on.
+// accept notes that the agent has taken the prompt. It may say so after it has
+// stopped.
 func (t *Turn) accept() {
 	t.mu.Lock()
 	t.accepted = true
@@ -230,6 +243,7 @@ func (t *Turn) finish(r Result, err error) {
 	if t.unwatch != nil {
 		t.unwatch()
 	}
+	hangUp := t.hangUp
 	t.mu.Unlock()
 	s := t.session
 	s.mu.Lock()
@@ -238,9 +252,11 @@ func (t *Turn) finish(r Result, err error) {
 	}
 	s.mu.Unlock()
 	t.cancel(errTurnOver)
-	t.hangUp()
-	t.queue.close()
+	if hangUp != nil {
+		hangUp()
+	}
 	close(t.done)
+	t.queue.close() // last: it wakes those who take the updates, and who then find the turn done
 }
 
 // Updates returns the updates of the turn, as they come, until it is over. They

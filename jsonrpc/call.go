@@ -46,8 +46,8 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ch := make(chan answer, 1)
-	id, err := c.enter(ch)
+	ch := make(chan answer, 1) // has room for the one answer
+	id, err := c.enter(func(a answer) { ch <- a })
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,53 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 		return a.result, a.err
 	case <-ctx.Done():
 	}
-	if !c.giveUp(id) { // it was answered meanwhile
+	if !c.abandon(id) { // it was answered meanwhile
 		a := <-ch
 		return a.result, a.err
 	}
-	c.out.putNow(requestLine("", CancelMethod, json.RawMessage(`{"requestId":`+id+`}`)))
 	return nil, context.Cause(ctx)
+}
+
+// Begin makes a request as Call does and does not wait: neither for the answer,
+// which is handed to done, nor for room. Whoever begins requests has to limit how
+// many there are.
+//
+// done is called once unless abandon was called before, which asks the other side
+// to give up. Like a handler of notifications it runs in its turn, after those
+// for what came before the answer, and must not wait for a call on the connection.
+// If Begin fails, nothing was sent and done is not called.
+func (c *Conn) Begin(method string, params any, done func(result json.RawMessage, err error)) (abandon func(), err error) {
+	raw, err := encodeParams(params)
+	var id string
+	if err == nil {
+		id, err = c.enter(func(a answer) {
+			if a.err != nil {
+				a.err = fmt.Errorf("%s: %w", method, a.err)
+			}
+			c.busy.Store(true)
+			done(a.result, a.err)
+			c.busy.Store(false)
+		})
+	}
+	if err == nil {
+		if err = c.out.offer(requestLine(id, method, raw)); err != nil && !c.giveUp(id) {
+			return func() {}, nil // done was told that the connection has ended
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", method, c.cause(err))
+	}
+	return func() { c.abandon(id) }, nil
+}
+
+// abandon makes a call wait no longer, and asks the other side to give it up. It
+// reports whether the call still waited.
+func (c *Conn) abandon(id string) bool {
+	if !c.giveUp(id) {
+		return false
+	}
+	c.out.offer(requestLine("", CancelMethod, json.RawMessage(`{"requestId":`+id+`}`)))
+	return true
 }
 
 // Notify sends a notification. It waits until there is room for it, not until
@@ -97,8 +138,8 @@ type answer struct {
 	err    error
 }
 
-// enter makes a call wait for its answer.
-func (c *Conn) enter(ch chan<- answer) (id string, err error) {
+// enter makes a call wait for its answer, which it gets with done.
+func (c *Conn) enter(done func(answer)) (id string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -106,20 +147,20 @@ func (c *Conn) enter(ch chan<- answer) (id string, err error) {
 	}
 	c.lastID++
 	id = strconv.FormatUint(c.lastID, 10)
-	c.calls[id] = ch
+	c.calls[id] = done
 	return id, nil
 }
 
 // settle hands a call its answer. It reports whether one waited.
 func (c *Conn) settle(id string, a answer) bool {
 	c.mu.Lock()
-	ch := c.calls[id]
+	done := c.calls[id]
 	delete(c.calls, id)
 	c.mu.Unlock()
-	if ch == nil {
+	if done == nil {
 		return false
 	}
-	ch <- a // has room for the one answer
+	done(a)
 	return true
 }
 
@@ -140,10 +181,10 @@ func (c *Conn) giveUp(id string) bool {
 func (c *Conn) failCalls(err error) {
 	c.mu.Lock()
 	calls := c.calls
-	c.calls = make(map[string]chan<- answer)
+	c.calls = make(map[string]func(answer))
 	c.mu.Unlock()
-	for _, ch := range calls {
-		ch <- answer{err: err}
+	for _, done := range calls {
+		done(answer{err: err})
 	}
 }
 

@@ -43,8 +43,8 @@ type Conn struct {
 
 	mu       sync.Mutex // guards what follows
 	lastID   uint64
-	calls    map[string]chan<- answer // those that wait, by id
-	late     [256]string              // the last calls that were given up
+	calls    map[string]func(answer) // those that wait, by id
+	late     [256]string             // the last calls that were given up
 	lateNext int
 	requests map[string]context.CancelCauseFunc // those that are handled, by idKey
 	running  int                                // how many are handled or being answered
@@ -66,7 +66,7 @@ func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 		tasks:     make(chan func()),
 		idle:      make(chan struct{}, maxIdle),
 		outDone:   make(chan struct{}),
-		calls:     make(map[string]chan<- answer),
+		calls:     make(map[string]func(answer)),
 		requests:  make(map[string]context.CancelCauseFunc),
 	}
 	if opts != nil {

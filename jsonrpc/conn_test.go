@@ -237,6 +237,105 @@ func TestCall(t *testing.T) {
 	})
 }
 
+func TestBegin(t *testing.T) {
+	// begin makes a request whose outcome comes out of the channel.
+	begin := func(t *testing.T, c *jsonrpc.Conn) (got chan outcome, abandon func()) {
+		got = make(chan outcome, 2)
+		abandon, err := c.Begin("m", nil, func(result json.RawMessage, err error) { got <- outcome{result, err} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, abandon
+	}
+	bubble(t, "the answer is handed over once, after the notifications before it", func(t *testing.T) {
+		var handled atomic.Int32
+		c, p := open(t, &jsonrpc.Options{Notification: func(context.Context, *jsonrpc.Conn, jsonrpc.Request) { handled.Add(1) }})
+		defer p.close()
+		defer c.Close()
+		var before int32
+		got := make(chan outcome, 2)
+		abandon, err := c.Begin("m", []int{1}, func(result json.RawMessage, err error) {
+			before = handled.Load()
+			got <- outcome{result, err}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.expect(`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`)
+		p.send(`{"jsonrpc":"2.0","method":"u"}`, `{"jsonrpc":"2.0","id":1,"result":7}`)
+		if o := <-got; string(o.result) != "7" || o.err != nil || before != 1 {
+			t.Errorf("got %s, %v after %d notifications; want 7 after 1", o.result, o.err, before)
+		}
+		abandon() // too late
+		c.Notify(t.Context(), "n", nil)
+		p.expect(`{"jsonrpc":"2.0","method":"n"}`)
+	})
+	bubble(t, "a request that is abandoned is cancelled and never answered", func(t *testing.T) {
+		c, p := open(t, nil)
+		defer p.close()
+		defer c.Close()
+		got, abandon := begin(t, c)
+		p.receive()
+		abandon()
+		p.expect(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`)
+		p.send(`{"jsonrpc":"2.0","id":1,"result":7}`)
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("got %v, want nothing", <-got)
+		}
+	})
+	bubble(t, "the end of the connection is an answer", func(t *testing.T) {
+		c, p := open(t, nil)
+		defer c.Close()
+		got, _ := begin(t, c)
+		p.receive()
+		p.close()
+		if o := <-got; !errors.Is(o.err, jsonrpc.ErrClosed) {
+			t.Errorf("got %v, want %v", o.err, jsonrpc.ErrClosed)
+		}
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("got a second answer, %v", <-got)
+		}
+		if _, err := c.Begin("m", nil, func(json.RawMessage, error) { t.Error("done was called") }); !errors.Is(err, jsonrpc.ErrClosed) {
+			t.Errorf("got %v, want %v", err, jsonrpc.ErrClosed)
+		}
+	})
+	bubble(t, "it waits for no room", func(t *testing.T) {
+		c, p := open(t, nil)
+		defer p.close()
+		defer c.Close()
+		big := []string{strings.Repeat("x", 2<<20)}
+		c.Notify(t.Context(), "m", big) // is being written
+		synctest.Wait()
+		c.Notify(t.Context(), "m", big) // fills the queue
+		begin(t, c)
+	})
+	bubble(t, "who takes the answer must not wait for a call", func(t *testing.T) {
+		c, p := open(t, nil)
+		defer p.close()
+		defer c.Close()
+		got := make(chan error, 1)
+		c.Begin("m", nil, func(json.RawMessage, error) {
+			_, err := c.Call(context.Background(), "n", nil)
+			got <- err
+		})
+		p.receive()
+		p.send(`{"jsonrpc":"2.0","id":1,"result":7}`)
+		if err := <-got; !errors.Is(err, jsonrpc.ErrHandlerWait) {
+			t.Errorf("got %v, want %v", err, jsonrpc.ErrHandlerWait)
+		}
+	})
+	bubble(t, "params that are none are refused", func(t *testing.T) {
+		c, p := open(t, nil)
+		defer p.close()
+		defer c.Close()
+		if _, err := c.Begin("m", 7, func(json.RawMessage, error) {}); err == nil {
+			t.Error("got no error")
+		}
+	})
+}
+
 // problems gathers what a Conn reports.
 type problems struct {
 	mu   sync.Mutex

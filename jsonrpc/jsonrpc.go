@@ -34,7 +34,7 @@
 //     than may run is refused. Only to refuse it does the reader wait until
 //     the other side has read earlier answers.
 //   - Those who send wait, with their context, while more than 1 MiB waits to be
-//     written.
+//     written. [Conn.Begin] alone does not.
 //   - A call whose context ends returns at once, and the other side is sent
 //     $/cancel_request; when that comes in, the context of the request it names
 //     ends. A request that was cancelled is answered all the same, by default

@@ -44,7 +44,7 @@ func (o *outbox) put(ctx context.Context, frame []byte) error {
 	o.mu.Lock()
 	switch {
 	case o.waiting > 0:
-	case o.try != nil && o.idle():
+	case o.idle():
 		o.writing = true
 		o.mu.Unlock()
 		o.putDirectly(frame)
@@ -105,17 +105,24 @@ func (o *outbox) putLater(ctx context.Context, frame []byte) error {
 	}
 }
 
-// putNow queues a frame without waiting for room. It is for small frames of
-// which there is at most one for each that went through put.
-func (o *outbox) putNow(frame []byte) {
+// offer sends a frame and waits for nothing: what cannot be written at once is
+// queued, whether there is room or not.
+func (o *outbox) offer(frame []byte) error {
 	o.mu.Lock()
+	if o.waiting == 0 && o.idle() {
+		o.writing = true
+		o.mu.Unlock()
+		o.putDirectly(frame)
+		return nil
+	}
 	defer o.mu.Unlock()
-	o.append(frame)
+	return o.append(frame)
 }
 
-// idle reports whether there is nothing to do. The caller holds mu.
+// idle reports whether a frame can be written by the one who sends it. The caller
+// holds mu.
 func (o *outbox) idle() bool {
-	return !o.writing && len(o.rest) == 0 && len(o.queue) == 0 && !o.closing && o.err == nil
+	return o.try != nil && !o.writing && len(o.rest) == 0 && len(o.queue) == 0 && !o.closing && o.err == nil
 }
 
 // fits reports whether a frame need not wait. The caller holds mu.
