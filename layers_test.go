@@ -46,7 +46,7 @@ var layers = map[string][]string{
 
 	// How a hub goes out.
 	"internal/reach/catalog":  {"hub"},
-	"internal/reach/evidence": {"hub"},
+	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
