@@ -1,7 +1,15 @@
 package evidence
 
+import (
+	"context"
+	"maps"
+	"slices"
+)
+
 // Changes is how a folder differs from what it was. Names are relative to Top,
 // with slashes, and sorted. A file that was renamed is deleted and created.
+// Commits and the index have no say in it: what was committed is still a
+// change.
 type Changes struct {
 	Before, After Moment
 	Top           string // absolute path of the folder that was compared
@@ -11,12 +19,12 @@ type Changes struct {
 	Modified []string // content, kind or the permission to execute
 	Deleted  []string
 
-	Insertions, Deletions int      // lines; of files that are text and not too large
+	Insertions, Deletions int      // lines of the files that are text and not too large
 	Uncounted             int      // files that changed and whose lines were not counted
 	Submodules            []string // those that are at another commit than before
-	Unread                []string // files that were compared by size and time because they are too large or closed
+	Unread                []string // files that were compared by size and times because they cannot be read
 
-	// Moved holds for a deleted file the created one with the same content.
+	// Moved holds for a deleted file a created one with the same content.
 	Moved map[string]string
 
 	// Named is what lies at the paths asked for, by the path as it was written.
@@ -28,9 +36,79 @@ type Sight struct {
 	Name    string // relative to Top; empty if the path leads out of it
 	Exists  bool
 	Folder  bool
-	Ignored bool // not among the files compared
+	Ignored bool // not among the files compared, before or after
 	Touched bool // ignored, and written since the base was taken
 }
 
 // Empty reports whether nothing has changed.
 func (c Changes) Empty() bool { return len(c.Created)+len(c.Modified)+len(c.Deleted) == 0 }
+
+// names returns everything that has changed.
+func (c Changes) names() []string {
+	all := slices.Concat(c.Created, c.Modified, c.Deleted)
+	slices.Sort(all)
+	return all
+}
+
+// since says how s differs from an earlier survey.
+func (s *survey) since(was *survey) Changes {
+	c := Changes{Before: was.moment, After: s.moment, Moved: map[string]string{}}
+	appeared := map[string]string{} // by content
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		now := s.files[name]
+		before, ok := was.files[name]
+		switch {
+		case !ok:
+			c.Created = append(c.Created, name)
+			appeared[now.id] = name
+		case now.differs(before):
+			c.Modified = append(c.Modified, name)
+		}
+		if now.id == "" {
+			c.Unread = append(c.Unread, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was.files)) {
+		if _, ok := s.files[name]; ok {
+			continue
+		}
+		c.Deleted = append(c.Deleted, name)
+		if to, ok := appeared[was.files[name].id]; ok && was.files[name].id != "" {
+			c.Moved[name] = to
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was.submodules)) {
+		if s.submodules[name] != was.submodules[name] {
+			c.Submodules = append(c.Submodules, name)
+		}
+	}
+	return c
+}
+
+// count counts lines. What git cannot read or diff is uncounted.
+func (c *Changes) count(ctx context.Context, keep *keeper, was, is *survey) {
+	var before, after []string
+	for _, name := range c.names() {
+		old, there := was.files[name]
+		now, here := is.files[name]
+		if there && !old.stored || here && !now.stored {
+			continue
+		}
+		if there {
+			before = append(before, name)
+		}
+		if here {
+			after = append(after, name)
+		}
+	}
+	counted := 0
+	if len(before)+len(after) > 0 {
+		var err error
+		c.Insertions, c.Deletions, counted, err = keep.lines(ctx, before, after,
+			func(name string) blob { return was.files[name].blob }, func(name string) blob { return is.files[name].blob })
+		if err != nil {
+			c.Insertions, c.Deletions, counted = 0, 0, 0
+		}
+	}
+	c.Uncounted = len(c.names()) - counted
+}

@@ -1,37 +1,43 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
 	"time"
 )
 
 // An Outcome is how a command ended.
 type Outcome struct {
 	Command      string `json:"command"`
-	ExitCode     int    `json:"exit_code"`        // -1 if it did not end by itself
-	Signal       string `json:"signal,omitempty"` // what ended it, if not itself
+	ExitCode     int    `json:"exit_code"` // -1 if a signal ended it, or it could not be run
 	DurationMS   int64  `json:"duration_ms"`
 	TimedOut     bool   `json:"timed_out"`
 	Cancelled    bool   `json:"cancelled,omitempty"`
-	Failure      string `json:"failure,omitempty"` // why it could not be run at all
-	OutputDigest string `json:"output_digest"`     // sha256:, of all it wrote
+	Failure      string `json:"failure,omitempty"` // why it could not be run
+	OutputDigest string `json:"output_digest"`     // sha256: of all it wrote, to both outputs
 	OutputBytes  int64  `json:"output_bytes"`
-	OutputHead   string `json:"output_head,omitempty"` // the beginning, if the tail does not reach it
+	OutputHead   string `json:"output_head,omitempty"` // the beginning, if it is not in the tail
 	OutputTail   string `json:"output_tail"`
 }
 
-// Passed reports whether the command ended by itself and with zero.
-func (o Outcome) Passed() bool { return o.Finished() && o.ExitCode == 0 }
+// Finished reports whether the command was run to its end, good or bad.
+func (o Outcome) Finished() bool { return o.Failure == "" && !o.TimedOut && !o.Cancelled }
 
-// Finished reports whether the command ended by itself.
-func (o Outcome) Finished() bool {
-	return o.Failure == "" && !o.TimedOut && !o.Cancelled
-}
+// Passed reports whether the command was run to its end and succeeded.
+func (o Outcome) Passed() bool { return o.Finished() && o.ExitCode == 0 }
 
 // CommandOptions changes how a command is run. The zero value works.
 type CommandOptions struct {
 	Timeout   time.Duration // default 10 minutes
-	MaxOutput int           // bytes kept of the beginning, and as many of the end; default 16 KiB
+	MaxOutput int           // bytes kept of the end, and as many of the beginning; default 16 KiB
 	Env       []string      // default that of this process
 
 	// Track, if not nil, is told the process group when it runs and when it
@@ -39,8 +45,116 @@ type CommandOptions struct {
 	Track func(group int, running bool)
 }
 
-// Command runs a line in the shell, in dir. The line must come from the user of
-// this machine, never from a message, a package or a report.
+// Command runs a line in the shell, in dir, and says how it ended. The line is
+// the user's own, from this machine: one that came in a message, a package or a
+// report must never get here.
+//
+// The command reads nothing and is the first of a process group of its own.
+// When it ends, or ctx or the time does, the whole group is killed; a process
+// that left the group lives on, but is no longer listened to. opts may be nil.
 func Command(ctx context.Context, dir, line string, opts *CommandOptions) Outcome {
-	return Outcome{Command: line, ExitCode: -1, Failure: "unsupported"}
+	var o CommandOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Minute
+	}
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = 16 << 10
+	}
+	if o.Track == nil {
+		o.Track = func(int, bool) {}
+	}
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+
+	out := newOutput(o.MaxOutput)
+	began := time.Now()
+	code, err := runShell(ctx, dir, line, out, o)
+	result := Outcome{Command: line, ExitCode: code, DurationMS: time.Since(began).Milliseconds()}
+	result.OutputDigest, result.OutputBytes = "sha256:"+hex.EncodeToString(out.hash.Sum(nil)), out.size
+	result.OutputHead, result.OutputTail = out.text()
+	switch {
+	case code == -1 && parent.Err() != nil:
+		result.Cancelled = true
+	case code == -1 && ctx.Err() != nil:
+		result.TimedOut = true
+	case err != nil:
+		result.Failure = err.Error()
+	}
+	return result
 }
+
+// runShell runs the line until it or ctx ends.
+func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOptions) (code int, err error) {
+	if strings.TrimSpace(line) == "" {
+		return -1, errors.New("the command is empty")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return -1, err
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir, cmd.Env = dir, o.Env
+	cmd.Stdout, cmd.Stderr = w, w
+	leash(cmd)
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return -1, err
+	}
+	o.Track(cmd.Process.Pid, true)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		io.Copy(out, r)
+	}()
+	cmd.Wait()   // how it ended is in cmd.ProcessState
+	cmd.Cancel() // what it left behind
+	o.Track(cmd.Process.Pid, false)
+	select {
+	case <-read:
+	case <-time.After(killDelay): // somebody left the group and holds on to the pipe
+		r.Close()
+		<-read
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// An output is what a command writes: all of it hashed, its two ends kept.
+type output struct {
+	hash       hash.Hash
+	size       int64
+	limit      int
+	head, tail []byte // at most limit bytes, and at most twice as many
+}
+
+func newOutput(limit int) *output { return &output{hash: sha256.New(), limit: limit} }
+
+// Write takes in p. It never fails.
+func (o *output) Write(p []byte) (int, error) {
+	o.hash.Write(p)
+	o.size += int64(len(p))
+	o.head = append(o.head, p[:min(len(p), o.limit-len(o.head))]...)
+	o.tail = append(o.tail, p[max(0, len(p)-o.limit):]...)
+	if over := len(o.tail) - o.limit; over > o.limit {
+		o.tail = append(o.tail[:0], o.tail[over:]...)
+	}
+	return len(p), nil
+}
+
+// text returns the two ends as valid UTF-8. The head is empty if the tail is
+// everything.
+func (o *output) text() (head, tail string) {
+	last := o.tail[max(0, len(o.tail)-o.limit):]
+	if o.size > int64(len(last)) {
+		// What both ends hold is shown once.
+		head = valid(o.head[:min(int64(len(o.head)), o.size-int64(len(last)))])
+	}
+	return head, valid(last)
+}
+
+func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -62,9 +61,7 @@ func (s *scratch) commit(ctx context.Context, name string) (string, error) {
 
 // isObject reports whether an object with that content has that name.
 func isObject(id, kind string, content []byte) bool {
-	h := objectHash(len(id), kind, int64(len(content)))
-	h.Write(content)
-	return hex.EncodeToString(h.Sum(nil)) == id
+	return hashOf(len(id), kind, content) == id
 }
 
 // objectHash returns a hash that has taken in the head of an object; format is

@@ -39,7 +39,7 @@ type scratch struct {
 	git     string
 	dir     string   // git's home, with the repository and a working tree in it
 	tree    *os.Root // the working tree; holds rule files only
-	objects *os.File // the object store looked at; git gets it as an open folder
+	objects *os.File // the object store looked at; git gets it as an open folder; nil if there is none
 	partial bool     // some objects were left on a server
 }
 
@@ -88,6 +88,34 @@ func (s *scratch) close() {
 func (s *scratch) gitDir() string { return filepath.Join(s.dir, "repository") }
 
 func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
+	files, err := r.rules()
+	if err != nil {
+		return err
+	}
+	if err := s.lay(format, files); err != nil {
+		return err
+	}
+	return s.borrow(ctx, r)
+}
+
+// rules returns the files of a repository that have a say in what its history
+// is and which names are ignored or converted.
+func (r *repository) rules() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, name := range []string{"shallow", "info/exclude", "info/attributes"} {
+		b, err := readSmall(r.common, name, maxInfo)
+		switch {
+		case err == nil:
+			files[name] = b
+		case !absent(err):
+			return nil, explain(name, err)
+		}
+	}
+	return files, nil
+}
+
+// lay makes the repository without objects, with the given files in it.
+func (s *scratch) lay(format int, files map[string][]byte) error {
 	for _, folder := range []string{"repository/objects/info", "repository/refs", "repository/info", "tree"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
 			return err
@@ -97,16 +125,7 @@ func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
 	if format == sha256Digits {
 		config += "[extensions]\nobjectFormat = sha256\n"
 	}
-	files := map[string][]byte{"HEAD": []byte("ref: refs/heads/none\n"), "config": []byte(config)}
-	for _, name := range []string{"shallow", "info/exclude", "info/attributes"} {
-		b, err := readSmall(r.common, name, maxInfo)
-		switch {
-		case err == nil:
-			files[name] = b
-		case !absent(err):
-			return explain(name, err)
-		}
-	}
+	files["HEAD"], files["config"] = []byte("ref: refs/heads/none\n"), []byte(config)
 	for name, b := range files {
 		if err := os.WriteFile(filepath.Join(s.gitDir(), name), b, 0o600); err != nil {
 			return err
@@ -117,7 +136,7 @@ func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
 		return err
 	}
 	s.tree = tree
-	return s.borrow(ctx, r)
+	return nil
 }
 
 // borrow links to the folders of objects of r, after a look that they hold
@@ -236,7 +255,7 @@ func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) er
 		"GIT_ALLOC_LIMIT=512m",
 	}
 	cmd.Stdin = bytes.NewReader(input)
-	if runtime.GOOS == "linux" {
+	if s.objects != nil && runtime.GOOS == "linux" {
 		cmd.ExtraFiles = []*os.File{s.objects} // number 3, see borrow
 	}
 	cmd.WaitDelay = killDelay

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -29,6 +28,8 @@ const (
 
 // The modes of what a commit holds.
 const (
+	modeFolder     = "40000"
+	modeRegular    = "100644"
 	modeExecutable = "100755"
 	modeLink       = "120000"
 	modeSubmodule  = "160000"
@@ -105,35 +106,26 @@ func (d *difference) String() string {
 // the commit holds and which rules apply to a name; the files are read here,
 // through a root, and never by git.
 type comparison struct {
+	ruled
 	in      *Inspector
-	scratch *scratch
-	tree    *os.Root
 	files   map[string]blob // of the commit; those that were met are removed
 	folders map[string]bool // that hold files of the commit
 	unsure  []string        // files that differ, unless a rule says why
-	count   int             // entries met
-	rules   int             // bytes of rule files copied
 	diff    difference
 }
 
 // compare says how the working tree differs from the commit.
 func (in *Inspector) compare(ctx context.Context, s *scratch, work *repository, commit string) (*difference, error) {
-	c := &comparison{in: in, scratch: s, tree: work.tree, diff: difference{commit: commit}}
+	c := &comparison{ruled: ruled{scratch: s, tree: work.tree}, in: in, diff: difference{commit: commit}}
 	if _, err := work.dir.Lstat("info/sparse-checkout"); err == nil {
 		c.diff.sparse = true
 	}
-	if err := c.list(ctx); err != nil {
+	var err error
+	if c.files, c.folders, err = s.files(ctx, commit); err != nil {
 		return nil, err
 	}
-	level := []string{"."}
-	for depth := 0; len(level) > 0; depth++ {
-		if depth == maxDepth {
-			return nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d folders in each other", maxDepth)
-		}
-		var err error
-		if level, err = c.level(ctx, level); err != nil {
-			return nil, err
-		}
+	if err := descend(ctx, c.level); err != nil {
+		return nil, err
 	}
 	if err := c.settle(ctx); err != nil {
 		return nil, err
@@ -146,26 +138,47 @@ func (in *Inspector) compare(ctx context.Context, s *scratch, work *repository, 
 	return &c.diff, nil
 }
 
-// list asks git for the files of the commit.
-func (c *comparison) list(ctx context.Context) error {
-	c.files, c.folders = map[string]blob{}, map[string]bool{".": true}
-	err := c.scratch.run(ctx, nil, func(r io.Reader) error {
+// descend calls level with the folders of each depth, from the top down. level
+// returns those below.
+func descend(ctx context.Context, level func(ctx context.Context, folders []string) (below []string, err error)) error {
+	folders := []string{"."}
+	for depth := 0; len(folders) > 0; depth++ {
+		if depth == maxDepth {
+			return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d folders in each other", maxDepth)
+		}
+		var err error
+		if folders, err = level(ctx, folders); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files returns the files of a commit, and the folders that hold them.
+func (s *scratch) files(ctx context.Context, commit string) (files map[string]blob, folders map[string]bool, err error) {
+	files, folders = map[string]blob{}, map[string]bool{".": true}
+	err = s.run(ctx, nil, func(r io.Reader) error {
 		return treeRecords(r, func(name string, b blob) error {
-			if len(c.files) == maxEntries || len(name) > maxPath {
+			if len(files) == maxEntries || len(name) > maxPath {
 				return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the commit has more than %d files, or a name of more than %d bytes", maxEntries, maxPath)
 			}
-			c.files[name] = b
-			for dir := path.Dir(name); !c.folders[dir] && dir != "/"; dir = path.Dir(dir) {
-				c.folders[dir] = true
-			}
+			files[name] = b
+			hold(folders, name)
 			return nil
 		})
-	}, "ls-tree", "-r", "-z", "--full-tree", c.diff.commit)
+	}, "ls-tree", "-r", "-z", "--full-tree", commit)
 	var exit *exitError
 	if errors.As(err, &exit) {
-		return hub.Errorf(hub.CodeDegraded, "evidence.Repository", "the files of commit %s cannot be read", c.diff.commit)
+		err = hub.Errorf(hub.CodeDegraded, "evidence.Repository", "the files of commit %s cannot be read", commit)
 	}
-	return err
+	return files, folders, err
+}
+
+// hold adds the folders that name is in.
+func hold(folders map[string]bool, name string) {
+	for dir := path.Dir(name); !folders[dir] && dir != "/"; dir = path.Dir(dir) {
+		folders[dir] = true
+	}
 }
 
 // treeRecords reads what git ls-tree -z prints.
@@ -224,8 +237,8 @@ func (c *comparison) level(ctx context.Context, folders []string) (below []strin
 			if err != nil {
 				return nil, explain(folder, err)
 			}
-			if c.count++; c.count > maxEntries {
-				return nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d files and folders", maxEntries)
+			if err := c.pass(); err != nil {
+				return nil, err
 			}
 			name := path.Join(folder, e.Name())
 			b, tracked := c.files[name]
@@ -266,63 +279,6 @@ func (c *comparison) level(ctx context.Context, folders []string) (below []strin
 		}
 	}
 	return below, nil
-}
-
-// A stranger is in the working tree but not in the commit.
-type stranger struct {
-	name   string
-	folder bool
-}
-
-// copyRules copies a file that says what is ignored or converted to where git
-// looks for it.
-func (c *comparison) copyRules(name string, e fs.DirEntry) error {
-	if base := e.Name(); base != ".gitignore" && base != ".gitattributes" || !e.Type().IsRegular() {
-		return nil
-	}
-	b, err := readSmall(c.tree, name, maxInfo)
-	if err != nil {
-		return explain(name, err)
-	}
-	if c.rules += len(b); c.rules > maxRules {
-		return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d bytes of rules", maxRules)
-	}
-	if err := c.scratch.tree.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	return c.scratch.tree.WriteFile(name, b, 0o600)
-}
-
-// ignored asks git which names are ignored.
-func (c *comparison) ignored(ctx context.Context, strangers []stranger) (map[string]bool, error) {
-	if len(strangers) == 0 {
-		return nil, nil
-	}
-	const here = "./" // keeps a name that begins with a colon from meaning something
-	var input []byte
-	for _, s := range strangers {
-		if s.folder { // some rules are for folders only
-			if err := c.scratch.tree.MkdirAll(s.name, 0o700); err != nil {
-				return nil, err
-			}
-		}
-		input = append(append(append(input, here...), s.name...), 0)
-	}
-	names := map[string]bool{}
-	err := c.scratch.run(ctx, input, func(r io.Reader) error {
-		for name, err := range zeroTerminated(r) {
-			if err != nil {
-				return err
-			}
-			names[strings.TrimPrefix(name, here)] = true
-		}
-		return nil
-	}, "check-ignore", "-z", "--stdin")
-	var exit *exitError
-	if errors.As(err, &exit) && exit.code == 1 { // none
-		return nil, nil
-	}
-	return names, err
 }
 
 // meet compares a file with what the commit has.

@@ -1,0 +1,170 @@
+package evidence
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Bounds of the contents that are kept to count lines.
+const (
+	maxKept  = 8 << 20  // bytes of a file
+	keepRoom = 64 << 20 // bytes of all that are new in one survey
+)
+
+// A putter takes an object and returns its name.
+type putter func(kind string, content []byte) (id string, err error)
+
+// treeOf puts the git tree that holds the names, which are sorted and agree in
+// their first skip bytes, and returns its name.
+func treeOf(names []string, skip int, at func(name string) blob, put putter) (string, error) {
+	var tree bytes.Buffer
+	for len(names) > 0 {
+		first := names[0]
+		base, _, isFolder := strings.Cut(first[skip:], "/")
+		count, entry := 1, blob{mode: modeFolder}
+		if isFolder {
+			prefix := first[:skip+len(base)+1]
+			for count < len(names) && strings.HasPrefix(names[count], prefix) {
+				count++
+			}
+			id, err := treeOf(names[:count], len(prefix), at, put)
+			if err != nil {
+				return "", err
+			}
+			entry.id = id
+		} else {
+			entry = at(first)
+		}
+		id, err := hex.DecodeString(entry.id)
+		if err != nil {
+			return "", err
+		}
+		tree.WriteString(entry.mode + " " + base + "\x00")
+		tree.Write(id)
+		names = names[count:]
+	}
+	return put("tree", tree.Bytes())
+}
+
+// hashing returns a putter that stores nothing.
+func hashing(format int) putter {
+	return func(kind string, content []byte) (string, error) { return hashOf(format, kind, content), nil }
+}
+
+// hashOf returns the name of the object with that content.
+func hashOf(format int, kind string, content []byte) string {
+	h := objectHash(format, kind, int64(len(content)))
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// A keeper keeps the contents of files in the scratch, as objects of git's.
+type keeper struct {
+	scratch *scratch
+	format  int
+	room    int64 // bytes that still fit
+}
+
+// add keeps the content of a file if there is room, and reports whether it did.
+func (k *keeper) add(id string, content []byte) bool {
+	if int64(len(content)) > k.room {
+		return false
+	}
+	k.room -= int64(len(content))
+	return k.write(id, "blob", content) == nil
+}
+
+// put keeps an object.
+func (k *keeper) put(kind string, content []byte) (string, error) {
+	id := hashOf(k.format, kind, content)
+	return id, k.write(id, kind, content)
+}
+
+func (k *keeper) write(id, kind string, content []byte) error {
+	var object bytes.Buffer
+	z, err := zlib.NewWriterLevel(&object, zlib.BestSpeed)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(z, "%s %d\x00", kind, len(content))
+	z.Write(content)
+	if err := z.Close(); err != nil {
+		return err
+	}
+	folder := filepath.Join(k.scratch.gitDir(), "objects", id[:2])
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, id[2:]), object.Bytes(), 0o600)
+}
+
+// lend lets git read the objects of r, too.
+func (s *scratch) lend(r *repository) error {
+	f, err := os.OpenFile(filepath.Join(s.gitDir(), "objects/info/alternates"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(filepath.Join(r.common.Name(), "objects") + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// lines counts what was inserted and deleted between two sets of files, which
+// git can read. Files that are not text are not counted.
+func (k *keeper) lines(ctx context.Context, before, after []string, was, is func(name string) blob) (insertions, deletions, counted int, err error) {
+	old, err := treeOf(before, 0, was, k.put)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	now, err := treeOf(after, 0, is, k.put)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	err = k.scratch.run(ctx, nil, func(r io.Reader) error {
+		for record, err := range zeroTerminated(r) {
+			if err != nil {
+				return err
+			}
+			words := strings.SplitN(record, "\t", 3)
+			if len(words) != 3 {
+				return fmt.Errorf("evidence: git counts lines as %s", show(record))
+			}
+			more, err := strconv.Atoi(words[0])
+			if err != nil {
+				continue // not text
+			}
+			less, err := strconv.Atoi(words[1])
+			if err != nil {
+				continue
+			}
+			insertions, deletions, counted = insertions+more, deletions+less, counted+1
+		}
+		return nil
+	}, "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", old, now)
+	return insertions, deletions, counted, err
+}
+
+// clear empties the working tree of the scratch.
+func (s *scratch) clear() error {
+	at := filepath.Join(s.dir, "tree")
+	s.tree.Close()
+	if err := os.RemoveAll(at); err != nil {
+		return err
+	}
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return err
+	}
+	tree, err := os.OpenRoot(at)
+	if err == nil {
+		s.tree = tree
+	}
+	return err
+}
