@@ -193,6 +193,12 @@ func (b *Base) prepare(ctx context.Context) error {
 func userExcludes(ctx context.Context, git string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, git, "config", "--global", "--type=path", "--get", "core.excludesFile")
 	cmd.Dir = os.TempDir()
+	cmd.Env = []string{"LC_ALL=C"}
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
 	cmd.WaitDelay = killDelay
 	leash(cmd)
 	out, err := cmd.Output()
