@@ -1,5 +1,13 @@
 // Package evidence looks at files and repositories and says what is there.
 //
+// It has two entrances. An Inspector checks what others claim about things
+// under the roots that an operator chose. A Base remembers what lay in a folder
+// that the user of this machine chose, and checks the report of an agent that
+// worked there: Snapshot before the work, Base.Examine after it, or its parts,
+// Compare, Command and Judge.
+//
+// # Claims under roots
+//
 // An Inspector compares what somebody claims (a file with a hash, a branch, a
 // commit, a worktree) with what lies under the roots it was given, and answers
 // each claim with a Check: verified, failed or unverifiable, and why.
@@ -23,6 +31,26 @@
 // replace files inside a repository's object store at the very moment git reads
 // them can make git open a file outside the roots; all that shows is whether
 // that file is the git object asked for.
+//
+// # Reports
+//
+// A Base compares trees, not commits: who commits, stages, or switches branches
+// is judged by the files alone. Each file that git does not ignore is read and
+// hashed here; git sees the rule files, the objects of the repository and, to
+// count lines, copies of what changed, in a repository of its own in a
+// temporary folder. It promises, as above, that nothing a repository says is
+// run, that everything is bounded, and that neither the working tree nor
+// anything in the repository is changed. The one thing that is run is what the
+// user gave to Command.
+//
+// It does not see what is written to files that git ignores, unless a report
+// names them; what is written outside the folder; and what is undone before it
+// looks. Nor does it know who wrote: what somebody else changes in the folder
+// meanwhile is taken for the agent's work.
+//
+// The first look at 10,000 files with 50 MB takes about 0.6 seconds on a machine
+// with two cores, and a later one 0.1 seconds: a file whose times and size are
+// what they were is not read again.
 package evidence
 
 import (

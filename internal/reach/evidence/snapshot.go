@@ -338,12 +338,15 @@ func (b *Base) resolve(written string) []string {
 	var names []string
 	for _, from := range []string{b.folder, "."} {
 		name := path.Join(from, filepath.ToSlash(written))
-		if name != ".." && !strings.HasPrefix(name, "../") {
+		if !leadsOut(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
+
+// leadsOut reports whether a clean relative name leads out of where it begins.
+func leadsOut(name string) bool { return name == ".." || strings.HasPrefix(name, "../") }
 
 // sight says what lies at a name.
 func (b *Base) sight(name string, now *survey) Sight {

@@ -3,7 +3,6 @@ package evidence
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -151,8 +150,10 @@ func Judge(rep report.Report, changes *Changes, verify, build *Outcome, scope []
 	} else {
 		j.files(*changes, scope)
 	}
-	j.tests(verify)
-	j.build(build)
+	tests := "TESTS:" + string(rep.Tests)
+	j.command(proofOfTests, tests, rep.Tests.State(), verify)
+	j.count(tests, verify)
+	j.command(proofOfBuild, "BUILD:"+string(rep.Build), rep.Build, build)
 	return j.close()
 }
 
@@ -218,54 +219,56 @@ func clip(s string) string {
 	return s
 }
 
-// tests judges what the report says about the tests.
-func (j *judge) tests(verify *Outcome) {
-	state, claim := j.rep.Tests.State(), "TESTS:"+string(j.rep.Tests)
+// A proof is a command that shows whether a claim about the tests or the build
+// holds.
+type proof struct {
+	what   string // the command, in a sentence
+	notRun Kind   // there is none, or it did not end
+	passed Kind   // it passes, and the claim is that it fails
+	failed Kind   // it fails, and the claim is that it passes
+	undone Kind   // it fails, nothing is claimed, and yet the work is said to be done
+}
+
+var (
+	proofOfTests = proof{"VERIFY", TestsNotRun, TestsPassed, TestsFailed, VerifyFailed}
+	proofOfBuild = proof{"the build", BuildNotRun, BuildPassed, BuildFailed, BuildFailed}
+)
+
+// command judges a claim by how a command ended, which is nil if there is none.
+func (j *judge) command(p proof, claim string, state report.State, o *Outcome) {
 	claimed := state == report.Pass || state == report.Fail
 	if !claimed {
 		claim = j.status()
 	}
 	switch {
-	case verify == nil && claimed:
-		j.find(TestsNotRun, claim, "there is no VERIFY command to show it")
-	case verify == nil:
-	case !verify.Finished():
-		if claimed || j.done {
-			j.find(TestsNotRun, claim, "%s", ending("VERIFY", *verify))
-		}
-	case verify.Passed() && state == report.Fail:
-		j.find(TestsPassed, claim, "%s", ending("VERIFY", *verify))
-	case !verify.Passed() && state == report.Pass:
-		j.find(TestsFailed, claim, "%s", ending("VERIFY", *verify))
-	case !verify.Passed() && j.done:
-		j.find(VerifyFailed, j.status(), "%s", ending("VERIFY", *verify))
-	case claimed:
-		if n, ok := j.rep.Tests.Count(); ok && !countShown(*verify, state, n) {
-			j.find(CountUnproven, claim, "the output of VERIFY does not show the number %d", n)
-		}
+	case o == nil && claimed:
+		j.find(p.notRun, claim, "%s is not run: there is no command for it", p.what)
+	case o == nil:
+	case !o.Finished() && (claimed || j.done):
+		j.find(p.notRun, claim, "%s", ending(p.what, *o))
+	case !o.Finished():
+	case o.Passed() && state == report.Fail:
+		j.find(p.passed, claim, "%s", ending(p.what, *o))
+	case !o.Passed() && state == report.Pass:
+		j.find(p.failed, claim, "%s", ending(p.what, *o))
+	case !o.Passed() && j.done:
+		j.find(p.undone, j.status(), "%s", ending(p.what, *o))
 	}
 }
 
-// build judges what the report says about the build.
-func (j *judge) build(build *Outcome) {
-	state, claim := j.rep.Build, "BUILD:"+string(j.rep.Build)
-	claimed := state == report.Pass || state == report.Fail
-	if !claimed {
-		claim = j.status()
+// count judges how many tests the report says there are, if VERIFY ended as it
+// says.
+func (j *judge) count(claim string, verify *Outcome) {
+	state := j.rep.Tests.State()
+	n, ok := j.rep.Tests.Count()
+	if !ok || verify == nil || !verify.Finished() {
+		return
 	}
-	switch {
-	case build == nil && claimed:
-		j.find(BuildNotRun, claim, "there is no build command to show it")
-	case build == nil:
-	case !build.Finished():
-		if claimed || j.done {
-			j.find(BuildNotRun, claim, "%s", ending("the build", *build))
-		}
-	case build.Passed() && state == report.Fail:
-		j.find(BuildPassed, claim, "%s", ending("the build", *build))
-	case !build.Passed() && (state == report.Pass || j.done):
-		j.find(BuildFailed, claim, "%s", ending("the build", *build))
+	asClaimed := verify.Passed() && state == report.Pass || !verify.Passed() && state == report.Fail
+	if !asClaimed || countShown(*verify, state, n) {
+		return
 	}
+	j.find(CountUnproven, claim, "the output of VERIFY does not show the number %d", n)
 }
 
 // ending says in words how a command ended.
@@ -283,226 +286,4 @@ func ending(what string, o Outcome) string {
 		return what + " was ended by a signal"
 	}
 	return fmt.Sprintf("%s fails with exit code %d", what, o.ExitCode)
-}
-
-// A fate is what became of a file.
-type fate string
-
-const (
-	created  fate = "created"
-	modified fate = "modified"
-	deleted  fate = "deleted"
-)
-
-// Fields that name files.
-const (
-	fieldCreated  = "FILES_CREATED"
-	fieldModified = "FILES_MODIFIED"
-	fieldDeleted  = "FILES_DELETED" // not of the protocol, which has none for it
-)
-
-// A fileClaim is one file that a report names.
-type fileClaim struct{ field, path string }
-
-func (c fileClaim) String() string { return c.field + ":" + c.path }
-
-// fileClaims returns the files that a report names.
-func fileClaims(rep report.Report) []fileClaim {
-	var all []fileClaim
-	for _, p := range rep.FilesCreated {
-		all = append(all, fileClaim{fieldCreated, p})
-	}
-	for _, p := range rep.FilesModified {
-		all = append(all, fileClaim{fieldModified, p})
-	}
-	for _, f := range rep.Extra {
-		if f.Name != fieldDeleted {
-			continue
-		}
-		for p := range strings.SplitSeq(f.Value, ",") {
-			if p = strings.TrimSpace(p); p != "" {
-				all = append(all, fileClaim{fieldDeleted, p})
-			}
-		}
-	}
-	return all
-}
-
-// NamedFiles returns the paths that a report names, for Base.Compare.
-func NamedFiles(rep report.Report) []string {
-	var paths []string
-	for _, c := range fileClaims(rep) {
-		paths = append(paths, c.path)
-	}
-	return paths
-}
-
-// files judges what the report says about the files.
-func (j *judge) files(c Changes, scope []string) {
-	f := newFiles(c)
-	claims := fileClaims(j.rep)
-	held := 0
-	for _, claim := range claims {
-		s, ok := c.sight(claim.path)
-		switch {
-		case !ok:
-			j.find(FilesUnproven, claim.String(), "it was not looked at")
-			continue
-		case s.Name == "":
-			j.find(PathEscape, claim.String(), "it is not in the working tree")
-			continue
-		case path.IsAbs(claim.path):
-			j.find(AbsolutePath, claim.String(), "%s in the working tree", show(s.Name))
-		}
-		if !f.inScope(scope, s.Name) {
-			j.find(OutsideScope, claim.String(), "%s is not in the scope", show(s.Name))
-			f.outside[s.Name] = true
-		}
-		if j.file(claim, s, f) {
-			held++
-		}
-	}
-	for _, name := range c.names() {
-		if !f.inScope(scope, name) && !f.outside[name] {
-			j.find(OutsideScope, j.status(), "%s was %s and is not in the scope", show(name), f.fates[name])
-		}
-	}
-	switch {
-	case j.rep.Status == report.StatusNoChanges && !c.Empty():
-		j.find(Edits, j.status(), "%s", f.summary())
-	default:
-		for _, name := range f.undeclared() {
-			j.find(Undeclared, j.status(), "%s was %s, and is not named", show(name), f.fates[name])
-		}
-	}
-	switch {
-	case len(claims) > 0 && held == 0 && c.Empty():
-		j.find(NoEdits, j.status(), "%d files are named, and nothing has changed", len(claims))
-	case len(claims) == 0 && c.Empty() && j.rep.Status == report.StatusOK:
-		j.find(NothingDone, j.status(), "no file is named, and none has changed")
-	}
-}
-
-// file judges one file that is named, and reports whether the claim holds.
-func (j *judge) file(claim fileClaim, s Sight, f *files) bool {
-	f.declared[s.Name] = true
-	is := f.fates[s.Name]
-	switch {
-	case is == "" && s.Folder && s.Name != "." && f.below(s.Name):
-		f.declaredFolders[s.Name] = true
-		j.find(FolderNamed, claim.String(), "it is a folder in which files changed")
-		return true
-	case claim.field == fieldDeleted && is != deleted && (s.Exists || is != ""):
-		j.find(FileUnchanged, claim.String(), "it is still there")
-	case claim.field == fieldDeleted && is == deleted, is == created && claim.field == fieldCreated, is == modified && claim.field == fieldModified:
-		return true
-	case is == created:
-		j.find(NotModified, claim.String(), "it is new")
-		return true
-	case is == modified:
-		j.find(NotCreated, claim.String(), "it was there before, and was modified")
-	case is == deleted && claim.field == fieldModified:
-		return true
-	case is == deleted:
-		j.find(FileMissing, claim.String(), "it was deleted")
-	case s.Name == ".":
-		j.find(FileMissing, claim.String(), "it is the whole working tree, and no file")
-	case !s.Exists:
-		j.find(FileMissing, claim.String(), "there is no such file")
-	case s.Ignored && s.Touched && s.Folder:
-		j.find(FilesUnproven, claim.String(), "it is a folder, and what changed in it is not known")
-		return true
-	case s.Ignored && s.Touched:
-		return true
-	default:
-		j.find(FileUnchanged, claim.String(), "it is as it was before")
-	}
-	return false
-}
-
-// sight returns what lies at a path, and whether it was looked at.
-func (c Changes) sight(written string) (Sight, bool) {
-	if s, ok := c.Named[written]; ok {
-		return s, true
-	}
-	name := path.Join(c.Folder, written)
-	switch {
-	case path.IsAbs(written) || name == ".." || strings.HasPrefix(name, "../"):
-		return Sight{}, true
-	case slices.Contains(c.Created, name) || slices.Contains(c.Modified, name):
-		return Sight{Name: name, Exists: true}, true
-	case slices.Contains(c.Deleted, name):
-		return Sight{Name: name}, true
-	}
-	return Sight{}, false
-}
-
-// files is what changed, by name, and what of it a report names.
-type files struct {
-	changes         Changes
-	fates           map[string]fate
-	folders         map[string]bool // in which something changed
-	declared        map[string]bool
-	declaredFolders map[string]bool
-	outside         map[string]bool // named, and found to be outside the scope
-}
-
-func newFiles(c Changes) *files {
-	f := &files{
-		changes: c, fates: map[string]fate{}, folders: map[string]bool{".": true},
-		declared: map[string]bool{}, declaredFolders: map[string]bool{}, outside: map[string]bool{},
-	}
-	for is, names := range map[fate][]string{created: c.Created, modified: c.Modified, deleted: c.Deleted} {
-		for _, name := range names {
-			f.fates[name] = is
-			hold(f.folders, name)
-		}
-	}
-	for _, name := range c.Submodules {
-		if f.fates[name] == "" && !f.folders[name] {
-			f.fates[name] = modified
-		}
-	}
-	return f
-}
-
-// below reports whether something changed in a folder.
-func (f *files) below(folder string) bool { return f.folders[folder] }
-
-// undeclared returns what changed and is not named.
-func (f *files) undeclared() []string {
-	return slices.DeleteFunc(f.changes.names(), func(name string) bool {
-		to, moved := f.changes.Moved[name]
-		return f.isDeclared(name) || moved && f.isDeclared(to)
-	})
-}
-
-func (f *files) isDeclared(name string) bool {
-	if f.declared[name] {
-		return true
-	}
-	for dir := path.Dir(name); dir != "." && dir != "/"; dir = path.Dir(dir) {
-		if f.declaredFolders[dir] {
-			return true
-		}
-	}
-	return false
-}
-
-// summary says in a line what changed.
-func (f *files) summary() string {
-	names := f.changes.names()
-	var some []string
-	for _, name := range names[:min(len(names), maxNames)] {
-		some = append(some, fmt.Sprintf("%s was %s", show(name), f.fates[name]))
-	}
-	if more := len(names) - len(some); more > 0 {
-		some = append(some, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(some, ", ")
-}
-
-// inScope reports whether the scope covers a name.
-func (f *files) inScope(scope []string, name string) bool {
-	return covers(scope, f.changes.Top, f.changes.Folder, name)
 }

@@ -65,6 +65,7 @@ func TestJudge(t *testing.T) {
 	}
 	moved := evidence.Changes{Folder: ".", Created: []string{"to"}, Deleted: []string{"from"}, Moved: map[string]string{"from": "to"}}
 	submodule := evidence.Changes{Folder: ".", Submodules: []string{"sub"}, Named: map[string]evidence.Sight{"sub": {Name: "sub", Exists: true, Folder: true, Ignored: true}}}
+	cleared := evidence.Changes{Folder: ".", Deleted: []string{"lib/x"}, Named: map[string]evidence.Sight{"lib": {Name: "lib", Ignored: true}}}
 	inside := evidence.Changes{Folder: "cmd", Created: []string{"cmd/x.go", "lib/y.go"}}
 	const truth = "FILES_CREATED:new\nFILES_MODIFIED:src/mod,old\n"
 
@@ -92,7 +93,7 @@ func TestJudge(t *testing.T) {
 		{name: "files that are not named in a failure", text: "STATUS:fail\nFILES_CREATED:new", changes: &some, want: "confirmed", kinds: "(undeclared) (undeclared)"},
 		{name: "a deleted file in a field of its own", text: "STATUS:ok\nFILES_CREATED:new\nFILES_MODIFIED:src/mod\nFILES_DELETED:old", changes: &some, want: "confirmed"},
 		{name: "a file said to be deleted that is there", text: "STATUS:ok\n" + truth + "FILES_DELETED:a, src/mod", changes: &some, want: "contradicted", kinds: "file_unchanged file_unchanged"},
-		{name: "a file said to be deleted that never was", text: "STATUS:ok\n" + truth + "FILES_DELETED:gone", changes: &some, want: "contradicted", kinds: "file_missing"},
+		{name: "a file said to be deleted that nobody saw", text: "STATUS:ok\n" + truth + "FILES_DELETED:gone", changes: &some, want: "unverified", kinds: "files_unproven?"},
 		{name: "a file that was moved", text: "STATUS:ok\nFILES_CREATED:to", changes: &moved, want: "confirmed"},
 		{name: "a move of which nothing is named", text: "STATUS:ok", changes: &moved, want: "contradicted", kinds: "undeclared undeclared"},
 		{name: "no edits at all", text: "STATUS:ok\nFILES_MODIFIED:a\nFILES_CREATED:gone", changes: &none, want: "contradicted", kinds: "file_missing file_unchanged no_edits"},
@@ -101,6 +102,8 @@ func TestJudge(t *testing.T) {
 		{name: "an ignored folder", text: "STATUS:ok\nFILES_CREATED:new,out\nFILES_MODIFIED:src/mod,old", changes: &some, want: "unverified", kinds: "files_unproven?"},
 		{name: "edits under no_changes", text: "STATUS:no_changes", changes: &some, want: "contradicted", kinds: "edits_with_no_changes"},
 		{name: "a folder for its files", text: "STATUS:ok\nFILES_CREATED:new\nFILES_MODIFIED:src,old", changes: &some, want: "confirmed", kinds: "(folder_named)"},
+		{name: "a folder whose files were deleted", text: "STATUS:ok\nFILES_DELETED:lib", changes: &cleared, want: "confirmed", kinds: "(folder_named)"},
+		{name: "a folder said to be created whose files were deleted", text: "STATUS:ok\nFILES_CREATED:lib", changes: &cleared, want: "contradicted", kinds: "file_missing undeclared"},
 		{name: "everything is no file", text: "STATUS:ok\n" + truth + "FILES_CREATED:new,.", changes: &some, want: "contradicted", kinds: "file_missing"},
 		{name: "a submodule at another commit", text: "STATUS:ok\nFILES_MODIFIED:sub", changes: &submodule, want: "confirmed"},
 		{name: "an absolute path inside", text: "STATUS:ok\nFILES_CREATED:/repo/new\nFILES_MODIFIED:src/mod,old", changes: &some, want: "confirmed", kinds: "(absolute_path)"},
@@ -110,6 +113,7 @@ func TestJudge(t *testing.T) {
 
 		{name: "in the scope", text: "STATUS:ok\n" + truth, changes: &some, scope: []string{"src/", "new", "o*"}, want: "confirmed"},
 		{name: "outside the scope", text: "STATUS:ok\n" + truth, changes: &some, scope: []string{"src"}, want: "contradicted", kinds: "outside_scope outside_scope"},
+		{name: "a folder of which a part is in the scope", text: "STATUS:ok\nFILES_CREATED:new\nFILES_MODIFIED:src,old", changes: &some, scope: []string{"src/mod", "new", "old"}, want: "confirmed", kinds: "(folder_named)"},
 		{name: "outside the scope and not named", text: "STATUS:fail", changes: &some, scope: []string{"src"}, want: "contradicted", kinds: "outside_scope outside_scope (undeclared) (undeclared) (undeclared)"},
 		{name: "from within a folder", text: "STATUS:ok\nFILES_CREATED:x.go,../lib/y.go", changes: &inside, scope: []string{"."}, want: "contradicted", kinds: "outside_scope"},
 		{name: "an empty scope", text: "STATUS:ok\n" + truth, changes: &some, scope: []string{" "}, want: "confirmed"},
@@ -230,8 +234,12 @@ func FuzzJudge(f *testing.F) {
 	f.Add("STATUS:ok\nFILES_CREATED:a,b/c,../d,/e\nTESTS:pass:3", "a\nb/c\n../x\n/\n.", "b\n**/[", 0)
 	f.Add("STATUS:no_changes\nFILES_DELETED:x,,\nBUILD:pass", "", "", 1)
 	f.Add("STATUS:fail\nTESTS:fail:99999999999999999999", "//\n..", "/", -1)
+	f.Add("weird:3", "x", "", 1)
 	f.Fuzz(func(t *testing.T, text, names, scope string, code int) {
-		res, _ := report.ParseAny(text, nil)
+		res, err := report.ParseAny(text, nil)
+		if err != nil { // a program may fill in anything
+			res.Report = report.Report{Status: report.Status(text), FilesCreated: strings.Split(text, "\n"), Tests: report.Tests(text), Build: report.State(text)}
+		}
 		lines := strings.Split(names, "\n")
 		third := len(lines) / 3
 		changes := evidence.Changes{
