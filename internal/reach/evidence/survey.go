@@ -203,9 +203,12 @@ func (s *surveyor) level(ctx context.Context, folders []string) (below []string,
 		nested := false
 		for e, err := range entries(ctx, s.tree, folder) {
 			switch {
+			case errors.Is(err, fs.ErrNotExist): // by now
+				continue
 			case err != nil && ctx.Err() != nil:
 				return nil, err
-			case err != nil: // gone, or closed to us
+			case err != nil: // what is in it cannot be known, only that it is there
+				s.survey.files[folder] = sighting{blob: blob{mode: modeFolder}}
 				continue
 			}
 			if err := s.pass(); err != nil {
