@@ -208,10 +208,13 @@ func TestCompare(t *testing.T) {
 			newRepository(t, dir)
 			write(t, filepath.Join(dir, "untracked"), "x\n")
 		}, func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, ".git", "info", "exclude"), "*\n")
+			write(t, filepath.Join(dir, ".gitignore"), "*\n!.gitignore\n")
 			write(t, filepath.Join(dir, "untracked"), "y\n")
+		}, "+.gitignore ~untracked", [2]int{3, 1}},
+		{"rules that nobody sees cannot be added", repository, func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, ".git", "info", "exclude"), "*\n")
 			write(t, filepath.Join(dir, "hidden"), "y\n")
-		}, "+hidden ~untracked", [2]int{2, 1}},
+		}, "+hidden", [2]int{1, 0}},
 		{"a submodule counts with its files", func(t *testing.T, dir string) {
 			newRepository(t, filepath.Join(filepath.Dir(dir), "lib"))
 			newRepository(t, dir)

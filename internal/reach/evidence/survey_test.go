@@ -1,6 +1,9 @@
 package evidence
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -29,5 +32,28 @@ func TestOnlyQuietFilesAreNotReadAgain(t *testing.T) {
 		if _, got := s.before("y", tt.now); got {
 			t.Errorf("%s: got another file", tt.name)
 		}
+	}
+}
+
+func TestAFolderThatCannotBeReadIsSeen(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "closed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	s := surveyor{ruled: ruled{tree: tree}, plain: true, visited: map[string]bool{}, survey: &survey{files: map[string]sighting{}}}
+	// A file cannot be listed, and nor can a folder that was closed.
+	if _, err := s.level(t.Context(), []string{"closed", "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.survey.since(&survey{}).Unread, []string{"closed"}; !slices.Equal(got, want) {
+		t.Errorf("not read: got %v, want %v", got, want)
+	}
+	if tree := s.survey.treeHash(sha1Digits); tree != "" {
+		t.Errorf("its tree: got %s, want none", tree)
 	}
 }
