@@ -132,6 +132,11 @@ type Options struct {
 	Parallel    int           // calls that work at the same time, others wait; default 4
 	Git         string        // the git program; default the one on the path
 	OtherOwners bool          // look at repositories of other users, too
+
+	// Scratch is the folder for temporary files, by default the system's. A
+	// process that is killed leaves its own there, as parley-evidence-*. It must
+	// not be in a working tree that is looked at.
+	Scratch string
 }
 
 // An Inspector looks at what lies under its roots. It is safe for concurrent
@@ -143,6 +148,7 @@ type Inspector struct {
 	slots       chan struct{} // holds one value for each call that works
 	git         string        // empty if there is none
 	otherOwners bool
+	scratch     string // empty for the system's folder
 }
 
 // New returns an Inspector for what lies under roots, which are absolute paths
@@ -169,6 +175,7 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 		timeout:     o.Timeout,
 		slots:       make(chan struct{}, o.Parallel),
 		otherOwners: o.OtherOwners,
+		scratch:     o.Scratch,
 	}
 	for _, name := range roots {
 		r, err := newRoot(name)

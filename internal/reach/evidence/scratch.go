@@ -63,16 +63,24 @@ func (in *Inspector) newScratch(ctx context.Context, r *repository, format int) 
 	if in.git == "" {
 		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "git is not installed where the hub runs")
 	}
-	dir, err := os.MkdirTemp("", "parley-evidence-*")
+	s, err := in.emptyScratch()
 	if err != nil {
-		return nil, fmt.Errorf("evidence: make a scratch folder: %w", err)
+		return nil, err
 	}
-	s := &scratch{git: in.git, dir: dir}
 	if err := s.fill(ctx, r, format); err != nil {
 		s.close()
 		return nil, in.late(ctx, err)
 	}
 	return s, nil
+}
+
+// emptyScratch returns a scratch that is nothing but a folder.
+func (in *Inspector) emptyScratch() (*scratch, error) {
+	dir, err := os.MkdirTemp(in.scratch, "parley-evidence-*")
+	if err != nil {
+		return nil, fmt.Errorf("evidence: make a scratch folder: %w", err)
+	}
+	return &scratch{git: in.git, dir: dir}, nil
 }
 
 func (s *scratch) close() {

@@ -24,7 +24,8 @@ type Moment struct {
 }
 
 // A Base is what lay in a folder before somebody worked there. It holds
-// temporary files until it is closed. It is not safe for concurrent use.
+// temporary files until it is closed, and is of no use after that. It is not
+// safe for concurrent use.
 type Base struct {
 	in     *Inspector
 	given  string   // the folder as it was named, absolute
@@ -52,7 +53,7 @@ type Base struct {
 //
 // It reports CodeNotFound and CodeConflict for a dir that is no folder,
 // CodeTooLarge beyond a million files, and CodeDegraded if the time is over.
-// opts may be nil; of it MaxFile, Timeout and Git count. A file larger than
+// opts may be nil; all but Parallel and OtherOwners counts. A file larger than
 // MaxFile is told from what it was by its size and times.
 func Snapshot(ctx context.Context, dir string, opts *Options) (*Base, error) {
 	given, err := filepath.Abs(dir)
@@ -138,11 +139,9 @@ func (b *Base) take(ctx context.Context) (err error) {
 		return err
 	}
 	b.tree = top
-	dir, err := os.MkdirTemp("", "parley-evidence-*")
-	if err != nil {
-		return fmt.Errorf("evidence: make a scratch folder: %w", err)
+	if b.scratch, err = b.in.emptyScratch(); err != nil {
+		return err
 	}
-	b.scratch = &scratch{git: b.in.git, dir: dir}
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}

@@ -368,6 +368,18 @@ func TestSnapshotLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s: %d temporary files are left", name, len(left))
 		}
 	}
+	elsewhere := folder(t)
+	b, err := evidence.Snapshot(t.Context(), dir, &evidence.Options{Scratch: elsewhere})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here, _ := os.ReadDir(tmp); len(here) > 0 {
+		t.Errorf("a folder was given: got %s elsewhere", here[0].Name())
+	}
+	b.Close()
+	if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
+		t.Errorf("in a folder that was given: %d temporary files are left", len(left))
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := evidence.Snapshot(ctx, dir, nil); hub.CodeOf(err) != hub.CodeDegraded {
