@@ -3,8 +3,8 @@
 // It has two entrances. An Inspector checks what others claim about things
 // under the roots that an operator chose. A Base remembers what lay in a folder
 // that the user of this machine chose, and checks the report of an agent that
-// worked there: Snapshot before the work, Base.Examine after it, or its parts,
-// Compare, Command and Judge.
+// worked there: Snapshot before the work; after it Compare, then Command for
+// what the user wants to see pass, Since for what that changed, and Judge.
 //
 // # Claims under roots
 //

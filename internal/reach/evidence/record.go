@@ -1,11 +1,5 @@
 package evidence
 
-import (
-	"context"
-
-	"github.com/parley-agents/parley/report"
-)
-
 // maxRecorded is how many names a record has in each list.
 const maxRecorded = 1000
 
@@ -59,49 +53,4 @@ func NewRecord(before Moment, changes *Changes, verify, build *Outcome, verifyCh
 		r.Diff.Truncated = r.Diff.Truncated || len(kept) < len(list.from)
 	}
 	return r
-}
-
-// ExamineOptions says what else to look at. The zero value works.
-type ExamineOptions struct {
-	Dir     string // where the commands run; default the base's folder
-	Verify  string // a shell line of the user's; empty for none
-	Build   string // likewise
-	Scope   []string
-	Command CommandOptions
-	Judge   JudgeOptions
-}
-
-// Examine checks a report against what became of the base: it looks at the
-// files, runs the build and then VERIFY, and looks again at what these changed.
-// An error says why the files could not be compared; the verdict and the record
-// then hold the rest. opts may be nil.
-func (b *Base) Examine(ctx context.Context, rep report.Report, opts *ExamineOptions) (Verdict, Record, error) {
-	var o ExamineOptions
-	if opts != nil {
-		o = *opts
-	}
-	if o.Dir == "" {
-		o.Dir = b.given
-	}
-	var changes *Changes
-	found, err := b.Compare(ctx, NamedFiles(rep))
-	if err == nil {
-		changes = &found
-	}
-	build := o.run(ctx, o.Build)
-	verify := o.run(ctx, o.Verify)
-	var own []string
-	if err == nil && (build != nil || verify != nil) {
-		own, err = b.Since(ctx)
-	}
-	return Judge(rep, changes, verify, build, o.Scope, &o.Judge), NewRecord(b.Moment(), changes, verify, build, own), err
-}
-
-// run runs a line, if there is one.
-func (o ExamineOptions) run(ctx context.Context, line string) *Outcome {
-	if line == "" {
-		return nil
-	}
-	outcome := Command(ctx, o.Dir, line, &o.Command)
-	return &outcome
 }

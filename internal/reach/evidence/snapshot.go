@@ -243,9 +243,6 @@ func (s *scratch) clock() (time.Time, error) {
 // Moment returns what was found.
 func (b *Base) Moment() Moment { return b.first.moment }
 
-// Top returns the folder that is compared: the top of the working tree.
-func (b *Base) Top() string { return b.top }
-
 // Close removes the temporary files.
 func (b *Base) Close() error {
 	var errs []error

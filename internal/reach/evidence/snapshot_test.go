@@ -465,11 +465,12 @@ func TestSnapshotOfAFolderThatIsIgnored(t *testing.T) {
 	dir := filepath.Join(repo, "tmp", "work")
 	write(t, filepath.Join(dir, "x"), "x")
 	b := snapshot(t, dir, nil)
-	if b.Moment().Repository || b.Top() != dir {
-		t.Errorf("got %+v at %s, want the folder alone", b.Moment(), b.Top())
-	}
 	write(t, filepath.Join(dir, "y"), "y")
-	if got, want := difference(compare(t, b)), "+y"; got != want {
+	c := compare(t, b)
+	if c.Before.Repository || c.Top != dir {
+		t.Errorf("got %+v at %s, want the folder alone", c.Before, c.Top)
+	}
+	if got, want := difference(c), "+y"; got != want {
 		t.Errorf("changes: got %q, want %q", got, want)
 	}
 }

@@ -267,7 +267,26 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-func TestExamine(t *testing.T) {
+// examine checks a report as its readers do. build and verify may be empty.
+func examine(t *testing.T, b *evidence.Base, dir, text, build, verify string, scope ...string) (evidence.Verdict, evidence.Record) {
+	t.Helper()
+	rep := reportOf(t, text)
+	changes := compare(t, b, evidence.NamedFiles(rep)...)
+	var outcomes [2]*evidence.Outcome
+	for i, line := range []string{build, verify} {
+		if line != "" {
+			o := evidence.Command(t.Context(), dir, line, nil)
+			outcomes[i] = &o
+		}
+	}
+	own, err := b.Since(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return evidence.Judge(rep, &changes, outcomes[1], outcomes[0], scope, nil), evidence.NewRecord(b.Moment(), &changes, outcomes[1], outcomes[0], own)
+}
+
+func TestReportsAreCheckedAgainstTheRepository(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "repo")
 	newRepository(t, dir)
@@ -275,12 +294,10 @@ func TestExamine(t *testing.T) {
 	write(t, filepath.Join(dir, "new.txt"), "1\n2\n")
 	write(t, filepath.Join(dir, "a.txt"), "one\n")
 
-	rep := reportOf(t, "STATUS:ok\nFILES_CREATED:new.txt\nFILES_MODIFIED:a.txt\nTESTS:pass\nBUILD:pass")
-	v, record, err := b.Examine(t.Context(), rep, &evidence.ExamineOptions{
-		Build: "test -f new.txt && echo made > made.txt", Verify: "grep -q made made.txt && echo tested", Scope: []string{"*.txt"},
-	})
-	if err != nil || v.Ruling != evidence.Confirmed {
-		t.Errorf("a true report: got %+v, %v", v, err)
+	v, record := examine(t, b, dir, "STATUS:ok\nFILES_CREATED:new.txt\nFILES_MODIFIED:a.txt\nTESTS:pass\nBUILD:pass",
+		"test -f new.txt && echo made > made.txt", "grep -q made made.txt && echo tested", "*.txt")
+	if v.Ruling != evidence.Confirmed {
+		t.Errorf("a true report: got %+v", v)
 	}
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -322,12 +339,10 @@ func TestExamine(t *testing.T) {
 		t.Errorf("commands: got %s", text)
 	}
 
-	lie := reportOf(t, "STATUS:ok\nFILES_MODIFIED:src/b.txt\nTESTS:pass")
-	v, _, err = b.Examine(t.Context(), lie, &evidence.ExamineOptions{Verify: "exit 1"})
-	if got, want := kinds(v), "file_unchanged undeclared undeclared undeclared tests_failed"; err != nil || got != want {
-		t.Errorf("a lie: got %s, %v, want %s", got, err, want)
+	v, _ = examine(t, b, dir, "STATUS:ok\nFILES_MODIFIED:src/b.txt\nTESTS:pass", "", "exit 1")
+	if got, want := kinds(v), "file_unchanged undeclared undeclared undeclared tests_failed"; got != want {
+		t.Errorf("a lie: got %s, want %s", got, want)
 	}
-	b.Close()
 }
 
 func TestRecordsAreBounded(t *testing.T) {
