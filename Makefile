@@ -2,7 +2,7 @@
 
 GO      ?= go
 BIN     := bin/parley
-FUZZ    ?= 1s
+FUZZ    ?= 5s
 KILLS   ?= 50
 PKGS    := ./...
 
@@ -15,7 +15,7 @@ build: ## build bin/parley, without cgo
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/parley
 
 test: ## everything that CI checks
-	GO="$(GO)" FUZZ="$(FUZZ)" ./scripts/test
+	GO="$(GO)" ./scripts/test
 
 lint: ## formatting, vet and staticcheck
 	GO="$(GO)" ./scripts/lint
