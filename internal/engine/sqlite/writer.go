@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -99,7 +100,7 @@ func (w *writer) run() {
 	}()
 	for j := range w.s.queue {
 		w.take(j)
-		w.drain()
+		w.gather()
 		w.serve()
 		w.tidy() // while those who were answered prepare what they do next
 	}
@@ -127,6 +128,17 @@ func (w *writer) alone(fn func(*tx) error) error {
 	j := &job{ctx: context.Background(), fn: func(hub.Tx) error { return fn(&w.tx) }}
 	w.transact([]*job{j}, hub.SurvivesKill)
 	return j.err
+}
+
+// gather takes what is queued, and lets those run first who are about to put
+// more there: a commit costs as much as several changes. It does not wait for
+// anybody else.
+func (w *writer) gather() {
+	w.drain()
+	for before := 0; before < len(w.batch) && len(w.batch) < maxBatch; w.drain() {
+		before = len(w.batch)
+		runtime.Gosched()
+	}
 }
 
 // drain takes what else is queued.
