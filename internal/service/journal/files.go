@@ -21,7 +21,7 @@ const (
 	// the fact that says what its files hold.
 	filesCursor = FilesConsumer
 
-	filesPage  = 256     // entries that are copied at a time at most
+	filesPage  = 2048    // entries that are copied at a time at most
 	filesBytes = 4 << 20 // bytes after which fewer are
 
 	filesPause = 500 * time.Millisecond // without a hint, before a copy begins

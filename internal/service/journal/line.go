@@ -62,9 +62,7 @@ func appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
 			return err
 		}
 		m.Status, m.UpdatedAt = hub.StatusPending, hub.Time{} // as it was sent
-		if l.Message, err = m.Envelope.MarshalJSON(); err != nil {
-			return err
-		}
+		return appendMessage(buf, e, m.Envelope)
 	case e.Action == hub.ActionHandoffProposed:
 		h, err := r.Handoff(hub.HandoffID(e.Subject))
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -83,6 +81,27 @@ func appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
 		}
 	}
 	return encodeLine(buf, l)
+}
+
+// appendMessage writes the line for an entry and the message that it begins. It
+// puts the two together itself: encodeLine would look through the message once
+// more, which most lines have.
+func appendMessage(buf *bytes.Buffer, e hub.Entry, m hub.Envelope) error {
+	message, err := m.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if len(m.Extra) > 0 { // may be spaced as it came
+		return encodeLine(buf, line{Entry: e, Message: message})
+	}
+	if err := encodeLine(buf, e); err != nil {
+		return err
+	}
+	buf.Truncate(buf.Len() - len("}\n"))
+	buf.WriteString(`,"message":`)
+	buf.Write(message)
+	buf.WriteString("}\n")
+	return nil
 }
 
 // encodeLine writes v as JSON, without escapes for HTML, and a newline.
