@@ -973,6 +973,49 @@ func TestRender(t *testing.T) {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
+	bubble(t, "R3-107 an inbox file that is full shows what moves up", func(t *testing.T) {
+		var dir string
+		o := open(t, func(opts *mailroom.Options) {
+			dir = filepath.Join(t.TempDir(), "inbox")
+			opts.InboxDir, opts.Limits.Unsafe = dir, true
+		})
+		defer o.run()()
+		shows := func(want ...string) {
+			t.Helper()
+			<-time.After(10 * time.Second) // in the bubble: until it is written
+			raw, err := os.ReadFile(filepath.Join(dir, "builder.md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line := range strings.Lines(string(raw)) {
+				if text, ok := strings.CutPrefix(line, "> summary: "); ok {
+					got = append(got, strings.TrimSpace(text))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+		var all []string
+		add := func(n int) {
+			for range n {
+				all = append(all, fmt.Sprintf("no. %d", len(all)))
+				o.send(planner, say(all[len(all)-1], "builder"))
+				o.pass(time.Millisecond)
+			}
+		}
+		add(50)
+		shows(all[:50]...)
+		add(10)
+		shows(all[:50]...)
+		urgent := say("first of all", "builder")
+		urgent.Priority = hub.PriorityHigh
+		o.send(planner, urgent)
+		shows(append([]string{"first of all"}, all[:49]...)...)
+		o.inbox(builder, mailroom.InboxRequest{Limit: 5, AckAll: true})
+		shows(all[4:54]...)
+	})
 }
 
 func TestSystemMessages(t *testing.T) {

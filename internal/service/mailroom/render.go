@@ -111,57 +111,64 @@ const renderCursor = "inbox-files"
 // fileMessages is how many messages an inbox file shows.
 const fileMessages = 50
 
+// journalBatch is how many entries are read at a time.
+const journalBatch = 2000
+
 // A renderer keeps a Markdown file per agent in line with its inbox. The
 // store is the truth; a file is a view that is replaced as a whole.
 type renderer struct {
 	m     *Mailroom
-	first bool // render everybody once, in case a file was lost or changed
+	first bool                    // render everybody once, in case a file was lost or changed
+	ends  map[hub.AgentID]fileEnd // of the files that have no room for more
 }
 
-func newRenderer(m *Mailroom) *renderer { return &renderer{m: m, first: true} }
+// A fileEnd is the place in an inbox after which its file shows nothing.
+type fileEnd struct {
+	rank int
+	at   hub.Time
+}
+
+func newRenderer(m *Mailroom) *renderer {
+	return &renderer{m: m, first: true, ends: map[hub.AgentID]fileEnd{}}
+}
 
 // work renders the inboxes that the journal says have changed, each once
 // however many entries concern it.
 func (r *renderer) work(ctx context.Context) (bool, error) {
 	dirty := map[hub.AgentID]bool{}
-	var from, last int64
-	err := r.m.store.View(ctx, func(rd hub.Reader) error {
-		var err error
-		if from, err = rd.Cursor(renderCursor); err != nil {
+	var from int64
+	err := r.m.store.View(ctx, func(rd hub.Reader) (err error) {
+		if from, err = rd.Cursor(renderCursor); err != nil || !r.first {
 			return err
 		}
-		if r.first {
-			agents, err := rd.Agents()
-			if err != nil {
-				return err
-			}
-			for _, a := range agents {
-				dirty[a.ID] = true
-			}
+		agents, err := rd.Agents()
+		for _, a := range agents {
+			dirty[a.ID] = true
 		}
-		last = from
-		const batch = 5000
-		entries, err := rd.JournalAfter(from, batch)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			last = e.Seq
-			switch e.Action {
-			case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired:
-				if err := touched(rd, e, dirty); err != nil {
-					return err
-				}
-			case hub.ActionMessageDelivered, hub.ActionMessageRead:
-				dirty[e.Actor] = true
-			case hub.ActionAgentAdded:
-				dirty[hub.AgentID(e.Subject)] = true
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return false, err
+	}
+	last := from
+	for n := journalBatch; n == journalBatch; {
+		err := r.m.store.View(ctx, func(rd hub.Reader) error {
+			entries, err := rd.JournalAfter(last, journalBatch)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				if err := r.note(rd, e, dirty); err != nil {
+					return err
+				}
+				last = e.Seq
+			}
+			n = len(entries)
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
 	}
 	for agent := range dirty {
 		if err := r.render(ctx, agent); err != nil {
@@ -176,15 +183,31 @@ func (r *renderer) work(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// touched marks those whose inbox an entry about a message concerns. The entry
+// note marks those whose file an entry of the journal changes.
+func (r *renderer) note(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
+	switch e.Action {
+	case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired:
+		return r.touched(rd, e, dirty)
+	case hub.ActionMessageDelivered, hub.ActionMessageRead:
+		dirty[e.Actor] = true
+	case hub.ActionAgentAdded:
+		dirty[hub.AgentID(e.Subject)] = true
+	}
+	return nil
+}
+
+// touched marks those whose file an entry about a message concerns. The entry
 // of a send names them, unless it went to everyone.
-func touched(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
+func (r *renderer) touched(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
 	var facts struct {
-		To []hub.AgentID `json:"to"`
+		To       []hub.AgentID `json:"to"`
+		Priority hub.Priority  `json:"priority"`
 	}
 	if json.Unmarshal(e.Facts, &facts) == nil && len(facts.To) > 0 && !slices.Contains(facts.To, hub.Everyone) {
 		for _, id := range facts.To {
-			dirty[id] = true
+			if e.Action != hub.ActionMessageSent || !r.beyond(id, facts.Priority, e.At) {
+				dirty[id] = true
+			}
 		}
 		return nil
 	}
@@ -198,6 +221,13 @@ func touched(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
 		}
 	}
 	return nil
+}
+
+// beyond reports whether a new message comes after all that the agent's file
+// has room for. How many there are is not counted any more then.
+func (r *renderer) beyond(agent hub.AgentID, p hub.Priority, created hub.Time) bool {
+	end, full := r.ends[agent]
+	return full && (p.Rank() > end.rank || p.Rank() == end.rank && created.After(end.at.Time))
 }
 
 // render replaces one agent's file.
@@ -219,7 +249,15 @@ func (r *renderer) render(ctx context.Context, agent hub.AgentID) error {
 		envelopes[i] = msg.Envelope
 	}
 	text := fmt.Sprintf("# Inbox of %s: %s\n\n%s", agent, countText(n), RenderMessages(envelopes))
-	return replaceFile(filepath.Join(r.m.inboxDir, string(agent)+".md"), []byte(text))
+	if err := replaceFile(filepath.Join(r.m.inboxDir, string(agent)+".md"), []byte(text)); err != nil {
+		return err
+	}
+	delete(r.ends, agent)
+	if len(envelopes) == fileMessages {
+		last := envelopes[len(envelopes)-1]
+		r.ends[agent] = fileEnd{last.Priority.Rank(), last.CreatedAt}
+	}
+	return nil
 }
 
 func countText(n int) string {
