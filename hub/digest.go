@@ -5,32 +5,28 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"hash"
 	"strconv"
 )
 
-// A digest hashes the members of a noun, each preceded by its length, so that
-// no two different nouns hash the same bytes.
-type digest struct{ hash.Hash }
+// A digest gathers the members of a noun, each preceded by its length, so that
+// no two different nouns give the same bytes, and hashes them in one piece.
+type digest []byte
 
 // newDigest begins the digest of one kind of noun.
-func newDigest(kind string) digest {
-	d := digest{sha256.New()}
+func newDigest(kind string) *digest {
+	d := make(digest, 0, 1024)
 	d.put(kind)
-	return d
+	return &d
 }
 
-func (d digest) put(members ...string) {
-	var n [8]byte
+func (d *digest) put(members ...string) {
 	for _, s := range members {
-		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
-		d.Write(n[:])
-		d.Write([]byte(s))
+		*d = append(binary.BigEndian.AppendUint64(*d, uint64(len(s))), s...)
 	}
 }
 
 // at puts a time, or nothing for the zero time.
-func (d digest) at(times ...Time) {
+func (d *digest) at(times ...Time) {
 	for _, t := range times {
 		if t.IsZero() {
 			d.put("")
@@ -42,12 +38,15 @@ func (d digest) at(times ...Time) {
 
 // json puts v as encoding/json writes it. The nouns hold nothing that it
 // could refuse.
-func (d digest) json(v any) {
+func (d *digest) json(v any) {
 	b, _ := json.Marshal(v)
 	d.put(string(b))
 }
 
-func (d digest) hex() string { return hex.EncodeToString(d.Sum(nil)) }
+func (d *digest) hex() string {
+	sum := sha256.Sum256(*d)
+	return hex.EncodeToString(sum[:])
+}
 
 // Digest returns the SHA-256, in hexadecimal, of everything in e that never
 // changes: all but Status and UpdatedAt.
