@@ -121,9 +121,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}()
 
 	hints := new(bus.Local)
+	s.trail = journal.NewFiles(s.store, filepath.Join(opts.Home, trailDir), &journal.FilesOptions{Bus: hints, Log: opts.Log})
 	mailOptions := &mailroom.Options{
 		Bus: hints, Log: opts.Log, Limits: opts.Limits, Features: opts.Features, Enabled: opts.Channels,
-		Lenient: opts.Lenient, Stopping: s.stopping,
+		Lenient: opts.Lenient, Stopping: s.stopping, Sent: s.trail.Sent,
 	}
 	if !opts.NoInboxFiles {
 		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
@@ -135,7 +136,6 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.records = &Records{store: s.store, home: opts.Home, consumers: s.mail.Consumers()}
 	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log, Archive: s.records.archiveOptions()})
 	s.records.journal = s.journal
-	s.trail = journal.NewFiles(s.store, filepath.Join(opts.Home, trailDir), &journal.FilesOptions{Bus: hints, Log: opts.Log})
 	artifacts, err := blobs.Open(filepath.Join(opts.Home, artifactDir), nil)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)

@@ -25,7 +25,7 @@ const (
 	filesBytes = 4 << 20 // bytes after which fewer are
 
 	filesPause = 500 * time.Millisecond // without a hint, before a copy begins
-	filesDelay = 5 * time.Second        // after which it begins in any case
+	filesDelay = time.Second            // after which it begins in any case
 	filesPoll  = time.Minute            // in case a hint was lost
 	filesLast  = 10 * time.Second       // for the copy when the hub ends
 )
@@ -54,6 +54,7 @@ type Files struct {
 	dir   string
 	bus   hub.Bus
 	log   *slog.Logger
+	fresh fresh
 
 	mu      sync.Mutex // held during a copy; guards what follows
 	tracks  map[string]*track
@@ -91,6 +92,14 @@ func NewFiles(store hub.Store, dir string, opts *FilesOptions) *Files {
 		f.tracks[family] = &track{family: family, dir: filepath.Join(dir, family), seal: o.Seal}
 	}
 	return f
+}
+
+// Sent tells of a message that was kept and is not copied yet. Who does not tell
+// costs the next copy time, nothing else.
+func (f *Files) Sent(e hub.Envelope) {
+	if message, err := sentMessage(e); err == nil {
+		f.fresh.put(e.ID, message)
+	}
 }
 
 // Run copies until ctx ends, and once more then. It lets entries gather, so
@@ -162,6 +171,7 @@ func (f *Files) copy(ctx context.Context) error {
 			return err
 		}
 	}
+	f.fresh.forget() // what was told too late
 	if err := f.restoreHead(ctx); err != nil {
 		return err
 	}
@@ -213,7 +223,7 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 					lines[family] = new(bytes.Buffer)
 				}
 				before := lines[family].Len()
-				if err := appendLine(lines[family], r, e); err != nil {
+				if err := f.appendLine(lines[family], r, e); err != nil {
 					return fmt.Errorf("the line of row %d: %w", e.Seq, err)
 				}
 				ends[family] = e.Seq
@@ -244,6 +254,16 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 	}
 	f.cursor = head.Seq
 	return true, f.remember(ctx)
+}
+
+// appendLine is appendLine without reading what is known.
+func (f *Files) appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
+	if begins(e.Action) {
+		if message := f.fresh.take(hub.EnvelopeID(e.Subject)); message != nil {
+			return appendMessage(buf, e, message)
+		}
+	}
+	return appendLine(buf, r, e)
 }
 
 // remember stores the cursor and what the files hold.

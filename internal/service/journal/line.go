@@ -61,8 +61,11 @@ func appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
 		if err != nil {
 			return err
 		}
-		m.Status, m.UpdatedAt = hub.StatusPending, hub.Time{} // as it was sent
-		return appendMessage(buf, e, m.Envelope)
+		message, err := sentMessage(m.Envelope)
+		if err != nil {
+			return err
+		}
+		return appendMessage(buf, e, message)
 	case e.Action == hub.ActionHandoffProposed:
 		h, err := r.Handoff(hub.HandoffID(e.Subject))
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -83,17 +86,22 @@ func appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
 	return encodeLine(buf, l)
 }
 
+// sentMessage returns a message as it was sent, the way a line has it.
+func sentMessage(e hub.Envelope) (json.RawMessage, error) {
+	e.Status, e.UpdatedAt = hub.StatusPending, hub.Time{}
+	message, err := e.MarshalJSON()
+	if err != nil || len(e.Extra) == 0 {
+		return message, err
+	}
+	var buf bytes.Buffer // what nobody knows here is spaced as it came
+	err = json.Compact(&buf, message)
+	return buf.Bytes(), err
+}
+
 // appendMessage writes the line for an entry and the message that it begins. It
-// puts the two together itself: encodeLine would look through the message once
-// more, which most lines have.
-func appendMessage(buf *bytes.Buffer, e hub.Entry, m hub.Envelope) error {
-	message, err := m.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	if len(m.Extra) > 0 { // may be spaced as it came
-		return encodeLine(buf, line{Entry: e, Message: message})
-	}
+// puts the two together itself: encodeLine would look through the whole message
+// once more.
+func appendMessage(buf *bytes.Buffer, e hub.Entry, message json.RawMessage) error {
 	if err := encodeLine(buf, e); err != nil {
 		return err
 	}

@@ -81,8 +81,9 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.must(nil, err)
 	w.facts = factStore{w.store}
 	w.access = access.New(w.facts, &access.Options{Clock: w.clock, Bus: w.bus})
+	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Bus: w.bus})
 	opts := &mailroom.Options{
-		Clock: w.clock, Bus: w.bus, Channels: channels,
+		Clock: w.clock, Bus: w.bus, Channels: channels, Sent: w.files.Sent,
 		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
 	}
 	for _, c := range channels {
@@ -91,7 +92,6 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.mail, err = mailroom.New(w.facts, w.access, opts)
 	w.must(nil, err)
 	w.must(nil, w.mail.Probe(w.t.Context()))
-	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Bus: w.bus})
 	w.j = journal.New(w.store, &journal.Options{Clock: w.clock, Bus: w.bus})
 }
 
