@@ -50,16 +50,18 @@ type Recipients []hub.AgentID
 
 // UnmarshalJSON reads an array of strings or one string.
 func (r *Recipients) UnmarshalJSON(b []byte) error {
-	var one hub.AgentID
-	if json.Unmarshal(b, &one) == nil {
-		*r = Recipients{one}
-		return nil
+	var names []hub.AgentID
+	var err error
+	if len(b) > 0 && b[0] == '[' {
+		err = jsonv2.Unmarshal(b, &names)
+	} else {
+		names = make([]hub.AgentID, 1)
+		err = jsonv2.Unmarshal(b, &names[0])
 	}
-	var many []hub.AgentID
-	if json.Unmarshal(b, &many) != nil {
+	if err != nil {
 		return errors.New("must be a name or an array of names")
 	}
-	*r = many
+	*r = names
 	return nil
 }
 
