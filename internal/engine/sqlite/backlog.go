@@ -111,8 +111,48 @@ func (t *tx) addMeta(op string, seq int64, m *hub.Message) error {
 	return err
 }
 
-// partiesAtOnce is how many rows one statement writes.
-const partiesAtOnce = 32
+// rowsAtOnce is how many rows one statement writes.
+const rowsAtOnce = 32
+
+// addMetas writes the rows of message_meta that some messages lack. It returns
+// those messages that are there: another program may have removed others.
+func (t *tx) addMetas(op string, messages []*unfiled) ([]*unfiled, error) {
+	there := make([]*unfiled, 0, len(messages))
+	var rest []*unfiled
+	for _, u := range messages {
+		if u.meta {
+			there = append(there, u)
+		} else {
+			rest = append(rest, u)
+		}
+	}
+	alone := 0 // so many are written one by one, because one of them is gone
+	for len(rest) > 0 {
+		id, n := stmtAddPlainMeta, 1
+		if len(rest) >= rowsAtOnce && alone == 0 {
+			id, n = stmtAddPlainMetas, rowsAtOnce
+		}
+		q := t.c.query(id)
+		for _, u := range rest[:n] {
+			q.int(u.seq)
+			q.text(string(u.id))
+			t.top.filed = max(t.top.filed, u.seq)
+		}
+		_, err := t.change(op, &q)
+		switch gone := hub.CodeOf(err) == hub.CodeNotFound; {
+		case gone && n > 1:
+			alone = n
+			continue
+		case err != nil && !gone:
+			return nil, err
+		case !gone:
+			there = append(there, rest[:n]...)
+		}
+		alone = max(alone-n, 0)
+		rest = rest[n:]
+	}
+	return there, nil
+}
 
 // addParties writes the rows of message_party of some messages.
 func (t *tx) addParties(op string, messages []*unfiled) error {
@@ -129,8 +169,8 @@ func (t *tx) addParties(op string, messages []*unfiled) error {
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.seq, b.seq)) })
 	for len(rows) > 0 {
 		id, n := stmtAddParty, 1
-		if len(rows) >= partiesAtOnce {
-			id, n = stmtAddParties, partiesAtOnce
+		if len(rows) >= rowsAtOnce {
+			id, n = stmtAddParties, rowsAtOnce
 		}
 		q := t.c.query(id)
 		for _, r := range rows[:n] {
@@ -155,23 +195,18 @@ func (t *tx) file(op string, messages ...*unfiled) error {
 	if t.filed == nil {
 		t.filed = map[*unfiled]bool{}
 	}
-	var there []*unfiled
+	due := make([]*unfiled, 0, len(messages))
 	for _, u := range messages {
-		if t.filed[u] {
-			continue
+		if !t.filed[u] {
+			due = append(due, u)
 		}
-		if !u.meta {
-			err := t.addMeta(op, u.seq, &hub.Message{Envelope: hub.Envelope{ID: u.id}})
-			if hub.CodeOf(err) == hub.CodeNotFound {
-				t.filed[u] = true // another program removed it
-				continue
-			}
-			if err != nil {
-				return err
-			}
-		}
+	}
+	there, err := t.addMetas(op, due)
+	if err != nil {
+		return err
+	}
+	for _, u := range due {
 		t.filed[u] = true
-		there = append(there, u)
 	}
 	return t.addParties(op, there)
 }

@@ -52,6 +52,8 @@ const (
 
 	stmtAddMessage
 	stmtAddMeta
+	stmtAddPlainMeta
+	stmtAddPlainMetas
 	stmtLastSeq
 	stmtAddParty
 	stmtAddParties
@@ -174,6 +176,8 @@ const (
 // notHandoff leaves out what is kept for ever.
 const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
 
+const addPlainMeta = `INSERT INTO message_meta (seq, message_id) VALUES (?, ?)`
+
 const addParty = `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?, ?, ?, ?, ?, ?)`
 
 const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
@@ -256,11 +260,13 @@ var statements = [stmtCount]string{
 		type, topic, priority, status, payload_json, policy_json, context_json, external_refs_json, sequence, expires_at,
 		payload_bytes, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
-	stmtAddMeta:    `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
-	stmtLastSeq:    `SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`,
-	stmtAddParty:   addParty,
-	stmtAddParties: addParty + strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, partiesAtOnce-1),
-	stmtAddText:    `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
+	stmtAddMeta:       `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtLastSeq:       `SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`,
+	stmtAddPlainMeta:  addPlainMeta,
+	stmtAddPlainMetas: addPlainMeta + strings.Repeat(`, (?, ?)`, rowsAtOnce-1),
+	stmtAddParty:      addParty,
+	stmtAddParties:    addParty + strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, rowsAtOnce-1),
+	stmtAddText:       `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
 	stmtTextsDone: `INSERT INTO cursors (consumer, seq) VALUES (?1, (SELECT coalesce(max(rowid), 0) FROM messages))
 		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq RETURNING seq`,
 	stmtMissing: messageHead + `LEFT JOIN message_meta AS d ON d.message_id = m.id
