@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"slices"
@@ -30,33 +31,41 @@ const maxOwners = 12
 type textRow struct {
 	seq int64
 
-	tags string // a word for each agent concerned, and one for the topic
-	body string // the words of the text, each once
-	mine string // the same and the topic's, each joined with each owner's prefix
+	text, topic string // of the message
+	parties     []hub.Party
+
+	spelled bool   // what follows is set
+	tags    string // a word for each agent concerned, and one for the topic
+	body    string // the words of the text, each once
+	mine    string // the same and the topic's, each joined with each owner's prefix
 }
 
-// newText returns the row for a message. Words of an owner's own keep the cost
-// of its search to what it finds, however many others use the same words.
-func newText(seq int64, m *hub.Message, parties []hub.Party) textRow {
-	words := wordsOf(m.Text)
+func newText(seq int64, m *hub.Message, parties []hub.Party) *textRow {
+	return &textRow{seq: seq, text: m.Text, topic: m.Topic, parties: parties}
+}
+
+// spell sets the words of a row. Words of an owner's own keep the cost of its
+// search to what it finds, however many others use the same words.
+func (row *textRow) spell() {
+	words := wordsOf(row.text)
 	owners := []string{everyonePrefix}
 	var tags []string
-	for _, p := range parties {
+	for _, p := range row.parties {
 		tags = append(tags, agentTag(p.Agent))
 	}
-	if len(parties) <= maxOwners {
+	if len(row.parties) <= maxOwners {
 		owners = owners[:0]
-		for _, p := range parties {
+		for _, p := range row.parties {
 			owners = append(owners, ownerPrefix(p.Agent))
 		}
 	}
-	body := strings.Join(words, " ")
-	if m.Topic != "" {
-		t := topicTag(m.Topic)
+	row.body = strings.Join(words, " ")
+	if row.topic != "" {
+		t := topicTag(row.topic)
 		tags, words = append(tags, t), append(words, t)
 	}
 	var mine strings.Builder
-	mine.Grow(len(owners) * (len(body) + len(words)*(len(everyonePrefix)+16)))
+	mine.Grow(len(owners) * (len(row.body) + len(words)*(len(everyonePrefix)+16)))
 	for _, o := range owners {
 		for _, w := range words {
 			mine.WriteString(o)
@@ -64,7 +73,8 @@ func newText(seq int64, m *hub.Message, parties []hub.Party) textRow {
 			mine.WriteByte(' ')
 		}
 	}
-	return textRow{seq: seq, tags: strings.Join(tags, " "), body: body, mine: mine.String()}
+	row.tags, row.mine, row.spelled = strings.Join(tags, " "), mine.String(), true
+	row.text, row.topic, row.parties = "", "", nil
 }
 
 // everyonePrefix stands for all whom a message to many concerns.
@@ -128,8 +138,12 @@ func (t *tx) writeTexts() error {
 	if len(rows) == 0 {
 		return nil
 	}
-	slices.SortFunc(rows, func(a, b textRow) int { return int(min(max(a.seq-b.seq, -1), 1)) }) // the index is slow when it has to go back
+	slices.SortFunc(rows, func(a, b *textRow) int { return cmp.Compare(a.seq, b.seq) }) // the index is slow when it has to go back
+	t.spelling.Wait()
 	for _, row := range rows {
+		if !row.spelled {
+			row.spell()
+		}
 		q := t.c.query(stmtAddText)
 		q.int(row.seq)
 		q.text(row.tags)
@@ -170,13 +184,23 @@ func (t *tx) reopen(op string, row int64) error {
 }
 
 // committedTexts notes that what waits belongs to messages that are kept, and
-// forgets what is in the index.
+// forgets what is in the index. New rows are spelled beside the writer.
 func (t *tx) committedTexts() {
+	fresh := t.texts[t.kept:]
 	if t.written > 0 {
 		n := copy(t.texts, t.texts[t.written:])
 		clear(t.texts[n:])
 		t.texts = t.texts[:n]
 		t.written = 0
+		fresh = t.texts // the others are in the index
+	}
+	if len(fresh) > 0 {
+		fresh = slices.Clone(fresh)
+		t.spelling.Go(func() {
+			for _, row := range fresh {
+				row.spell()
+			}
+		})
 	}
 	t.kept = len(t.texts)
 	t.done.kept = t.done.row

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -15,12 +16,14 @@ type tx struct {
 	shelved int               // so many of the backlog belong to earlier transactions
 	filed   map[*unfiled]bool // leave the backlog if this one is committed
 	top     summit            // maybe too high, never too low
-	texts   []textRow         // that wait for the index of words; see texts.go
+	texts   []*textRow        // that wait for the index of words; see texts.go
 	kept    int               // so many of them belong to earlier transactions
 	written int               // so many of them are in the index if this one is committed
 	done    mark              // how far the index has come
 	wrote   bool              // the function at hand has changed something
 	fault   error             // what broke the function at hand, even if it did not say so
+
+	spelling sync.WaitGroup // rows of texts are being spelled
 }
 
 // A head is the newest entry of the journal.

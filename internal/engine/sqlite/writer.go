@@ -109,6 +109,7 @@ func (w *writer) run() {
 			w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
 		}
 	}
+	w.tx.spelling.Wait()
 	finished = true
 }
 

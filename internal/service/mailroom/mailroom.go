@@ -11,6 +11,7 @@
 package mailroom
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -208,7 +209,14 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
-	text, sum := hub.SearchText(e.Topic, e.Payload), digest(e.Payload)
+	// What takes time is done beside the writer, too. The journal's facts are
+	// those of a message that follows from no other; one that does has to wait.
+	first := hub.Message{Envelope: e, Text: hub.SearchText(e.Topic, e.Payload)}
+	first.ThreadID = cmp.Or(e.ThreadID, string(e.ID))
+	firstFacts, err := factsOf(first, len(to))
+	if err != nil {
+		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
+	}
 	request := ""
 	if d.IdempotencyKey != "" {
 		request = hashDraft(d)
@@ -224,8 +232,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 				return err
 			}
 		}
-		e := e // fn may run again
-		msg := hub.Message{Envelope: e, Text: text}
+		msg, facts := hub.Message{Envelope: e, Text: first.Text}, firstFacts // fn may run again
 		if err := m.place(tx, op, actor, &msg); err != nil {
 			return err
 		}
@@ -233,7 +240,12 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt,
 			return err
 		}
 		var err error
-		if out.legs, err = m.write(tx, msg, to, sum); err != nil {
+		if msg.ThreadID != first.ThreadID || msg.Cause != "" {
+			if facts, err = factsOf(msg, len(to)); err != nil {
+				return err
+			}
+		}
+		if out.legs, err = m.write(tx, msg, to, facts); err != nil {
 			return err
 		}
 		if d.Claimed != nil {

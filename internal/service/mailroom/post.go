@@ -43,7 +43,10 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) 
 	for i, id := range e.To {
 		to[i] = recipient{agent: hub.Agent{ID: id}, keyed: true}
 	}
-	_, err := m.write(tx, msg, to, digest(e.Payload))
+	facts, err := factsOf(msg, len(to))
+	if err == nil {
+		_, err = m.write(tx, msg, to, facts)
+	}
 	return msg, err
 }
 

@@ -208,9 +208,17 @@ func digest(payload json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// factsOf returns what the journal keeps of a message to so many recipients.
+func factsOf(msg hub.Message, recipients int) (json.RawMessage, error) {
+	return json.Marshal(sentFacts{
+		Type: msg.Type, To: msg.To, Recipients: recipients, ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
+		Policy: msg.Policy, Payload: digest(msg.Payload), Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause, Digest: msg.Digest(),
+	})
+}
+
 // write stores a message with its ledger and journal entry and returns what is
-// known of each way to each recipient. sum is the digest of the payload.
-func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, sum string) ([]Leg, error) {
+// known of each way to each recipient. facts is what factsOf says of it.
+func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.RawMessage) ([]Leg, error) {
 	held := msg.Policy.HumanGate == hub.GateRequired
 	state := hub.PartyUnread
 	if held {
@@ -237,18 +245,11 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, sum string)
 			legs = append(legs, m.leg(d, r.keyed))
 		}
 	}
-	facts, err := json.Marshal(sentFacts{
-		Type: msg.Type, To: msg.To, Recipients: len(to), ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
-		Policy: msg.Policy, Payload: sum, Bytes: len(msg.Payload), Hop: msg.Hop, Cause: msg.Cause, Digest: msg.Digest(),
-	})
-	if err != nil {
-		return nil, err
-	}
 	action := hub.ActionMessageSent
 	if held {
 		action = hub.ActionMessageHeld
 	}
-	_, err = tx.Append(hub.Entry{
+	_, err := tx.Append(hub.Entry{
 		At: msg.CreatedAt, Actor: msg.From, Action: action, Subject: string(msg.ID), Outcome: hub.OutcomeOK, Facts: facts,
 	})
 	return legs, err
@@ -377,6 +378,10 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 	for i, a := range to {
 		recipients[i] = recipient{agent: hub.Agent{ID: a}, keyed: true}
 	}
-	legs, err := m.write(tx, msg, recipients, digest(raw))
+	facts, err := factsOf(msg, len(recipients))
+	if err != nil {
+		return sent{}, err
+	}
+	legs, err := m.write(tx, msg, recipients, facts)
 	return sent{message: msg, legs: legs}, err
 }
