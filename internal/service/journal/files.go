@@ -206,15 +206,17 @@ func (f *Files) putHead(head Head) error {
 }
 
 // page copies the entries after the cursor, some of them, replaces the head and
-// moves the cursor, in this order. It returns whether there may be more.
-func (f *Files) page(ctx context.Context) (bool, error) {
+// moves the cursor, in this order. It returns whether there are more: those that
+// come meanwhile wait for the next copy.
+func (f *Files) page(ctx context.Context) (more bool, err error) {
 	var head Head
 	lines, ends := map[string]*bytes.Buffer{}, map[string]int64{}
-	err := f.store.View(ctx, func(r hub.Reader) error {
+	err = f.store.View(ctx, func(r hub.Reader) error {
 		entries, err := r.JournalAfter(f.cursor, filesPage)
 		if err != nil {
 			return err
 		}
+		more = len(entries) == filesPage
 		total := 0
 		for _, e := range entries {
 			family := familyOf(e.Action)
@@ -231,6 +233,7 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 			}
 			head = Head{e.Seq, e.Hash, e.At}
 			if total >= filesBytes {
+				more = true
 				break
 			}
 		}
@@ -253,7 +256,7 @@ func (f *Files) page(ctx context.Context) (bool, error) {
 		}
 	}
 	f.cursor = head.Seq
-	return true, f.remember(ctx)
+	return more, f.remember(ctx)
 }
 
 // appendLine is appendLine without reading what is known.
