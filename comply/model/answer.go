@@ -49,7 +49,7 @@ const (
 )
 
 const (
-	defaultChunk  = 24 // characters
+	argsChunk     = 24 // characters of arguments
 	defaultChunks = 100
 	defaultDelay  = 50 // milliseconds
 	done          = "Done."
@@ -125,7 +125,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 		if s.Do == Think {
 			kind = thinkPart
 		}
-		a.parts = append(a.parts, part{kind: kind, text: s.Text, chunks: chunks(s.Text, cmp.Or(s.Chunk, defaultChunk)), delay: milliseconds(s.Delay)})
+		a.parts = append(a.parts, part{kind: kind, text: s.Text, chunks: chunks(s.Text, s.Chunk), delay: milliseconds(s.Delay)})
 	case s.Do == Slow:
 		var numbers []string
 		for i := range cmp.Or(s.Chunks, defaultChunks) {
@@ -136,7 +136,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 		a.recall(s, r)
 	case s.Do == Refuse:
 		text := cmp.Or(s.Text, "I will not do that.")
-		a.parts = append(a.parts, part{kind: refusalPart, text: text, chunks: chunks(text, defaultChunk)})
+		a.parts = append(a.parts, part{kind: refusalPart, text: text, chunks: chunks(text, 0)})
 		a.stop = stopRefusal
 		return true
 	case s.Do == Length:
@@ -167,7 +167,7 @@ func (a *answer) ask(s Step, r *request) {
 		}
 	}
 	id := fmt.Sprintf("call_%s_%d", a.id, calls+1)
-	a.parts = append(a.parts, part{kind: callPart, call: c, chunks: chunks(c.args, defaultChunk), id: id})
+	a.parts = append(a.parts, part{kind: callPart, call: c, chunks: chunks(c.args, argsChunk), id: id})
 	a.stop = stopCalls
 }
 
@@ -185,7 +185,7 @@ func (a *answer) recall(s Step, r *request) {
 }
 
 func (a *answer) say(text string) {
-	a.parts = append(a.parts, part{kind: textPart, text: text, chunks: chunks(text, defaultChunk)})
+	a.parts = append(a.parts, part{kind: textPart, text: text, chunks: chunks(text, 0)})
 }
 
 // summary describes the answer in the log.
@@ -204,7 +204,7 @@ func (a *answer) summary() string {
 	return strings.Join(append(words, string(a.stop)), ", ")
 }
 
-// chunks cuts text into pieces of n characters.
+// chunks cuts text into pieces of n characters; 0 is for one piece.
 func chunks(text string, n int) []string {
 	var out []string
 	for start, end, count := 0, 0, 0; end < len(text); {

@@ -17,7 +17,7 @@ func (r *request) side() (answer, bool) {
 				continue
 			}
 			args := string(encoded(sample(t.schema, 0)))
-			a.parts = []part{{kind: callPart, call: call{name: t.name, args: args, free: t.free}, chunks: chunks(args, defaultChunk), id: "call_" + r.key + "_1"}}
+			a.parts = []part{{kind: callPart, call: call{name: t.name, args: args, free: t.free}, chunks: chunks(args, argsChunk), id: "call_" + r.key + "_1"}}
 			a.stop = stopCalls
 		}
 	case r.format != nil:

@@ -33,7 +33,7 @@ type family struct {
 }
 
 var families = map[Action]family{
-	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|^(view|cat)|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
+	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
 	Write: {[]string{"writefile", "write", "createfile", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
 	Edit:  {[]string{"edit", "editfile", "replace", "strreplace", "replaceinfile", "searchreplace"}, regexp.MustCompile(`edit|replace`), []string{"path", "old", "new"}, []string{"strreplace", "replace", "edit"}},
 	Shell: {[]string{"bash", "shell", "runshellcommand", "shellcommand", "execcommand", "runcommand", "runterminalcommand", "terminal", "execute", "exec"}, regexp.MustCompile(`shell|bash|terminal|exec|command`), []string{"command"}, nil},
@@ -230,10 +230,11 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 			case i < s.Done:
 				want = "completed"
 			case i == s.Done:
-				want = "inprogress"
+				want = "in_progress"
 			}
+			entry[status] = want
 			for _, option := range choices(properties[status]) {
-				if name, _ := option.(string); plain(name) == want {
+				if name, _ := option.(string); plain(name) == plain(want) {
 					entry[status] = option
 				}
 			}
@@ -246,6 +247,8 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 				entry[name] = fmt.Sprint(i + 1)
 			case plain(name) == "activeform":
 				entry[name] = text
+			case plain(name) == "priority" && choices(properties[name]) == nil:
+				entry[name] = "medium"
 			default:
 				entry[name] = sample(properties[name], 0)
 			}
