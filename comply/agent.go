@@ -17,12 +17,15 @@ type Agent struct {
 	Args    []string          // its arguments
 	Env     map[string]string // what it needs besides the few variables that every agent gets
 	Dir     string            // where it is started; "" for the working folder of this process
+	Files   map[string]string // what is in its home folder, by the path there
+	Root    string            // the folder that it is installed in; "" if nothing asks for it
 }
 
 // ParseAgents reads agents as editors configure them:
 //
 //	{"agent_servers": {"NAME": {"command": "...", "args": ["..."], "env": {"KEY": "..."}}}}
 //
+// Besides, an agent may have a "cwd" and "files" for its home folder.
 // The path is named in errors, which are of type *FileError.
 func ParseAgents(path string, text []byte) ([]Agent, error) {
 	agents, err := parseAgents(text)
@@ -49,19 +52,35 @@ func parseAgents(text []byte) (agents []Agent, _ error) {
 		if m.value.kind != isObject {
 			return nil, linef(m.value.line, "an agent is an object, not %s", m.value.kind)
 		}
-		a := Agent{Name: m.name, Command: p.text(m.value, "command"), Args: p.texts(m.value, "args"), Dir: p.text(m.value, "cwd"), Env: map[string]string{}}
-		if a.Command == "" {
-			p.fail(m.value, `the agent %q needs a "command"`, m.name)
-		}
-		for _, v := range p.object(m.value, "env").list() {
-			if v.value.kind != isString {
-				p.fail(v.value, "the variable %s must be a string", v.name)
-			}
-			a.Env[v.name] = v.value.text
-		}
-		agents = append(agents, a)
+		agents = append(agents, p.agent(m.name, m.value))
 	}
 	return agents, p.err
+}
+
+// agent reads how one agent is started.
+func (p *parser) agent(name string, n *node) Agent {
+	a := Agent{Name: name, Command: p.text(n, "command"), Args: p.texts(n, "args"), Dir: p.text(n, "cwd"), Env: map[string]string{}}
+	if a.Command == "" {
+		p.fail(n, `the agent %q needs a "command"`, name)
+	}
+	for _, v := range p.object(n, "env").list() {
+		if v.value.kind != isString {
+			p.fail(v.value, "the variable %s must be a string", v.name)
+		}
+		a.Env[v.name] = v.value.text
+	}
+	for _, f := range p.object(n, "files").list() {
+		if a.Files == nil {
+			a.Files = map[string]string{}
+		}
+		if !filepath.IsLocal(filepath.FromSlash(f.name)) {
+			p.fail(f.value, "the file %s must be inside of the home folder", f.name)
+		}
+		if a.Files[f.name] = f.value.text; f.value.kind != isString {
+			a.Files[f.name] = string(f.value.encode(asIs))
+		}
+	}
+	return a
 }
 
 // list returns the members of n, which may be nil.

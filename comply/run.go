@@ -26,6 +26,7 @@ type Options struct {
 	Record       string        // folder to write all conversations to; "" for none
 	Temp         string        // folder for workspaces; "" for the system's
 	Home         string        // home folder of the agents; "" for an empty one per test
+	ModelURL     string        // address of a model for agents that ask for one; "" for none
 
 	// Progress is told what happens, one event after the other.
 	Progress func(Event)
@@ -71,6 +72,11 @@ func Run(ctx context.Context, agents []Agent, tests []*Test, opts *Options) (*Re
 	}
 	if r.version = schema.Version(o.Protocol); r.version != schema.V1 && r.version != schema.V2 {
 		return nil, fmt.Errorf("comply: there is no protocol version %d", o.Protocol)
+	}
+	for _, a := range agents {
+		if err := a.fits(o); err != nil {
+			return nil, err
+		}
 	}
 	return r.run(ctx, agents, tests)
 }
@@ -168,6 +174,10 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 	home := r.opts.Home
 	if home == "" {
 		home = w.home
+	}
+	a, err := a.settle(home, r.opts.ModelURL)
+	if err != nil {
+		return nil, err
 	}
 	env := baseEnv(home, w.temp)
 	cmd, err := a.command(env)

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,7 +20,9 @@ type complyFlags struct {
 	dir                      string
 	only, tests, rules, env  []string
 	listTests, listRules     bool
+	listAgents, withModel    bool
 	summary, verbose, asMe   bool
+	script                   string
 	run                      comply.Options
 }
 
@@ -34,19 +36,26 @@ the protocol, and which frames prove it. The report goes to standard output,
 progress to standard error.
 
 The agent gets few variables and an empty home folder; --env passes more on,
---real-home lets it use yours.
+--real-home lets it use yours. With --with-model it may ask a scripted model,
+which does what the prompts of the tests say, so that it needs no account. Some
+agents are known and only have to be installed (--list-agents).
 
 Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 2 usage or an invalid test file.`,
 		Example: `  parley comply -- my-agent --acp
   parley comply --agents agents.json --summary
   parley comply --test required.prompt.cancel --verbose -- node dist/agent.js
+  parley comply --agent qwen-code --agent opencode --summary
+  parley comply --with-model --env 'OPENAI_BASE_URL=${modelURL}/v1' -- my-agent --acp
   parley comply --tests my-tests --format junit -- my-agent > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.comply(cmd, f, args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" form that editors use`)
-	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name from the file")
+	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name, from the file or of those that are known")
+	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that are known and run none")
+	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in arguments, variables and files of an agent is its address")
+	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: do what directives in prompts say)")
 	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
 	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id")
@@ -84,12 +93,14 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		return err
 	}
 	switch {
+	case f.listAgents:
+		return a.listAgents(f.format)
 	case f.listTests:
 		return a.listTests(tests, f.format)
 	case f.listRules:
 		return a.listRules(tests, f.format)
 	}
-	agents, err := f.selectAgents(args)
+	agents, err := a.selectAgents(f, args)
 	if err != nil {
 		return err
 	}
@@ -123,8 +134,15 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 			fmt.Fprintf(a.err, "%s %s %s: %s\n", visible(agent), visible(test), frame.Direction, visible(frame.Text))
 		}
 	}
-	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
+	if f.asMe && slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
+		return usagef("--real-home: there is an agent that brings files for its home folder").WithHint("leave it out for that one")
+	}
+	endModel, err := f.startModel(cmd.Context(), agents)
 	if err != nil {
+		return err
+	}
+	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
+	if err := errors.Join(err, endModel()); err != nil {
 		return err
 	}
 	known.Apply(report)
@@ -181,49 +199,6 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 		return nil, usagef("no test is left to run").WithHint("parley comply --list-tests shows those for version %d of the protocol", f.run.Protocol)
 	}
 	return chosen, nil
-}
-
-// selectAgents returns the agents to test: the one on the command line, or those
-// of the file.
-func (f *complyFlags) selectAgents(args []string) ([]comply.Agent, error) {
-	var agents []comply.Agent
-	switch {
-	case f.agents == "" && len(args) == 0:
-		return nil, usagef("there is no agent to test").WithHint("give its command after --, or a file with --agents")
-	case f.agents != "" && len(args) > 0:
-		return nil, usagef("there are agents in --agents and behind --").WithHint("give one of the two")
-	case f.agents == "":
-		agents = []comply.Agent{{Name: filepath.Base(args[0]), Command: args[0], Args: args[1:]}}
-	default:
-		text, err := os.ReadFile(f.agents)
-		if err != nil {
-			return nil, invalid(err)
-		}
-		if agents, err = comply.ParseAgents(f.agents, text); err != nil {
-			return nil, invalid(err)
-		}
-	}
-	for _, name := range f.only {
-		if !slices.ContainsFunc(agents, func(a comply.Agent) bool { return a.Name == name }) {
-			return nil, usagef("--agent: there is no agent %q", name)
-		}
-	}
-	if len(f.only) > 0 {
-		agents = slices.DeleteFunc(agents, func(a comply.Agent) bool { return !slices.Contains(f.only, a.Name) })
-	}
-	for i := range agents {
-		if agents[i].Env == nil {
-			agents[i].Env = map[string]string{}
-		}
-		for _, v := range f.env {
-			name, value, given := strings.Cut(v, "=")
-			if !given {
-				value = os.Getenv(name)
-			}
-			agents[i].Env[name] = value
-		}
-	}
-	return agents, nil
 }
 
 func (a *app) listTests(tests []*comply.Test, format string) error {

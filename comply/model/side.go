@@ -34,13 +34,16 @@ func (r *request) side() (answer, bool) {
 
 // errand reports whether the request is one of the agent's own.
 func (r *request) errand() bool {
-	if errand.MatchString(r.system) {
+	if errand.MatchString(opening(r.system)) {
 		return true
 	}
 	for _, it := range r.items {
-		if it.role == user && errand.MatchString(withoutDirectives(it.text())) {
+		if it.role == user && errand.MatchString(opening(withoutDirectives(it.text()))) {
 			return true
 		}
 	}
 	return false
 }
+
+// opening returns the beginning of a text, where it says what it is about.
+func opening(text string) string { return text[:min(len(text), 400)] }
