@@ -69,7 +69,7 @@ func readChat(_ string, body []byte) (*request, error) {
 	return r, nil
 }
 
-var chatStops = map[stop]string{stopEnd: "stop", stopCalls: "tool_calls", stopLength: "length", stopRefusal: "stop"}
+var chatStops = map[stop]string{stopEnd: "stop", stopCalls: "tool_calls", stopLength: "length", stopRefusal: "content_filter"}
 
 func wholeChat(r *request, a *answer) any {
 	message := obj{"role": "assistant", "content": nil}

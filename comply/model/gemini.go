@@ -49,6 +49,12 @@ func readGemini(path string, body []byte) (*request, error) {
 				JSONSchema  json.RawMessage `json:"parametersJsonSchema"`
 			} `json:"functionDeclarations"`
 		} `json:"tools"`
+		ToolConfig struct {
+			FunctionCallingConfig struct {
+				Mode                 string   `json:"mode"`
+				AllowedFunctionNames []string `json:"allowedFunctionNames"`
+			} `json:"functionCallingConfig"`
+		} `json:"toolConfig"`
 		GenerationConfig struct {
 			MaxOutputTokens    int             `json:"maxOutputTokens"`
 			ResponseMIMEType   string          `json:"responseMimeType"`
@@ -67,6 +73,9 @@ func readGemini(path string, body []byte) (*request, error) {
 		schema = in.GenerationConfig.ResponseJSONSchema
 	}
 	r.format = formatOf(in.GenerationConfig.ResponseMIMEType, schema)
+	if f := in.ToolConfig.FunctionCallingConfig; f.Mode == "ANY" && len(f.AllowedFunctionNames) > 0 {
+		r.forced = f.AllowedFunctionNames[0]
+	}
 	for _, p := range in.SystemInstruction.Parts {
 		r.system += p.Text + "\n"
 	}

@@ -95,7 +95,10 @@ func ParseScript(text []byte) (*Script, error) {
 		}
 		s.Rules = append(s.Rules, rule)
 	}
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // offset returns where in a script the decoder failed.
@@ -155,7 +158,7 @@ func (s *Script) scene(r *request) scene {
 			}
 		}
 	}
-	if sc.steps = s.Otherwise; p.turn <= len(s.Turns) {
+	if sc.steps = s.Otherwise; p.turn >= 1 && p.turn <= len(s.Turns) {
 		sc.steps = s.Turns[p.turn-1]
 	}
 	return sc

@@ -89,6 +89,7 @@ func (s *Server) hand(ctx context.Context, w http.ResponseWriter, way *api, r *r
 		case a.fault.How == failCut:
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte("{"))
+			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler) // how a handler ends a connection; the server takes it
 		}
 	}

@@ -34,7 +34,7 @@ type family struct {
 
 var families = map[Action]family{
 	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
-	Write: {[]string{"writefile", "write", "createfile", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
+	Write: {[]string{"writefile", "write", "createfile", "create", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
 	Edit:  {[]string{"edit", "editfile", "replace", "strreplace", "replaceinfile", "searchreplace"}, regexp.MustCompile(`edit|replace`), []string{"path", "old", "new"}, []string{"strreplace", "replace", "edit"}},
 	Shell: {[]string{"bash", "shell", "runshellcommand", "shellcommand", "execcommand", "runcommand", "runterminalcommand", "terminal", "execute", "exec"}, regexp.MustCompile(`shell|bash|terminal|exec|command`), []string{"command"}, nil},
 	Plan:  {[]string{"updateplan", "todowrite", "writetodos", "todo", "plan"}, regexp.MustCompile(`todo|plan`), []string{"entries"}, nil},
