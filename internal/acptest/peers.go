@@ -13,18 +13,22 @@ import (
 type Peer struct {
 	runtime string // the program that runs it; empty if it runs by itself
 	path    string // in the folder of the peers
+	args    []string
 }
 
 // The peers.
 var (
 	// TypeScript is the example agent of the TypeScript SDK, version 1 only.
-	TypeScript = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/agent.js"}
+	TypeScript = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/agent.js", nil}
 
 	// TypeScriptDual is its example of an agent that speaks both versions.
-	TypeScriptDual = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/dual-version-agent.js"}
+	TypeScriptDual = Peer{"node", "node_modules/@agentclientprotocol/sdk/dist/examples/dual-version-agent.js", nil}
 
 	// Go is the example agent of the Go SDK of Coder, version 1 only.
-	Go = Peer{"", "bin/acp-go-sdk-agent-v0.13.0"}
+	Go = Peer{"", "bin/acp-go-sdk-agent-v0.13.0", nil}
+
+	// Qwen is Qwen Code, a coding agent that needs a model.
+	Qwen = Peer{"node", "node_modules/@qwen-code/qwen-code/cli.js", []string{"--acp"}}
 )
 
 // Command returns the command that starts a peer. Where it is missing the test is
@@ -36,13 +40,13 @@ func (p Peer) Command(t testing.TB) *exec.Cmd {
 		missing(t, "MISSING: %s: run scripts/peers", path)
 	}
 	if p.runtime == "" {
-		return exec.Command(path)
+		return exec.Command(path, p.args...)
 	}
 	runtime, err := exec.LookPath(p.runtime)
 	if err != nil {
 		missing(t, "MISSING: %s, which runs %s", p.runtime, path)
 	}
-	return exec.Command(runtime, path)
+	return exec.Command(runtime, append([]string{path}, p.args...)...)
 }
 
 // Dir returns the folder that scripts/peers fills.

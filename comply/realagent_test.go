@@ -1,0 +1,153 @@
+package comply_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/internal/acptest"
+)
+
+// peer returns an agent of another project, as it was fetched for tests.
+func peer(t *testing.T, name string, p acptest.Peer) comply.Agent {
+	t.Helper()
+	cmd := p.Command(t)
+	return comply.Agent{Name: name, Command: cmd.Path, Args: cmd.Args[1:]}
+}
+
+// TestRealAgents compares what the suite finds in agents of other projects with
+// golden files: for each test the verdict, and the rules that were broken.
+func TestRealAgents(t *testing.T) {
+	tests, err := comply.Suite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		peer     acptest.Peer
+		protocol int
+	}{
+		{"ts-sdk-example", acptest.TypeScript, 1},
+		{"ts-sdk-dual", acptest.TypeScriptDual, 1},
+		{"ts-sdk-dual-v2", acptest.TypeScriptDual, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			chosen := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool {
+				return len(x.Protocols) > 0 && !slices.Contains(x.Protocols, tt.protocol)
+			})
+			// The examples mostly sleep, so that many can do so at once.
+			got := verdicts(run(t, peer(t, tt.name, tt.peer), chosen, &comply.Options{Protocol: tt.protocol, Jobs: 8, TimeoutScale: 3}))
+			path := filepath.Join("testdata", "golden", tt.name+".txt")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatalf("%v (run with -update to make it)", err)
+			}
+			if got != string(want) {
+				t.Errorf("%s has changed; read it and run with -update\n%s", path, difference(got, string(want)))
+			}
+		})
+	}
+}
+
+// verdicts returns a line per test, without what may differ from run to run.
+func verdicts(r comply.AgentReport) string {
+	var lines []string
+	for _, x := range r.Tests {
+		rules := []string{}
+		for _, f := range x.Findings {
+			if rule := fmt.Sprintf(" %s(%s)", f.Rule, f.Level); !slices.Contains(rules, rule) {
+				rules = append(rules, rule)
+			}
+		}
+		slices.Sort(rules)
+		lines = append(lines, fmt.Sprintf("%-7s %s%s\n", x.Status, x.ID, strings.Join(rules, "")))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// difference returns the lines that only one of two texts has.
+func difference(got, want string) string {
+	var out strings.Builder
+	for line := range strings.Lines(got) {
+		if !strings.Contains(want, line) {
+			out.WriteString("got  " + line)
+		}
+	}
+	for line := range strings.Lines(want) {
+		if !strings.Contains(got, line) {
+			out.WriteString("want " + line)
+		}
+	}
+	return out.String()
+}
+
+// scripted starts the scripted model and returns its address.
+func scripted(t *testing.T) string {
+	t.Helper()
+	listener, err := model.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- model.New(nil).Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// qwen returns Qwen Code as it is shipped, in the version that tests fetch.
+func qwen(t *testing.T) comply.Agent {
+	t.Helper()
+	fetched := peer(t, "qwen-code", acptest.Qwen)
+	known, err := comply.KnownAgents(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(known, func(k comply.KnownAgent) bool { return k.Name == "qwen-code" })
+	a := known[at].Agent
+	a.Command, a.Args = fetched.Command, fetched.Args
+	return a
+}
+
+func TestScriptedModel(t *testing.T) {
+	t.Run("a coding agent writes a file through the client because the model wants it", func(t *testing.T) {
+		t.Parallel()
+		text := steps(
+			prompt(2, "parley:write path=a.txt text='hello there'\nparley:recall text='hello there'"),
+			`{"expect": {"timeoutMs": 30000, "messages": [
+				{"clientRequest": {"method": "session/request_permission"}},
+				{"clientRequest": {"method": "fs/write_text_file", "params": {"path": "^${sandbox}/a\\.txt$", "content": "^hello there$"}}},
+				{"notification": {"params": {"update": {"sessionUpdate": "tool_call_update", "status": "completed"}}}},
+				{"notification": {"params": {"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": "recalled: hello there"}}}}},
+				{"response": {"id": 2, "result": {"stopReason": "^end_turn$"}}}
+			]}}`,
+		)
+		got := playWith(t, qwen(t), text, &comply.Options{ModelURL: scripted(t), TimeoutScale: 2})
+		for _, f := range got.Findings {
+			if f.Rule == "case" { // others are the agent's own, and no matter here
+				t.Errorf("expected %s, got %s", f.Expected, f.Actual)
+			}
+		}
+		if got.Status == comply.Errored || got.Status == comply.NA {
+			t.Errorf("got %s: %s", got.Status, got.Reason)
+		}
+	})
+}
