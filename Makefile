@@ -6,7 +6,7 @@ FUZZ    ?= 5s
 KILLS   ?= 50
 PKGS    := ./...
 
-.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers clean
+.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -39,6 +39,12 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
+
+agents: build ## install the agents of other projects that can be had, test them all and write docs/agents.md
+	PARLEY_HOME=$(CURDIR)/.cache GO="$(GO)" ./scripts/agents || true
+	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
+	./$(BIN) comply --home .cache $$(ls .cache/agents | sed 's/^/--agent /') --timeout-scale 3 --format json > bin/agents.json || test $$? = 1
+	$(GO) run ./scripts/agentsdoc bin/known.json < bin/agents.json > docs/agents.md
 
 clean:
 	rm -rf bin

@@ -81,6 +81,7 @@ var layers = map[string][]string{
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
+	"scripts/agentsdoc":   {},
 	"scripts/conformance": {},
 }
 
