@@ -4,6 +4,7 @@ GO      ?= go
 BIN     := bin/parley
 FUZZ    ?= 5s
 KILLS   ?= 50
+RUNS    ?= 2
 PKGS    := ./...
 
 .PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents clean
@@ -40,10 +41,10 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
 
-agents: build ## install the agents of other projects that can be had, test them all and write docs/agents.md
+agents: build ## install the agents of other projects that can be had, test them all RUNS times and write docs/agents.md
 	PARLEY_HOME=$(CURDIR)/.cache GO="$(GO)" ./scripts/agents || true
 	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
-	./$(BIN) comply --home .cache $$(ls .cache/agents | sed 's/^/--agent /') --timeout-scale 3 --format json > bin/agents.json || test $$? = 1
+	for run in $$(seq $(RUNS)); do ./$(BIN) comply --home .cache $$(ls .cache/agents | sed 's/^/--agent /') --timeout-scale 3 --format json || test $$? = 1 || exit 1; done > bin/agents.json
 	$(GO) run ./scripts/agentsdoc bin/known.json < bin/agents.json > docs/agents.md
 
 clean:

@@ -1,10 +1,12 @@
 // Command agentsdoc writes docs/agents.md: which agents keep to which rules. It
-// reads what "parley comply --format json" found, and from the file that is its
-// argument what "parley comply --list-agents --json" says.
+// reads what "parley comply --format json" found, in one or several runs, and
+// from the file that is its argument what "parley comply --list-agents --json"
+// says. A verdict that is not the same in all runs is shown as such.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,12 +22,12 @@ type agent struct {
 	Name            string
 	ProtocolVersion json.RawMessage
 	Tests           []test
-	Totals          map[string]int
 }
 
 type test struct {
-	ID, Title, Severity, Status string
-	Findings                    []finding
+	ID, Severity, Status string
+	Findings             []finding
+	runs                 int
 }
 
 type finding struct {
@@ -53,25 +55,81 @@ func run(list string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
-	var report struct{ Agents []agent }
-	if err := json.NewDecoder(in).Decode(&report); err != nil {
+	tested, err := merge(json.NewDecoder(in))
+	if err != nil {
 		return fmt.Errorf("the report: %w", err)
-	}
-	if len(report.Agents) == 0 {
-		return fmt.Errorf("the report has no agents")
 	}
 	var b strings.Builder
 	b.WriteString("# Agents\n\n" +
 		"What the built-in tests find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
-		"[scripted one](model.md), which does what the prompts of the tests say. Written by `make agents`; do not edit.\n\n")
-	writeAgents(&b, all.Agents, report.Agents)
-	writeTests(&b, report.Agents)
-	writeFindings(&b, report.Agents)
+		"[scripted one](model.md), which does what the prompts of the tests say. Where runs came to different verdicts all are shown, and the\n" +
+		"test counts as one that varies: it depends on the moment, and on how busy the machine is. Written by `make agents`; do not edit.\n\n")
+	writeAgents(&b, all.Agents, tested)
+	writeTests(&b, tested)
+	writeFindings(&b, tested)
 	_, err = io.WriteString(out, b.String())
 	return err
 }
 
-var statuses = []string{"PASS", "WARN", "PARTIAL", "FAIL", "NA", "ERROR"}
+// merge reads reports, one after the other, and makes one of them. The first has
+// all agents and tests.
+func merge(in *json.Decoder) ([]agent, error) {
+	var merged []agent
+	for {
+		var report struct{ Agents []agent }
+		if err := in.Decode(&report); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		if merged == nil {
+			merged = report.Agents
+			for _, a := range merged {
+				for i := range a.Tests {
+					a.Tests[i].runs = 1
+				}
+			}
+			continue
+		}
+		for _, again := range report.Agents {
+			at := slices.IndexFunc(merged, func(a agent) bool { return a.Name == again.Name })
+			if at < 0 {
+				return nil, fmt.Errorf("the first run has no agent %s", again.Name)
+			}
+			merged[at].add(again.Tests)
+		}
+	}
+	if len(merged) == 0 {
+		return nil, fmt.Errorf("there are no agents")
+	}
+	return merged, nil
+}
+
+// add adds what another run came to.
+func (a *agent) add(tests []test) {
+	for _, t := range tests {
+		at := slices.IndexFunc(a.Tests, func(x test) bool { return x.ID == t.ID })
+		if at < 0 {
+			continue
+		}
+		x := &a.Tests[at]
+		x.runs++
+		x.Findings = append(x.Findings, t.Findings...)
+		seen := strings.Split(x.Status, separator)
+		if !slices.Contains(seen, t.Status) {
+			seen = append(seen, t.Status)
+			slices.Sort(seen)
+			x.Status = strings.Join(seen, separator)
+		}
+	}
+}
+
+// separator stands between verdicts of different runs.
+const separator = "/"
+
+const varies = "varies"
+
+var statuses = []string{"PASS", "WARN", "PARTIAL", "FAIL", "NA", "ERROR", varies}
 
 // writeAgents writes a row per agent.
 func writeAgents(b *strings.Builder, all []known, tested []agent) {
@@ -88,8 +146,15 @@ func writeAgents(b *strings.Builder, all []known, tested []agent) {
 			continue
 		}
 		fmt.Fprintf(b, " %s |", tested[at].ProtocolVersion)
+		totals := map[string]int{}
+		for _, t := range tested[at].Tests {
+			if strings.Contains(t.Status, separator) {
+				t.Status = varies
+			}
+			totals[t.Status]++
+		}
 		for _, s := range statuses {
-			fmt.Fprintf(b, " %d |", tested[at].Totals[s])
+			fmt.Fprintf(b, " %d |", totals[s])
 		}
 		b.WriteString("\n")
 	}
@@ -97,17 +162,17 @@ func writeAgents(b *strings.Builder, all []known, tested []agent) {
 
 // writeTests writes a row per test, and what came out for each agent.
 func writeTests(b *strings.Builder, tested []agent) {
-	b.WriteString("\n## Tests\n\nRequired tests come first, in bold.\n\n| test |")
+	b.WriteString("\n## Tests\n\nRequired tests come first, in bold.\n\n| test | runs |")
 	for _, a := range tested {
 		fmt.Fprintf(b, " %s |", a.Name)
 	}
-	fmt.Fprintf(b, "\n|---%s|\n", strings.Repeat("|---", len(tested)))
+	fmt.Fprintf(b, "\n|---|---:%s|\n", strings.Repeat("|---", len(tested)))
 	for i, t := range tested[0].Tests {
 		id := t.ID
 		if t.Severity == "required" {
 			id = "**" + id + "**"
 		}
-		fmt.Fprintf(b, "| %s |", id)
+		fmt.Fprintf(b, "| %s | %d |", id, t.runs)
 		for _, a := range tested {
 			fmt.Fprintf(b, " %s |", a.Tests[i].Status)
 		}
