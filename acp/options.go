@@ -62,7 +62,8 @@ type Options struct {
 	CancelGrace  time.Duration // how long it may take to stop after a cancellation; default 30 s
 	MaxFrame     int           // bytes of a message; default jsonrpc.DefaultMaxFrame
 
-	Process jsonrpc.ProcessOptions // how the agent's process is ended
+	Process  jsonrpc.ProcessOptions  // how the agent's process is ended
+	Terminal sandbox.TerminalOptions // how commands run that the policy lets through
 }
 
 // fill sets defaults.

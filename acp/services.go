@@ -55,7 +55,7 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	}
 	w.close = roots.Close
 	if terminals {
-		t := sandbox.NewTerminals(roots, nil)
+		t := sandbox.NewTerminals(roots, &c.opts.Terminal)
 		w.terminals = guardedTerminals{t, permissions}
 		w.close = func() error { return errors.Join(t.Close(), roots.Close()) }
 	}

@@ -100,3 +100,16 @@ func (k Key) Digest() string {
 	d.at(k.CreatedAt, k.ExpiresAt)
 	return d.hex()
 }
+
+// Digest returns the SHA-256, in hexadecimal, of everything in r as it is now.
+func (r Run) Digest() string {
+	d := newDigest("run")
+	d.put(string(r.ID), string(r.Agent), string(r.By), r.Task, r.Dir, r.ThreadID, string(r.Handoff), string(r.Key))
+	d.put(string(r.State), r.Session, r.StopReason, r.Reason, string(r.Report), string(r.Verdict), string(r.Evidence), string(r.Message))
+	d.put(strconv.Itoa(len(r.Contradictions)))
+	for _, c := range r.Contradictions {
+		d.put(c.Kind, c.Claim, c.Found)
+	}
+	d.at(r.StartedAt, r.ExpiresAt, r.EndedAt)
+	return d.hex()
+}

@@ -33,6 +33,13 @@ const (
 	ActionHandoffEscalated  Action = "handoff.escalated" // it is late, and the coordinators were told
 	ActionHandoffOwned      Action = "handoff.owned"     // the operator has moved the item in its queue
 
+	ActionRunStarting    Action = "run.starting"
+	ActionRunRunning     Action = "run.running"
+	ActionRunChecking    Action = "run.checking"
+	ActionRunDone        Action = "run.done"
+	ActionRunFailed      Action = "run.failed"
+	ActionRunInterrupted Action = "run.interrupted"
+
 	ActionArchived Action = "journal.archived" // old entries and messages went into an archive
 
 	ActionAgentAdded   Action = "agent.added"

@@ -45,6 +45,7 @@ type Reader interface {
 	AgentReader
 	MessageReader
 	HandoffReader
+	RunReader
 	JournalReader
 	MetaReader
 }
@@ -55,6 +56,7 @@ type Tx interface {
 	AgentWriter
 	MessageWriter
 	HandoffWriter
+	RunWriter
 	JournalWriter
 	MetaWriter
 }
@@ -244,6 +246,23 @@ type HandoffWriter interface {
 	// NoteHandoff stores what may change of h without a move: approval,
 	// ownership and when it was escalated.
 	NoteHandoff(h Handoff) error
+}
+
+// A RunReader reads runs.
+type RunReader interface {
+	Run(id RunID) (Run, error)
+	// Runs returns those that match, newest first.
+	Runs(q RunQuery) ([]Run, error)
+}
+
+// A RunWriter writes runs.
+type RunWriter interface {
+	// AddRun reports CodeConflict when the id is taken, and CodeNotFound when
+	// there is no such agent.
+	AddRun(Run) error
+	// PutRun stores what r has become, provided the stored state is still was;
+	// otherwise it reports CodeConflict. What was asked for stays as it was.
+	PutRun(r Run, was RunState) error
 }
 
 // A JournalReader reads the journal.
