@@ -49,26 +49,34 @@ var layers = map[string][]string{
 	"internal/reach/catalog":  {"hub"},
 	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
 
+	"internal/reach/fleet": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox"},
+
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape"},
 	"internal/service/mailroom": {"hub", "internal/shape"},
+	"internal/service/run":      {"hub"},
 
 	// How people and agents come in.
-	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom"},
+	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run"},
 	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
+
+	// One task, one agent, one verdict: it has the agent run, what it reports
+	// checked and both recorded, so it stands above all three.
+	"internal/errand": {"hub", "acp", "report", "sandbox", "internal/reach/evidence", "internal/reach/fleet", "internal/surface/api"},
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run",
 		"internal/reach/evidence",
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
 		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "comply/model", "jsonrpc", "sandbox",
+		"internal/errand", "internal/reach/fleet",
 	},
 
 	// Programs to read and to copy from.

@@ -216,6 +216,14 @@ type ToolCall struct {
 	Kind   string
 	Status string
 	Text   string // what it has put out, as far as that is text
+	Diffs  []Diff // what it changes in files
+}
+
+// A Diff is a change to a file, as an agent tells it.
+type Diff struct {
+	Path string
+	Old  string // empty if the file is new or the agent does not say
+	New  string
 }
 
 // ToolCall returns what the update says about a tool call, nil if it is about
@@ -228,11 +236,13 @@ func (u *Update) ToolCall() *ToolCall {
 			return &ToolCall{
 				ID: string(m.ToolCall.ToolCallID), Title: m.ToolCall.Title, Kind: string(m.ToolCall.Kind.Or("")),
 				Status: string(m.ToolCall.Status.Or("")), Text: outputV1(m.ToolCall.Content.Or(nil)),
+				Diffs: diffsV1(m.ToolCall.Content.Or(nil)),
 			}
 		case m.ToolCallUpdate != nil:
 			return &ToolCall{
 				ID: string(m.ToolCallUpdate.ToolCallID), Title: m.ToolCallUpdate.Title.Or(""), Kind: string(m.ToolCallUpdate.Kind.Or("")),
 				Status: string(m.ToolCallUpdate.Status.Or("")), Text: outputV1(m.ToolCallUpdate.Content.Or(nil)),
+				Diffs: diffsV1(m.ToolCallUpdate.Content.Or(nil)),
 			}
 		}
 		return nil

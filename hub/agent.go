@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 )
 
 // An AgentID is the name of an agent on this hub.
@@ -89,6 +90,9 @@ type Key struct {
 func (k Key) Live(now Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time))
 }
+
+// Lent reports whether the key is lent to an agent for the time of a run.
+func (k Key) Lent() bool { return strings.HasPrefix(k.Label, RunKeyLabel) }
 
 // HashSecret returns what is stored in place of a key's secret. Secrets carry
 // 256 bits of randomness, so a plain hash cannot be searched.

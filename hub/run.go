@@ -109,6 +109,10 @@ func (r Run) Advance(next RunState, now Time) (Run, error) {
 	return r, nil
 }
 
+// RunKeyLabel begins the label of a key that is lent for a run; the id of the run
+// follows.
+const RunKeyLabel = "run-"
+
 // A RunQuery chooses runs. Empty members do not restrict.
 type RunQuery struct {
 	Viewer  AgentID // restricts to runs that this agent works in or asked for

@@ -137,8 +137,9 @@ var harmless = []string{
 	"SystemRoot", "SystemDrive", "ComSpec", "PATHEXT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 }
 
-// environment returns the variables of this process that are harmless.
-func environment() []string {
+// Environment returns what every command gets unless it is said otherwise: those
+// variables of this process that are known not to hold a key.
+func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		return !slices.ContainsFunc(harmless, func(h string) bool { return sameVariable(h, name) })

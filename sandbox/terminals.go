@@ -14,8 +14,7 @@ type TerminalOptions struct {
 	MaxOutput    int           // bytes of output kept for each; default 1 MiB
 	Grace        time.Duration // how long a command that must end may take before it is killed; default 2 s
 
-	// Env is what every command gets, as NAME=value. The default is those
-	// variables of this process that are known not to hold a key.
+	// Env is what every command gets, as NAME=value; default Environment.
 	Env []string
 
 	// Track, if not nil, is told the process group of each command when it
@@ -71,7 +70,7 @@ func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 		t.opts.Grace = 2 * time.Second
 	}
 	if t.opts.Env == nil {
-		t.opts.Env = environment()
+		t.opts.Env = Environment()
 	}
 	if t.opts.Track == nil {
 		t.opts.Track = func(int, bool) {}

@@ -33,6 +33,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 )
@@ -79,6 +80,7 @@ type Server struct {
 	store    *sqlite.Store
 	mail     *mailroom.Mailroom
 	handoffs *handoff.Service
+	runs     *run.Service
 	journal  *journal.Journal
 	trail    *journal.Files
 	records  *Records
@@ -152,6 +154,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: roots: %w", err)
 	}
 	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: opts.Log, Inspector: look, SLA: opts.SLA})
+	s.runs = run.New(s.store, who, s.mail, &run.Options{Log: opts.Log})
 	if err := s.mail.Probe(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -176,7 +179,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: say where the hub is: %w", err)
 	}
 	meters := newMeters(s.store)
-	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
+	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
 	s.http = &http.Server{
 		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -204,6 +207,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.mail.Run(work) })
 	background.Go(func() { s.handoffs.Run(work) })
+	background.Go(func() { s.runs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
 	background.Go(func() { s.trail.Run(work) })
 	defer background.Wait()

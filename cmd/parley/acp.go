@@ -55,8 +55,9 @@ agent ended for another reason than success.`,
   parley acp exec --policy write --dir ~/src/app -- gemini --experimental-acp "fix the build"`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts := &acp.Options{V2: v2, Name: "parley", Version: version()}
-			if err := a.acpPolicy(opts, policy); err != nil {
+			opts := &acp.Options{V2: v2, Name: "parley", Version: version(), Ask: a.asker()}
+			var err error
+			if opts.Policy, err = a.policy(policy); err != nil {
 				return err
 			}
 			last := len(args) - 1
@@ -64,20 +65,15 @@ agent ended for another reason than success.`,
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&policy, "policy", "", "what the agent may do (default ask on a terminal, else read)")
+	policyFlag(cmd, &policy)
 	cmd.Flags().StringVar(&dir, "dir", ".", "the folder that it works in")
 	cmd.Flags().StringVar(&method, "auth", "", "log in by this method first; parley acp inspect lists them")
 	cmd.Flags().BoolVar(&v2, "v2", false, "offer version 2 of the protocol, a draft")
-	var names []string
-	for _, p := range sandbox.Policies() {
-		names = append(names, string(p))
-	}
-	cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// acpPolicy sets what an agent may do.
-func (a *app) acpPolicy(opts *acp.Options, name string) error {
+// policy returns what an agent may do.
+func (a *app) policy(name string) (sandbox.Policy, error) {
 	switch {
 	case name != "":
 	case isTerminal(a.in):
@@ -87,14 +83,22 @@ func (a *app) acpPolicy(opts *acp.Options, name string) error {
 	}
 	policy, err := sandbox.ParsePolicy(name)
 	if err != nil {
-		return usagef("--policy: %w", err)
+		return "", usagef("--policy: %w", err)
 	}
 	if policy == sandbox.PolicyAsk && !isTerminal(a.in) {
-		return usagef("--policy ask needs a terminal to ask on").WithHint("use none, read, write or yolo")
+		return "", usagef("--policy ask needs a terminal to ask on").WithHint("use none, read, write or yolo")
 	}
-	opts.Policy = policy
-	opts.Ask = a.asker()
-	return nil
+	return policy, nil
+}
+
+// policyFlag adds the flag that says what an agent may do.
+func policyFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "policy", "", "what the agent may do (default ask on a terminal, else read)")
+	var names []string
+	for _, p := range sandbox.Policies() {
+		names = append(names, string(p))
+	}
+	cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // asker returns what asks the person at the terminal, one question at a time.
@@ -234,42 +238,93 @@ func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 
 // printTurn prints what an agent says and does, as it comes.
 func (a *app) printTurn(turn *acp.Turn) {
-	titles := map[string]string{}
-	printed := map[string]bool{} // messages of which something was
-	said := ""                   // the last thing on standard output
+	p := a.narrator()
 	for u := range turn.Updates() {
-		switch u.Kind() {
-		case acp.KindAgentMessage:
-			id, whole := u.Message()
-			if whole && printed[id] {
-				continue // what stands there cannot be replaced
+		p.tell(u)
+	}
+	p.end()
+}
+
+// A narrator prints what an agent says and does.
+type narrator struct {
+	*app
+	titles  map[string]string // of tool calls
+	printed map[string]bool   // messages of which something was
+	said    string            // the last thing on standard output
+}
+
+func (a *app) narrator() *narrator {
+	return &narrator{app: a, titles: map[string]string{}, printed: map[string]bool{}}
+}
+
+// tell prints an update.
+func (n *narrator) tell(u *acp.Update) {
+	switch u.Kind() {
+	case acp.KindAgentMessage:
+		id, whole := u.Message()
+		if whole && n.printed[id] {
+			return // what stands there cannot be replaced
+		}
+		if len(n.printed) < 1000 {
+			n.printed[id] = true
+		}
+		n.said = readable(u.Text())
+		io.WriteString(n.out, n.said)
+	case acp.KindThought:
+		fmt.Fprint(n.err, n.paint(n.err, "2", readable(u.Text())))
+	case acp.KindToolCall:
+		call := u.ToolCall()
+		if call.Title != "" && len(n.titles) < 1000 {
+			n.titles[call.ID] = call.Title
+		}
+		if call.Status != "" {
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", readable(call.Status)+":"), readable(n.titles[call.ID]))
+		}
+		for _, d := range call.Diffs {
+			n.diff(d)
+		}
+	case acp.KindPlan:
+		for _, e := range u.Plan() {
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+readable(e.Status)+":"), readable(e.Content))
+		}
+	case acp.KindNotice:
+		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), readable(u.Text()))
+	}
+}
+
+// maxDiff is how many lines of a change are printed.
+const maxDiff = 20
+
+// diff prints the lines between what two texts begin and end with alike.
+func (n *narrator) diff(d acp.Diff) {
+	old, now := strings.Split(d.Old, "\n"), strings.Split(d.New, "\n")
+	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	fmt.Fprintf(n.err, "  %s\n", readable(d.Path))
+	for _, part := range []struct {
+		lines        []string
+		sign, colour string
+	}{{old, "-", "31"}, {now, "+", "32"}} {
+		for i, line := range part.lines {
+			if i == maxDiff {
+				fmt.Fprintf(n.err, "  %s %d more lines\n", part.sign, len(part.lines)-i)
+				break
 			}
-			if len(printed) < 1000 {
-				printed[id] = true
-			}
-			said = readable(u.Text())
-			io.WriteString(a.out, said)
-		case acp.KindThought:
-			fmt.Fprint(a.err, a.paint(a.err, "2", readable(u.Text())))
-		case acp.KindToolCall:
-			call := u.ToolCall()
-			if call.Title != "" && len(titles) < 1000 {
-				titles[call.ID] = call.Title
-			}
-			if call.Status != "" {
-				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "36", readable(call.Status)+":"), readable(titles[call.ID]))
-			}
-		case acp.KindPlan:
-			for _, e := range u.Plan() {
-				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "36", "plan, "+readable(e.Status)+":"), readable(e.Content))
-			}
-		case acp.KindNotice:
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "notice:"), readable(u.Text()))
+			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+readable(line)))
 		}
 	}
-	if said != "" && !strings.HasSuffix(said, "\n") {
-		fmt.Fprintln(a.out)
+}
+
+// end ends the last line.
+func (n *narrator) end() {
+	if n.said != "" && !strings.HasSuffix(n.said, "\n") {
+		fmt.Fprintln(n.out)
 	}
+	n.said = ""
 }
 
 // readable returns what somebody else has written without what could move a cursor

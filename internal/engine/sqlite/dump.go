@@ -38,6 +38,7 @@ var dumpTables = []dumpTable{
 	{name: "handoffs", order: "id"},
 	{name: "handoff_meta", order: "handoff_id"},
 	{name: "handoff_history", order: "handoff_id, n"},
+	{name: "runs", order: "id"},
 	{name: "journal_archives", order: "seq"},
 	{name: "journal", order: "seq"},
 	{name: "cursors", order: "consumer", where: "consumer <> '" + textsCursor + "'"},

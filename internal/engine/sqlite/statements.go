@@ -81,6 +81,14 @@ const (
 	stmtPutHandoff
 	stmtPutHandoffMeta
 
+	stmtRun
+	stmtRuns
+	stmtRunsOfViewer
+	stmtRunsOfHandoff
+	stmtRunsOpen
+	stmtAddRun
+	stmtPutRun
+
 	stmtArchives
 	stmtAddArchive
 	stmtMessagesBefore
@@ -125,6 +133,16 @@ const (
 const (
 	countHead = `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox WHERE agent = ?1 AND state = `
 	countRest = ` AND state IN ('unread','delivered') LIMIT ?2)`
+)
+
+// The parts of a query for runs: ?1 viewer, ?2 agent, ?3 handoff, ?4 whether only
+// those that are not over, ?5 id to stay below, ?6 limit.
+const (
+	runColumns = `id, agent, by_agent, task, dir, thread_id, handoff_id, key_id, state, session_id, stop_reason, reason, report_json,
+		verdict, contradictions_json, evidence_json, message_id, started_at, expires_at, ended_at`
+	runHead = `SELECT ` + runColumns + ` FROM runs `
+	runRest = ` AND (?1 IS NULL OR agent = ?1 OR by_agent = ?1) AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR handoff_id = ?3)
+		AND (?4 = 0 OR state IN ('starting','running','checking')) AND id < ?5 ORDER BY id DESC LIMIT ?6`
 )
 
 // The parts of a query. Parameters have the same numbers in each:
@@ -306,6 +324,17 @@ var statements = [stmtCount]string{
 	stmtPutHandoff: `UPDATE handoffs SET status = ?2, resolved_at = ?3, resolution_notes = ?4 WHERE id = ?1 AND status = ?5`,
 	stmtPutHandoffMeta: `UPDATE handoff_meta SET approved_at = ?2, ownership = ?3, accepted_at = ?4, escalated_at = ?5, reject_reason = ?6, ending = ?7
 		WHERE handoff_id = ?1`,
+
+	stmtRun:  runHead + `WHERE id = ?1`,
+	stmtRuns: runHead + `WHERE 1` + runRest,
+	stmtRunsOfViewer: runHead + `WHERE id IN (SELECT id FROM runs INDEXED BY runs_agent WHERE agent = ?1
+		UNION SELECT id FROM runs INDEXED BY runs_by WHERE by_agent = ?1)` + runRest,
+	stmtRunsOfHandoff: runHead + `INDEXED BY runs_handoff WHERE handoff_id = ?3` + runRest,
+	stmtRunsOpen:      runHead + `INDEXED BY runs_open WHERE state IN ('starting','running','checking')` + runRest,
+	stmtAddRun: `INSERT INTO runs (` + runColumns + `)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)`,
+	stmtPutRun: `UPDATE runs SET state = ?2, session_id = ?3, stop_reason = ?4, reason = ?5, report_json = ?6, verdict = ?7,
+		contradictions_json = ?8, evidence_json = ?9, message_id = ?10, ended_at = ?11 WHERE id = ?1 AND state = ?12`,
 
 	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,
 	stmtAddArchive: `INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)

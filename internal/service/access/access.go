@@ -21,7 +21,8 @@ import (
 // KeyPrefix starts every secret, so that scanners for leaked secrets know one.
 const KeyPrefix = "cacp_sk_live_"
 
-// maxKeys is how many keys an agent may have, revoked ones included.
+// maxKeys is how many keys an agent may have, revoked ones included. Those that
+// runs lend do not count.
 const maxKeys = 100
 
 // Options changes how an Access works. The zero value works.
@@ -214,7 +215,7 @@ func (a *Access) add(ctx context.Context, actor hub.Actor, agent hub.Agent, k Ne
 		if err := tx.AddAgent(agent); err != nil {
 			return err
 		}
-		if _, err := tx.Append(entry(agent.CreatedAt, actor, hub.ActionAgentAdded, string(agent.ID), map[string]any{"role": agent.Role, "auditor": agent.Auditor})); err != nil {
+		if _, err := tx.Append(added(actor, agent)); err != nil {
 			return err
 		}
 		return addKey(tx, actor, key)
@@ -224,6 +225,11 @@ func (a *Access) add(ctx context.Context, actor hub.Actor, agent hub.Agent, k Ne
 	}
 	a.forget()
 	return agent, key, secret, nil
+}
+
+// added is the journal entry about a new agent.
+func added(actor hub.Actor, agent hub.Agent) hub.Entry {
+	return entry(agent.CreatedAt, actor, hub.ActionAgentAdded, string(agent.ID), map[string]any{"role": agent.Role, "auditor": agent.Auditor})
 }
 
 // MintKey makes another key for an agent. Only the operator may.
@@ -236,6 +242,9 @@ func (a *Access) MintKey(ctx context.Context, actor hub.Actor, k NewKey) (hub.Ke
 		return hub.Key{}, "", hub.Errorf(hub.CodeDenied, op, "the operator has one key, in the hub's home").
 			WithHint("to change it, stop the hub, remove operator.key and start it again")
 	}
+	if strings.HasPrefix(k.Label, hub.RunKeyLabel) {
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "a label that begins with %q is for the keys of runs", hub.RunKeyLabel)
+	}
 	key, secret, err := a.makeKey(k)
 	if err != nil {
 		return hub.Key{}, "", err
@@ -245,7 +254,7 @@ func (a *Access) MintKey(ctx context.Context, actor hub.Actor, k NewKey) (hub.Ke
 		if err != nil {
 			return err
 		}
-		if len(have) >= maxKeys {
+		if len(slices.DeleteFunc(have, hub.Key.Lent)) >= maxKeys {
 			return hub.Errorf(hub.CodeConflict, op, "%s has %d keys already", key.Agent, len(have))
 		}
 		return addKey(tx, actor, key)
@@ -363,9 +372,11 @@ type Profile struct {
 }
 
 // Agents returns every agent, the operator included, by name. Everybody may
-// see who is there; only the operator sees keys.
+// see who is there; only the operator sees keys, without those that runs have
+// given back.
 func (a *Access) Agents(ctx context.Context, actor hub.Actor) ([]Profile, error) {
 	var out []Profile
+	now := a.clock.Now()
 	err := a.store.View(ctx, func(r hub.Reader) error {
 		agents, err := r.Agents()
 		if err != nil {
@@ -377,6 +388,7 @@ func (a *Access) Agents(ctx context.Context, actor hub.Actor) ([]Profile, error)
 				if p.Keys, err = r.Keys(g.ID); err != nil {
 					return err
 				}
+				p.Keys = slices.DeleteFunc(p.Keys, func(k hub.Key) bool { return k.Lent() && !k.Live(now) })
 			}
 			out = append(out, p)
 		}

@@ -21,12 +21,14 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/run"
 )
 
 // Services is what the operations work on.
 type Services struct {
 	Mail     *mailroom.Mailroom
 	Handoffs *handoff.Service
+	Runs     *run.Service
 	Access   *access.Access
 	Journal  *journal.Journal
 	Records  Records

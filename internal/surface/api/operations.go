@@ -28,6 +28,11 @@ var Operations = []Operation{
 
 	operation("parley/whoami", Anyone, false, "Who the hub thinks you are.", whoami),
 	operation("parley/trace", Anyone, false, "One message from end to end.", trace),
+	operation("parley/run/begin", Anyone, true, "Record that an agent begins to work on a task, and lend it a key: the operator for anybody, an agent for itself.", runBegin),
+	operation("parley/run/move", Anyone, true, "Say how far a run has come; who began it may.", runMove),
+	operation("parley/run/end", Anyone, true, "Say how a run ended, with report, evidence and verdict; who began it may.", runEnd),
+	operation("parley/run/show", Anyone, false, "One run from end to end.", runShow),
+	operation("parley/run/list", Anyone, false, "Runs: all of them for those who audit, else those that concern you.", runList),
 	operation("parley/agent/list", Anyone, false, "Everybody on this hub.", agentList),
 	operation("parley/agent/add", OperatorOnly, true, "Add an agent and make its first key.", agentAdd),
 	operation("parley/agent/key", OperatorOnly, true, "Make another key for an agent.", agentKey),

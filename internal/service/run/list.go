@@ -1,0 +1,83 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	defaultPage = 50
+	maxPage     = 200
+	maxJournal  = 1000 // entries about one run; it has a handful
+)
+
+// A Trace is a run with what the journal says of it.
+type Trace struct {
+	hub.Run
+	Journal []hub.Entry `json:"journal"`
+}
+
+// Show returns a run from end to end.
+func (s *Service) Show(ctx context.Context, actor hub.Actor, id hub.RunID) (Trace, error) {
+	var out Trace
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if out.Run, err = visible(r, "run.Show", actor, id); err != nil {
+			return err
+		}
+		out.Journal, err = r.JournalOf(string(id), maxJournal)
+		return err
+	})
+	if err != nil {
+		return Trace{}, fmt.Errorf("run: show: %w", err)
+	}
+	return out, nil
+}
+
+// A Listing is a page of runs, newest first, without their reports and evidence.
+type Listing struct {
+	Runs []hub.Run `json:"runs"`
+	Next hub.RunID `json:"next"` // cursor for the page after this one, or ""
+}
+
+// List returns runs. Those who audit see all of them, others those that they work
+// in or asked for.
+func (s *Service) List(ctx context.Context, actor hub.Actor, q hub.RunQuery) (Listing, error) {
+	const op = "run.List"
+	if q.Limit == 0 {
+		q.Limit = defaultPage
+	}
+	switch {
+	case q.Limit < 0 || q.Limit > maxPage:
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+	case q.Cursor != "" && !q.Cursor.Valid():
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not one that a listing gave")
+	}
+	if q.Viewer = ""; !actor.Audits() {
+		q.Viewer = actor.ID
+	}
+	limit := q.Limit
+	q.Limit++ // one more tells whether there are more
+	var out Listing
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		out = Listing{Runs: []hub.Run{}}
+		found, err := r.Runs(q)
+		if err != nil {
+			return err
+		}
+		if len(found) > limit {
+			found = found[:limit]
+			out.Next = found[limit-1].ID
+		}
+		for _, run := range found {
+			run.Report, run.Evidence = nil, nil
+			out.Runs = append(out.Runs, run)
+		}
+		return nil
+	})
+	if err != nil {
+		return Listing{}, fmt.Errorf("run: list: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/run"
+)
+
+// RunParams say what a run is about.
+type RunParams struct {
+	ID       hub.RunID     `json:"run_id"`
+	Agent    hub.AgentID   `json:"agent"`
+	Task     string        `json:"task"`
+	Dir      string        `json:"dir,omitempty"`
+	ThreadID string        `json:"thread_id,omitempty"`
+	Handoff  hub.HandoffID `json:"handoff_id,omitempty"`
+	TimeoutS int           `json:"timeout_s"`
+}
+
+// RunKey is a run that has begun, with the key that its agent is lent. The secret
+// is in it this once.
+type RunKey struct {
+	Run hub.Run `json:"run"`
+	Key string  `json:"key"`
+}
+
+func runBegin(ctx context.Context, s *Services, a hub.Actor, p RunParams) (RunKey, error) {
+	const most = 1 << 31
+	r, key, err := s.Runs.Begin(ctx, a, run.Beginning{
+		ID: p.ID, Agent: p.Agent, Task: p.Task, Dir: p.Dir, ThreadID: p.ThreadID, Handoff: p.Handoff,
+		Timeout: time.Duration(min(max(p.TimeoutS, 0), most)) * time.Second,
+	})
+	return RunKey{r, key}, err
+}
+
+// RunMoveParams say how far a run has come.
+type RunMoveParams struct {
+	ID      hub.RunID    `json:"run_id"`
+	State   hub.RunState `json:"state"`
+	Session string       `json:"session_id,omitempty"`
+}
+
+func runMove(ctx context.Context, s *Services, a hub.Actor, p RunMoveParams) (hub.Run, error) {
+	return s.Runs.Move(ctx, a, p.ID, p.State, p.Session)
+}
+
+// RunEndParams say how a run ended and what was found.
+type RunEndParams struct {
+	ID             hub.RunID           `json:"run_id"`
+	State          hub.RunState        `json:"state"`
+	StopReason     string              `json:"stop_reason,omitempty"`
+	Reason         string              `json:"reason,omitempty"`
+	Report         json.RawMessage     `json:"report,omitempty"`
+	Verdict        hub.RunVerdict      `json:"verdict"`
+	Contradictions []hub.Contradiction `json:"contradictions,omitempty"`
+	Evidence       json.RawMessage     `json:"evidence,omitempty"`
+}
+
+func runEnd(ctx context.Context, s *Services, a hub.Actor, p RunEndParams) (hub.Run, error) {
+	return s.Runs.Finish(ctx, a, p.ID, run.Ending{
+		State: p.State, StopReason: p.StopReason, Reason: p.Reason, Report: p.Report, Verdict: p.Verdict,
+		Contradictions: p.Contradictions, Evidence: p.Evidence,
+	})
+}
+
+// RunIDParams name a run.
+type RunIDParams struct {
+	ID hub.RunID `json:"run_id"`
+}
+
+func runShow(ctx context.Context, s *Services, a hub.Actor, p RunIDParams) (run.Trace, error) {
+	return s.Runs.Show(ctx, a, p.ID)
+}
+
+// RunListParams choose runs. Empty members do not restrict.
+type RunListParams struct {
+	Agent   hub.AgentID   `json:"agent,omitempty"`
+	Handoff hub.HandoffID `json:"handoff_id,omitempty"`
+	Open    bool          `json:"open,omitempty"`
+	Limit   int           `json:"limit,omitempty"`
+	Cursor  hub.RunID     `json:"cursor,omitempty"`
+}
+
+func runList(ctx context.Context, s *Services, a hub.Actor, p RunListParams) (run.Listing, error) {
+	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: p.Limit, Cursor: p.Cursor})
+}
+
+// BeginRun records a run and returns the key that its agent is lent.
+func (c *Client) BeginRun(ctx context.Context, p RunParams) (RunKey, error) {
+	return call[RunKey](ctx, c, "parley/run/begin", p)
+}
+
+// MoveRun says how far a run has come.
+func (c *Client) MoveRun(ctx context.Context, p RunMoveParams) (hub.Run, error) {
+	return call[hub.Run](ctx, c, "parley/run/move", p)
+}
+
+// EndRun says how a run ended.
+func (c *Client) EndRun(ctx context.Context, p RunEndParams) (hub.Run, error) {
+	return call[hub.Run](ctx, c, "parley/run/end", p)
+}
+
+// Run returns a run from end to end.
+func (c *Client) Run(ctx context.Context, id hub.RunID) (run.Trace, error) {
+	return call[run.Trace](ctx, c, "parley/run/show", RunIDParams{id})
+}
+
+// Runs returns runs, newest first.
+func (c *Client) Runs(ctx context.Context, p RunListParams) (run.Listing, error) {
+	return call[run.Listing](ctx, c, "parley/run/list", p)
+}
