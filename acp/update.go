@@ -216,7 +216,7 @@ type ToolCall struct {
 	Kind   string
 	Status string
 	Text   string // what it has put out, as far as that is text
-	Diffs  []Diff // what it changes in files
+	Diffs  []Diff // what it changes in files; version 2 has patches in their place
 }
 
 // A Diff is a change to a file, as an agent tells it.
@@ -268,6 +268,16 @@ func outputV1(list []acpv1.ToolCallContent) string {
 		}
 	}
 	return all.String()
+}
+
+func diffsV1(list []acpv1.ToolCallContent) []Diff {
+	var all []Diff
+	for i := range list {
+		if d := list[i].Diff; d != nil {
+			all = append(all, Diff{Path: d.Path, Old: d.OldText.Or(""), New: d.NewText})
+		}
+	}
+	return all
 }
 
 func outputV2(list ...acpv2.ToolCallContent) string {

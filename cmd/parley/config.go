@@ -36,7 +36,14 @@ type config struct {
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
 	Roots        []string `yaml:"roots"`
 	SLA          string   `yaml:"sla"`
+	Runs         runs     `yaml:"runs"`
 	Limits       limits   `yaml:"limits"`
+}
+
+// runs says how long the files of runs are kept; zero means the default.
+type runs struct {
+	Keep   int           `yaml:"keep"`
+	MaxAge time.Duration `yaml:"max_age"`
 }
 
 // limits may be tightened; zero means the default.
@@ -98,6 +105,8 @@ func configError(path string, err error) error {
 	known := members(config{})
 	if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], ".limits") {
 		known = members(limits{})
+	} else if m != nil && strings.HasSuffix(m[2], ".runs") {
+		known = members(runs{})
 	}
 	text = unknownMember.ReplaceAllString(text, "there is no member $1")
 	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))

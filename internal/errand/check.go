@@ -45,7 +45,7 @@ func (e *errand) check(ctx context.Context, end *ending) {
 		claims = end.report.Report
 	}
 	var changes *evidence.Changes
-	if got, err := e.base.Compare(ctx, append(append([]string{}, claims.FilesCreated...), claims.FilesModified...)); err != nil {
+	if got, err := e.base.Compare(ctx, evidence.NamedFiles(claims)); err != nil {
 		e.problem(fmt.Errorf("errand: the files could not be compared: %w", err))
 	} else {
 		changes = &got
@@ -53,7 +53,8 @@ func (e *errand) check(ctx context.Context, end *ending) {
 	var verify, build *evidence.Outcome
 	var after []string
 	if !interrupted {
-		verify, build = e.command(ctx, "VERIFY", e.order.Verify), e.command(ctx, "BUILD", e.order.Build)
+		build = e.command(ctx, "BUILD", e.order.Build)
+		verify = e.command(ctx, "VERIFY", e.order.Verify)
 		if verify != nil || build != nil {
 			var err error
 			if after, err = e.base.Since(ctx); err != nil {

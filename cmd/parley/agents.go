@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/catalog"
+)
+
+// A detected is a known agent CLI and whether it can be run here.
+type detected struct {
+	catalog.CLI
+	Installed bool   `json:"installed"`
+	Path      string `json:"path,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Problem   string `json:"problem,omitempty"`
+	Runnable  bool   `json:"runnable"` // what speaks ACP is installed, too
+}
+
+func (a *app) agentsCommand() *cobra.Command {
+	return group("agents", "Look at the agent CLIs on this machine", &cobra.Command{
+		Use:   "detect",
+		Short: "Show which known agent CLIs are installed, and how they are started over ACP",
+		Long: `Show which known agent CLIs are installed, in which version, and how they are
+started over ACP. Each that is found is started once, to ask for its version.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err)
+			}
+			found := map[string]catalog.Installation{}
+			for _, i := range catalog.Detect(cmd.Context(), home) {
+				found[i.Name] = i
+			}
+			list := []detected{}
+			for _, cli := range catalog.All() {
+				i, ok := found[cli.Name]
+				_, err := exec.LookPath(cli.ACP[0])
+				list = append(list, detected{CLI: cli, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
+			}
+			return a.print(map[string]any{"agents": list}, func(w io.Writer) {
+				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				for _, d := range list {
+					state := "not installed"
+					switch {
+					case d.Installed && d.Runnable:
+						state = strings.TrimSpace("installed " + readable(d.Version))
+					case d.Installed && d.Adapter != "":
+						state = fmt.Sprintf("installed %s, needs the npm package %s", readable(d.Version), d.Adapter)
+					case d.Installed:
+						state = fmt.Sprintf("installed %s, but %s is not on the PATH", readable(d.Version), d.ACP[0])
+					}
+					fmt.Fprintf(tw, "%s\t%s\t%s\n", d.Name, state, strings.Join(d.ACP, " "))
+				}
+				tw.Flush()
+			})
+		},
+	})
+}
