@@ -109,6 +109,9 @@ func (r Run) Advance(next RunState, now Time) (Run, error) {
 	return r, nil
 }
 
+// Concerns reports whether an agent works in the run or wants it done.
+func (r Run) Concerns(agent AgentID) bool { return agent == r.Agent || agent == r.By }
+
 // RunKeyLabel begins the label of a key that is lent for a run; the id of the run
 // follows.
 const RunKeyLabel = "run-"

@@ -31,6 +31,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"query", queryTests},
 		{"ledger", ledgerTests},
 		{"handoffs", handoffTests},
+		{"runs", runTests},
 		{"journal", journalTests},
 		{"meta", metaTests},
 		{"transactions", transactionTests},

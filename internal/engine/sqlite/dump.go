@@ -59,6 +59,12 @@ var withheld = map[string]map[string]string{
 		"note":        withholdFrom("handoff_id") + `NULL ELSE note END`,
 		"checks_json": withholdFrom("handoff_id") + `NULL ELSE checks_json END`,
 	},
+	"runs": {
+		"task":                withholdFrom("handoff_id") + `'restricted' ELSE task END`,
+		"report_json":         withholdFrom("handoff_id") + `NULL ELSE report_json END`,
+		"contradictions_json": withholdFrom("handoff_id") + `NULL ELSE contradictions_json END`,
+		"evidence_json":       withholdFrom("handoff_id") + `NULL ELSE evidence_json END`,
+	},
 }
 
 func withholdFrom(id string) string {

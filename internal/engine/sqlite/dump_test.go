@@ -107,6 +107,9 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.AddHandoff(closed, hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada"})
 		},
+		func(tx hub.Tx) error {
+			return tx.AddRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now})
+		},
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },
 		func(tx hub.Tx) error { return benchSend(tx, gone, goneParties) },

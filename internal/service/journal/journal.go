@@ -242,6 +242,10 @@ func maySee(r hub.Reader, actor hub.Actor, e hub.Entry) (bool, error) {
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return !p.Hidden, err
 	}
+	if aboutRun(e.Action) {
+		run, err := r.Run(hub.RunID(e.Subject))
+		return run.Concerns(actor.ID), err
+	}
 	h, err := r.Handoff(hub.HandoffID(e.Subject))
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return false, nil

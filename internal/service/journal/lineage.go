@@ -31,49 +31,57 @@ func stateOf(a hub.Action) hub.HandoffState {
 	return s
 }
 
-// handoffExists reports a handoff that an entry records and the store has lost.
-func (v *verifier) handoffExists(r hub.Reader, e hub.Entry) error {
-	_, err := r.Handoff(hub.HandoffID(e.Subject))
+// exists reports a thing that an entry records and the store has lost. err is what
+// reading it gave.
+func (v *verifier) exists(what string, e hub.Entry, err error) error {
 	switch hub.CodeOf(err) {
 	case "":
 	case hub.CodeNotFound:
-		v.find("handoff "+e.Subject, "it is missing, though journal row %d records it", e.Seq)
+		v.find(what+" "+e.Subject, "it is missing, though journal row %d records it", e.Seq)
 	case hub.CodeDegraded:
-		v.find("handoff "+e.Subject, "it cannot be read: %v", err)
+		v.find(what+" "+e.Subject, "it cannot be read: %v", err)
 	default:
 		return err
 	}
 	return nil
 }
 
+// pageSize is how many things are looked at in one snapshot.
+const pageSize = 50
+
 // checkHandoffs compares every handoff with its history and both with the
 // journal.
 func (v *verifier) checkHandoffs(ctx context.Context) error {
-	const page = 50
-	q := hub.HandoffQuery{Limit: page}
+	q := hub.HandoffQuery{Limit: pageSize}
+	return v.pages(ctx, "handoffs", func(r hub.Reader) (int, error) {
+		handoffs, err := r.Handoffs(q)
+		for _, h := range handoffs {
+			if err == nil {
+				v.out.Handoffs++
+				err = v.checkHandoff(r, h)
+				q.Cursor = h.ID
+			}
+		}
+		return len(handoffs), err
+	})
+}
+
+// pages calls check for one page after the other, each in a snapshot of its own,
+// until one is not full. What cannot be read is a finding.
+func (v *verifier) pages(ctx context.Context, what string, check func(hub.Reader) (found int, err error)) error {
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
 			if err := v.look(r); err != nil {
 				return err
 			}
-			handoffs, err := r.Handoffs(q)
+			found, err := check(r)
+			more = found == pageSize
 			if hub.CodeOf(err) == hub.CodeDegraded {
-				v.find("handoffs", "they cannot be read on: %v", err)
+				v.find(what, "they cannot be read on: %v", err)
 				more = false
 				return nil
 			}
-			if err != nil {
-				return err
-			}
-			for _, h := range handoffs {
-				v.out.Handoffs++
-				if err := v.checkHandoff(r, h); err != nil {
-					return err
-				}
-				q.Cursor = h.ID
-			}
-			more = len(handoffs) == page
-			return nil
+			return err
 		})
 		if err != nil {
 			return err

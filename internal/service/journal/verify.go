@@ -29,6 +29,7 @@ type Audit struct {
 	Archived int `json:"archived"` // entries in archives
 	Messages int `json:"messages"` // in the store
 	Handoffs int `json:"handoffs"`
+	Runs     int `json:"runs"`
 	Agents   int `json:"agents"`
 	Keys     int `json:"keys"`
 	Lines    int `json:"lines"` // of the trail
@@ -55,7 +56,7 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 
 // Verify compares everything that the journal records with what is there: the
 // journal's own chain of hashes, archives included, messages with what became
-// of them, handoffs with their history, agents and keys, and the files of the
+// of them, handoffs with their history, runs, agents and keys, and the files of the
 // trail. What does not fit is a finding, not an error. It may run while the
 // store is in use, and holds no snapshot for long.
 func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, error) {
@@ -66,14 +67,14 @@ func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, er
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer v.close()
 	for _, step := range []func(context.Context) error{
-		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findStrangers, v.checkHandoffs,
+		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findStrangers, v.checkHandoffs, v.checkRuns,
 	} {
 		if err := step(ctx); err != nil {
 			return v.out, fmt.Errorf("journal: verify: %w", err)
 		}
 	}
 	if v.withheld > 0 {
-		v.out.Unchecked = append(v.out.Unchecked, fmt.Sprintf("%d restricted packages, which an export has left out", v.withheld))
+		v.out.Unchecked = append(v.out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which an export has left out", v.withheld))
 	}
 	return v.out, nil
 }
@@ -383,7 +384,11 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 	case begins(e.Action):
 		return v.checkMessage(r, e)
 	case e.Action == hub.ActionHandoffDrafted || e.Action == hub.ActionHandoffProposed:
-		return v.handoffExists(r, e)
+		_, err := r.Handoff(hub.HandoffID(e.Subject))
+		return v.exists("handoff", e, err)
+	case e.Action == hub.ActionRunStarting:
+		_, err := r.Run(hub.RunID(e.Subject))
+		return v.exists("run", e, err)
 	}
 	return nil
 }
@@ -391,7 +396,7 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 // keep remembers an archived entry if what it is about is in the store still.
 func (v *verifier) keep(e hub.Entry) {
 	switch {
-	case familyOf(e.Action) == "handoffs":
+	case familyOf(e.Action) == "handoffs" || aboutRun(e.Action):
 	case begins(e.Action):
 		var facts sentFacts
 		if json.Unmarshal(e.Facts, &facts) == nil && v.gone(hub.EnvelopeID(e.Subject), facts.Type) {
@@ -436,7 +441,8 @@ func (v *verifier) checkKept(ctx context.Context) error {
 			if begins(first.Action) {
 				return v.checkMessage(r, first)
 			}
-			return v.handoffExists(r, first)
+			_, err := r.Handoff(hub.HandoffID(first.Subject))
+			return v.exists("handoff", first, err)
 		})
 		if err != nil {
 			return err

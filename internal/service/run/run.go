@@ -277,7 +277,7 @@ func writable(r hub.Reader, op string, actor hub.Actor, id hub.RunID) (hub.Run, 
 // exist for it.
 func visible(r hub.Reader, op string, actor hub.Actor, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
-	if err == nil && actor.ID != run.By && actor.ID != run.Agent && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
+	if err == nil && !run.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "there is no run %q that you can see", id).WithHint("parley runs list shows yours")
 	}
 	return run, err
