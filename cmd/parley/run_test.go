@@ -178,3 +178,290 @@ func strictRecord(t *testing.T, home string, id hub.RunID, into any) {
 		t.Fatal(err)
 	}
 }
+
+// runAs runs a worker as the operator does in a script.
+func (h *house) runAs(mode, dir string, flags ...string) result {
+	h.t.Helper()
+	return do(h.t, parley(h.t, h.env(""), runArgs(h.t, mode, dir, append(flags, "--json", "--as-operator")...)...))
+}
+
+func TestRunOnAHub(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := newRepository(t)
+	r := h.runAs("talkative", dir)
+	got := outcome(t, r)
+	if r.code != exitDone || !got.Told || !got.Message.Valid() {
+		t.Fatalf("exit %d, %+v\n%s", r.code, got, r.err)
+	}
+	t.Run("what the agent sends arrives under its own name", func(t *testing.T) {
+		var inbox struct {
+			Messages []struct{ From, Type string }
+		}
+		h.ok(h.as("planner", "inbox", "--json"), &inbox)
+		if len(inbox.Messages) != 1 || inbox.Messages[0].From != "worker" {
+			t.Errorf("got %+v, want one message from worker", inbox.Messages)
+		}
+	})
+	t.Run("who wanted it done is told, with the verdict", func(t *testing.T) {
+		var trace struct {
+			Message struct {
+				Type, From string
+				ThreadID   string `json:"thread_id"`
+				Payload    struct {
+					RunID   hub.RunID      `json:"run_id"`
+					Verdict hub.RunVerdict `json:"verdict"`
+				}
+			}
+		}
+		h.ok(h.operator("trace", string(got.Message), "--json"), &trace)
+		m := trace.Message
+		if m.Type != "status.complete" || m.From != "worker" || m.ThreadID != got.ThreadID || m.Payload.RunID != got.RunID || m.Payload.Verdict != hub.RunConfirmed {
+			t.Errorf("got %+v", m)
+		}
+	})
+	t.Run("trace shows the run", func(t *testing.T) {
+		text := h.operator("trace", string(got.RunID))
+		contains(t, text.out, "run of worker for operator  done, confirmed", "run.starting", "run.running", "run.checking", "run.done", string(got.Message))
+	})
+	t.Run("neither the records nor the output hold the key", func(t *testing.T) {
+		frames, err := os.ReadFile(got.Frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"frames": string(frames), "output": r.out, "errors": r.err} {
+			if strings.Contains(text, "cacp_sk_live_") {
+				t.Errorf("a key is in the %s", name)
+			}
+		}
+		contains(t, string(frames), "Bearer [redacted]", "my key is")
+	})
+	t.Run("the key is dead", func(t *testing.T) {
+		var list struct {
+			Agents []struct {
+				ID   string
+				Keys []any
+			}
+		}
+		h.ok(h.operator("agent", "list", "--json"), &list)
+		for _, a := range list.Agents {
+			if a.ID == "worker" && len(a.Keys) != 0 {
+				t.Errorf("worker has %v", a.Keys)
+			}
+		}
+	})
+	t.Run("a decision waits for a human", func(t *testing.T) {
+		asked := outcome(t, h.runAs("undecided", newRepository(t)))
+		var held struct{ Held []struct{ ID hub.EnvelopeID } }
+		h.ok(h.operator("approve", "--json"), &held)
+		if len(held.Held) != 1 || held.Held[0].ID != asked.Message {
+			t.Errorf("got %+v, want %s", held.Held, asked.Message)
+		}
+	})
+	t.Run("an agent may not run others", func(t *testing.T) {
+		r := do(t, parley(t, h.env("mallory"), runArgs(t, "polite", newRepository(t), "--json")...))
+		if r.code != exitRefused {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+	})
+	t.Run("without a key nobody is the operator of a hub that others run", func(t *testing.T) {
+		r := do(t, parley(t, h.env(""), runArgs(t, "polite", newRepository(t), "--json")...))
+		refused(t, r, exitRefused, "unauthenticated")
+	})
+	var audit struct{ Findings []any }
+	h.ok(h.operator("audit", "verify", "--json"), &audit)
+	if len(audit.Findings) != 0 {
+		t.Errorf("verify: %v", audit.Findings)
+	}
+}
+
+func TestRunWithAPrivateHub(t *testing.T) {
+	t.Parallel()
+	home, dir := filepath.Join(t.TempDir(), "new"), newRepository(t)
+	r := do(t, parley(t, nil, runArgs(t, "polite", dir, "--json", "--home", home)...))
+	got := outcome(t, r)
+	if r.code != exitDone || !got.Told {
+		t.Fatalf("exit %d, %+v\n%s", r.code, got, r.err)
+	}
+	if _, err := os.Stat(filepath.Join(home, "url")); err == nil {
+		t.Error("the hub has left its address behind")
+	}
+	h := &house{t: t, home: home, keys: map[string]string{}}
+	h.start()
+	contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+}
+
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), newRepository(t)
+	var ids []hub.RunID
+	for range 3 {
+		got := outcome(t, do(t, parley(t, nil, runArgs(t, "idle", dir, "--no-hub", "--json", "--home", home)...)))
+		ids = append(ids, got.RunID)
+	}
+	list := func(env []string) (found []hub.RunID) {
+		t.Helper()
+		var got struct{ Runs []ran }
+		(&house{t: t}).ok(do(t, parley(t, env, "runs", "list", "--json", "--home", home)), &got)
+		for _, r := range got.Runs {
+			found = append(found, r.RunID)
+		}
+		return found
+	}
+	if got := list(nil); len(got) != 3 || got[0] != ids[2] || got[2] != ids[0] {
+		t.Errorf("got %v, want %v with the newest first", got, ids)
+	}
+	text := do(t, parley(t, nil, "runs", "show", string(ids[0]), "--home", home))
+	contains(t, text.out, "say hello, by worker", "confirmed", "STATUS:no_changes", "changed: 0 files")
+	replay := do(t, parley(t, nil, "runs", "replay", string(ids[0]), "--home", home))
+	if replay.code != exitDone || replay.out != "STATUS:no_changes\n" {
+		t.Errorf("exit %d, got %q", replay.code, replay.out)
+	}
+	frames := do(t, parley(t, nil, "runs", "replay", string(ids[0]), "--home", home, "--json"))
+	contains(t, frames.out, `"method":"initialize"`, `"method":"session/prompt"`, "TASK:say hello")
+	refused(t, do(t, parley(t, nil, "runs", "show", string(hub.NewIDs(now).Next()), "--home", home, "--json")), exitMissing, "not_found")
+	refused(t, do(t, parley(t, nil, "runs", "show", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
+
+	t.Run("old runs are removed when another begins", func(t *testing.T) {
+		if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte("runs: {keep: 1, max_age: 1h}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		last := outcome(t, do(t, parley(t, nil, runArgs(t, "idle", dir, "--no-hub", "--json", "--home", home)...)))
+		if got := list(nil); len(got) != 2 || got[0] != last.RunID || got[1] != ids[2] {
+			t.Errorf("got %v, want the new one and one more", got)
+		}
+	})
+}
+
+func TestRunPlaces(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, mode, dir string, flags ...string) (ran, result) {
+		t.Helper()
+		r := do(t, parley(t, nil, runArgs(t, mode, dir, append(flags, "--no-hub", "--json", "--home", t.TempDir())...)...))
+		return outcome(t, r), r
+	}
+	t.Run("a folder that is no repository", func(t *testing.T) {
+		t.Parallel()
+		if got, _ := run(t, "polite", t.TempDir()); got.Verdict != hub.RunConfirmed || len(got.Evidence.Diff.Created) != 1 {
+			t.Errorf("got %s, %+v", got.Verdict, got.Evidence)
+		}
+	})
+	t.Run("a repository without a commit", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		inGit(t, dir, "init", "-q")
+		if got, _ := run(t, "polite", dir); got.Verdict != hub.RunConfirmed {
+			t.Errorf("got %s, %+v", got.Verdict, got.Contradictions)
+		}
+	})
+	t.Run("what was dirty before is not the agent's", func(t *testing.T) {
+		t.Parallel()
+		dir := newRepository(t)
+		os.WriteFile(filepath.Join(dir, "mine.txt"), []byte("mine"), 0o644)
+		inGit(t, dir, "add", "mine.txt")
+		os.WriteFile(filepath.Join(dir, "README.md"), []byte("mine, too"), 0o644)
+		before := inGit(t, dir, "status", "--porcelain")
+		got, _ := run(t, "polite", dir)
+		if got.Verdict != hub.RunConfirmed {
+			t.Errorf("got %s, %+v", got.Verdict, got.Contradictions)
+		}
+		if after := inGit(t, dir, "status", "--porcelain"); after != before+"\n?? hello.txt" {
+			t.Errorf("got %q, want %q and the new file", after, before)
+		}
+	})
+	t.Run("a worktree of its own leaves the repository alone", func(t *testing.T) {
+		t.Parallel()
+		dir := newRepository(t)
+		got, _ := run(t, "polite", dir, "--worktree")
+		if got.Verdict != hub.RunConfirmed || got.Branch != "parley/"+string(got.RunID) {
+			t.Errorf("got %+v", got)
+		}
+		if _, err := os.Stat(filepath.Join(got.Worktree, "hello.txt")); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "hello.txt")); err == nil {
+			t.Error("the agent worked in the repository itself")
+		}
+	})
+	t.Run("the dispatch is what the agent is given first", func(t *testing.T) {
+		t.Parallel()
+		dir := newRepository(t)
+		_, r := run(t, "dispatch", dir, "--context", "a server", "--accept", "it says hello", "--scope", "dispatch.txt", "--verify", "true", "--done", "report")
+		text, err := os.ReadFile(filepath.Join(dir, "dispatch.txt"))
+		want := "TASK:say hello\nCONTEXT:a server\nACCEPTANCE:it says hello\nSCOPE:dispatch.txt\nVERIFY:true\nDONE:report\n"
+		if err != nil || strings.TrimSpace(string(text)) != strings.TrimSpace(want) {
+			t.Errorf("got %q, %v\nwant %q\n%s", text, err, want, r.err)
+		}
+	})
+}
+
+func TestRunCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		args  []string
+		code  int
+		parts []string
+	}{
+		{"no agent", []string{"run"}, exitUsage, []string{"wants an agent and a task"}},
+		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"what shall the agent do"}},
+		{"an empty task", []string{"run", "--task", " ", "--", "agent"}, exitUsage, []string{"the task is empty"}},
+		{"a policy that does not exist", []string{"run", "--task", "x", "--policy", "maybe", "--", "agent"}, exitUsage, []string{"maybe"}},
+		{"no terminal to ask on", []string{"run", "--task", "x", "--policy", "ask", "--", "agent"}, exitUsage, []string{"needs a terminal"}},
+		{"a folder that is not there", []string{"run", "--task", "x", "--repo", "/nowhere", "--", "agent"}, exitUsage, []string{"/nowhere"}},
+		{"a time that is none", []string{"run", "--task", "x", "--timeout", "0s", "--", "agent"}, exitUsage, []string{"more than nothing"}},
+		{"a name that is none", []string{"run", "--task", "x", "--name", "Ä", "--", "agent"}, exitUsage, []string{"--name"}},
+		{"a handoff without a hub", []string{"run", "--task", "x", "--no-hub", "--handoff", string(hub.NewIDs(now).Next()), "--", "agent"}, exitUsage, []string{"--handoff"}},
+		{"a worktree without a repository", []string{"run", "--task", "x", "--no-hub", "--worktree", "--", "agent"}, exitUsage, []string{"git repository"}},
+		{"an agent that nobody knows", []string{"run", "clod", "x"}, exitDegraded, []string{"clod"}},
+		{"an agent that is not installed", []string{"run", "qwen", "x"}, exitDegraded, []string{"not installed"}},
+		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"could not be run"}},
+		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"could not be run"}},
+		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"could not be run"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := parley(t, []string{"PATH=/usr/bin:/bin"}, append(test.args[:1:1], append([]string{"--home", t.TempDir()}, test.args[1:]...)...)...)
+			cmd.Dir = t.TempDir()
+			got := do(t, cmd)
+			if got.code != test.code {
+				t.Errorf("exit %d, want %d: %s", got.code, test.code, got.err)
+			}
+			contains(t, got.err, test.parts...)
+		})
+	}
+	t.Run("people get a stream and a verdict", func(t *testing.T) {
+		t.Parallel()
+		got := do(t, parley(t, nil, runArgs(t, "polite", newRepository(t), "--no-hub", "--home", t.TempDir(), "--verify", "true")...))
+		contains(t, got.out, "STATUS:ok\nFILES_CREATED:hello.txt\n", "done, confirmed", "VERIFY: true: exit code 0", "changed: 1 files, +1 -0 lines")
+		contains(t, got.err, "let me see", "worker works in", "VERIFY: true")
+	})
+}
+
+func TestAgentsDetect(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	script := "#!/bin/sh\necho 9.8.7\n"
+	if err := os.WriteFile(filepath.Join(bin, "qwen"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Agents []struct {
+			Name, Version       string
+			Installed, Runnable bool
+			ACP                 []string
+		}
+	}
+	(&house{t: t}).ok(do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agents", "detect", "--json")), &got)
+	known := 0
+	for _, a := range got.Agents {
+		known++
+		if want := a.Name == "qwen"; a.Installed != want || a.Runnable != want || len(a.ACP) == 0 || want && a.Version == "" {
+			t.Errorf("got %+v", a)
+		}
+	}
+	if known < 5 {
+		t.Errorf("only %d agents are known", known)
+	}
+	contains(t, do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agents", "detect")).out, "installed 9.8.7", "not installed")
+}

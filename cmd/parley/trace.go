@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func (a *app) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show one message from end to end: journal and delivery attempts, in order",
+		Short: "Show one message or one run from end to end: journal and delivery attempts, in order",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -22,6 +23,12 @@ func (a *app) traceCommand() *cobra.Command {
 				return err
 			}
 			got, err := c.Trace(cmd.Context(), hub.EnvelopeID(args[0]))
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				run, missing := c.Run(cmd.Context(), hub.RunID(args[0]))
+				if missing == nil {
+					return a.print(run, func(w io.Writer) { writeRunTrace(w, run) })
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -41,4 +48,28 @@ func (a *app) traceCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// writeRunTrace writes a run from end to end, for people.
+func writeRunTrace(w io.Writer, r api.RunTrace) {
+	fmt.Fprintf(w, "%s  run of %s for %s  %s", r.ID, r.Agent, r.By, r.State)
+	if r.Verdict != "" {
+		fmt.Fprintf(w, ", %s", r.Verdict)
+	}
+	fmt.Fprintf(w, "\nthread %s", r.ThreadID)
+	if r.Handoff != "" {
+		fmt.Fprintf(w, ", handoff %s", r.Handoff)
+	}
+	if r.Message != "" {
+		fmt.Fprintf(w, ", told by message %s", r.Message)
+	}
+	fmt.Fprintln(w)
+	for _, c := range r.Contradictions {
+		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, visible(c.Claim), visible(c.Found))
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range r.Journal {
+		fmt.Fprintf(tw, "%s\tjournal\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Facts)
+	}
+	tw.Flush()
 }

@@ -66,12 +66,15 @@ func runEnd(ctx context.Context, s *Services, a hub.Actor, p RunEndParams) (hub.
 	})
 }
 
+// A RunTrace is a run with what the journal says of it.
+type RunTrace = run.Trace
+
 // RunIDParams name a run.
 type RunIDParams struct {
 	ID hub.RunID `json:"run_id"`
 }
 
-func runShow(ctx context.Context, s *Services, a hub.Actor, p RunIDParams) (run.Trace, error) {
+func runShow(ctx context.Context, s *Services, a hub.Actor, p RunIDParams) (RunTrace, error) {
 	return s.Runs.Show(ctx, a, p.ID)
 }
 
@@ -104,8 +107,8 @@ func (c *Client) EndRun(ctx context.Context, p RunEndParams) (hub.Run, error) {
 }
 
 // Run returns a run from end to end.
-func (c *Client) Run(ctx context.Context, id hub.RunID) (run.Trace, error) {
-	return call[run.Trace](ctx, c, "parley/run/show", RunIDParams{id})
+func (c *Client) Run(ctx context.Context, id hub.RunID) (RunTrace, error) {
+	return call[RunTrace](ctx, c, "parley/run/show", RunIDParams{id})
 }
 
 // Runs returns runs, newest first.

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// gone reports whether a process has ended, buried or not.
+func gone(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	return fields[0] == "Z" || fields[0] == "X"
+}
+
+// pids are those of a stubborn worker and its child.
+func pids(t *testing.T, p *process) (agent, child int) {
+	t.Helper()
+	line := p.stdout.await(t, "working ")
+	if _, err := fmt.Sscanf(line[strings.Index(line, "working "):], "working %d %d", &agent, &child); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	return agent, child
+}
+
+// onlyRun returns the one run in a home, as runs list sees it.
+func onlyRun(t *testing.T, home string) ran {
+	t.Helper()
+	var got struct{ Runs []ran }
+	(&house{t: t}).ok(do(t, parley(t, nil, "runs", "list", "--json", "--home", home)), &got)
+	if len(got.Runs) != 1 {
+		t.Fatalf("got %+v, want one run", got.Runs)
+	}
+	return got.Runs[0]
+}
+
+func TestRunInterrupted(t *testing.T) {
+	t.Parallel()
+	t.Run("once asks the agent to stop", func(t *testing.T) {
+		t.Parallel()
+		home := t.TempDir()
+		p := spawn(t, parley(t, nil, runArgs(t, "endless", newRepository(t), "--home", home, "--json")...))
+		p.stdout.await(t, "working")
+		if code := p.signal(t, syscall.SIGINT); code != exitSignal {
+			t.Errorf("exit %d, want %d: %s", code, exitSignal, p.stderr)
+		}
+		p.stdout.await(t, `"stopReason":"cancelled"`)
+		if got := onlyRun(t, home); got.State != hub.RunInterrupted || got.Reason != hub.RunCancelled || !got.Told {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("twice kills it with its children", func(t *testing.T) {
+		t.Parallel()
+		home := t.TempDir()
+		p := spawn(t, parley(t, nil, runArgs(t, "stubborn", newRepository(t), "--home", home, "--no-hub")...))
+		agent, child := pids(t, p)
+		p.cmd.Process.Signal(syscall.SIGINT)
+		p.stdout.await(t, "no")
+		if code := p.signal(t, syscall.SIGINT); code != exitSignal {
+			t.Errorf("exit %d, want %d: %s", code, exitSignal, p.stderr)
+		}
+		for _, pid := range []int{agent, child} {
+			poll(t, fmt.Sprintf("the end of %d", pid), func() bool { return gone(pid) })
+		}
+		if got := onlyRun(t, home); got.State != hub.RunInterrupted {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestRunKilled(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	p := spawn(t, parley(t, nil, runArgs(t, "stubborn", newRepository(t), "--home", home)...))
+	agent, child := pids(t, p)
+	p.signal(t, syscall.SIGKILL)
+	poll(t, "the end of the agent", func() bool { return gone(agent) })
+
+	got := onlyRun(t, home)
+	if got.State != hub.RunInterrupted || got.Reason != hub.RunLost || !got.Told {
+		t.Errorf("got %+v", got)
+	}
+	poll(t, "the end of its child", func() bool { return gone(child) })
+	frames, err := os.ReadFile(filepath.Join(home, "runs", string(got.RunID), "frames.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, string(frames), "TASK:say hello", fmt.Sprintf("working %d", agent))
+
+	h := &house{t: t, home: home, keys: map[string]string{}}
+	h.start()
+	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", "run.running", "run.interrupted")
+	var audit struct{ Findings []any }
+	h.ok(h.operator("audit", "verify", "--json"), &audit)
+	if len(audit.Findings) != 0 {
+		t.Errorf("verify: %v", audit.Findings)
+	}
+}
