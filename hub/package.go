@@ -72,6 +72,34 @@ func DecodePackage(raw []byte) (Package, error) {
 	return p, nil
 }
 
+// RunEvidence is what was found when the report of a run was checked, as far as
+// it can be looked at again: files and a commit. A package may carry some under
+// "evidence", as a run recorded it.
+type RunEvidence struct {
+	RunID    RunID  `json:"run_id"`
+	Worktree string `json:"worktree_path"` // default that of the package
+	After    struct {
+		Commit string `json:"commit"`
+	} `json:"after"`
+	Diff struct {
+		Created  []string `json:"created"`
+		Modified []string `json:"modified"`
+		Deleted  []string `json:"deleted"`
+	} `json:"diff"`
+}
+
+// DecodeEvidence reads the evidence that a package carries, none if there is
+// none. It fails for what is not evidence of runs.
+func DecodeEvidence(raw []byte) ([]RunEvidence, error) {
+	var p struct {
+		Evidence []RunEvidence `json:"evidence"`
+	}
+	if err := jsonv2.Unmarshal(raw, &p); err != nil {
+		return nil, Errorf(CodeInvalid, "hub.DecodeEvidence", "package: evidence: %v", err)
+	}
+	return p.Evidence, nil
+}
+
 // PackageHash returns the SHA-256 of a package in lower-case hexadecimal: that
 // of its canonical form by RFC 8785, with the member package_hash of
 // verification left out.

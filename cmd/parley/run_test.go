@@ -252,10 +252,10 @@ func TestRunOnAHub(t *testing.T) {
 	})
 	t.Run("a decision waits for a human", func(t *testing.T) {
 		asked := outcome(t, h.runAs("undecided", newRepository(t)))
-		var held struct{ Held []struct{ ID hub.EnvelopeID } }
+		var held struct{ Messages []struct{ ID hub.EnvelopeID } }
 		h.ok(h.operator("approve", "--json"), &held)
-		if len(held.Held) != 1 || held.Held[0].ID != asked.Message {
-			t.Errorf("got %+v, want %s", held.Held, asked.Message)
+		if len(held.Messages) != 1 || held.Messages[0].ID != asked.Message {
+			t.Errorf("got %+v, want %s", held.Messages, asked.Message)
 		}
 	})
 	t.Run("an agent may not run others", func(t *testing.T) {

@@ -51,6 +51,12 @@ func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree
 	return inWords(Reference(ref.Type), what)
 }
 
+// Commit looks for a commit in the repository of a working tree.
+func (in *Inspector) Commit(ctx context.Context, worktree, commit string) hub.Check {
+	checks := in.Repository(ctx, RepositoryClaim{Path: worktree, Commit: commit})
+	return inWords(checks[len(checks)-1], "commit "+commit)
+}
+
 // Worktree looks at a working tree and at the branch that it should have.
 func (in *Inspector) Worktree(ctx context.Context, path, branch string) []hub.Check {
 	var out []hub.Check

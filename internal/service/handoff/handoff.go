@@ -44,6 +44,8 @@ type Inspector interface {
 	// Artifact looks at one artifact. worktree is the folder that the claim
 	// names as the place of work, or "".
 	Artifact(ctx context.Context, ref hub.ArtifactRef, worktree string) hub.Check
+	// Commit looks for a commit in the repository of a place of work.
+	Commit(ctx context.Context, worktree, commit string) hub.Check
 	// Worktree looks at a place of work and at the branch it should be on, if
 	// one is named.
 	Worktree(ctx context.Context, path, branch string) []hub.Check
@@ -128,6 +130,7 @@ type Report struct {
 
 	Package json.RawMessage   `json:"package,omitempty"` // only where one handoff is asked for
 	History []hub.HandoffStep `json:"history,omitempty"` // likewise
+	Runs    []hub.Run         `json:"runs,omitempty"`    // likewise: runs on the task, with their evidence
 
 	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
@@ -186,7 +189,8 @@ func (s *Service) Show(ctx context.Context, actor hub.Actor, id hub.HandoffID) (
 		}
 		out = s.answer(h, lastChecks(steps))
 		out.Package, out.History = h.Package, steps
-		return nil
+		out.Runs, err = r.Runs(hub.RunQuery{Handoff: id, Limit: maxRuns})
+		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: show %s: %w", id, err)
@@ -213,6 +217,9 @@ type Listing struct {
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 	Unread       int              `json:"unread"` // as in a Report
 }
+
+// maxRuns is how many runs are shown with a handoff, the newest.
+const maxRuns = 20
 
 const (
 	defaultPage = 50

@@ -36,7 +36,8 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 	for i, a := range pkg.Artifacts {
 		refs[i] = a.Ref
 	}
-	return append(checks, s.proveArtifacts(ctx, refs, pkg.WorkState.Worktree)...)
+	checks = append(checks, s.proveArtifacts(ctx, refs, pkg.WorkState.Worktree)...)
+	return append(checks, s.proveEvidence(ctx, h.Package, pkg.WorkState.Worktree)...)
 }
 
 // provePackage compares the package with the hash that was recorded when it

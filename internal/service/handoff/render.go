@@ -44,6 +44,13 @@ func Render(r Report) string {
 			}
 		}
 	}
+	for _, run := range r.Runs {
+		fmt.Fprintf(&b, "Run %s of %s: %s", run.ID, run.Agent, run.State)
+		if run.Verdict != "" {
+			fmt.Fprintf(&b, ", %s", run.Verdict)
+		}
+		b.WriteString(".\n")
+	}
 	for _, s := range r.History {
 		fmt.Fprintf(&b, "%d. %s %s by %s", s.N, s.At, s.State, s.Actor)
 		if s.Note != "" {
