@@ -192,12 +192,8 @@ func (a *app) root() *cobra.Command {
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
 		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
-<<<<<<< HEAD
-		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.modelCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
-=======
 		a.runCommand(), a.runsCommand(), a.agentsCommand(),
-		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
->>>>>>> 9ce96cf (cmd: run gives one task to one agent and checks its report; runs and agents detect)
+		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.modelCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.
