@@ -131,6 +131,10 @@ var serviceCodes = map[sandbox.Code]int{
 	sandbox.CodeLimit:      jsonrpc.CodeInvalidRequest,
 }
 
+// notFoundWords begin the answer about what is not there. Agents look for them
+// rather than at the code, to tell a file that is new from one that is broken.
+const notFoundWords = "Resource not found"
+
 // serviceError tells the agent why something could not be done.
 func serviceError(err error) error {
 	var answer *jsonrpc.Error
@@ -142,8 +146,12 @@ func serviceError(err error) error {
 	if !ok {
 		code = jsonrpc.CodeInternal
 	}
+	message := err.Error()
+	if word == sandbox.CodeNotFound {
+		message = notFoundWords + ": " + message
+	}
 	data, _ := json.Marshal(map[string]sandbox.Code{"reason": word}) // a string: cannot fail
-	return &jsonrpc.Error{Code: code, Message: err.Error(), Data: data}
+	return &jsonrpc.Error{Code: code, Message: message, Data: data}
 }
 
 // filesOf returns the files of a session, and a context that also ends when its

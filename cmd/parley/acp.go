@@ -268,8 +268,10 @@ func (n *narrator) tell(u *acp.Update) {
 		if len(n.printed) < 1000 {
 			n.printed[id] = true
 		}
-		n.said = readable(u.Text())
-		io.WriteString(n.out, n.said)
+		if text := readable(u.Text()); text != "" {
+			n.said = text
+			io.WriteString(n.out, text)
+		}
 	case acp.KindThought:
 		fmt.Fprint(n.err, n.paint(n.err, "2", readable(u.Text())))
 	case acp.KindToolCall:
@@ -278,7 +280,7 @@ func (n *narrator) tell(u *acp.Update) {
 			n.titles[call.ID] = call.Title
 		}
 		if call.Status != "" {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", readable(call.Status)+":"), readable(n.titles[call.ID]))
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", readable(call.Status)+":"), readable(cmp.Or(n.titles[call.ID], call.Kind, call.ID)))
 		}
 		for _, d := range call.Diffs {
 			n.diff(d)

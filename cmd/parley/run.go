@@ -371,7 +371,7 @@ func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 		Verify, Build     *outcome
 		Unverified, Notes []finding
 	}
-	if len(raw) == 0 || json.Unmarshal(raw, &e) != nil {
+	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &e) != nil {
 		return
 	}
 	fmt.Fprintf(w, "  changed: %d files, +%d -%d lines\n", e.Diff.Files, e.Diff.Insertions, e.Diff.Deletions)
