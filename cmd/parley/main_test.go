@@ -57,6 +57,12 @@ type result struct {
 // do runs a command to its end.
 func do(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
+	return doFor(t, patience, cmd)
+}
+
+// doFor runs a command that may take its time.
+func doFor(t *testing.T, patience time.Duration, cmd *exec.Cmd) result {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Start(); err != nil {

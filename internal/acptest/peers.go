@@ -29,6 +29,9 @@ var (
 
 	// Qwen is Qwen Code, a coding agent that needs a model.
 	Qwen = Peer{"node", "node_modules/@qwen-code/qwen-code/cli.js", []string{"--acp"}}
+
+	// Claude is the adapter for Claude Code, which needs a model, too.
+	Claude = Peer{"node", "agents/claude-agent-acp/node_modules/.bin/claude-agent-acp", nil}
 )
 
 // Command returns the command that starts a peer. Where it is missing the test is
