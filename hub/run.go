@@ -92,7 +92,7 @@ type Run struct {
 	Message        EnvelopeID      `json:"message_id"` // that told of the end; empty until then
 
 	StartedAt Time `json:"started_at"`
-	ExpiresAt Time `json:"expires_at"` // it counts as interrupted from then on
+	ExpiresAt Time `json:"expires_at,omitzero"` // it counts as interrupted from then on
 	EndedAt   Time `json:"ended_at,omitzero"`
 }
 

@@ -218,6 +218,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	switch {
 	case result.State == hub.RunInterrupted:
 		return context.Canceled
+	case errors.Is(result.Err, acp.ErrAuthRequired):
+		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be run: %w", result.Err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
 	case result.Reason == hub.RunNotStarted:
 		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be run: %w", result.Err)
 	case !result.OK():

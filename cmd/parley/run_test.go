@@ -22,6 +22,7 @@ type ran struct {
 	Contradictions []hub.Contradiction `json:"contradictions"`
 	Report         *struct {
 		Status string `json:"status"`
+		Error  string `json:"error"`
 	} `json:"report"`
 	Evidence struct {
 		Before, After struct{ Commit, Tree, Branch string }
@@ -250,6 +251,12 @@ func TestRunOnAHub(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an agent without HTTP gets the tools through a program", func(t *testing.T) {
+		bridged := outcome(t, h.runAs("bridged", newRepository(t)))
+		if bridged.Verdict != hub.RunConfirmed || bridged.Report.Status != "ok" {
+			t.Errorf("got %s, %+v", bridged.Verdict, *bridged.Report)
+		}
+	})
 	t.Run("a decision waits for a human", func(t *testing.T) {
 		asked := outcome(t, h.runAs("undecided", newRepository(t)))
 		var held struct{ Messages []struct{ ID hub.EnvelopeID } }
@@ -464,4 +471,59 @@ func TestAgentsDetect(t *testing.T) {
 		t.Errorf("only %d agents are known", known)
 	}
 	contains(t, do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agents", "detect")).out, "installed 9.8.7", "not installed")
+}
+
+func TestRunForAHandoff(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.ok(h.operator("agent", "add", "worker", "--json"), &struct{ Key string }{})
+	pkg := `{"task":{"task_id":"T-1","title":"Hello","objective":"say it","success_criteria":["it is said"]},"context":{"summary":"new"},"work_state":{"next_step":"write it"}}`
+	var made struct {
+		ID       hub.HandoffID `json:"handoff_id"`
+		ThreadID string        `json:"thread_id"`
+	}
+	h.ok(h.stdin("planner", pkg, "handoff", "initiate", "--to", "worker", "--package", "-", "--reason", "busy", "--json"), &made)
+	got := outcome(t, h.runAs("polite", newRepository(t), "--handoff", string(made.ID)))
+	if got.Verdict != hub.RunConfirmed || got.ThreadID != made.ThreadID {
+		t.Errorf("got %s on thread %s, want confirmed on %s", got.Verdict, got.ThreadID, made.ThreadID)
+	}
+	var shown struct {
+		Runs []ran `json:"runs"`
+	}
+	h.ok(h.as("planner", "handoff", "show", string(made.ID), "--json"), &shown)
+	if len(shown.Runs) != 1 || shown.Runs[0].RunID != got.RunID || shown.Runs[0].Verdict != hub.RunConfirmed || len(shown.Runs[0].Evidence.Diff.Created) != 1 {
+		t.Errorf("got %+v, want the run with its evidence", shown.Runs)
+	}
+	var inbox struct{ Messages []struct{ Type, From string } }
+	h.ok(h.as("planner", "inbox", "--json"), &inbox)
+	if n := len(inbox.Messages); n == 0 || inbox.Messages[n-1].Type != "status.complete" {
+		t.Errorf("who handed the task over got %+v", inbox.Messages)
+	}
+	other := h.runAs("polite", newRepository(t), "--handoff", string(made.ID), "--name", "builder")
+	if other.code != exitMissing {
+		t.Errorf("a handoff for somebody else: exit %d: %s", other.code, other.err)
+	}
+}
+
+func TestRunWhenTheHubGoesAway(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	p := spawn(t, parley(t, h.env(""), runArgs(t, "patient", newRepository(t), "--json", "--as-operator")...))
+	line := p.stdout.await(t, "waiting for ")
+	h.stop()
+	file := strings.Split(line[strings.Index(line, "waiting for ")+len("waiting for "):], "\\n")[0]
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != exitDone {
+		t.Fatalf("exit %d: %s", code, p.stderr)
+	}
+	p.stdout.await(t, "the hub was not told how the run ended")
+	h.start()
+	var list struct{ Runs []ran }
+	h.ok(h.operator("runs", "list", "--json"), &list)
+	if len(list.Runs) != 1 || list.Runs[0].State != hub.RunDone || !list.Runs[0].Told {
+		t.Fatalf("got %+v, want one run of which the hub has heard", list.Runs)
+	}
+	contains(t, h.operator("trace", string(list.Runs[0].RunID)).out, "done, confirmed")
 }

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
@@ -30,11 +33,14 @@ func init() {
 	}
 	turns := 0
 	agent := &acp.Agent{
-		Name: "worker", Version: "1", Capabilities: []acp.Capability{acp.CanMCPHTTP},
+		Name: "worker", Version: "1",
 		Prompt: func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 			turns++
 			return acpv2.StopReasonEndTurn, behave(ctx, t, turns)
 		},
+	}
+	if mode != "bridged" {
+		agent.Capabilities = []acp.Capability{acp.CanMCPHTTP}
 	}
 	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
 		os.Exit(1)
@@ -45,7 +51,7 @@ func init() {
 // good is a report that is true of an agent that has made hello.txt.
 const good = "STATUS:ok\nFILES_CREATED:hello.txt\n"
 
-// make makes hello.txt where the agent works.
+// greet makes hello.txt where the agent works.
 func greet(t *acp.AgentTurn) error {
 	return os.WriteFile(filepath.Join(t.Dir, "hello.txt"), []byte("hello\n"), 0o644)
 }
@@ -118,6 +124,63 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 		}
 		select {}
 	},
+	"patient": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // until somebody makes a file
+		sign := filepath.Join(t.Dir, ".git", "sign")
+		if err := t.Say(ctx, "waiting for "+sign+"\n"); err != nil {
+			return err
+		}
+		for {
+			if _, err := os.Stat(sign); err == nil {
+				return errors.Join(greet(t), t.Say(ctx, good))
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	},
+	"asking": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
+		answer, err := ask(ctx, t)
+		if err != nil || answer.Selected == nil || answer.Selected.OptionID != "y" {
+			return errors.Join(err, t.Say(ctx, "STATUS:rejected\nERROR:not allowed"))
+		}
+		return errors.Join(greet(t), t.Say(ctx, good))
+	},
+	"bridged": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // starts the program that offers the tools
+		s := t.MCPServers[0].Stdio
+		if s == nil {
+			return t.Say(ctx, "STATUS:fail\nERROR:no program was offered")
+		}
+		cmd := exec.CommandContext(ctx, string(s.Command), s.Args.Or(nil)...)
+		cmd.Env = append(os.Environ(), asParley+"=1", asWorker+"=")
+		for _, e := range s.Env.Or(nil) {
+			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`+"\n"+
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"acp_send","arguments":{"to":["planner"],"text":"over the bridge"}}}`+"\n")
+		last := ""
+		for answers := bufio.NewScanner(out); !strings.Contains(last, `"id":2`) && answers.Scan(); {
+			last = answers.Text()
+		}
+		in.Close()
+		if err := cmd.Wait(); err != nil || !strings.Contains(last, "Sent ") {
+			return t.Say(ctx, fmt.Sprintf("STATUS:fail\nERROR:%v %s", err, last))
+		}
+		return errors.Join(greet(t), t.Say(ctx, good))
+	},
 	"flooding": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		noise := strings.Repeat("x", 4000) + "\n"
 		for range 1000 {
@@ -129,7 +192,7 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 	},
 	"nagging": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		for ctx.Err() == nil {
-			if err := ask(ctx, t); err != nil && ctx.Err() == nil {
+			if _, err := ask(ctx, t); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -164,13 +227,12 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 	},
 }
 
-// ask asks whether it may do something, and does not care about the answer.
-func ask(ctx context.Context, t *acp.AgentTurn) error {
-	_, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
+// ask asks whether it may do something.
+func ask(ctx context.Context, t *acp.AgentTurn) (*acpv2.RequestPermissionOutcome, error) {
+	return t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
 		Title: "Remove everything", Options: []acpv2.PermissionOption{{OptionID: "y", Name: "Yes", Kind: "allow_once"}, {OptionID: "n", Name: "No", Kind: "reject_once"}},
 		Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
 			ToolCall: acpv2.ToolCallUpdate{ToolCallID: "c", Title: acpv2.Set("Remove everything"), Kind: acpv2.Set(acpv2.ToolKindExecute)},
 		}}),
 	})
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -25,6 +26,32 @@ type proof struct {
 	evidence.Record
 	Unverified []evidence.Finding `json:"unverified"` // what could not be checked
 	Notes      []evidence.Finding `json:"notes"`      // what does not speak against the report
+}
+
+// Bounds of what is recorded, so that a hub takes it in one call: findings of a
+// kind, bytes of what one says, and bytes of the evidence.
+const (
+	maxFindings = 200
+	maxFinding  = 400
+	maxEvidence = 400 << 10
+)
+
+// first returns the findings that are recorded.
+func first(all []evidence.Finding) []evidence.Finding {
+	var kept []evidence.Finding
+	for _, f := range all[:min(len(all), maxFindings)] {
+		f.Claim, f.Found = brief(f.Claim), brief(f.Found)
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// brief returns the beginning of a text that is too long.
+func brief(s string) string {
+	if len(s) <= maxFinding {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFinding], "") + "…"
 }
 
 // lookTime is how long looking at what an agent left may take that was stopped.
@@ -73,17 +100,22 @@ func (e *errand) check(ctx context.Context, end *ending) {
 	if end.state == hub.RunDone {
 		v := evidence.Judge(claims, changes, verify, build, e.order.Dispatch.Scope, nil)
 		f.verdict = hub.RunVerdict(v.Ruling)
-		for _, c := range v.Contradictions {
+		for _, c := range first(v.Contradictions) {
 			f.contradictions = append(f.contradictions, hub.Contradiction{Kind: string(c.Kind), Claim: c.Claim, Found: c.Found})
 		}
-		p.Unverified, p.Notes = append(p.Unverified, v.Unverified...), append(p.Notes, v.Notes...)
+		p.Unverified, p.Notes = append(p.Unverified, first(v.Unverified)...), append(p.Notes, first(v.Notes)...)
 	}
 	raw, err := json.Marshal(p)
+	if len(raw) > maxEvidence {
+		p.Diff.Created, p.Diff.Modified, p.Diff.Deleted, p.Diff.Truncated = []string{}, []string{}, []string{}, true
+		p.VerifyChanged, p.Unverified, p.Notes = nil, []evidence.Finding{}, []evidence.Finding{}
+		raw, err = json.Marshal(p)
+	}
 	if err != nil {
 		e.problem(fmt.Errorf("errand: %w", err))
 		return
 	}
-	f.evidence = fleet.NewRedactor(e.key).Redact(raw)
+	f.evidence = e.redact(raw)
 	end.found = f
 }
 

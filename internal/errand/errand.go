@@ -136,7 +136,11 @@ func Run(ctx context.Context, home string, order Order, opts *Options) (Result, 
 		State: hub.RunStarting, Contradictions: []hub.Contradiction{},
 	}
 	run.StartedAt = run.ID.Time()
-	record := fleet.Record{Run: run, Command: order.Command}
+	record := fleet.Record{Run: run}
+	secrets := fleet.NewRedactor()
+	for _, word := range order.Command {
+		record.Command = append(record.Command, string(secrets.Redact([]byte(word))))
+	}
 	if order.Worktree {
 		if err := e.makeWorktree(ctx, home, &record); err != nil {
 			return Result{}, err
@@ -344,20 +348,41 @@ func (e *errand) move(ctx context.Context, next hub.RunState, session string) {
 	e.tell()
 }
 
+// maxClaims is how many bytes of a report are kept whole.
+const maxClaims = 200 << 10
+
+// claims returns a report as it is recorded, nil if there is none. Of one that is
+// too large only what matters most is kept.
+func (e *errand) claims(r *report.Result) (json.RawMessage, error) {
+	if r == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(r)
+	if len(raw) > maxClaims {
+		raw, err = json.Marshal(map[string]any{
+			"status": r.Status, "status_known": r.Status.Known(), "tests": r.Tests, "build": r.Build, "truncated": true,
+			"files_created_total": len(r.FilesCreated), "files_modified_total": len(r.FilesModified),
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("errand: %w", err)
+	}
+	return e.redact(raw), nil
+}
+
+// redact takes secrets out of what is recorded.
+func (e *errand) redact(raw []byte) []byte { return fleet.NewRedactor(e.key).Redact(raw) }
+
 // tellTime is how long telling the hub may take.
 const tellTime = 15 * time.Second
 
 // conclude records how the run ended, in the files first.
 func (e *errand) conclude(ctx context.Context, end ending) error {
-	var claims json.RawMessage
-	if end.report != nil {
-		raw, err := json.Marshal(end.report)
-		if err != nil {
-			return fmt.Errorf("errand: %w", err)
-		}
-		claims = raw
+	claims, err := e.claims(end.report)
+	if err != nil {
+		return err
 	}
-	err := e.account.Update(func(r *fleet.Record) {
+	err = e.account.Update(func(r *fleet.Record) {
 		if moved, err := r.Advance(end.state, e.clock.Now()); err == nil {
 			r.Run = moved
 		}
