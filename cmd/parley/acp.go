@@ -18,13 +18,13 @@ import (
 	"sync"
 	"syscall"
 	"text/tabwriter"
-	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -216,23 +216,13 @@ func onSecondSignal(f func()) (stop func()) {
 
 // frameTap returns what writes every frame as a line of JSON.
 func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
-	type line struct {
-		Direction jsonrpc.Direction `json:"direction"`
-		Time      time.Time         `json:"time"`
-		Frame     json.RawMessage   `json:"frame,omitempty"`
-		Text      string            `json:"text,omitempty"`
-	}
 	var mu sync.Mutex // both directions write
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	return func(d jsonrpc.Direction, f jsonrpc.Frame) {
-		l := line{Direction: d, Time: f.Time.UTC(), Frame: f.Raw}
-		if !json.Valid(f.Raw) {
-			l.Frame, l.Text = nil, strings.ToValidUTF8(string(f.Raw), "\uFFFD")
-		}
 		mu.Lock()
 		defer mu.Unlock()
-		enc.Encode(l) // who reads may be gone; the turn goes on
+		enc.Encode(fleet.NewLine(d, f)) // who reads may be gone; the turn goes on
 	}
 }
 

@@ -33,7 +33,7 @@ type runFlags struct {
 	verify, done, rules     string
 	noHub, v2               bool
 	auth                    string
-	timeout, verifyTimeout  time.Duration
+	verifyTimeout           time.Duration
 	startTimeout, stopGrace time.Duration
 }
 

@@ -54,6 +54,16 @@ func (a *app) ledger(ctx context.Context) (*fleet.Ledger, error) {
 	return ledger, nil
 }
 
+// recordOf returns the record of a run, and the records that it is from.
+func (a *app) recordOf(ctx context.Context, id string) (*fleet.Ledger, fleet.Record, error) {
+	ledger, err := a.ledger(ctx)
+	if err != nil {
+		return nil, fleet.Record{}, err
+	}
+	r, err := ledger.Record(hub.RunID(id))
+	return ledger, r, err
+}
+
 func (a *app) runsListCommand() *cobra.Command {
 	var agent string
 	var limit int
@@ -107,11 +117,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 		Short: "Show a run: claim, evidence and verdict",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ledger, err := a.ledger(cmd.Context())
-			if err != nil {
-				return err
-			}
-			r, err := ledger.Record(hub.RunID(args[0]))
+			ledger, r, err := a.recordOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -136,11 +142,7 @@ func (a *app) runsReplayCommand() *cobra.Command {
 frame is a line. Keys and tokens are not in the recording.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ledger, err := a.ledger(cmd.Context())
-			if err != nil {
-				return err
-			}
-			r, err := ledger.Record(hub.RunID(args[0]))
+			ledger, r, err := a.recordOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -93,10 +93,6 @@ func (t *tx) AddRun(r hub.Run) error {
 	} else if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
-	contradictions, err := encodeContradictions(r)
-	if err != nil {
-		return engineError(op, err)
-	}
 	q := t.c.query(stmtAddRun)
 	q.text(string(r.ID))
 	q.text(string(r.Agent))
@@ -106,39 +102,24 @@ func (t *tx) AddRun(r hub.Run) error {
 	q.text(r.ThreadID)
 	q.some(string(r.Handoff))
 	q.text(string(r.Key))
-	q.text(string(r.State))
-	q.some(r.Session)
-	q.some(r.StopReason)
-	q.some(r.Reason)
-	q.some(string(r.Report))
-	q.some(string(r.Verdict))
-	q.some(contradictions)
-	q.some(string(r.Evidence))
-	q.some(string(r.Message))
 	q.text(r.StartedAt.String())
 	q.text(r.ExpiresAt.String())
-	q.time(r.EndedAt)
-	if _, err = t.change(op, &q); hub.CodeOf(err) == hub.CodeNotFound {
+	q.progress(r)
+	_, err := t.change(op, &q)
+	if hub.CodeOf(err) == hub.CodeNotFound {
 		return notFound(op, "agent or handoff of run", string(r.ID))
 	}
 	return err
 }
 
-func encodeContradictions(r hub.Run) (string, error) {
-	if len(r.Contradictions) == 0 {
-		return "", nil
+// progress binds what changes of a run.
+func (q *query) progress(r hub.Run) {
+	contradictions := ""
+	if len(r.Contradictions) > 0 {
+		var err error
+		contradictions, err = encodeJSON(r.Contradictions)
+		q.note(err)
 	}
-	return encodeJSON(r.Contradictions)
-}
-
-func (t *tx) PutRun(r hub.Run, was hub.RunState) error {
-	const op = "sqlite.PutRun"
-	contradictions, err := encodeContradictions(r)
-	if err != nil {
-		return engineError(op, err)
-	}
-	q := t.c.query(stmtPutRun)
-	q.text(string(r.ID))
 	q.text(string(r.State))
 	q.some(r.Session)
 	q.some(r.StopReason)
@@ -149,7 +130,14 @@ func (t *tx) PutRun(r hub.Run, was hub.RunState) error {
 	q.some(string(r.Evidence))
 	q.some(string(r.Message))
 	q.time(r.EndedAt)
+}
+
+func (t *tx) PutRun(r hub.Run, was hub.RunState) error {
+	const op = "sqlite.PutRun"
+	q := t.c.query(stmtPutRun)
+	q.text(string(r.ID))
 	q.text(string(was))
+	q.progress(r)
 	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "run %s is not %s any more", r.ID, was)

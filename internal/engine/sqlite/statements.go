@@ -331,10 +331,11 @@ var statements = [stmtCount]string{
 		UNION SELECT id FROM runs INDEXED BY runs_by WHERE by_agent = ?1)` + runRest,
 	stmtRunsOfHandoff: runHead + `INDEXED BY runs_handoff WHERE handoff_id = ?3` + runRest,
 	stmtRunsOpen:      runHead + `INDEXED BY runs_open WHERE state IN ('starting','running','checking')` + runRest,
-	stmtAddRun: `INSERT INTO runs (` + runColumns + `)
+	stmtAddRun: `INSERT INTO runs (id, agent, by_agent, task, dir, thread_id, handoff_id, key_id, started_at, expires_at, state, session_id,
+		stop_reason, reason, report_json, verdict, contradictions_json, evidence_json, message_id, ended_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)`,
-	stmtPutRun: `UPDATE runs SET state = ?2, session_id = ?3, stop_reason = ?4, reason = ?5, report_json = ?6, verdict = ?7,
-		contradictions_json = ?8, evidence_json = ?9, message_id = ?10, ended_at = ?11 WHERE id = ?1 AND state = ?12`,
+	stmtPutRun: `UPDATE runs SET state = ?3, session_id = ?4, stop_reason = ?5, reason = ?6, report_json = ?7, verdict = ?8,
+		contradictions_json = ?9, evidence_json = ?10, message_id = ?11, ended_at = ?12 WHERE id = ?1 AND state = ?2`,
 
 	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,
 	stmtAddArchive: `INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)

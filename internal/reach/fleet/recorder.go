@@ -22,6 +22,15 @@ type Line struct {
 	Truncated bool              `json:"truncated,omitempty"`
 }
 
+// NewLine returns the line for a frame.
+func NewLine(d jsonrpc.Direction, f jsonrpc.Frame) Line {
+	l := Line{Direction: d, Time: f.Time.UTC(), Frame: f.Raw}
+	if !json.Valid(f.Raw) {
+		l.Frame, l.Text = nil, strings.ToValidUTF8(string(f.Raw), "\uFFFD")
+	}
+	return l
+}
+
 // MaxRecording is how many bytes of frames are recorded for one run.
 const MaxRecording = 64 << 20
 
@@ -49,11 +58,8 @@ func NewRecorder(path string, r *Redactor, copies io.Writer) (*Recorder, error) 
 
 // Frame records a frame. It is a tap of a connection.
 func (r *Recorder) Frame(d jsonrpc.Direction, f jsonrpc.Frame) {
-	raw := r.redactor.Redact(f.Raw)
-	l := Line{Direction: d, Time: f.Time.UTC(), Frame: raw}
-	if !json.Valid(raw) {
-		l.Frame, l.Text = nil, strings.ToValidUTF8(string(raw), "\uFFFD")
-	}
+	f.Raw = r.redactor.Redact(f.Raw)
+	l := NewLine(d, f)
 	line := encodeLine(l)
 	r.mu.Lock()
 	defer r.mu.Unlock()
