@@ -192,6 +192,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if c.Runs.Keep < 0 || c.Runs.MaxAge < 0 {
+		return hub.Errorf(hub.CodeInvalid, "parley", "runs: keep and max_age cannot be less than nothing")
+	}
 	opts := &errand.Options{
 		Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), Auth: f.auth, V2: f.v2,
 		Retention: fleet.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, VerifyTimeout: f.verifyTimeout, StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
@@ -262,6 +265,9 @@ func (s *spectator) event(name string, members map[string]any) {
 	enc.Encode(members) // as with frames
 }
 
+// unsecret returns what an error says without secrets: it may quote the agent.
+func unsecret(err error) string { return string(fleet.NewRedactor().Redact([]byte(err.Error()))) }
+
 // say writes a line for people.
 func (s *spectator) say(colour, what, text string) {
 	s.told.end()
@@ -280,7 +286,7 @@ func (s *spectator) state(r hub.Run) {
 }
 
 func (s *spectator) problem(err error) {
-	text := err.Error()
+	text := unsecret(err)
 	if s.json {
 		s.event("problem", map[string]any{"message": text})
 		return
@@ -318,7 +324,7 @@ func (s *spectator) end(r errand.Result, frames string) {
 	s.told.end()
 	out := runResult{Record: r.Record, Frames: frames}
 	if r.Err != nil && !errors.Is(r.Err, context.Canceled) {
-		out.Error = r.Err.Error()
+		out.Error = unsecret(r.Err)
 	}
 	s.print(out, func(w io.Writer) { s.writeRun(w, r.Record, out.Error) })
 }

@@ -257,6 +257,16 @@ func TestRunOnAHub(t *testing.T) {
 			t.Errorf("got %s, %+v", bridged.Verdict, *bridged.Report)
 		}
 	})
+	t.Run("the hub takes also what is far too much", func(t *testing.T) {
+		wordy := outcome(t, h.runAs("wordy", newRepository(t), "--verify", "yes | head -c 1000000"))
+		if wordy.Verdict != hub.RunContradicted || !wordy.Told || len(wordy.Contradictions) > 200 {
+			t.Errorf("got %s, told %v, %d contradictions", wordy.Verdict, wordy.Told, len(wordy.Contradictions))
+		}
+		if err := os.RemoveAll(filepath.Join(h.home, "runs", string(wordy.RunID))); err != nil {
+			t.Fatal(err)
+		}
+		contains(t, h.operator("runs", "show", string(wordy.RunID)).out, "contradicted", "file_missing")
+	})
 	t.Run("a decision waits for a human", func(t *testing.T) {
 		asked := outcome(t, h.runAs("undecided", newRepository(t)))
 		var held struct{ Messages []struct{ ID hub.EnvelopeID } }

@@ -61,6 +61,13 @@ func (a *app) recordOf(ctx context.Context, id string) (*fleet.Ledger, fleet.Rec
 		return nil, fleet.Record{}, err
 	}
 	r, err := ledger.Record(hub.RunID(id))
+	if hub.CodeOf(err) == hub.CodeNotFound { // the hub keeps what the files do no longer
+		if client, unable := a.client(); unable == nil {
+			if kept, missing := client.Run(ctx, hub.RunID(id)); missing == nil {
+				return ledger, fleet.Record{Run: kept.Run, Hub: true, Told: true}, nil
+			}
+		}
+	}
 	return ledger, r, err
 }
 

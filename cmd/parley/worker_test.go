@@ -78,6 +78,19 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 	"decorated": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		return errors.Join(greet(t), t.Say(ctx, "Here you are:\n\n```\n**STATUS:** ok ✅\n- FILES_CREATED: `hello.txt`\n```\nAnything else?"))
 	},
+	"wordy": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // more than can be kept, and all of it wrong
+		long := strings.Repeat("very-long-name-", 12)
+		for i := range 1500 {
+			if err := os.WriteFile(filepath.Join(t.Dir, fmt.Sprint(long, i)), nil, 0o644); err != nil {
+				return err
+			}
+		}
+		var names []string
+		for i := range 5000 {
+			names = append(names, fmt.Sprint("ghosts/", long, i))
+		}
+		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:"+strings.Join(names, ",")+"\n")
+	},
 	"crashing": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		t.Say(ctx, "now it comes\n")
 		fmt.Fprintln(os.Stderr, "out of tokens")

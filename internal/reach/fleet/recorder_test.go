@@ -19,6 +19,7 @@ func TestRedact(t *testing.T) {
 	t.Setenv("GITHUB_TOKEN", "hunter2hunter2")
 	t.Setenv("SHORT_TOKEN", "abc")
 	t.Setenv("KEYBOARD", "querty-layout")
+	t.Setenv("SSH_AUTH_SOCK", "/run/agent.sock")
 	r := fleet.NewRedactor("the key of the run")
 	for _, test := range []struct{ name, text, want string }{
 		{"a secret that is known", `my key is the key of the run!`, `my key is [redacted]!`},
@@ -32,6 +33,7 @@ func TestRedact(t *testing.T) {
 		{"a key at the beginning of a line", `{"text":"so:\ncacp_sk_live_abcdefgh1234\nyes"}`, `{"text":"so:\n[redacted]\nyes"}`},
 		{"two of them", `Bearer abcdefgh1 and Bearer abcdefgh2.`, `Bearer [redacted] and Bearer [redacted]`},
 		{"short values are words", `abc`, `abc`},
+		{"a path is no secret", `/run/agent.sock`, `/run/agent.sock`},
 		{"a name that is not a key's", `querty-layout`, `querty-layout`},
 		{"words about bearers", `the bearer of bad news, basic understanding`, `the bearer of bad news, basic understanding`},
 		{"words with a mark in them", `a task-oriented-approach-to-things`, `a task-oriented-approach-to-things`},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ type Redactor struct {
 // environment of this process.
 func NewRedactor(secrets ...string) *Redactor {
 	for _, e := range os.Environ() {
-		if name, value := variable(e); secretName.MatchString(name) {
+		if name, value := variable(e); secretName.MatchString(name) && !filepath.IsAbs(value) { // where a secret lies is none
 			secrets = append(secrets, value)
 		}
 	}
