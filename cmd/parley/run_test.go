@@ -371,6 +371,23 @@ func TestRunPlaces(t *testing.T) {
 			t.Errorf("got %s, %+v", got.Verdict, got.Contradictions)
 		}
 	})
+	t.Run("a repository on no branch", func(t *testing.T) {
+		t.Parallel()
+		dir := newRepository(t)
+		inGit(t, dir, "checkout", "-q", "--detach")
+		if got, _ := run(t, "committing", dir); got.Verdict != hub.RunConfirmed || got.Evidence.Before.Branch != "" || got.Evidence.Before.Commit == got.Evidence.After.Commit {
+			t.Errorf("got %s, %+v", got.Verdict, got.Evidence)
+		}
+	})
+	t.Run("a repository with a submodule", func(t *testing.T) {
+		t.Parallel()
+		dir := newRepository(t)
+		inGit(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", newRepository(t), "part")
+		inGit(t, dir, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "with a part")
+		if got, _ := run(t, "polite", dir); got.Verdict != hub.RunConfirmed {
+			t.Errorf("got %s, %+v", got.Verdict, got.Contradictions)
+		}
+	})
 	t.Run("what was dirty before is not the agent's", func(t *testing.T) {
 		t.Parallel()
 		dir := newRepository(t)
