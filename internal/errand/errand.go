@@ -147,6 +147,9 @@ func Run(ctx context.Context, home string, order Order, opts *Options) (Result, 
 		}
 	}
 	if e.base, err = evidence.Snapshot(ctx, e.order.Dir, nil); err != nil {
+		if ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
 		return Result{}, fmt.Errorf("errand: look at %s: %w", e.order.Dir, err)
 	}
 	defer e.base.Close()
@@ -200,20 +203,28 @@ func endOf(r hub.Run) api.RunEndParams {
 	}
 }
 
-// enlist records the run on the hub, and gets the key for the agent.
+// enlist records the run on the hub, and gets the key for the agent. A call that
+// got no answer may have had its effect all the same, so the hub will be told how
+// the run ended.
 func (e *errand) enlist(ctx context.Context) error {
 	if e.opts.Hub == nil {
 		return nil
+	}
+	if err := e.account.Update(func(r *fleet.Record) { r.Hub = true }); err != nil {
+		return err
 	}
 	r := e.account.Record().Run
 	begun, err := e.opts.Hub.Client.BeginRun(ctx, api.RunParams{
 		ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(max(e.order.Timeout, time.Second) / time.Second),
 	})
 	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, api.ErrUnreachable) {
+			err = errors.Join(err, e.account.Update(func(r *fleet.Record) { r.Hub = false }))
+		}
 		return err
 	}
 	e.key = begun.Key
-	return e.account.Update(func(r *fleet.Record) { r.Run, r.Hub = begun.Run, true })
+	return e.account.Update(func(r *fleet.Record) { r.Run = begun.Run })
 }
 
 // work has the agent do the task, and everything after that.
@@ -401,7 +412,10 @@ func (e *errand) conclude(ctx context.Context, end ending) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
 	told, err := e.opts.Hub.Client.EndRun(ctx, endOf(e.account.Record().Run))
-	if err != nil {
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound: // it never began there
+		return e.account.Update(func(r *fleet.Record) { r.Hub = false })
+	case err != nil:
 		e.problem(fmt.Errorf("errand: the hub was not told how the run ended, and hears of it when somebody looks at runs again: %w", err))
 		return nil
 	}
