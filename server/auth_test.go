@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
@@ -193,6 +194,10 @@ func TestEveryWrite(t *testing.T) {
 			To: api.Recipients{"bob"}, Text: "may I?", Policy: []byte(`{"human_gate":"required"}`),
 		}))(t).ID
 	}
+	ids := hub.NewIDs(time.Now)
+	begun := func() string {
+		return string(must(r.as(r.operator).BeginRun(t.Context(), api.RunParams{ID: hub.RunID(ids.Next()), Agent: "worker", Task: "t", TimeoutS: 60}))(t).Run.ID)
+	}
 	// How to call each with success, as whom, without the braces.
 	writes := map[string]struct {
 		key    string
@@ -207,6 +212,14 @@ func TestEveryWrite(t *testing.T) {
 			return `"action":"initiate","to":"bob","task_id":"T-1","title":"t","summary":"s","next_step":"n","success_criteria":["c"]`
 		}},
 		"acp/inbox": {bob, func() string { r.send(t, alice, "bob", "fetch me"); return `"ack":true` }},
+
+		"parley/run/begin": {r.operator, func() string {
+			return `"run_id":"` + string(ids.Next()) + `","agent":"worker","task":"t","timeout_s":60`
+		}},
+		"parley/run/move": {r.operator, func() string { return `"run_id":"` + begun() + `","state":"running"` }},
+		"parley/run/end": {r.operator, func() string {
+			return `"run_id":"` + begun() + `","state":"done","verdict":"confirmed","report":{"status":"ok"}`
+		}},
 
 		"parley/agent/add":    {r.operator, func() string { return `"id":"dave"` }},
 		"parley/agent/key":    {r.operator, func() string { return `"id":"worker","label":"second"` }},

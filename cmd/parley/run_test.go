@@ -211,13 +211,14 @@ func TestRunOnAHub(t *testing.T) {
 				ThreadID   string `json:"thread_id"`
 				Payload    struct {
 					RunID   hub.RunID      `json:"run_id"`
+					Agent   string         `json:"agent"`
 					Verdict hub.RunVerdict `json:"verdict"`
 				}
 			}
 		}
 		h.ok(h.operator("trace", string(got.Message), "--json"), &trace)
 		m := trace.Message
-		if m.Type != "status.complete" || m.From != "worker" || m.ThreadID != got.ThreadID || m.Payload.RunID != got.RunID || m.Payload.Verdict != hub.RunConfirmed {
+		if m.Type != "status.complete" || m.From != "hub" || m.Payload.Agent != "worker" || m.ThreadID != got.ThreadID || m.Payload.RunID != got.RunID || m.Payload.Verdict != hub.RunConfirmed {
 			t.Errorf("got %+v", m)
 		}
 	})

@@ -110,7 +110,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Actor, r hub.Run, e Ending) (hub.R
 	if err := s.keys.Withdraw(tx, actor, r.Agent, label(r.ID)); err != nil {
 		return r, hub.Message{}, err
 	}
-	msg, err := s.tell(tx, r)
+	msg, err := s.tell(tx, actor, r)
 	if err != nil {
 		return r, hub.Message{}, err
 	}
@@ -141,9 +141,10 @@ var messageFor = map[string]hub.MessageType{
 	"decomposed":     hub.TypeStatusUpdate,
 }
 
-// tell writes the message that tells of the end, from the agent to who wanted
-// the work done and, if it came by a handoff, to who handed it over.
-func (s *Service) tell(tx hub.Tx, r hub.Run) (hub.Message, error) {
+// tell writes the message that tells of the end, to who wanted the work done and,
+// if it came by a handoff, to who handed it over. It is from the hub: nobody
+// speaks for the agent but the agent itself, if it is the one who ends the run.
+func (s *Service) tell(tx hub.Tx, actor hub.Actor, r hub.Run) (hub.Message, error) {
 	var c claim
 	if r.Report != nil {
 		if err := json.Unmarshal(r.Report, &c); err != nil {
@@ -171,7 +172,11 @@ func (s *Service) tell(tx hub.Tx, r hub.Run) (hub.Message, error) {
 			to = append(to, h.From)
 		}
 	}
-	return s.sender.Post(tx, hub.Actor{ID: r.Agent}, hub.Envelope{
+	from := hub.Actor{ID: hub.Self}
+	if actor.ID == r.Agent {
+		from.ID = r.Agent
+	}
+	return s.sender.Post(tx, from, hub.Envelope{
 		To: to, Type: t, ThreadID: r.ThreadID, Priority: hub.PriorityNormal, Payload: payload(t, r, c), Policy: policy,
 	}, false)
 }
@@ -181,7 +186,7 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 	said := cmp.Or(c.Status, r.Reason, string(r.State))
 	p := map[string]any{
 		"summary": cut(fmt.Sprintf("%s, %s: %s", said, r.Verdict, oneLine(r.Task)), 270),
-		"run_id":  r.ID, "state": r.State, "verdict": r.Verdict, "stop_reason": cut(r.StopReason, 200),
+		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "stop_reason": cut(r.StopReason, 200),
 	}
 	if r.Handoff != "" {
 		p["handoff_id"] = r.Handoff

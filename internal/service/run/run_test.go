@@ -224,14 +224,14 @@ func TestFinish(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := trace.Message
-			if m.Type != test.want || m.From != "builder" || !slices.Equal(m.To, []hub.AgentID{hub.Operator}) || m.ThreadID != string(r.ID) {
+			if m.Type != test.want || m.From != hub.Self || !slices.Equal(m.To, []hub.AgentID{hub.Operator}) || m.ThreadID != string(r.ID) {
 				t.Errorf("got %s from %s to %v on %s", m.Type, m.From, m.To, m.ThreadID)
 			}
 			if held := m.Policy.HumanGate == hub.GateRequired; held != test.held {
 				t.Errorf("held: %v, want %v", held, test.held)
 			}
 			payload := string(m.Payload)
-			for _, part := range []string{string(r.ID), `"verdict":"confirmed"`, `"tree":"b2"`, `"exit_code":0`, `sha256:ff`} {
+			for _, part := range []string{string(r.ID), `"agent":"builder"`, `"verdict":"confirmed"`, `"tree":"b2"`, `"exit_code":0`, `sha256:ff`} {
 				if !strings.Contains(payload, part) {
 					t.Errorf("%s is missing in %s", part, payload)
 				}
@@ -309,8 +309,12 @@ func TestFinish(t *testing.T) {
 		}
 		_, err = y.Finish(t.Context(), actor, self.ID, done("ok"))
 		refused(t, err, hub.CodeDenied)
-		if _, err := y.Finish(t.Context(), builder, self.ID, done("ok")); err != nil {
-			t.Error(err)
+		ended, err := y.Finish(t.Context(), builder, self.ID, done("ok"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trace, err := y.mail.Trace(t.Context(), operator, ended.Message); err != nil || trace.Message.From != "builder" {
+			t.Errorf("who ends his own run tells of it himself: got %s, %v", trace.Message.From, err)
 		}
 	})
 	for name, test := range map[string]struct {

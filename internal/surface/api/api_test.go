@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -53,7 +54,7 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Records: &records{store: store},
+		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Records: &records{store: store},
 		Journal: journal.New(store, &journal.Options{Bus: d.hints, Clock: clock}), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 	}
 	d.Services.Records.(*records).journal = d.Services.Journal
