@@ -106,6 +106,10 @@ type ClientProfile struct {
 	ReadFiles, WriteFiles, Terminals bool // version 1 only
 	Elicit                           bool
 	TerminalAuth                     bool
+
+	// The capabilities as they came. Exactly one is set.
+	V1 *acpv1.ClientCapabilities
+	V2 *acpv2.ClientCapabilities
 }
 
 // initialize answers initialize.
@@ -134,6 +138,7 @@ func (h *host) initialize(params json.RawMessage) (any, error) {
 		profile.ReadFiles, profile.WriteFiles = fs.ReadTextFile.Or(false), fs.WriteTextFile.Or(false)
 		profile.Terminals, profile.Elicit = caps.Terminal.Or(false), caps.Elicitation.IsSet()
 		profile.TerminalAuth = caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false)
+		profile.V1 = &caps
 	} else {
 		var m acpv2.InitializeRequest
 		if err := m.UnmarshalJSON(params); err != nil {
@@ -143,6 +148,7 @@ func (h *host) initialize(params json.RawMessage) (any, error) {
 		profile.Name, profile.Release = m.Info.Name, m.Info.Version
 		profile.Elicit = c.Elicitation.IsSet()
 		profile.TerminalAuth = c.Auth.Or(acpv2.ClientAuthCapabilities{}).Terminal.IsSet()
+		profile.V2 = &c
 	}
 	if !h.meet(profile, caps) {
 		return nil, invalidRequest("initialize was answered before")

@@ -222,6 +222,8 @@ func (x *process) play(ctx context.Context, s *stage) *Finding {
 	code := 0
 	if exit := (*jsonrpc.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.State.ExitCode()
+	} else if err != nil {
+		code = 1
 	}
 	if bad := newPattern(x.code, s.vars()).match(json.Number(fmt.Sprint(code))); bad != nil {
 		return s.finding(s.now.step, "an exit code like "+bad.want, ending(err))

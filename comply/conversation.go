@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +48,7 @@ type asked struct {
 // answers it. A full outbox holds up the reader, and so an agent that asks but
 // does not read. close ends all of them.
 type conversation struct {
-	agent    *jsonrpc.Process
+	agent    program
 	services *services
 	startup  time.Duration // what is added to the first wait
 	trace    func(*entry)  // may be nil
@@ -72,12 +71,9 @@ type conversation struct {
 	over    error // why nothing more comes; nil while more may
 }
 
-// converse starts an agent. Whoever does must close the conversation.
-func converse(ctx context.Context, cmd *exec.Cmd, s *services, startup time.Duration, vars variables, trace func(*entry)) (*conversation, error) {
-	agent, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace})
-	if err != nil {
-		return nil, err
-	}
+// converse begins a conversation with an agent that was started. It ends the
+// agent when it is closed, which it must be.
+func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry)) *conversation {
 	c := &conversation{
 		agent: agent, services: s, startup: startup, trace: trace, vars: vars, nextID: firstOwnID,
 		serve: make(chan struct{}, maxServed), outbox: make(chan []byte, outboxSlots), changed: make(chan struct{}),
@@ -85,7 +81,7 @@ func converse(ctx context.Context, cmd *exec.Cmd, s *services, startup time.Dura
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.work.Go(c.read)
 	c.work.Go(c.write)
-	return c, nil
+	return c
 }
 
 // close ends the agent and everything that was done for it. It returns how the

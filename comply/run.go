@@ -170,20 +170,16 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 		home = w.home
 	}
 	env := baseEnv(home, w.temp)
-	cmd, err := a.command(env)
-	if err != nil {
-		return nil, err
-	}
 	services, err := newServices(r.version, w.sandbox, t.policy, env)
 	if err != nil {
 		return nil, err
 	}
-	c, err := converse(ctx, cmd, services, startup, vars, r.tracer(a.Name, t.ID))
+	agent, err := a.start(env)
 	if err != nil {
 		services.close()
 		return nil, err
 	}
-	return &room{c, w}, nil
+	return &room{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID)), w}, nil
 }
 
 // leave ends the agent and returns what was said until then.
