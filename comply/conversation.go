@@ -28,6 +28,10 @@ const (
 // signal. There is one such end for each test.
 const closeGrace = 500 * time.Millisecond
 
+// orphanGrace is how long what an agent leaves behind may take to end, such as
+// a server that sees the end of its input.
+const orphanGrace = 200 * time.Millisecond
+
 var (
 	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
 	errTimeout = errors.New("the time is over")
@@ -68,14 +72,15 @@ type conversation struct {
 	vars    variables
 	awaited []*awaited // all expectations of the test, in their order
 	changed chan struct{}
-	over    error // why nothing more comes; nil while more may
+	held    map[string]*entry // requests of the agent that wait for a reply step, by name
+	over    error             // why nothing more comes; nil while more may
 }
 
 // converse begins a conversation with an agent that was started. It ends the
 // agent when it is closed, which it must be.
 func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry)) *conversation {
 	c := &conversation{
-		agent: agent, services: s, startup: startup, trace: trace, vars: vars, nextID: firstOwnID,
+		agent: agent, services: s, startup: startup, trace: trace, vars: vars, nextID: firstOwnID, held: map[string]*entry{},
 		serve: make(chan struct{}, maxServed), outbox: make(chan []byte, outboxSlots), changed: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -153,17 +158,18 @@ func (c *conversation) arrive(e *entry) bool {
 		return false
 	}
 	var reply json.RawMessage
+	var held bool
 	switch e.class {
 	case classResponse:
 		if q := c.question(e.id); q != nil {
 			q.answer = e
 		}
 	case classRequest:
-		reply = c.cannedReply(e)
+		reply, held = c.cannedReply(e)
 	}
 	c.mu.Unlock()
 	c.show(e)
-	if e.class == classRequest {
+	if e.class == classRequest && !held {
 		c.respond(e, reply)
 	}
 	return true
@@ -181,21 +187,25 @@ func (c *conversation) question(id json.RawMessage) *asked {
 }
 
 // cannedReply gives a request of the agent to the first expectation that it
-// meets, and returns the reply that the test has for it, nil if it has none. So
-// a request is answered as the test wants also if it comes before the step that
-// expects it. The lock is held.
-func (c *conversation) cannedReply(e *entry) json.RawMessage {
+// meets, and returns the reply that the test has for it, nil if it has none, or
+// that it is to wait. So a request is answered as the test wants also if it
+// comes before the step that expects it. The lock is held.
+func (c *conversation) cannedReply(e *entry) (_ json.RawMessage, held bool) {
 	for _, a := range c.awaited {
 		if a.class != classRequest || a.met != nil || a.closed || a.try(e, c.vars) != nil {
 			continue
 		}
 		a.take(e)
-		if a.reply == nil {
-			return nil
+		switch {
+		case a.hold != "":
+			c.held[a.hold] = e
+			return nil, true
+		case a.reply == nil:
+			return nil, false
 		}
-		return a.reply.encode(a.scope(c.vars).expand)
+		return a.reply.encode(a.scope(c.vars).expand), false
 	}
-	return nil
+	return nil, false
 }
 
 // set gives a variable its value.

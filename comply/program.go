@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/parley-agents/parley/jsonrpc"
@@ -25,6 +27,9 @@ type program interface {
 	CloseInput() error
 	Done() <-chan struct{} // closed when it has ended
 	Wait() error           // nil if it ended well
+	Left() bool            // a process that it started has outlived it
+	Stderr() []byte        // the end of what it wrote to standard error
+	Terminate() error      // sends the signal to end
 	Close() error
 }
 
@@ -41,11 +46,23 @@ func (a Agent) start(env []string) (program, error) {
 }
 
 func startProcess(cmd *exec.Cmd) (program, error) {
-	p, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace})
+	p, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace, OrphanGrace: orphanGrace})
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return child{p}, nil
+}
+
+// A child is an agent that is a process.
+type child struct{ *jsonrpc.Process }
+
+// Terminate asks the process itself to end, not what it has started.
+func (c child) Terminate() error {
+	p, err := os.FindProcess(c.Pid())
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGTERM)
 }
 
 // A guest is an agent that is a function of this process.
@@ -53,6 +70,7 @@ type guest struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
 	cancel context.CancelFunc
+	stderr tail
 	done   chan struct{}
 	err    error // of the function; read after done
 	close  func() error
@@ -67,7 +85,7 @@ func serveHere(serve func(context.Context, *Stdio) error, env []string) *guest {
 	g.close = sync.OnceValue(g.shut)
 	go func() {
 		defer close(g.done)
-		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: io.Discard, Env: env})
+		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: &g.stderr, Env: env})
 		in.Close()
 		out.Close()
 	}()
@@ -77,7 +95,15 @@ func serveHere(serve func(context.Context, *Stdio) error, env []string) *guest {
 func (g *guest) Read(b []byte) (int, error)  { return g.out.Read(b) }
 func (g *guest) Write(b []byte) (int, error) { return g.in.Write(b) }
 func (g *guest) CloseInput() error           { return g.in.Close() }
+func (g *guest) Left() bool                  { return false }
+func (g *guest) Stderr() []byte              { return g.stderr.bytes() }
 func (g *guest) Done() <-chan struct{}       { return g.done }
+
+// Terminate ends the function's context, as a signal would end a process.
+func (g *guest) Terminate() error {
+	g.cancel()
+	return nil
+}
 
 func (g *guest) Wait() error {
 	<-g.done
@@ -112,4 +138,27 @@ func (g *guest) within(d time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+// maxTail is how many bytes are kept.
+const maxTail = 64 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, b[max(0, len(b)-maxTail):]...)
+	t.data = t.data[max(0, len(t.data)-maxTail):]
+	return len(b), nil
+}
+
+func (t *tail) bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]byte(nil), t.data...)
 }

@@ -222,19 +222,28 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 	if failed := w.fill(filled.files); failed != nil {
 		return errored(failed)
 	}
-	room, failed := r.open(ctx, a, filled, w, vars, p.startup)
+	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup) }
+	room, failed := open(ctx)
 	if failed != nil {
 		return errored(failed)
 	}
-	s := &stage{test: filled, version: r.version, dir: w.sandbox, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	s := &stage{test: filled, version: r.version, dir: w.sandbox, open: open, room: room, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
 	s.play(ctx)
-	log := room.leave()
-	err = r.record(a.Name, t.ID, log)
+	s.leave()
+	for i, talk := range s.spoken {
+		name := t.ID
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", t.ID, i+1)
+		}
+		err = errors.Join(err, r.record(a.Name, name, talk.log))
+	}
 	if s.err != nil {
 		res.Status, res.Reason = Errored, s.err.Error()
 		return res, nil, err
 	}
-	ledger = audit(filled, r.version, log, room.asked)
+	for _, talk := range s.spoken {
+		ledger = append(ledger, audit(filled, r.version, talk.log, talk.asked)...)
+	}
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
 		f.Test = ""

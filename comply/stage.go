@@ -16,7 +16,6 @@ const (
 	ruleInitialize = "INIT-01"
 	ruleNewSession = "SNEW-01"
 	ruleAnswer     = "RPC-03"
-	ruleAlive      = "LIFE-04"
 )
 
 // A planned step is a step at its place in one run.
@@ -52,7 +51,10 @@ type stage struct {
 	test     *Test
 	version  schema.Version
 	dir      string // the workspace
-	c        *conversation
+	open     func(context.Context) (*room, error)
+	room     *room         // the agent that runs
+	c        *conversation // with that
+	spoken   []spoken      // what was said to agents that have ended
 	scale    float64       // of timeouts
 	patience time.Duration // for what the runner itself asks
 
@@ -82,6 +84,10 @@ func (s *stage) play(ctx context.Context) {
 	for _, p := range steps {
 		s.now = p
 		if f := p.step.play(ctx, s); f != nil {
+			if p.step.moot != "" && s.c.state() == nil {
+				s.giveUp(ctx, p.step.moot)
+				return
+			}
 			s.add(f)
 			if f.Level == Must {
 				return
@@ -93,7 +99,19 @@ func (s *stage) play(ctx context.Context) {
 	}
 	s.judgeAnswers(ctx)
 	if over := s.c.state(); over != nil && !s.leaving && s.err == nil {
-		s.add(s.setup(ruleAlive, "an agent that runs until its input ends", s.endingText(over)))
+		s.add(newFinding(Rule{ID: s.test.ID, Level: Must, Fix: "look at its standard error for the reason"}, s.test, "an agent that runs until its input ends", s.endingText(over)))
+	}
+}
+
+// giveUp ends a test that cannot come to its point. Requests must be answered
+// all the same, unless one of the agent's own still waits.
+func (s *stage) giveUp(ctx context.Context, why string) {
+	s.moot = why
+	s.c.mu.Lock()
+	held := len(s.c.held)
+	s.c.mu.Unlock()
+	if held == 0 {
+		s.awaitAnswers(ctx)
 	}
 }
 
@@ -123,16 +141,8 @@ func initializeParams(version schema.Version, vars variables) map[string]any {
 // that no expectation has taken. Of an agent that has ended no answers are
 // wanted: that it ended is judged on its own.
 func (s *stage) judgeAnswers(ctx context.Context) {
-	for _, q := range s.unanswered() {
-		rest := max(0, time.Until(q.deadline))
-		err := s.c.wait(ctx, rest, func() bool { return q.answer != nil })
-		switch {
-		case ctx.Err() != nil:
-			s.abort(ctx.Err())
-			return
-		case errors.Is(err, errTimeout):
-			s.add(s.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.entry.method), q.entry))
-		}
+	if !s.awaitAnswers(ctx) {
+		return
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -147,6 +157,23 @@ func (s *stage) judgeAnswers(ctx context.Context) {
 			s.add(s.finding(q.step, q.entry.method+" fails", "it succeeded", q.entry, q.answer))
 		}
 	}
+}
+
+// awaitAnswers waits for the answers to all requests. It reports false if the
+// test ends meanwhile.
+func (s *stage) awaitAnswers(ctx context.Context) bool {
+	for _, q := range s.unanswered() {
+		rest := max(0, time.Until(q.deadline))
+		err := s.c.wait(ctx, rest, func() bool { return q.answer != nil })
+		switch {
+		case ctx.Err() != nil:
+			s.abort(ctx.Err())
+			return false
+		case errors.Is(err, errTimeout):
+			s.add(s.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.entry.method), q.entry))
+		}
+	}
+	return true
 }
 
 // refused returns that a request failed which should not have. Unless the step
