@@ -34,7 +34,8 @@ var layers = map[string][]string{
 	"acp/acpv1":         {"acp/internal/wire"},
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
 	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
-	"comply":            {"acp/schema", "jsonrpc", "sandbox"}, // never the types: a bug in them must not hide one in an agent
+	"comply/fixture":    {}, // what an agent under test meets must not share its mistakes
+	"comply":            {"acp/schema", "comply/fixture", "jsonrpc", "sandbox"}, // never the types: a bug in them must not hide one in an agent
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
@@ -67,7 +68,7 @@ var layers = map[string][]string{
 	},
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "jsonrpc", "sandbox",
+		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "jsonrpc", "sandbox",
 	},
 
 	// Programs to read and to copy from.

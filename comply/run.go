@@ -26,6 +26,7 @@ type Options struct {
 	Record       string        // folder to write all conversations to; "" for none
 	Temp         string        // folder for workspaces; "" for the system's
 	Home         string        // home folder of the agents; "" for an empty one per test
+	MCPServer    string        // program that is an MCP server when called with "comply mcp-server"; "" for this one
 
 	// Progress is told what happens, one event after the other.
 	Progress func(Event)
@@ -222,6 +223,11 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 	if failed := w.fill(filled.files); failed != nil {
 		return errored(failed)
 	}
+	vars, closeServer, failed := r.mcpServer(filled, w, vars)
+	if failed != nil {
+		return errored(failed)
+	}
+	defer closeServer()
 	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup) }
 	room, failed := open(ctx)
 	if failed != nil {

@@ -88,7 +88,7 @@ func Parse(path string, source []byte) (*Test, error) {
 
 // builtins returns the variables that every test has.
 func builtins(version schema.Version, dir string) variables {
-	return variables{varSandbox: quote(dir), varVersion: encoded(int(version)), varCapabilities: defaultCapabilities(version)}
+	return variables{varSandbox: quote(dir), varTemp: quote(filepath.Join(filepath.Dir(dir), tempName)), varVersion: encoded(int(version)), varCapabilities: defaultCapabilities(version)}
 }
 
 // defaultCapabilities are what the runner can do for an agent.

@@ -62,6 +62,7 @@ Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
+	cmd.AddCommand(a.complyServerCommand())
 	return cmd
 }
 
