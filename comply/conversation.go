@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,6 +182,26 @@ func (c *conversation) question(id json.RawMessage) *asked {
 	for _, q := range c.asked {
 		if q.answer == nil && idKey(q.entry.id) == idKey(id) {
 			return q
+		}
+	}
+	return nil
+}
+
+// twisted returns a response that would answer q if its id were not a string in
+// place of a number, or the other way round; nil if there is none. The lock is
+// held.
+func (c *conversation) twisted(q *asked) *entry {
+	if q.answer != nil {
+		return nil
+	}
+	sent, _ := lookup(q.entry.value, "id")
+	for _, e := range c.log[q.entry.seq:] {
+		if e.dir != jsonrpc.In || e.class != classResponse || string(e.id) == "null" {
+			continue
+		}
+		got, _ := lookup(e.value, "id")
+		if stringify(got) == stringify(sent) && !slices.ContainsFunc(c.asked, func(other *asked) bool { return other.answer == e }) {
+			return e
 		}
 	}
 	return nil

@@ -26,9 +26,9 @@ func parts(path string) (out []string) {
 	return append(out, path[start:])
 }
 
-// find goes down a path. In an array a part is the number of an element, a
-// condition in braces such as {type=select} or {value!=x} for the first element
-// that meets it, or * for the list of what all elements have.
+// find goes down a path. In an array a part is the number of an element,
+// conditions in braces such as {type=select,value!=x} for the first element that
+// meets them, or * for the list of what all elements have.
 func find(v any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return v, true
@@ -60,7 +60,7 @@ func find(v any, path []string) (any, bool) {
 // choose returns the index of the element that a part of a path names, -1 if
 // there is none.
 func choose(list []any, part string) int {
-	condition, ok := strings.CutPrefix(part, "{")
+	conditions, ok := strings.CutPrefix(part, "{")
 	if !ok {
 		i, err := strconv.Atoi(part)
 		if err != nil {
@@ -68,10 +68,14 @@ func choose(list []any, part string) int {
 		}
 		return i
 	}
-	name, value, _ := strings.Cut(strings.TrimSuffix(condition, "}"), "=")
-	name, unequal := strings.CutSuffix(name, "!")
 	return slices.IndexFunc(list, func(item any) bool {
-		v, ok := lookup(item, name)
-		return ok && (stringify(v) == value) != unequal
+		for condition := range strings.SplitSeq(strings.TrimSuffix(conditions, "}"), ",") {
+			name, value, _ := strings.Cut(condition, "=")
+			name, unequal := strings.CutSuffix(name, "!")
+			if v, ok := lookup(item, name); !ok || (stringify(v) == value) == unequal {
+				return false
+			}
+		}
+		return true
 	})
 }

@@ -234,6 +234,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(failed)
 	}
 	s := &stage{test: filled, version: r.version, dir: w.sandbox, open: open, room: room, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	s.applies = func(st *step) bool { return p.reason(st.when, vars) == "" }
 	s.play(ctx)
 	s.leave()
 	for i, talk := range s.spoken {

@@ -16,6 +16,7 @@ const (
 	ruleInitialize = "INIT-01"
 	ruleNewSession = "SNEW-01"
 	ruleAnswer     = "RPC-03"
+	ruleID         = "RPC-02"
 )
 
 // A planned step is a step at its place in one run.
@@ -25,13 +26,17 @@ type planned struct {
 	awaited []*awaited // for an expect step
 }
 
-// plan lists the steps in the order in which they are done.
-func plan(steps []step, local variables) (out []*planned) {
+// plan lists the steps in the order in which they are done, without those that
+// apply says are left out.
+func plan(steps []step, apply func(*step) bool, local variables) (out []*planned) {
 	for i := range steps {
 		s := &steps[i]
+		if !apply(s) {
+			continue
+		}
 		if s.action == nil {
 			for n := range s.times {
-				out = append(out, plan(s.inner, variables{"n": encoded(n + 1)})...)
+				out = append(out, plan(s.inner, apply, variables{"n": encoded(n + 1)})...)
 			}
 			continue
 		}
@@ -57,6 +62,7 @@ type stage struct {
 	spoken   []spoken      // what was said to agents that have ended
 	scale    float64       // of timeouts
 	patience time.Duration // for what the runner itself asks
+	applies  func(*step) bool
 
 	now      *planned
 	lastSend int // so many entries were in the log before the last step that sent something
@@ -69,7 +75,7 @@ type stage struct {
 
 // play plays the whole test.
 func (s *stage) play(ctx context.Context) {
-	steps := plan(s.test.steps, nil)
+	steps := plan(s.test.steps, s.applies, nil)
 	s.c.mu.Lock()
 	for _, p := range steps {
 		s.c.awaited = append(s.c.awaited, p.awaited...)
@@ -164,11 +170,19 @@ func (s *stage) judgeAnswers(ctx context.Context) {
 func (s *stage) awaitAnswers(ctx context.Context) bool {
 	for _, q := range s.unanswered() {
 		rest := max(0, time.Until(q.deadline))
-		err := s.c.wait(ctx, rest, func() bool { return q.answer != nil })
+		var twisted *entry // its answer, with an id of another type
+		err := s.c.wait(ctx, rest, func() bool {
+			twisted = s.c.twisted(q)
+			return q.answer != nil || twisted != nil
+		})
 		switch {
 		case ctx.Err() != nil:
 			s.abort(ctx.Err())
 			return false
+		case twisted != nil:
+			s.add(s.setup(ruleID, "a response with the id of its request", fmt.Sprintf("the id %s came back as %s", q.entry.id, twisted.id), q.entry, twisted))
+		case errors.Is(err, errTimeout) && q.step.moot != "":
+			s.moot = q.step.moot
 		case errors.Is(err, errTimeout):
 			s.add(s.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.entry.method), q.entry))
 		}

@@ -18,10 +18,11 @@ const (
 
 // A step is one thing that a test does or waits for.
 type step struct {
-	rule  string // what is broken when it fails; "" for what the test is about
-	level Level  // how bad that is; "" for what the rule says
-	fix   string // what to do then
-	moot  string // why the test says nothing about the agent if it fails; "" if it does
+	rule  string         // what is broken when it fails; "" for what the test is about
+	level Level          // how bad that is; "" for what the rule says
+	fix   string         // what to do then
+	moot  string         // why the test says nothing about the agent if it fails; "" if it does
+	when  []precondition // the step is left out unless all of them hold
 	action
 
 	times int // how often inner is done
@@ -58,6 +59,11 @@ func (p *parser) steps(n *node, depth int) (out []step) {
 			var ok bool
 			if s.level, ok = parseLevel(level); !ok {
 				p.fail(n.get("level"), "the level is MUST, SHOULD, MAY or ADV, not %q", level)
+			}
+		}
+		for c := range p.each(n, "when") {
+			if c, ok := p.precondition(c); ok {
+				s.when = append(s.when, c)
 			}
 		}
 		var found []string

@@ -172,7 +172,9 @@ func (t *Test) read(vars variables) error {
 	p := &parser{test: t, vars: vars}
 	p.head(root)
 	for n := range p.each(root, "preconditions") {
-		p.precondition(n)
+		if c, ok := p.precondition(n); ok {
+			t.conds = append(t.conds, c)
+		}
 	}
 	for n := range p.each(p.object(root, "sandbox"), "files") {
 		p.file(n)
@@ -286,8 +288,8 @@ func (p *parser) head(root *node) {
 	}
 }
 
-func (p *parser) precondition(n *node) {
-	c := precondition{mustBe: "true"}
+func (p *parser) precondition(n *node) (c precondition, ok bool) {
+	c.mustBe = "true"
 	if v := n.get("mustBe"); v != nil {
 		c.mustBe = string(v.encode(p.vars.expand))
 		if v.kind == isString {
@@ -304,9 +306,9 @@ func (p *parser) precondition(n *node) {
 		c.path = strings.TrimPrefix(either, "agent.")
 	default:
 		p.remark(n, `a precondition has "agentCap" or "cap" with client. or agent. before it; this one is ignored`)
-		return
+		return c, false
 	}
-	p.test.conds = append(p.test.conds, c)
+	return c, true
 }
 
 // unmet returns why a precondition does not hold, "" if it does. A capability
