@@ -1,0 +1,198 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// An Action is what a step does.
+type Action string
+
+// The actions. Those from [Read] to [Tool] are tool calls.
+const (
+	Say    Action = "say"    // text
+	Think  Action = "think"  // reasoning
+	Slow   Action = "slow"   // numbers, one after the other
+	Recall Action = "recall" // say whether something is in the conversation
+	Read   Action = "read"
+	Write  Action = "write"
+	Edit   Action = "edit"
+	Shell  Action = "shell"
+	Plan   Action = "plan"
+	MCP    Action = "mcp"
+	Tool   Action = "tool"   // one of the agent's tools by its name
+	Refuse Action = "refuse" // stop, because the model does not want to
+	Length Action = "length" // stop, because the answer got too long
+	Error  Action = "error"  // fail with a status of HTTP
+	Fail   Action = "fail"   // answer something broken
+	Hang   Action = "hang"   // send nothing until the agent gives up
+)
+
+// A Step is one thing that the model does. The fields that an action does not
+// have are zero.
+type Step struct {
+	Do Action `json:"do"`
+
+	// Join makes a tool call part of the answer that the call before it is in. Else an
+	// answer ends with its first tool call.
+	Join bool `json:"join,omitempty"`
+
+	Text    string          `json:"text,omitempty"`
+	Path    string          `json:"path,omitempty"`
+	Old     string          `json:"old,omitempty"`
+	New     string          `json:"new,omitempty"`
+	Command string          `json:"command,omitempty"`
+	Entries []string        `json:"entries,omitempty"` // of a plan
+	Done    int             `json:"done,omitempty"`    // how many of the entries are done
+	Server  string          `json:"server,omitempty"`  // of MCP; "" for any
+	Name    string          `json:"name,omitempty"`    // of a tool
+	Args    json.RawMessage `json:"args,omitempty"`    // of a tool, a JSON object
+	Kind    string          `json:"kind,omitempty"`    // of content to recall
+
+	Chunk      int    `json:"chunk,omitempty"`      // characters in a piece of text
+	Chunks     int    `json:"chunks,omitempty"`     // how many numbers
+	Delay      int    `json:"delay,omitempty"`      // milliseconds before each piece
+	Status     int    `json:"status,omitempty"`     // of HTTP
+	RetryAfter int    `json:"retryAfter,omitempty"` // seconds
+	Times      int    `json:"times,omitempty"`      // how often the same request fails; 0 for always
+	How        string `json:"how,omitempty"`        // json, sse, cut or empty
+}
+
+// Bounds of what a step may ask for.
+const (
+	maxDelay  = 60_000
+	maxChunks = 10_000
+)
+
+// An actionRule says which members an action has.
+type actionRule struct{ needs, may []string }
+
+var actions = map[Action]actionRule{
+	Say:    {[]string{"text"}, []string{"chunk", "delay"}},
+	Think:  {[]string{"text"}, []string{"chunk", "delay"}},
+	Slow:   {nil, []string{"chunks", "delay"}},
+	Recall: {nil, []string{"text", "kind"}},
+	Read:   {[]string{"path"}, nil},
+	Write:  {[]string{"path", "text"}, nil},
+	Edit:   {[]string{"path", "old", "new"}, nil},
+	Shell:  {[]string{"command"}, nil},
+	Plan:   {[]string{"entries"}, []string{"done"}},
+	MCP:    {[]string{"name"}, []string{"server", "args"}},
+	Tool:   {[]string{"name"}, []string{"args"}},
+	Refuse: {nil, []string{"text"}},
+	Length: {nil, []string{"text"}},
+	Error:  {nil, []string{"status", "text", "retryAfter", "times"}},
+	Fail:   {[]string{"how"}, []string{"times"}},
+	Hang:   {nil, nil},
+}
+
+// calls reports whether the step is a tool call.
+func (s Step) calls() bool {
+	switch s.Do {
+	case Read, Write, Edit, Shell, Plan, MCP, Tool:
+		return true
+	}
+	return false
+}
+
+// UnmarshalJSON reads a step and fails if it is none.
+func (s *Step) UnmarshalJSON(text []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return fmt.Errorf("a step is an object: %w", err)
+	}
+	type plain Step
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode((*plain)(s)); err != nil {
+		return fmt.Errorf("a step: %w", err)
+	}
+	return s.check(slices.Collect(maps.Keys(members)))
+}
+
+// check looks at the members that a step was given.
+func (s *Step) check(given []string) error {
+	rule, ok := actions[s.Do]
+	if !ok {
+		return fmt.Errorf("there is no action %q; there are %s", s.Do, strings.Join(known(), ", "))
+	}
+	for _, name := range rule.needs {
+		if !slices.Contains(given, name) {
+			return fmt.Errorf("%s needs %s", s.Do, name)
+		}
+	}
+	slices.Sort(given)
+	for _, name := range given {
+		if name != "do" && name != "join" && !slices.Contains(rule.needs, name) && !slices.Contains(rule.may, name) {
+			return fmt.Errorf("%s has no %s", s.Do, name)
+		}
+	}
+	if s.Join && !s.calls() {
+		return fmt.Errorf("%s cannot be joined: it is no tool call", s.Do)
+	}
+	var object map[string]json.RawMessage
+	if s.Args != nil && (json.Unmarshal(s.Args, &object) != nil || object == nil) {
+		return fmt.Errorf("%s: args must be a JSON object", s.Do)
+	}
+	return s.bounds()
+}
+
+func (s *Step) bounds() error {
+	for _, n := range []struct {
+		name       string
+		value, max int
+	}{
+		{"chunk", s.Chunk, maxBody}, {"chunks", s.Chunks, maxChunks}, {"delay", s.Delay, maxDelay}, {"times", s.Times, maxRepeats - 1},
+		{"retryAfter", s.RetryAfter, 3600}, {"done", s.Done, len(s.Entries)},
+	} {
+		if n.value < 0 || n.value > n.max {
+			return fmt.Errorf("%s: %s must be 0 to %d", s.Do, n.name, n.max)
+		}
+	}
+	if s.Status != 0 && (s.Status < 400 || s.Status > 599) {
+		return fmt.Errorf("%s: status must be 400 to 599", s.Do)
+	}
+	if s.Do == Fail && !slices.Contains(failures, s.How) {
+		return fmt.Errorf("fail: how must be one of %s", strings.Join(failures, ", "))
+	}
+	if s.Do == Recall && (s.Text == "") == (s.Kind == "") {
+		return fmt.Errorf("recall needs text or kind")
+	}
+	if s.Kind != "" && !slices.Contains(kinds, s.Kind) {
+		return fmt.Errorf("recall: kind must be one of %s", strings.Join(kinds, ", "))
+	}
+	return nil
+}
+
+// The ways in which an answer can be broken.
+const (
+	failJSON  = "json"  // a tool call whose arguments are no JSON
+	failSSE   = "sse"   // an event whose data are no JSON
+	failCut   = "cut"   // the connection ends in the middle
+	failEmpty = "empty" // an answer without anything in it
+)
+
+var failures = []string{failJSON, failSSE, failCut, failEmpty}
+
+// The kinds of content besides text that a prompt may have.
+const (
+	kindImage = "image"
+	kindAudio = "audio"
+	kindFile  = "file"
+)
+
+var kinds = []string{kindImage, kindAudio, kindFile}
+
+// known returns the names of all actions.
+func known() []string {
+	var names []string
+	for a := range actions {
+		names = append(names, string(a))
+	}
+	slices.Sort(names)
+	return names
+}
