@@ -192,7 +192,7 @@ func (a *app) root() *cobra.Command {
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
 		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
-		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
+		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.modelCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.

@@ -66,6 +66,7 @@ type Step struct {
 const (
 	maxDelay  = 60_000
 	maxChunks = 10_000
+	maxTimes  = 1000
 )
 
 // An actionRule says which members an action has.
@@ -146,7 +147,7 @@ func (s *Step) bounds() error {
 		name       string
 		value, max int
 	}{
-		{"chunk", s.Chunk, maxBody}, {"chunks", s.Chunks, maxChunks}, {"delay", s.Delay, maxDelay}, {"times", s.Times, maxRepeats - 1},
+		{"chunk", s.Chunk, maxBody}, {"chunks", s.Chunks, maxChunks}, {"delay", s.Delay, maxDelay}, {"times", s.Times, maxTimes},
 		{"retryAfter", s.RetryAfter, 3600}, {"done", s.Done, len(s.Entries)},
 	} {
 		if n.value < 0 || n.value > n.max {

@@ -1,0 +1,242 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// An answer is what the model sends for one request, whatever the API.
+type answer struct {
+	id    string
+	parts []part
+	stop  stop
+	fault *Step // what goes wrong after the parts; nil for nothing
+}
+
+// A part is a piece of an answer.
+type part struct {
+	kind   partKind
+	text   string
+	chunks []string // the text, or the arguments of the call
+	delay  time.Duration
+	call   call
+	id     string // of the call
+}
+
+type partKind string
+
+const (
+	textPart    partKind = "text"
+	thinkPart   partKind = "think"
+	callPart    partKind = "call"
+	refusalPart partKind = "refusal"
+)
+
+// A stop is why an answer ends.
+type stop string
+
+const (
+	stopEnd     stop = "end"
+	stopCalls   stop = "calls"
+	stopLength  stop = "length"
+	stopRefusal stop = "refusal"
+)
+
+const (
+	defaultChunk  = 24 // characters
+	defaultChunks = 100
+	defaultDelay  = 50 // milliseconds
+	done          = "Done."
+)
+
+// maxAnswers is how often the model may be asked for one prompt, more than a script
+// has steps, before it ends the turn: an agent may ignore what it was told.
+const maxAnswers = 40
+
+// answer does the next steps.
+func (sc scene) answer(r *request) answer {
+	a := answer{id: r.key, stop: stopEnd}
+	if sc.wrong != nil {
+		a.say(fmt.Sprintf("cannot %v", sc.wrong))
+		return a
+	}
+	if r.answers() > len(sc.steps)+maxAnswers {
+		a.say("I was asked too often.")
+		return a
+	}
+	steps := sc.next(r)
+	for i, s := range steps {
+		if s.Times > 0 && r.nth > s.Times {
+			continue
+		}
+		if over := a.do(s, r); over {
+			break
+		}
+		if a.stop == stopCalls && !(i+1 < len(steps) && steps[i+1].Join) {
+			break
+		}
+	}
+	if len(a.parts) == 0 && a.fault == nil && a.stop == stopEnd {
+		a.say(done)
+	}
+	return a
+}
+
+// next returns the steps from which to go on.
+func (sc scene) next(r *request) []Step {
+	calls := 0
+	for i, s := range sc.steps {
+		if calls >= sc.results && !s.Join {
+			return sc.steps[i:]
+		}
+		if s.asks() {
+			if _, err := r.call(s.orRead()); err == nil {
+				calls++
+			}
+		}
+	}
+	return nil
+}
+
+// asks reports whether a step makes a tool call, broken or not.
+func (s Step) asks() bool { return s.calls() || s.Do == Fail && s.How == failJSON }
+
+// orRead returns the call that a broken one is made of.
+func (s Step) orRead() Step {
+	if s.Do == Fail {
+		return Step{Do: Read, Path: "broken.txt"}
+	}
+	return s
+}
+
+// do adds a step to the answer, and reports whether that ends it.
+func (a *answer) do(s Step, r *request) (over bool) {
+	switch {
+	case s.asks():
+		a.ask(s, r)
+	case s.Do == Say, s.Do == Think:
+		kind := textPart
+		if s.Do == Think {
+			kind = thinkPart
+		}
+		a.parts = append(a.parts, part{kind: kind, text: s.Text, chunks: chunks(s.Text, cmp.Or(s.Chunk, defaultChunk)), delay: milliseconds(s.Delay)})
+	case s.Do == Slow:
+		var numbers []string
+		for i := range cmp.Or(s.Chunks, defaultChunks) {
+			numbers = append(numbers, strconv.Itoa(i+1)+" ")
+		}
+		a.parts = append(a.parts, part{kind: textPart, text: strings.Join(numbers, ""), chunks: numbers, delay: milliseconds(cmp.Or(s.Delay, defaultDelay))})
+	case s.Do == Recall:
+		a.recall(s, r)
+	case s.Do == Refuse:
+		text := cmp.Or(s.Text, "I will not do that.")
+		a.parts = append(a.parts, part{kind: refusalPart, text: text, chunks: chunks(text, defaultChunk)})
+		a.stop = stopRefusal
+		return true
+	case s.Do == Length:
+		a.say(cmp.Or(s.Text, "This answer gets too"))
+		a.stop = stopLength
+		return true
+	default: // Error, Hang, and the other ways to fail
+		a.fault = &s
+		return true
+	}
+	return false
+}
+
+// ask adds a tool call, or the reason why there is none.
+func (a *answer) ask(s Step, r *request) {
+	c, err := r.call(s.orRead())
+	if err != nil {
+		a.say(fmt.Sprintf("cannot %s: %v", s.Do, err))
+		return
+	}
+	if s.Do == Fail {
+		c.args = `{"path": "broken.txt", "te`
+	}
+	calls := 0
+	for _, p := range a.parts {
+		if p.kind == callPart {
+			calls++
+		}
+	}
+	id := fmt.Sprintf("call_%s_%d", a.id, calls+1)
+	a.parts = append(a.parts, part{kind: callPart, call: c, chunks: chunks(c.args, defaultChunk), id: id})
+	a.stop = stopCalls
+}
+
+func (a *answer) recall(s Step, r *request) {
+	word, what := "not recalled: ", s.Text
+	switch {
+	case s.Kind != "":
+		if what = s.Kind; slices.Contains(r.prompt(true).kinds, s.Kind) {
+			word = "recalled: "
+		}
+	case r.contains(s.Text):
+		word = "recalled: "
+	}
+	a.say(word + what)
+}
+
+func (a *answer) say(text string) {
+	a.parts = append(a.parts, part{kind: textPart, text: text, chunks: chunks(text, defaultChunk)})
+}
+
+// summary describes the answer in the log.
+func (a *answer) summary() string {
+	var words []string
+	for _, p := range a.parts {
+		if p.kind == callPart {
+			words = append(words, "call "+p.call.name)
+		} else {
+			words = append(words, string(p.kind))
+		}
+	}
+	if a.fault != nil {
+		return strings.Join(append(words, string(a.fault.Do)), ", ")
+	}
+	return strings.Join(append(words, string(a.stop)), ", ")
+}
+
+// chunks cuts text into pieces of n characters.
+func chunks(text string, n int) []string {
+	var out []string
+	for start, end, count := 0, 0, 0; end < len(text); {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		end += size
+		if count++; count == n || end == len(text) {
+			out = append(out, text[start:end])
+			start, count = end, 0
+		}
+	}
+	return out
+}
+
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// tokens is a rough count of tokens.
+func tokens(text string) int { return (len(text) + 3) / 4 }
+
+// usage returns how many tokens a request and its answer have.
+func usage(r *request, a *answer) (in, out int) {
+	in = tokens(r.system)
+	for _, it := range r.items {
+		in += tokens(it.text())
+	}
+	for _, p := range a.parts {
+		out += tokens(p.text) + tokens(p.call.args)
+	}
+	return in, out
+}
+
+// encoded writes a value that is known to be fit for JSON.
+func encoded(v any) []byte {
+	text, _ := json.Marshal(v) // only strings, numbers and lists of them
+	return text
+}

@@ -1,0 +1,54 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// events writes server-sent events.
+type events struct {
+	w   http.ResponseWriter
+	to  *http.ResponseController
+	err error // of the first write that failed
+}
+
+func newEvents(w http.ResponseWriter) *events {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	return &events{w: w, to: http.NewResponseController(w)}
+}
+
+func (e *events) raw(text string) {
+	if e.err != nil {
+		return
+	}
+	if _, e.err = fmt.Fprint(e.w, text); e.err == nil {
+		e.err = e.to.Flush()
+	}
+}
+
+// data sends an event without a name.
+func (e *events) data(v any) { e.raw("data: " + string(encoded(v)) + "\n\n") }
+
+// event sends an event with a name.
+func (e *events) event(name string, v any) {
+	e.raw("event: " + name + "\ndata: " + string(encoded(v)) + "\n\n")
+}
+
+// pause waits, but not longer than somebody listens.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,168 @@
+package model
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A request is what an agent asks a model, whatever the API.
+type request struct {
+	model  string
+	stream bool
+	usage  bool   // the stream ends with the number of tokens, where that is a choice
+	system string // instructions
+	items  []item
+	tools  []tool
+	forced string // name of the tool that must be called; "" for any or none
+	format any    // JSON Schema of the answer; nil for plain text
+	tokens int    // at most that many in the answer; 0 for any
+	key    string // the same for equal requests
+	nth    int    // how many equal requests came so far, with this one
+}
+
+// A role is whose words an item has.
+type role string
+
+const (
+	user      role = "user"
+	assistant role = "assistant"
+	result    role = "result" // of a tool call
+)
+
+// An item is a part of a conversation.
+type item struct {
+	role   role
+	blocks []string // of text
+	kinds  []string // of content that is no text
+	calls  int      // tool calls in it
+	aside  bool     // it came together with tool results
+}
+
+func (i item) text() string { return strings.Join(i.blocks, "\n") }
+
+// A prompt is what the user wants, and what came of it so far.
+type prompt struct {
+	text       string
+	directives bool     // there are some in the text
+	turn       int      // its number in the conversation, from 1
+	kinds      []string // of content besides text
+	results    []string // of tool calls since
+}
+
+// prompt finds the prompt that is to be answered. A turn begins with the user's words after
+// an answer without tool calls. Within one the last words with directives count:
+// what an agent adds on its own has none, and a cancelled prompt is followed by
+// another.
+func (r *request) prompt(directives bool) prompt {
+	p := prompt{turn: 0}
+	over := true // the item before is no part of a turn that goes on
+	found := -1
+	for i, it := range r.items {
+		switch {
+		case it.role == assistant:
+			over = it.calls == 0
+		case it.role == result:
+			over = false
+		case over && (i == 0 || r.items[i-1].role != user):
+			p = prompt{turn: p.turn + 1, text: it.text(), kinds: it.kinds}
+			found = i
+		case over && !p.directives: // more words of the same prompt, or another one after a cancelled one
+			p.text, p.kinds = it.text(), append(slices.Clone(p.kinds), it.kinds...)
+			found = i
+		}
+		if it.role == user && directives {
+			for _, block := range it.blocks {
+				if directive.MatchString(block) {
+					p.text, p.directives, found = block, true, i
+				}
+			}
+		}
+	}
+	for _, it := range r.items[found+1:] {
+		if it.role == result {
+			p.results = append(p.results, it.text())
+		}
+	}
+	return p
+}
+
+// answers counts the model's answers since the last words of the user that were
+// not an agent's aside.
+func (r *request) answers() int {
+	n := 0
+	for _, it := range slices.Backward(r.items) {
+		if it.role == user && !it.aside {
+			break
+		}
+		if it.role == assistant {
+			n++
+		}
+	}
+	return n
+}
+
+// contains reports whether text stands anywhere outside of directives.
+func (r *request) contains(text string) bool {
+	if strings.Contains(r.system, text) {
+		return true
+	}
+	for _, it := range r.items {
+		if strings.Contains(withoutDirectives(it.text()), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutDirectives removes directives from a text.
+func withoutDirectives(text string) string {
+	var out strings.Builder
+	for {
+		at := directive.FindStringIndex(text)
+		if at == nil {
+			out.WriteString(text)
+			return out.String()
+		}
+		out.WriteString(text[:at[0]])
+		text = text[at[1]:]
+		for {
+			name := memberName.FindStringIndex(text)
+			if name == nil {
+				break
+			}
+			_, rest, err := directiveValue(text[name[1]:])
+			if err != nil {
+				break
+			}
+			text = rest
+		}
+	}
+}
+
+// folders finds the working folder in what an agent tells its model.
+var folders = []*regexp.Regexp{
+	regexp.MustCompile("<cwd>([^<\n]+)</cwd>"),
+	regexp.MustCompile("(?i)working (?:directory|folder|dir)[^:\n/]{0,60}[:\\s][\\s`'\"*]*(/[^\n<`'\"]*)"),
+	regexp.MustCompile("(?i)working in the (?:directory|folder):?[\\s`'\"*]*(/[^\n<`'\"]*)"),
+	regexp.MustCompile("(?i)workspace (?:directory|directories|folder|folders|root)[^:\n/]{0,60}:[\\s`'\"*-]*(/[^\n<`'\"]*)"),
+}
+
+// folder returns the working folder of the agent's session, "" if it did not
+// say.
+func (r *request) folder() string {
+	texts := []string{r.system}
+	for _, it := range r.items {
+		if it.role == user {
+			texts = append(texts, it.text())
+		}
+	}
+	for _, text := range texts {
+		for _, f := range folders {
+			if m := f.FindStringSubmatch(text); m != nil {
+				return strings.TrimRight(m[1], " \t\r.,;")
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,260 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// responsesAPI is OpenAI's responses.
+var responsesAPI = api{name: "responses", fits: ending("/responses"), read: readResponses, whole: wholeResponses, stream: streamResponses, failure: openAIFailure}
+
+// A responseItem is an item of the input.
+type responseItem struct {
+	Type    string          `json:"type"`
+	Role    string          `json:"role"`
+	Content content         `json:"content"`
+	Output  json.RawMessage `json:"output"`
+}
+
+func readResponses(_ string, body []byte) (*request, error) {
+	var in struct {
+		Model        string          `json:"model"`
+		Stream       bool            `json:"stream"`
+		Instructions string          `json:"instructions"`
+		MaxTokens    int             `json:"max_output_tokens"`
+		Input        json.RawMessage `json:"input"`
+		Tools        []struct {
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+		} `json:"tools"`
+		ToolChoice json.RawMessage `json:"tool_choice"`
+		Text       struct {
+			Format struct {
+				Type   string          `json:"type"`
+				Schema json.RawMessage `json:"schema"`
+			} `json:"format"`
+		} `json:"text"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	r := &request{model: in.Model, stream: in.Stream, system: in.Instructions, tokens: in.MaxTokens}
+	r.format = formatOf(in.Text.Format.Type, in.Text.Format.Schema)
+	var text string
+	var items []responseItem
+	if json.Unmarshal(in.Input, &text) == nil {
+		items = []responseItem{{Type: "message", Role: "user", Content: content{{Type: "input_text", Text: text}}}}
+	} else if err := json.Unmarshal(in.Input, &items); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	for _, i := range items {
+		r.addResponseItem(i)
+	}
+	for _, t := range in.Tools {
+		switch t.Type {
+		case "function", "custom":
+			r.tools = append(r.tools, tool{t.Name, t.Description, schemaOf(t.Parameters), t.Type == "custom"})
+		}
+	}
+	var choice struct{ Name string }
+	if json.Unmarshal(in.ToolChoice, &choice) == nil {
+		r.forced = choice.Name
+	}
+	return r, nil
+}
+
+// addResponseItem adds an item of the input to the conversation.
+func (r *request) addResponseItem(i responseItem) {
+	switch i.Type {
+	case "function_call", "custom_tool_call", "local_shell_call":
+		r.items = append(r.items, item{role: assistant, calls: 1})
+	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
+		var c content
+		if json.Unmarshal(i.Output, &c) != nil {
+			c = content{{Text: string(i.Output)}}
+		}
+		r.items = append(r.items, item{role: result, blocks: c.texts(), kinds: c.kinds()})
+	case "message", "":
+		it := item{role: user, blocks: i.Content.texts(), kinds: i.Content.kinds()}
+		switch i.Role {
+		case "system", "developer":
+			r.system += "\n" + it.text()
+			return
+		case "assistant":
+			it.role = assistant
+		default:
+			it.aside = len(r.items) > 0 && r.items[len(r.items)-1].role == result
+		}
+		r.items = append(r.items, it)
+	}
+}
+
+// responseObject is the whole of an answer.
+func responseObject(r *request, a *answer, status string, output []any) obj {
+	o := obj{
+		"id": "resp_" + a.id, "object": "response", "created_at": epoch, "status": status, "model": r.model, "output": output,
+		"error": nil, "incomplete_details": nil, "parallel_tool_calls": true, "tools": []any{}, "usage": nil,
+	}
+	switch status {
+	case "incomplete":
+		o["incomplete_details"] = obj{"reason": "max_output_tokens"}
+		fallthrough
+	case "completed":
+		in, out := usage(r, a)
+		o["usage"] = obj{
+			"input_tokens": in, "input_tokens_details": obj{"cached_tokens": 0},
+			"output_tokens": out, "output_tokens_details": obj{"reasoning_tokens": 0}, "total_tokens": in + out,
+		}
+	}
+	return o
+}
+
+// responseStatus is how an answer ends.
+func responseStatus(a *answer) string {
+	if a.stop == stopLength {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+// responseOutput is the n-th part of an answer, with the text that it has so far.
+func responseOutput(a *answer, n int, p part, status, text string) obj {
+	switch {
+	case p.kind == thinkPart:
+		summary := []any{}
+		if text != "" {
+			summary = append(summary, obj{"type": "summary_text", "text": text})
+		}
+		return obj{"id": fmt.Sprintf("rs_%s_%d", a.id, n), "type": "reasoning", "summary": summary}
+	case p.kind == callPart && p.call.free:
+		return obj{"id": fmt.Sprintf("ctc_%s_%d", a.id, n), "type": "custom_tool_call", "status": status, "call_id": p.id, "name": p.call.name, "input": text}
+	case p.kind == callPart:
+		return obj{"id": fmt.Sprintf("fc_%s_%d", a.id, n), "type": "function_call", "status": status, "call_id": p.id, "name": p.call.name, "arguments": text}
+	}
+	parts := []any{}
+	if text != "" {
+		parts = append(parts, responsePart(p, text))
+	}
+	return obj{"id": fmt.Sprintf("msg_%s_%d", a.id, n), "type": "message", "status": status, "role": "assistant", "content": parts}
+}
+
+func responsePart(p part, text string) obj {
+	if p.kind == refusalPart {
+		return obj{"type": "refusal", "refusal": text}
+	}
+	return obj{"type": "output_text", "text": text, "annotations": []any{}}
+}
+
+// whole is the text of a part, or the arguments of its call.
+func (p part) whole() string {
+	if p.kind == callPart {
+		return p.call.args
+	}
+	return p.text
+}
+
+func wholeResponses(r *request, a *answer) any {
+	output := []any{}
+	for n, p := range a.parts {
+		output = append(output, responseOutput(a, n, p, "completed", p.whole()))
+	}
+	return responseObject(r, a, responseStatus(a), output)
+}
+
+// A responsesStream sends events.
+type responsesStream struct {
+	out    *events
+	r      *request
+	a      *answer
+	seq    int
+	n      int   // the part
+	output []any // parts that are done
+}
+
+func streamResponses(out *events, r *request, a *answer) stream {
+	return &responsesStream{out: out, r: r, a: a, output: []any{}}
+}
+
+func (s *responsesStream) event(kind string, more obj) {
+	more["type"], more["sequence_number"] = kind, s.seq
+	s.seq++
+	s.out.event(kind, more)
+}
+
+// about sends an event about the part at hand.
+func (s *responsesStream) about(p part, kind string, more obj) {
+	more["output_index"], more["item_id"] = s.n, responseOutput(s.a, s.n, p, "", "")["id"]
+	if p.kind == textPart || p.kind == refusalPart {
+		more["content_index"] = 0
+	}
+	if p.kind == thinkPart {
+		more["summary_index"] = 0
+	}
+	s.event(kind, more)
+}
+
+func (s *responsesStream) begin() {
+	for _, kind := range []string{"response.created", "response.in_progress"} {
+		s.event(kind, obj{"response": responseObject(s.r, s.a, "in_progress", []any{})})
+	}
+}
+
+func (s *responsesStream) open(p part) {
+	s.event("response.output_item.added", obj{"output_index": s.n, "item": responseOutput(s.a, s.n, p, "in_progress", "")})
+	switch p.kind {
+	case textPart, refusalPart:
+		s.about(p, "response.content_part.added", obj{"part": responsePart(p, "")})
+	case thinkPart:
+		s.about(p, "response.reasoning_summary_part.added", obj{"part": obj{"type": "summary_text", "text": ""}})
+	}
+}
+
+// responseDeltas are the events for the pieces of a part, and the member that has
+// the whole at the end.
+var responseDeltas = map[partKind][2]string{
+	textPart:    {"response.output_text", "text"},
+	refusalPart: {"response.refusal", "refusal"},
+	thinkPart:   {"response.reasoning_summary_text", "text"},
+	callPart:    {"response.function_call_arguments", "arguments"},
+}
+
+func responseDelta(p part) (event, member string) {
+	if p.call.free {
+		return "response.custom_tool_call_input", "input"
+	}
+	d := responseDeltas[p.kind]
+	return d[0], d[1]
+}
+
+func (s *responsesStream) delta(p part, chunk string) {
+	event, _ := responseDelta(p)
+	s.about(p, event+".delta", obj{"delta": chunk})
+}
+
+func (s *responsesStream) close(p part) {
+	event, member := responseDelta(p)
+	s.about(p, event+".done", obj{member: p.whole()})
+	switch p.kind {
+	case textPart, refusalPart:
+		s.about(p, "response.content_part.done", obj{"part": responsePart(p, p.text)})
+	case thinkPart:
+		s.about(p, "response.reasoning_summary_part.done", obj{"part": obj{"type": "summary_text", "text": p.text}})
+	}
+	item := responseOutput(s.a, s.n, p, "completed", p.whole())
+	s.event("response.output_item.done", obj{"output_index": s.n, "item": item})
+	s.output = append(s.output, item)
+	s.n++
+}
+
+func (s *responsesStream) end() {
+	status := responseStatus(s.a)
+	s.event("response."+status, obj{"response": responseObject(s.r, s.a, status, s.output)})
+}
+
+func (s *responsesStream) fail(status int, text string) {
+	failed := responseObject(s.r, s.a, "failed", s.output)
+	failed["error"] = openAIFailure(status, text).(obj)["error"]
+	s.event("response.failed", obj{"response": failed})
+}

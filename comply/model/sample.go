@@ -1,0 +1,88 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxDepth is how deep a sample goes.
+const maxDepth = 8
+
+// typeOf returns the type that a JSON Schema wants, in lower case; "string" if it
+// does not say.
+func typeOf(schema map[string]any) string {
+	switch t := schema["type"].(type) {
+	case string:
+		return strings.ToLower(t) // Gemini writes STRING
+	case []any:
+		for _, option := range t {
+			if name, ok := option.(string); ok && name != "null" {
+				return name
+			}
+		}
+	}
+	for _, word := range []string{"anyOf", "oneOf"} {
+		options, _ := schema[word].([]any)
+		for _, option := range options {
+			if option, ok := option.(map[string]any); ok && option["type"] != "null" {
+				return typeOf(option)
+			}
+		}
+	}
+	switch {
+	case schema["properties"] != nil:
+		return "object"
+	case schema["items"] != nil:
+		return "array"
+	}
+	return "string"
+}
+
+// choices returns the values that a schema allows, nil for all.
+func choices(schema any) []any {
+	object, _ := schema.(map[string]any)
+	if c, ok := object["const"]; ok {
+		return []any{c}
+	}
+	values, _ := object["enum"].([]any)
+	return values
+}
+
+// sample returns a small value that a JSON Schema allows, as far as types, choices
+// and required members go.
+func sample(schema any, depth int) any {
+	object, _ := schema.(map[string]any)
+	if values := choices(object); len(values) > 0 {
+		return values[0]
+	}
+	if object == nil || depth > maxDepth {
+		return "scripted"
+	}
+	switch typeOf(object) {
+	case "object":
+		out := map[string]any{}
+		properties, _ := object["properties"].(map[string]any)
+		required, _ := object["required"].([]any)
+		for name := range properties {
+			if slices.Contains(required, any(name)) {
+				out[name] = sample(properties[name], depth+1)
+			}
+		}
+		return out
+	case "array":
+		if least, _ := object["minItems"].(float64); least >= 1 {
+			return []any{sample(object["items"], depth+1)}
+		}
+		return []any{}
+	case "integer", "number":
+		if least, ok := object["minimum"].(float64); ok {
+			return least
+		}
+		return 1
+	case "boolean":
+		return false
+	case "null":
+		return nil
+	}
+	return "scripted"
+}

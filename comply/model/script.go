@@ -1,0 +1,162 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+)
+
+// A Script says how a model answers. The first of these that fits a conversation
+// is done: the directives of the prompt, the first rule that fits, the turn.
+// If there is none it is Otherwise.
+type Script struct {
+	Models    []string // names in the list of models; any name is served
+	Rules     []Rule
+	Turns     [][]Step // what to do at the first prompt of a conversation, at the second, ...
+	Otherwise []Step
+
+	// Deaf makes directives in prompts plain text.
+	Deaf bool
+}
+
+// A Rule is what to do in a certain case.
+type Rule struct {
+	Prompt *regexp.Regexp // found in the prompt; nil for any
+	Result *regexp.Regexp // found in a tool result since the prompt: the steps begin after it; nil for none needed
+	Turn   int            // number of the prompt in the conversation, from 1; 0 for any
+	Do     []Step
+}
+
+// DefaultModel is the name of the model in the lists, unless a script has others.
+const DefaultModel = "parley-model"
+
+// Default returns the script that does what directives say and answers all else
+// with a few words.
+func Default() *Script {
+	return &Script{
+		Models:    []string{DefaultModel},
+		Rules:     []Rule{{Prompt: regexp.MustCompile(`(?i)\bslowly\b`), Do: []Step{{Do: Slow}}}},
+		Otherwise: []Step{{Do: Say, Text: "OK."}},
+	}
+}
+
+// ParseScript reads a script. What it leaves out is as in [Default].
+func ParseScript(text []byte) (*Script, error) {
+	var file struct {
+		Models     []string `json:"models"`
+		Directives *bool    `json:"directives"`
+		Rules      []struct {
+			When struct {
+				Prompt string `json:"prompt"`
+				Result string `json:"result"`
+				Turn   int    `json:"turn"`
+			} `json:"when"`
+			Do []Step `json:"do"`
+		} `json:"rules"`
+		Turns     [][]Step `json:"turns"`
+		Otherwise []Step   `json:"otherwise"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, fmt.Errorf("model: script, line %d: %w", 1+bytes.Count(text[:min(int(offset(decoder, err)), len(text))], []byte("\n")), err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("model: script: there is more after the script")
+	}
+	s := Default()
+	if file.Models != nil {
+		s.Models = file.Models
+	}
+	if file.Rules != nil {
+		s.Rules = nil
+	}
+	if file.Otherwise != nil {
+		s.Otherwise = file.Otherwise
+	}
+	s.Turns, s.Deaf = file.Turns, file.Directives != nil && !*file.Directives
+	for i, r := range file.Rules {
+		rule := Rule{Turn: r.When.Turn, Do: r.Do}
+		for _, p := range []struct {
+			text string
+			to   **regexp.Regexp
+		}{{r.When.Prompt, &rule.Prompt}, {r.When.Result, &rule.Result}} {
+			if p.text == "" {
+				continue
+			}
+			compiled, err := regexp.Compile(p.text)
+			if err != nil {
+				return nil, fmt.Errorf("model: script: rule %d: %w", i+1, err)
+			}
+			*p.to = compiled
+		}
+		s.Rules = append(s.Rules, rule)
+	}
+	return s, s.check()
+}
+
+// offset returns where in a script the decoder failed.
+func offset(d *json.Decoder, err error) int64 {
+	if at := (*json.SyntaxError)(nil); errors.As(err, &at) {
+		return at.Offset
+	}
+	if at := (*json.UnmarshalTypeError)(nil); errors.As(err, &at) {
+		return at.Offset
+	}
+	return d.InputOffset()
+}
+
+func (s *Script) check() error {
+	lists := append([][]Step{s.Otherwise}, s.Turns...)
+	for _, r := range s.Rules {
+		if r.Turn < 0 {
+			return fmt.Errorf("model: script: a turn is a number from 1")
+		}
+		lists = append(lists, r.Do)
+	}
+	for _, steps := range lists {
+		if len(steps) > maxSteps {
+			return fmt.Errorf("model: script: there are more than %d steps in a list", maxSteps)
+		}
+	}
+	return nil
+}
+
+// A scene is what a script makes of a conversation: the steps to do, and how many
+// tool results have come since they began.
+type scene struct {
+	steps   []Step
+	results int
+	wrong   error // why the directives are none
+}
+
+// scene returns the steps for a conversation.
+func (s *Script) scene(r *request) scene {
+	p := r.prompt(!s.Deaf)
+	sc := scene{results: len(p.results)}
+	if p.directives {
+		sc.steps, sc.wrong = Directives(p.text)
+		return sc
+	}
+	for _, rule := range s.Rules {
+		if rule.Turn != 0 && rule.Turn != p.turn || rule.Prompt != nil && !rule.Prompt.MatchString(p.text) {
+			continue
+		}
+		if rule.Result == nil {
+			sc.steps = rule.Do
+			return sc
+		}
+		for i, text := range p.results {
+			if rule.Result.MatchString(text) {
+				return scene{steps: rule.Do, results: len(p.results) - i - 1}
+			}
+		}
+	}
+	if sc.steps = s.Otherwise; p.turn <= len(s.Turns) {
+		sc.steps = s.Turns[p.turn-1]
+	}
+	return sc
+}

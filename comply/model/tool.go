@@ -1,0 +1,324 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A tool is what an agent offers to its model.
+type tool struct {
+	name, description string
+	schema            map[string]any // of the arguments
+	free              bool           // the argument is plain text
+}
+
+// A call is a tool call that the model makes.
+type call struct {
+	name string
+	args string // JSON, or plain text
+	free bool
+}
+
+// A family is the tools of many agents that do the same.
+type family struct {
+	names []string       // lower case, letters only, the best first
+	like  *regexp.Regexp // of a name that may do
+	slots []string       // what its arguments must have room for
+	modes []string       // names of the mode, for tools that can do several things
+}
+
+var families = map[Action]family{
+	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|^(view|cat)|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
+	Write: {[]string{"writefile", "write", "createfile", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
+	Edit:  {[]string{"edit", "editfile", "replace", "strreplace", "replaceinfile", "searchreplace"}, regexp.MustCompile(`edit|replace`), []string{"path", "old", "new"}, []string{"strreplace", "replace", "edit"}},
+	Shell: {[]string{"bash", "shell", "runshellcommand", "shellcommand", "execcommand", "runcommand", "runterminalcommand", "terminal", "execute", "exec"}, regexp.MustCompile(`shell|bash|terminal|exec|command`), []string{"command"}, nil},
+	Plan:  {[]string{"updateplan", "todowrite", "writetodos", "todo", "plan"}, regexp.MustCompile(`todo|plan`), []string{"entries"}, nil},
+}
+
+// slotNames are what arguments are called, lower case, letters only, the best
+// first.
+var slotNames = map[string][]string{
+	"path":    {"absolutepath", "filepath", "path", "targetfile", "file", "filename", "uri"},
+	"text":    {"content", "contents", "filetext", "text", "newcontent", "data"},
+	"old":     {"oldstring", "oldstr", "oldtext", "search", "old"},
+	"new":     {"newstring", "newstr", "newtext", "replace", "replacement", "new"},
+	"command": {"command", "cmd", "script", "code"},
+	"entries": {"todos", "plan", "entries", "items", "tasks", "steps"},
+	"content": {"content", "step", "description", "text", "title", "task"},
+	"status":  {"status", "state"},
+}
+
+// call makes a tool call of a step. The error says why there is none.
+func (r *request) call(s Step) (call, error) {
+	switch s.Do {
+	case Tool:
+		for _, t := range r.tools {
+			if t.name == s.Name {
+				return t.with(s.Args), nil
+			}
+		}
+		return call{}, fmt.Errorf("the agent offers no tool %q", s.Name)
+	case MCP:
+		t, ok := r.mcp(s.Server, s.Name)
+		if !ok {
+			return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
+		}
+		return t.with(s.Args), nil
+	}
+	if c, ok := r.callFamily(s); ok {
+		return c, nil
+	}
+	if c, ok := r.patch(s); ok {
+		return c, nil
+	}
+	if command := inShell(s); command != "" {
+		if c, ok := r.callFamily(Step{Do: Shell, Command: command}); ok {
+			return c, nil
+		}
+	}
+	return call{}, fmt.Errorf("the agent offers no tool for it")
+}
+
+// callFamily calls the best tool of the step's family.
+func (r *request) callFamily(s Step) (call, bool) {
+	f := families[s.Do]
+	for _, t := range r.ranked(f) {
+		if c, ok := t.fill(s, f, r.folder()); ok {
+			return c, true
+		}
+	}
+	return call{}, false
+}
+
+// ranked returns the tools that may be of a family, the best first. Tools of MCP
+// servers are none.
+func (r *request) ranked(f family) []tool {
+	var out []tool
+	for _, name := range f.names {
+		for _, t := range r.tools {
+			if plain(t.name) == name && !t.free {
+				out = append(out, t)
+			}
+		}
+	}
+	for _, t := range r.tools {
+		if f.like.MatchString(plain(t.name)) && !t.free && !strings.HasPrefix(t.name, "mcp") && !slices.Contains(f.names, plain(t.name)) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// mcp finds a tool of an MCP server. Each agent has its own way to join the names.
+func (r *request) mcp(server, name string) (tool, bool) {
+	best, found := tool{}, 0
+	for _, t := range r.tools {
+		score := 0
+		switch whole, end := plain(t.name), plain(name); {
+		case server != "" && whole == plain(server)+end, server != "" && whole == "mcp"+plain(server)+end:
+			score = 4
+		case t.name == name:
+			score = 3
+		case strings.HasSuffix(whole, end) && server != "" && strings.Contains(whole, plain(server)):
+			score = 2
+		case strings.HasSuffix(t.name, "_"+name) && server == "":
+			score = 1
+		}
+		if score > found {
+			best, found = t, score
+		}
+	}
+	return best, found > 0
+}
+
+// with calls the tool with the arguments given.
+func (t tool) with(args json.RawMessage) call {
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	c := call{t.name, string(args), t.free}
+	var input struct{ Input *string }
+	if t.free && json.Unmarshal(args, &input) == nil && input.Input != nil {
+		c.args = *input.Input
+	}
+	return c
+}
+
+// fill makes the arguments of a call, as the tool's schema wants them. It fails if the
+// tool has no room for what the step needs.
+func (t tool) fill(s Step, f family, folder string) (call, bool) {
+	args := map[string]any{}
+	properties, _ := t.schema["properties"].(map[string]any)
+	for _, slot := range f.slots {
+		name, ok := find(properties, slotNames[slot])
+		if !ok {
+			return call{}, false
+		}
+		property, _ := properties[name].(map[string]any)
+		value, ok := slotValue(s, slot, property, folder, t.description)
+		if !ok {
+			return call{}, false
+		}
+		args[name] = value
+	}
+	if mode, ok := find(properties, []string{"command", "mode", "action", "operation"}); ok && args[mode] == nil {
+		for _, option := range choices(properties[mode]) {
+			if name, _ := option.(string); slices.Contains(f.modes, plain(name)) && args[mode] == nil {
+				args[mode] = option
+			}
+		}
+	}
+	required, _ := t.schema["required"].([]any)
+	for _, name := range required {
+		if name, ok := name.(string); ok && args[name] == nil {
+			args[name] = sample(properties[name], 0)
+		}
+	}
+	text, err := json.Marshal(args)
+	return call{name: t.name, args: string(text)}, err == nil
+}
+
+// slotValue returns what a step puts into an argument.
+func slotValue(s Step, slot string, property map[string]any, folder, about string) (any, bool) {
+	kind := typeOf(property)
+	switch slot {
+	case "path":
+		said, _ := property["description"].(string)
+		p := s.Path
+		if folder != "" && !path.IsAbs(p) && (strings.Contains(strings.ToLower(said+about), "absolute")) {
+			p = path.Join(folder, p)
+		}
+		if kind == "array" {
+			return []any{p}, true
+		}
+		return p, kind == "string"
+	case "command":
+		if kind == "array" {
+			return []any{"bash", "-c", s.Command}, true
+		}
+		return s.Command, kind == "string" && len(choices(property)) == 0
+	case "entries":
+		return planEntries(s, property)
+	case "text":
+		return s.Text, kind == "string"
+	case "old":
+		return s.Old, kind == "string"
+	}
+	return s.New, kind == "string"
+}
+
+// planEntries returns the entries of a plan as a tool wants them.
+func planEntries(s Step, property map[string]any) (any, bool) {
+	item, _ := property["items"].(map[string]any)
+	properties, _ := item["properties"].(map[string]any)
+	content, ok := find(properties, slotNames["content"])
+	if typeOf(property) != "array" || !ok {
+		return nil, false
+	}
+	required, _ := item["required"].([]any)
+	entries := []any{}
+	for i, text := range s.Entries {
+		entry := map[string]any{content: text}
+		if status, ok := find(properties, slotNames["status"]); ok {
+			want := "pending"
+			switch {
+			case i < s.Done:
+				want = "completed"
+			case i == s.Done:
+				want = "inprogress"
+			}
+			for _, option := range choices(properties[status]) {
+				if name, _ := option.(string); plain(name) == want {
+					entry[status] = option
+				}
+			}
+		}
+		for _, name := range required {
+			name, ok := name.(string)
+			switch {
+			case !ok || entry[name] != nil:
+			case plain(name) == "id":
+				entry[name] = fmt.Sprint(i + 1)
+			case plain(name) == "activeform":
+				entry[name] = text
+			default:
+				entry[name] = sample(properties[name], 0)
+			}
+		}
+		entries = append(entries, entry)
+	}
+	return entries, true
+}
+
+// patch writes or edits through a tool that takes patches as plain text.
+func (r *request) patch(s Step) (call, bool) {
+	if s.Do != Write && s.Do != Edit {
+		return call{}, false
+	}
+	at := slices.IndexFunc(r.tools, func(t tool) bool { return plain(t.name) == "applypatch" })
+	if at < 0 {
+		return call{}, false
+	}
+	t := r.tools[at]
+	prefixed := func(prefix, text string) string {
+		return prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix) + "\n"
+	}
+	text := "*** Begin Patch\n*** Add File: " + s.Path + "\n" + prefixed("+", s.Text) + "*** End Patch\n"
+	if s.Do == Edit {
+		text = "*** Begin Patch\n*** Update File: " + s.Path + "\n@@\n" + prefixed("-", s.Old) + prefixed("+", s.New) + "*** End Patch\n"
+	}
+	if t.free {
+		return call{t.name, text, true}, true
+	}
+	properties, _ := t.schema["properties"].(map[string]any)
+	name, ok := find(properties, []string{"input", "patch"})
+	if !ok {
+		return call{}, false
+	}
+	args, err := json.Marshal(map[string]any{name: text})
+	return call{name: t.name, args: string(args)}, err == nil
+}
+
+// inShell returns the command that does a step, for agents that do all with
+// commands; "" if there is none.
+func inShell(s Step) string {
+	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+	switch s.Do {
+	case Read:
+		return "cat " + quoted(s.Path)
+	case Write:
+		return "printf %s " + quoted(s.Text) + " > " + quoted(s.Path)
+	}
+	return ""
+}
+
+// plain returns a name in lower case, letters and digits only.
+func plain(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			return c
+		}
+		return -1
+	}, name)
+}
+
+// find returns the property that has one of the names, the best first.
+func find(properties map[string]any, names []string) (string, bool) {
+	all := slices.Sorted(maps.Keys(properties))
+	for _, want := range names {
+		for _, name := range all {
+			if plain(name) == want {
+				return name, true
+			}
+		}
+	}
+	return "", false
+}
