@@ -79,6 +79,11 @@ var layers = map[string][]string{
 	"internal/hubtest": {"hub"},
 	"internal/acptest": {},
 
+	// The agent that the compliance tests are tested with: our own agent side, told
+	// what to do in the words of the scripted model. Only tests and tools import it.
+	"internal/goodagent":               {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc"},
+	"internal/goodagent/cmd/goodagent": {"internal/goodagent"},
+
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/conformance": {},
