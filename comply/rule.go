@@ -14,7 +14,24 @@ type Rule struct {
 	Text  string `json:"text"`
 	Docs  string `json:"docs,omitempty"` // a link
 	Fix   string `json:"fix,omitempty"`  // what to do about a violation
+
+	Class    Class `json:"class,omitempty"`    // how it can be checked
+	Implied  bool  `json:"implied,omitempty"`  // it follows from the schema or from JSON-RPC, not from a sentence
+	Unstable bool  `json:"unstable,omitempty"` // it is about a draft
 }
+
+// A Class says what it takes to check a rule.
+type Class string
+
+// The classes.
+const (
+	ByFrame      Class = "S" // any conversation shows it
+	ByTest       Class = "D" // a test shows it
+	ByCapability Class = "C" // a test shows it of an agent with a capability
+	ByModel      Class = "M" // a test shows it if the model does as it is told
+	ByFixture    Class = "F" // a test shows it with something beside the agent: a server, an empty home
+	Unchecked    Class = "N" // nothing can be held against an agent
+)
 
 //go:embed rules.json
 var ruleFile []byte
