@@ -32,6 +32,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, func() { os.Exit(0) }) // a read of standard input cannot be ended
 	err := goodagent.Serve(ctx, mutant, os.Environ(), os.Stdin, os.Stdout)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "goodagent:", err)
