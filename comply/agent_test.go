@@ -337,22 +337,30 @@ func (a *fakeAgent) turn(session, text string, cancelled chan struct{}) any {
 		}
 		return map[string]any{"stopReason": "cancelled"}
 	default:
-		a.work()
+		a.work(session)
 	}
 	return map[string]any{"stopReason": "end_turn"}
 }
 
 // work uses what the client offers, or all of it with a flaw.
-func (a *fakeAgent) work() {
+func (a *fakeAgent) work(session string) {
 	a.mu.Lock()
 	files, _ := a.caps["fs"].(map[string]any)
 	terminal, _ := a.caps["terminal"].(bool)
 	path, _ := json.Marshal(a.cwd + "/greeting.txt")
 	a.mu.Unlock()
 	if read, _ := files["readTextFile"].(bool); read || a.flaw == "ignores-caps" {
-		a.call("fs/read_text_file", fmt.Sprintf(`{"sessionId":"x","path":%s}`, path))
+		a.call("fs/read_text_file", fmt.Sprintf(`{"sessionId":%q,"path":%s}`, session, path))
 	}
 	if terminal || a.flaw == "ignores-caps" {
-		a.call("terminal/create", `{"sessionId":"x","command":"echo","args":["hello"]}`)
+		var created struct {
+			Result struct {
+				ID string `json:"terminalId"`
+			} `json:"result"`
+		}
+		json.Unmarshal(a.call("terminal/create", fmt.Sprintf(`{"sessionId":%q,"command":"echo","args":["hello"]}`, session)), &created)
+		if id := created.Result.ID; id != "" {
+			a.call("terminal/release", fmt.Sprintf(`{"sessionId":%q,"terminalId":%q}`, session, id))
+		}
 	}
 }

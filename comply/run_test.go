@@ -15,7 +15,7 @@ import (
 )
 
 // head is what a test needs besides its steps.
-const head = `"title": "t", "description": "d", "severity": "required", "docs": ["https://example.org/rule"], "sandbox": {"files": []}`
+const head = `"title": "t", "description": "d", "severity": "required", "docs": ["https://example.org/rule"], "ledger": false, "sandbox": {"files": []}`
 
 // suite writes tests to a folder and loads it.
 func suite(t *testing.T, files map[string]string) []*comply.Test {
@@ -205,7 +205,7 @@ func TestSuite(t *testing.T) {
 	}
 	t.Run("version 2 has its own initialize", func(t *testing.T) {
 		some := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool { return strings.Contains(x.ID, "cancel") })
-		got := run(t, agent(t, "none"), some, &comply.Options{Protocol: 2})
+		got := run(t, goodAgent(nil), some, &comply.Options{Protocol: 2})
 		for _, r := range got.Tests {
 			want := comply.Pass
 			if r.ID == "required.initialize" || strings.Contains(r.ID, "capabilities") {

@@ -50,6 +50,7 @@ type Test struct {
 	files  []file
 	policy sandbox.Policy
 	manual bool // the runner does not send initialize by itself
+	lax    bool // conversations are checked for frames and ids only
 	steps  []step
 	patch  *node // what the test changes about the client's capabilities; may be nil
 }
@@ -278,6 +279,7 @@ func (p *parser) head(root *node) {
 			p.remark(root, "there is no %q", name)
 		}
 	}
+	t.lax = root.get("ledger") != nil && !p.flag(root, "ledger")
 	for v := range p.each(root, "protocols") {
 		switch v.text {
 		case "1", "2":
