@@ -26,9 +26,8 @@ type toolCall struct {
 }
 
 // call does a step that is a tool call, and reports it.
-func (t *turn) call(ctx context.Context, s model.Step) error {
-	t.calls++
-	c := &toolCall{t: t, id: fmt.Sprintf("%s-%d", t.id, t.calls)}
+func (t *turn) call(ctx context.Context, id string, s model.Step) error {
+	c := &toolCall{t: t, id: id}
 	work := c.work(s)
 	if err := c.begin(ctx, s); err != nil {
 		return err
@@ -189,12 +188,18 @@ func (c *toolCall) permitted(ctx context.Context) error {
 	case never:
 		return errRefused
 	}
+	if err := tell(ctx, t.AgentSession, nil, object{"sessionUpdate": "state_update", "state": "requires_action"}); err != nil {
+		return err
+	}
 	outcome, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
 		Title: c.title, Options: permissionOptions,
 		Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{ToolCall: acpv2.ToolCallUpdate{
 			ToolCallID: acpv2.ToolCallID(c.id), Title: acpv2.Set(c.title), Kind: acpv2.Set(acpv2.ToolKind(c.kind)), Status: acpv2.Set(acpv2.ToolCallStatusPending),
 		}}}),
 	})
+	if err := tell(ctx, t.AgentSession, nil, object{"sessionUpdate": "state_update", "state": "running"}); err != nil {
+		return err
+	}
 	switch {
 	case t.agent.Traits.TakeAnyAnswer:
 		return nil

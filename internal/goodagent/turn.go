@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/acp"
@@ -128,23 +129,51 @@ func (t *turn) steps(text string) ([]model.Step, error) {
 // follow does the steps.
 func (t *turn) follow(ctx context.Context, steps []model.Step) error {
 	answers := 1
-	for _, s := range steps {
+	for len(steps) > 0 {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if t.silent && !s.Join {
+		if t.silent {
 			if answers++; answers > maxAnswers {
 				return stop("max_turn_requests")
 			}
 		}
-		if err := t.do(ctx, s); err != nil {
+		n := 1
+		for n < len(steps) && steps[n].Join {
+			n++
+		}
+		if err := t.together(ctx, steps[:n]); err != nil {
 			return err
 		}
+		steps = steps[n:]
 	}
 	if t.silent {
 		return t.say(ctx, "Done.")
 	}
 	return nil
+}
+
+// together does the steps of one answer of the model: one, or several tool calls
+// at the same time.
+func (t *turn) together(ctx context.Context, steps []model.Step) error {
+	if len(steps) == 1 {
+		return t.do(ctx, steps[0])
+	}
+	t.silent = true
+	errs := make([]error, len(steps))
+	var work sync.WaitGroup
+	for i, s := range steps {
+		id := t.nextCall()
+		work.Go(func() { errs[i] = t.call(ctx, id, s) })
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+// nextCall returns the id of the next tool call.
+func (t *turn) nextCall() string {
+	t.calls++
+	return fmt.Sprintf("%s-%d", t.id, t.calls)
 }
 
 // do does one step.
@@ -182,7 +211,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		return t.plan(ctx, s)
 	}
 	t.silent = true
-	return t.call(ctx, s)
+	return t.call(ctx, t.nextCall(), s)
 }
 
 // pieces says text in pieces of n characters, each after a pause.
