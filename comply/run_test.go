@@ -168,15 +168,6 @@ func TestSuite(t *testing.T) {
 			}
 		}
 	}
-	t.Run("a polite agent passes", func(t *testing.T) {
-		for _, r := range run(t, agent(t, "none"), tests, nil).Tests {
-			want := comply.Pass
-			if strings.HasSuffix(r.ID, ".v2") {
-				want = comply.NA
-			}
-			wantStatus(t, r, want)
-		}
-	})
 	for _, c := range []struct{ name, flaw, test, rule string }{
 		{"R4-009 initialize must echo the version", "wrong-version", "required.initialize", "INIT-03"},
 		{"R4-010 session/new must give an id", "no-session-id", "required.session.new", "SNEW-01"},
@@ -203,17 +194,6 @@ func TestSuite(t *testing.T) {
 			}
 		})
 	}
-	t.Run("version 2 has its own initialize", func(t *testing.T) {
-		some := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool { return strings.Contains(x.ID, "cancel") })
-		got := run(t, goodAgent(nil), some, &comply.Options{Protocol: 2})
-		for _, r := range got.Tests {
-			want := comply.Pass
-			if r.ID == "required.initialize" || strings.Contains(r.ID, "capabilities") {
-				want = comply.NA
-			}
-			wantStatus(t, r, want)
-		}
-	})
 }
 
 func TestSteps(t *testing.T) {
