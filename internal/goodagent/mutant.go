@@ -22,6 +22,13 @@ type Mutant struct {
 	// called one message after the other, and never at the same time.
 	Out, In func(w *Wire, m Message) []Message
 
+	// Bytes stands before In: it changes what the client wrote, before it is taken
+	// apart into lines.
+	Bytes func(in io.Reader) io.Reader
+
+	// Begin is called before anything is read.
+	Begin func(w *Wire)
+
 	// Change changes the agent before it is served.
 	Change func(*Agent)
 
@@ -156,6 +163,15 @@ func (w *Wire) Open(method string) *Message {
 // filter puts the mutant between the agent and its client.
 func (m *Mutant) filter(in io.Reader, out io.Writer) (io.Reader, io.Writer, func()) {
 	w := &Wire{Note: map[string]any{}, m: m, out: out, in: map[string]*Message{}, ask: map[string]*Message{}}
+	if m.Bytes != nil {
+		in = struct {
+			io.Reader
+			io.Closer
+		}{m.Bytes(in), closerOf(in)}
+	}
+	if m.Begin != nil {
+		m.Begin(w)
+	}
 	r, feed := io.Pipe()
 	done := make(chan struct{})
 	go func() {
@@ -169,6 +185,14 @@ func (m *Mutant) filter(in io.Reader, out io.Writer) (io.Reader, io.Writer, func
 		}
 		<-done
 	}
+}
+
+// closerOf returns what closes in, or closes nothing.
+func closerOf(in io.Reader) io.Closer {
+	if c, ok := in.(io.Closer); ok {
+		return c
+	}
+	return io.NopCloser(in)
 }
 
 // read passes on what the client says.
