@@ -2,7 +2,9 @@ package comply_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/fixture"
 )
 
 // asAgent makes the test binary an agent. Its value names the flaw of the agent,
@@ -28,7 +31,22 @@ func TestMain(m *testing.M) {
 		newFakeAgent(flaw).serve()
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "comply" && os.Args[2] == "mcp-server" {
+		serveFixture(os.Args[3:])
+		return
+	}
 	os.Exit(m.Run())
+}
+
+// serveFixture makes the test binary the MCP server that tests give to agents.
+func serveFixture(args []string) {
+	flags := flag.NewFlagSet("mcp-server", flag.ExitOnError)
+	fault := flags.String("fault", "", "")
+	flags.String("note", "", "")
+	flags.Parse(args) // exits when it fails
+	if fixture.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr, fixture.Fault(*fault)) != nil {
+		os.Exit(1)
+	}
 }
 
 // agent returns the test binary as an agent with a flaw.

@@ -84,7 +84,7 @@ func (a *awaited) try(e *entry, vars variables) *mismatch {
 // take notes that e is what was awaited.
 func (a *awaited) take(e *entry) {
 	a.met = e
-	e.taken = e.taken || !a.keep
+	e.taken, e.judged = e.taken || !a.keep, true
 }
 
 func (a *awaited) String() string {
@@ -182,23 +182,26 @@ func (w *window) place(a *awaited, owner map[*entry]*awaited, tried map[*entry]b
 // hopeless reports whether a is the response to a request that was answered
 // otherwise: a request has one response, so there is nothing to wait for.
 func (w *window) hopeless(a *awaited) bool {
-	id := a.body.get("id")
-	if a.class != classResponse || id == nil || a.met != nil || len(w.fits[a]) > 0 {
+	if a.met != nil || len(w.fits[a]) > 0 {
 		return false
 	}
-	wanted := newPattern(id, a.scope(w.c.vars))
-	answered := false
-	for _, q := range w.c.asked {
-		sent, _ := lookup(q.entry.value, "id")
-		if q.step == nil || wanted.match(sent) != nil {
-			continue
-		}
-		if q.answer == nil {
-			return false
-		}
-		answered = true
+	about := w.about(a)
+	return len(about) > 0 && !slices.ContainsFunc(about, func(q *asked) bool { return q.answer == nil })
+}
+
+// about returns the requests whose responses a is about.
+func (w *window) about(a *awaited) (out []*asked) {
+	id := a.body.get("id")
+	if a.class != classResponse || id == nil {
+		return nil
 	}
-	return answered
+	wanted := newPattern(id, a.scope(w.c.vars))
+	for _, q := range w.c.asked {
+		if sent, _ := lookup(q.entry.value, "id"); q.step != nil && wanted.match(sent) == nil {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // settle closes the window: it notes who got what and returns who got nothing.
@@ -211,6 +214,11 @@ func (w *window) settle() (missing []*awaited) {
 			a.take(e)
 		} else {
 			missing = append(missing, a)
+			for _, q := range w.about(a) {
+				if q.answer != nil {
+					q.answer.judged = true
+				}
+			}
 		}
 	}
 	return missing

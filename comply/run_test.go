@@ -173,7 +173,7 @@ func TestSuite(t *testing.T) {
 		{"R4-010 session/new must give an id", "no-session-id", "required.session.new", "SNEW-01"},
 		{"R4-010 session ids must differ", "same-session-id", "required.session.new", "SNEW-02"},
 		{"R4-011 a cancelled prompt must say so", "no-cancel", "required.prompt.cancel", "CAN-01"},
-		{"R4-011 a cancelled prompt must not fail", "cancel-error", "required.prompt.cancel", "CAN-01"},
+		{"R4-011 a cancelled prompt must not fail", "cancel-error", "required.prompt.cancel", "CAN-02"},
 		{"R4-012 files that are off must not be used", "ignores-caps", "required.capabilities.fs-off", "FS-01"},
 		{"R4-012 terminals that are off must not be used", "ignores-caps", "required.capabilities.terminal-off", "TERM-01"},
 		{"R4-013 an unknown method must be refused", "unknown-ok", "required.error.unknown-method", "RPC-07"},

@@ -153,7 +153,7 @@ func (s *stage) judgeAnswers(ctx context.Context) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for _, q := range s.c.asked {
-		if q.step == nil || q.answer == nil || q.answer.taken {
+		if q.step == nil || q.answer == nil || q.answer.judged {
 			continue
 		}
 		switch failed := q.answer.failure(); {

@@ -145,7 +145,12 @@ func init() {
 			w.Note["stopped"] = m.Result()["stopReason"] == "cancelled"
 			return keep(m)
 		}, Breaks: []string{"STOP-05"}},
-		&Mutant{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, In: replied("session/request_permission", every), Out: noted(stops("cancelled", "end_turn"))},
+		&Mutant{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
+			if m.Method() == "session/request_permission" {
+				w.Note["noted"] = true
+			}
+			return noted(stops("cancelled", "end_turn"))(w, m)
+		}},
 		&Mutant{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
 			if strings.HasPrefix(m.Method(), "terminal/") {
 				m.Object["method"] = "terminal/output"
