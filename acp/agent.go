@@ -31,6 +31,10 @@ type Agent struct {
 	// servers and directories.
 	Capabilities []Capability
 
+	// Meta is an object that goes into the _meta of the capabilities: it is how
+	// extensions are told about.
+	Meta json.RawMessage
+
 	// Extensions are the values of our own that may be sent in enums and unions.
 	// Others that the protocol does not define cannot be sent.
 	Extensions *acpv2.Extensions
@@ -206,6 +210,7 @@ func (h *host) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeRe
 				Fork:                  marker[acpv1.SessionForkCapabilities](a.ForkSession != nil),
 			}),
 			Auth: acpv1.Set(acpv1.AgentAuthCapabilities{Logout: marker[acpv1.LogoutCapabilities](a.Logout != nil)}),
+			Meta: a.Meta,
 		}),
 	}
 }
@@ -216,7 +221,7 @@ func (h *host) introductionV2() *acpv2.InitializeResponse {
 	out := &acpv2.InitializeResponse{
 		ProtocolVersion: 2,
 		Info:            h.info(),
-		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Session: acpv2.Set(acpv2.SessionCapabilities{
+		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Meta: a.Meta, Session: acpv2.Set(acpv2.SessionCapabilities{
 			Prompt: acpv2.Set(acpv2.PromptCapabilities{
 				Image:           marker[acpv2.PromptImageCapabilities](h.has(CanImage)),
 				Audio:           marker[acpv2.PromptAudioCapabilities](h.has(CanAudio)),

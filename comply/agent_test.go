@@ -31,9 +31,12 @@ func TestMain(m *testing.M) {
 		newFakeAgent(flaw).serve()
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == "comply" && os.Args[2] == "mcp-server" {
+	if len(os.Args) > 2 && os.Args[1] == "comply" && os.Args[2] == "mcp-server" { // also a child of the good agent
 		serveFixture(os.Args[3:])
 		return
+	}
+	if id, ok := os.LookupEnv(asGoodAgent); ok {
+		os.Exit(serveGoodAgent(id))
 	}
 	os.Exit(m.Run())
 }

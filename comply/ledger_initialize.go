@@ -25,16 +25,9 @@ var initializeDuties = []duty{
 		return ""
 	}},
 	{rule: "INIT-06", on: resultOf(methodInitialize), flaw: func(s *scene, e *event) string {
-		version := s.version
-		switch stringify(e.result["protocolVersion"]) {
-		case "1":
-			version = schema.V1
-		case "2":
-			version = schema.V2
-		}
-		for _, name := range wrongMembers[version] {
+		for _, name := range wrongMembers[s.version] {
 			if _, ok := e.result[name]; ok {
-				return fmt.Sprintf("the answer is for version %d and has the member %s", version, name)
+				return fmt.Sprintf("the answer is for version %d and has the member %s", s.version, name)
 			}
 		}
 		return ""

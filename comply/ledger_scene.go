@@ -112,7 +112,9 @@ func (s *scene) event(raw *entry) *event {
 	e.params, e.result = inner(e.object, "params"), inner(e.object, "result")
 	_, e.succeeded = e.object["result"]
 	if raw.dir == jsonrpc.In && raw.class == classResponse {
-		e.request = s.questions[raw]
+		if e.request = s.questions[raw]; e.request != nil && e.request.method == methodInitialize {
+			s.agree(e)
+		}
 	}
 	if raw.dir == jsonrpc.Out && raw.class == classResponse {
 		e.request = s.agentAsks[idKey(raw.id)]
@@ -122,6 +124,16 @@ func (s *scene) event(raw *entry) *event {
 		e.tag = text(e.update, "sessionUpdate")
 	}
 	return e
+}
+
+// agree takes over the version that an answer to initialize is in.
+func (s *scene) agree(e *event) {
+	switch stringify(e.result["protocolVersion"]) {
+	case "1":
+		s.version = schema.V1
+	case "2":
+		s.version = schema.V2
+	}
 }
 
 // session returns the session that an event names, nil if it is not open.
@@ -300,12 +312,6 @@ func (s *scene) answered(e *event) {
 		s.greeted = true
 		if e.result == nil {
 			return
-		}
-		switch stringify(e.result["protocolVersion"]) {
-		case "1":
-			s.version = schema.V1
-		case "2":
-			s.version = schema.V2
 		}
 		if s.agentCaps = inner(e.result, "agentCapabilities"); s.agentCaps == nil {
 			s.agentCaps = inner(e.result, "capabilities")

@@ -59,8 +59,8 @@ func New(env []string) *Agent {
 		panic("goodagent: " + err.Error()) // only a mistake here
 	}
 	a.Agent = &acp.Agent{
-		Extensions: extensions,
-		Name:       "goodagent", Title: "Good agent", Version: "1.0.0", V2: true, Lossy: true,
+		Extensions: extensions, Meta: encode(object{"goodagent": object{"hello": true}}),
+		Name: "goodagent", Title: "Good agent", Version: "1.0.0", V2: true, Lossy: true,
 		Capabilities:  []acp.Capability{acp.CanDirectories, acp.CanImage, acp.CanAudio, acp.CanEmbed, acp.CanMCPStdio, acp.CanMCPHTTP},
 		Prompt:        a.prompt,
 		NewSession:    a.newSession,
