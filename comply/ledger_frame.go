@@ -218,7 +218,7 @@ var errorDuties = []duty{
 		return ""
 	}},
 	{rule: "AUTH-13", on: failures, flaw: func(_ *scene, e *event) string {
-		if code, _ := e.code(); code == codeAuth && !aboutLogin.MatchString(e.message()) {
+		if code, _ := e.code(); code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()) {
 			return "-32000 says: " + brief(e.message())
 		}
 		return ""

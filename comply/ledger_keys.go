@@ -137,6 +137,7 @@ func (l *ledger) lintValue(e *event, defs map[string]*shape, schemas []*shape, v
 			}
 		}
 	case map[string]any:
+		l.lintTags(e, v)
 		if len(a.members) == 0 {
 			return // nothing is known about it
 		}
@@ -150,7 +151,6 @@ func (l *ledger) lintValue(e *event, defs map[string]*shape, schemas []*shape, v
 				l.strange(e, a, at)
 			}
 		}
-		l.lintTags(e, a, v)
 	}
 }
 
@@ -183,10 +183,13 @@ func (l *ledger) strange(e *event, a *allowed, path []string) {
 	l.note(rule, "", actual, e.entry)
 }
 
+// tagNames are the members whose values are words of the protocol.
+var tagNames = []string{"sessionUpdate", "type", "kind", "status", "stopReason", "outcome", "priority", "category", "state"}
+
 // lintTags notes values that are those of the protocol in other letters.
-func (l *ledger) lintTags(e *event, a *allowed, v map[string]any) {
-	for name := range a.members {
-		if word, ok := v[name].(string); ok && slices.Contains([]string{"sessionUpdate", "type", "kind", "status", "stopReason", "outcome", "priority", "category"}, name) && caseVariant(word) {
+func (l *ledger) lintTags(e *event, v map[string]any) {
+	for _, name := range tagNames {
+		if word, ok := v[name].(string); ok && caseVariant(word) {
 			l.note(ruleCase, "", fmt.Sprintf("%s is %s, which is written in snake_case", name, brief(word)), e.entry)
 		}
 	}

@@ -35,6 +35,7 @@ type scene struct {
 
 	questions map[*entry]*entry   // what each response of the agent answers
 	agentAsks map[string]*entry   // requests of the agent that wait
+	agentIDs  map[string]bool     // ids of all requests of the agent
 	gaveUp    map[string]bool     // ids of the client's requests that it has cancelled
 	waiting   map[*entry]bool     // requests of the client that wait
 	sessions  map[string]*session // those that the client has opened
@@ -93,7 +94,7 @@ type terminal struct {
 
 func newScene(version schema.Version, requests []*asked) *scene {
 	s := &scene{
-		version: version, questions: map[*entry]*entry{}, agentAsks: map[string]*entry{}, gaveUp: map[string]bool{}, waiting: map[*entry]bool{},
+		version: version, questions: map[*entry]*entry{}, agentAsks: map[string]*entry{}, agentIDs: map[string]bool{}, gaveUp: map[string]bool{}, waiting: map[*entry]bool{},
 		sessions: map[string]*session{}, early: map[string]*entry{}, terminals: map[string]*terminal{}, pages: map[string]bool{},
 		turns: map[*entry]*turn{}, permitted: map[string]*entry{},
 	}
@@ -280,7 +281,7 @@ func askedAbout(e *event) map[string]any {
 func (s *scene) said(e *event) {
 	switch {
 	case e.class == classRequest:
-		s.agentAsks[idKey(e.id)] = e.entry
+		s.agentAsks[idKey(e.id)], s.agentIDs[idKey(e.id)] = e.entry, true
 		s.requested(e)
 	case e.request != nil:
 		delete(s.waiting, e.request)

@@ -75,7 +75,7 @@ var turnDuties = []duty{
 		return e.tag + " came after the prompt was answered"
 	}},
 	{rule: "PRM-15", on: updates(turnTags...), in: schema.V1, flaw: func(s *scene, e *event) string {
-		if x, late := late(s, e); late && s.elsewhere(x) {
+		if x, late := late(s, e); late && x.last == nil && s.elsewhere(x) {
 			return fmt.Sprintf("%s names the session %s, in which no turn runs, while one does in another", e.tag, brief(x.id))
 		}
 		return ""
@@ -100,8 +100,8 @@ var turnDuties = []duty{
 		if id, ok := e.params["requestId"].(string); ok {
 			key = `"` + id
 		}
-		if s.agentAsks[key] == nil {
-			return fmt.Sprintf("the agent cancels the request %s, and none of its requests with that id waits", brief(e.params["requestId"]))
+		if !s.agentIDs[key] { // an answer may be on its way
+			return fmt.Sprintf("the agent cancels the request %s, and has made none with that id", brief(e.params["requestId"]))
 		}
 		return ""
 	}},

@@ -185,6 +185,11 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 
 // leave ends the agent and returns what was said until then.
 func (r *room) leave() []*entry {
+	select {
+	case <-r.agent.Done(): // its last words may just be being read
+		r.wait(r.ctx, closeGrace, func() bool { return false })
+	default:
+	}
 	r.mu.Lock()
 	log := slices.Clone(r.log)
 	r.mu.Unlock()

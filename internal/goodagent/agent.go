@@ -47,6 +47,7 @@ type Traits struct {
 	NoMCP         bool // MCP servers are not started
 	QuietTools    bool // tool calls are not reported
 	KeepTerminals bool // terminals are not released
+	KeepKilled    bool // terminals that were killed are not released
 	FixedReads    bool // files are read from the disk, whatever the client says
 }
 
@@ -92,6 +93,9 @@ func Serve(ctx context.Context, m *Mutant, env []string, in io.Reader, out io.Wr
 	}
 	if m.Change != nil {
 		m.Change(a)
+	}
+	if m.Out == nil && m.In == nil && m.Bytes == nil && m.Begin == nil {
+		return acp.Serve(ctx, a.Agent, in, out)
 	}
 	in, out, stop := m.filter(in, out)
 	defer stop()

@@ -29,6 +29,9 @@ type Mutant struct {
 	// Begin is called before anything is read.
 	Begin func(w *Wire)
 
+	// End is called after the agent has said everything.
+	End func(w *Wire)
+
 	// Change changes the agent before it is served.
 	Change func(*Agent)
 
@@ -179,6 +182,9 @@ func (m *Mutant) filter(in io.Reader, out io.Writer) (io.Reader, io.Writer, func
 		feed.CloseWithError(w.read(in, feed))
 	}()
 	return r, w, func() {
+		if m.End != nil {
+			m.End(w)
+		}
 		r.Close()
 		if c, ok := in.(io.Closer); ok {
 			c.Close()

@@ -186,7 +186,9 @@ func changeCommands(ctx context.Context, c *toolCall, _ json.RawMessage) error {
 
 func extension(ctx context.Context, c *toolCall, _ json.RawMessage) error {
 	if _, err := c.t.Call(ctx, "_goodagent/hello", object{}); err != nil && ctx.Err() == nil {
-		return c.t.say(ctx, "The client does not know me. ")
+		if err := c.t.say(ctx, "The client does not know me. "); err != nil {
+			return err
+		}
 	}
 	return c.t.Notify(ctx, "_goodagent/bye", object{})
 }

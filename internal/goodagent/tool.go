@@ -300,7 +300,7 @@ func (c *toolCall) terminal(ctx context.Context, command string) (_ string, err 
 		SessionID: session, Command: "sh", Args: acpv1.Set([]string{"-c", command}),
 		Cwd: acpv1.Set(c.t.Dir), OutputByteLimit: acpv1.Set(uint64(1 << 20)),
 	}
-	if err := c.t.ask(ctx, create, &made); err != nil {
+	if err := c.t.ask(context.WithoutCancel(ctx), create, &made); err != nil { // else who would release it?
 		return "", err
 	}
 	defer func() {
@@ -308,7 +308,7 @@ func (c *toolCall) terminal(ctx context.Context, command string) (_ string, err 
 		if ctx.Err() != nil { // it still runs
 			err = errors.Join(err, c.t.ask(late, &acpv1.KillTerminalRequest{SessionID: session, TerminalID: made.TerminalID}, &acpv1.KillTerminalResponse{}))
 		}
-		if !c.t.agent.Traits.KeepTerminals {
+		if traits := c.t.agent.Traits; !traits.KeepTerminals && !(traits.KeepKilled && ctx.Err() != nil) {
 			err = errors.Join(err, c.t.ask(late, &acpv1.ReleaseTerminalRequest{SessionID: session, TerminalID: made.TerminalID}, &acpv1.ReleaseTerminalResponse{}))
 		}
 	}()
