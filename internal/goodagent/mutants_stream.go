@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -151,16 +152,22 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "RPC-14", Does: "takes answers in the order of its requests", Out: func(w *Wire, m Message) []Message {
+		&Mutant{Rule: "RPC-14", Does: "mixes up the answers to requests that it made at the same time", Out: func(w *Wire, m Message) []Message {
 			if m.Method() == "fs/read_text_file" {
 				ids, _ := w.Note["ids"].([]any)
 				w.Note["ids"] = append(ids, m.Object["id"])
 			}
 			return keep(m)
 		}, In: func(w *Wire, m Message) []Message {
-			if ids, _ := w.Note["ids"].([]any); len(ids) > 0 && m.Answers != nil && m.Answers.Method() == "fs/read_text_file" {
-				m.Object["id"], w.Note["ids"] = ids[0], ids[1:]
+			ids, _ := w.Note["ids"].([]any)
+			if m.Answers == nil || m.Answers.Method() != "fs/read_text_file" || len(ids) == 0 {
+				return keep(m)
 			}
+			i := 0
+			if len(ids) > 1 && ids[0] == m.Object["id"] {
+				i = 1
+			}
+			m.Object["id"], w.Note["ids"] = ids[i], slices.Delete(ids, i, i+1)
 			return keep(m)
 		}},
 		&Mutant{Rule: "RPC-15", Does: "fails the turn when the client fails", In: replied("fs/", failed), Out: thenFails},
