@@ -85,6 +85,16 @@ func badOptions(s *scene, v any) string {
 	return ""
 }
 
+// opening reports whether the client waits for a new session.
+func (s *scene) opening() bool {
+	for request := range s.waiting {
+		if request.method == methodNewSession || request.method == "session/fork" {
+			return true
+		}
+	}
+	return false
+}
+
 var sessionDuties = []duty{
 	{rule: "SNEW-08", on: resultOf(methodNewSession), in: schema.V1, flaw: func(_ *scene, e *event) string { return badModes(e.result["modes"]) }},
 	{rule: "SNEW-09", on: resultOf(methodNewSession), flaw: func(s *scene, e *event) string { return badOptions(s, e.result["configOptions"]) }},
@@ -99,16 +109,14 @@ var sessionDuties = []duty{
 		if s.session(e) != nil || id == "" {
 			return ""
 		}
-		for request := range s.waiting { // its answer may tell
-			if request.method == methodNewSession || request.method == "session/fork" {
-				return ""
-			}
+		if s.opening() {
+			return "" // its answer may tell
 		}
 		return fmt.Sprintf("an update names the session %s, which the client has not opened", brief(id))
 	}},
 	{rule: "SNEW-10", on: atEnd, flaw: func(s *scene, e *event) string {
 		for id, first := range s.early {
-			if id != "" {
+			if id != "" && !s.opening() {
 				e.because = []*entry{first}
 				return fmt.Sprintf("an update names the session %s, which the client has not opened", brief(id))
 			}

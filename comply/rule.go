@@ -56,3 +56,22 @@ func ruleOf(id string) Rule {
 	}
 	return Rule{ID: id, Level: Must}
 }
+
+// unheld says of rules that leave something free why no agent can break them.
+var unheld = map[string]string{
+	"AUTH-10": "either is fine",
+	"CMD-01":  "either is fine",
+	"CMD-06":  "commands may change at any time",
+	"ELI-20":  "what happens on a page cannot be seen from here",
+	"ERR-09":  "data may be anything",
+	"MODE-06": "either is fine",
+	"PERM-15": "either is fine",
+	"PLAN-05": "plans may change in any way",
+	"PRM-22":  "either is fine",
+	"SDEL-04": "either is fine",
+	"TERM-12": "either is fine",
+}
+
+// Unheld returns why nothing can be held against an agent by a rule, "" if
+// something can.
+func Unheld(id string) string { return unheld[id] }
