@@ -6,7 +6,7 @@ FUZZ    ?= 1s
 KILLS   ?= 50
 PKGS    := ./...
 
-.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers clean
+.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers mutants compliance clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -39,6 +39,13 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
+
+mutants: build ## run the whole suite against every mutant of the good agent and print the kill matrix
+	$(GO) build -o bin/goodagent ./internal/goodagent/cmd/goodagent
+	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
+
+compliance: ## write docs/compliance.md from the rules, tests and mutants
+	$(GO) run ./scripts/compliance > docs/compliance.md
 
 clean:
 	rm -rf bin

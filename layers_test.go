@@ -83,10 +83,13 @@ var layers = map[string][]string{
 	// what to do in the words of the scripted model. Only tests and tools import it.
 	"internal/goodagent":               {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc"},
 	"internal/goodagent/cmd/goodagent": {"internal/goodagent"},
+	"internal/proof":                   {"comply", "internal/goodagent"},
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/conformance": {},
+	"scripts/compliance":  {"comply", "internal/goodagent"},
+	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 }
 
 // owners says which packages may import a module of somebody else. Tests may

@@ -60,6 +60,8 @@ func ruleOf(id string) Rule {
 // unheld says of rules that leave something free why no agent can break them.
 var unheld = map[string]string{
 	"AUTH-10": "either is fine",
+	"AUTH-11": "a person would have to log in",
+	"CAN-19":  "nothing makes an agent give up something by itself",
 	"CMD-01":  "either is fine",
 	"CMD-06":  "commands may change at any time",
 	"ELI-20":  "what happens on a page cannot be seen from here",

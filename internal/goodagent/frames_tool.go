@@ -1,5 +1,7 @@
 package goodagent
 
+import "fmt"
+
 // shown changes what tool calls show of a type.
 func shown(kind string, change func(map[string]any)) filter {
 	return onUpdate("tool_call_update", each("content", when("type", kind, change)))
@@ -55,7 +57,7 @@ func init() {
 				"sessionId": m.session(), "toolCall": object{"toolCallId": "late", "title": "Late"},
 				"options": []any{object{"optionId": "yes", "name": "Yes", "kind": "allow_once"}},
 			})
-			q.Object["id"] = stray + "question"
+			q.Object["id"] = fmt.Sprint(stray, m.session())
 			return q
 		})},
 		&Mutant{Rule: "PERM-12", Does: "begins before it was allowed to", Out: followed(calling("session/request_permission"), func(_ *Wire, m Message) Message {
