@@ -203,6 +203,7 @@ func (x *forbid) String() string {
 type delay time.Duration
 
 func (x delay) play(ctx context.Context, s *stage) *Finding {
+	defer s.c.clock.wait()()
 	timer := time.NewTimer(time.Duration(x))
 	defer timer.Stop()
 	select {

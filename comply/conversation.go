@@ -57,6 +57,7 @@ type conversation struct {
 	services *services
 	startup  time.Duration // what is added to the first wait
 	trace    func(*entry)  // may be nil
+	clock    *clock
 
 	ctx    context.Context // ends with the conversation
 	cancel context.CancelFunc
@@ -79,9 +80,9 @@ type conversation struct {
 
 // converse begins a conversation with an agent that was started. It ends the
 // agent when it is closed, which it must be.
-func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry)) *conversation {
+func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry), clock *clock) *conversation {
 	c := &conversation{
-		agent: agent, services: s, startup: startup, trace: trace, vars: vars, nextID: firstOwnID, held: map[string]*entry{},
+		agent: agent, services: s, startup: startup, trace: trace, clock: clock, vars: vars, nextID: firstOwnID, held: map[string]*entry{},
 		serve: make(chan struct{}, maxServed), outbox: make(chan []byte, outboxSlots), changed: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -93,6 +94,7 @@ func converse(ctx context.Context, agent program, s *services, startup time.Dura
 // close ends the agent and everything that was done for it. It returns how the
 // agent ended.
 func (c *conversation) close() error {
+	defer c.clock.wait()()
 	c.cancel()
 	err := c.agent.Close()
 	c.work.Wait()
@@ -350,6 +352,7 @@ func (c *conversation) call(ctx context.Context, method string, params any, time
 // after each change. As long as the agent has not said anything it may still be
 // starting, and the time is longer by what that may take.
 func (c *conversation) wait(ctx context.Context, timeout time.Duration, done func() bool) error {
+	defer c.clock.wait()()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {

@@ -44,6 +44,24 @@ func readShapes(v schema.Version) map[string]*shape {
 	return out
 }
 
+// variants returns the definition of the variant of a union that a tag names, ""
+// if there is none.
+func variants(version schema.Version, union, tag string) string {
+	defs := shapes[version]()
+	u := defs[union]
+	if u == nil || tag == "" {
+		return ""
+	}
+	for _, branch := range slices.Concat(u.OneOf, u.AnyOf) {
+		for _, p := range branch.Properties {
+			if p.Const == tag && len(branch.AllOf) == 1 {
+				return strings.TrimPrefix(branch.AllOf[0].Ref, "#/$defs/")
+			}
+		}
+	}
+	return ""
+}
+
 // allowed are the members that an object may have. Several schemas can apply to
 // one object, and to one member.
 type allowed struct {

@@ -92,6 +92,9 @@ func (l *ledger) shape(e *event) {
 	if def == "" || value == nil || slices.Contains(draftTags, e.tag) {
 		return // null is taken for an empty object
 	}
+	if variant := variants(l.scene.version, "SessionUpdate", e.tag); variant != "" && e.sessionID() != "" {
+		def, value = variant, e.update // the same, without trying all kinds of update
+	}
 	s, err := compiled(l.scene.version, def)
 	if err != nil {
 		panic(fmt.Sprintf("comply: the schema of %s cannot be compiled: %v", def, err)) // a test would have shown

@@ -55,7 +55,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	defer w.remove()
 	vars := builtins(r.version, w.sandbox)
 	t := &Test{ID: probeName, policy: sandbox.PolicyNone}
-	room, err := r.open(ctx, a, t, w, vars, 0)
+	room, err := r.open(ctx, a, t, w, vars, 0, &clock{})
 	if err != nil {
 		return fail("it could not be started: %v", err)
 	}

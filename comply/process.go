@@ -66,6 +66,7 @@ func (x *process) play(ctx context.Context, s *stage) *Finding {
 // exit waits until the agent has ended.
 func (x *process) exit(ctx context.Context, s *stage) *Finding {
 	s.leaving = true
+	defer s.c.clock.wait()()
 	timer := time.NewTimer(s.scaled(x.within))
 	defer timer.Stop()
 	select {

@@ -41,6 +41,10 @@ type Options struct {
 type Event struct {
 	Agent, Test string
 	Result      *Result // nil when the test starts
+
+	// Wall is how long the test took, and Waited how much of that it waited for the
+	// agent or because a rule wants it to. The difference is the runner's own time.
+	Wall, Waited time.Duration
 }
 
 // A runner is one run.
@@ -165,7 +169,7 @@ type room struct {
 }
 
 // open starts an agent in a workspace of its own.
-func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars variables, startup time.Duration) (*room, error) {
+func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars variables, startup time.Duration, clock *clock) (*room, error) {
 	home := r.opts.Home
 	if home == "" {
 		home = w.home
@@ -175,12 +179,14 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 	if err != nil {
 		return nil, err
 	}
+	started := clock.wait()
 	agent, err := a.start(env)
+	started()
 	if err != nil {
 		services.close()
 		return nil, err
 	}
-	return &room{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID)), w}, nil
+	return &room{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w}, nil
 }
 
 // leave ends the agent and returns what was said until then.
@@ -209,7 +215,10 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(ctx.Err())
 	}
 	r.progress(Event{Agent: a.Name, Test: t.ID})
-	defer func() { r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res}) }()
+	began, clock := time.Now(), &clock{}
+	defer func() {
+		r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res, Wall: time.Since(began), Waited: time.Duration(clock.waited.Load())})
+	}()
 	w, failed := newWorkspace(r.opts.Temp, nil)
 	if failed != nil {
 		return errored(failed)
@@ -233,7 +242,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(failed)
 	}
 	defer closeServer()
-	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup) }
+	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup, clock) }
 	room, failed := open(ctx)
 	if failed != nil {
 		return errored(failed)

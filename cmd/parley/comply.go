@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,7 +115,9 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 			fmt.Fprintf(a.err, "%s: %s\n", visible(t.Path), visible(remark))
 		}
 	}
+	var wall, waited time.Duration
 	f.run.Progress = func(e comply.Event) {
+		wall, waited = wall+e.Wall, waited+e.Waited
 		if e.Result != nil {
 			fmt.Fprintf(a.err, "%-7s %s: %s\n", e.Result.Status, visible(e.Agent), visible(e.Test))
 		}
@@ -127,6 +130,11 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
 	if err != nil {
 		return err
+	}
+	if f.verbose && wall > 0 {
+		own := wall - waited
+		fmt.Fprintf(a.err, "the tests took %v, the sum of all; %v of that, %.1f percent, was the runner's own, the rest waiting for agents and because rules want it\n",
+			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
 	}
 	known.Apply(report)
 	if err := f.write(a.out, report); err != nil {
