@@ -77,6 +77,12 @@ func agent(t *testing.T, flaw string) comply.Agent {
 //	child                starts a process that never ends, and reports its number
 //	env                  reports its environment
 //	where                reports its working folder
+//	link TARGET NAME     makes a symbolic link
+//	escape               starts a process in a session of its own that keeps the streams open
+//	deep N               writes a message with N objects in each other
+//	ask N                makes N requests and reads no answer
+//	garbage              writes bytes that mean nothing
+//	complain N           writes N MiB to standard error
 //
 // What is anything else makes it read greeting.txt through the client, if it
 // may, or wait to be cancelled if it starts with Think or Count.
@@ -341,6 +347,33 @@ func (a *fakeAgent) turn(session, text string, cancelled chan struct{}) any {
 		cmd := exec.Command("sleep", "1000")
 		cmd.Start()
 		a.say(session, strconv.Itoa(cmd.Process.Pid))
+	case "link":
+		target, name, _ := strings.Cut(rest, " ")
+		if err := os.Symlink(target, name); err != nil {
+			a.say(session, err.Error())
+		}
+	case "escape":
+		cmd := exec.Command("setsid", "sleep", "30")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.Start()
+		a.say(session, strconv.Itoa(cmd.Process.Pid))
+	case "deep":
+		n, _ := strconv.Atoi(rest)
+		a.line(`{"jsonrpc":"2.0","method":"_deep","params":{"_meta":` + strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) + `}}`)
+	case "ask":
+		n, _ := strconv.Atoi(rest)
+		for i := range n {
+			a.line(fmt.Sprintf(`{"jsonrpc":"2.0","id":"ask-%d","method":"terminal/create","params":{"sessionId":%q,"command":"sleep","args":["1000"]}}`, i, session))
+		}
+	case "garbage":
+		for i := range 256 {
+			a.line(strings.Repeat(string([]byte{byte(i), 0, '{', '"', byte(255 - i)}), 50))
+		}
+	case "complain":
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			os.Stderr.WriteString(strings.Repeat("no!\n", 1<<18))
+		}
 	case "env":
 		a.say(session, strings.Join(os.Environ(), "\n"))
 	case "where":

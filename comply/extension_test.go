@@ -15,7 +15,9 @@ func TestExtensions(t *testing.T) {
 		listing  = `{"send": {"jsonrpc": "2.0", "id": 7, "method": "test/echo", "params": {"list": [{"type": "a", "id": "x"}, {"type": "b", "id": "y"}, {"type": "b", "id": "z"}], "now": "y"}}}`
 		captured = `{"expect": {"messages": [{"response": {"id": 7}, "captures": [{"path": "result.now", "var": "now"}, {"path": "result.list.{type=b,id!=${now}}.id", "var": "other"}, {"path": "result.list.*.id", "var": "all"}]}]}}`
 	)
-	until := func(body string) string { return `{"expect": {"timeoutMs": 9000, "until": ` + ended + `, ` + body + `}}` }
+	until := func(body string) string {
+		return `{"expect": {"timeoutMs": 9000, "until": ` + ended + `, ` + body + `}}`
+	}
 	moot := func(step string) string { return strings.Replace(step, "{", `{"moot": "it was not so", `, 1) }
 	pass, fail, na := comply.Pass, comply.Fail, comply.NA
 	for _, c := range []struct {
