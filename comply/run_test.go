@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/goodagent"
 )
 
 // head is what a test needs besides its steps.
@@ -168,29 +169,30 @@ func TestSuite(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []struct{ name, flaw, test, rule string }{
-		{"R4-009 initialize must echo the version", "wrong-version", "required.initialize", "INIT-03"},
-		{"R4-010 session/new must give an id", "no-session-id", "required.session.new", "SNEW-01"},
-		{"R4-010 session ids must differ", "same-session-id", "required.session.new", "SNEW-02"},
-		{"R4-011 a cancelled prompt must say so", "no-cancel", "required.prompt.cancel", "CAN-01"},
-		{"R4-011 a cancelled prompt must not fail", "cancel-error", "required.prompt.cancel", "CAN-02"},
-		{"R4-012 files that are off must not be used", "ignores-caps", "required.capabilities.fs-off", "FS-01"},
-		{"R4-012 terminals that are off must not be used", "ignores-caps", "required.capabilities.terminal-off", "TERM-01"},
-		{"R4-013 an unknown method must be refused", "unknown-ok", "required.error.unknown-method", "RPC-07"},
+	for _, c := range []struct{ name, test, rule string }{
+		{"R4-009 initialize must echo the version", "required.initialize", "INIT-03"},
+		{"R4-010 session/new must give an id", "required.session.new", "SNEW-01"},
+		{"R4-010 session ids must differ", "required.session.new", "SNEW-02"},
+		{"R4-011 a cancelled prompt must say so", "required.prompt.cancel", "CAN-01"},
+		{"R4-011 a cancelled prompt must not fail", "required.prompt.cancel", "CAN-02"},
+		{"R4-012 files that are off must not be used", "required.capabilities.fs-off", "FS-01"},
+		{"R4-012 terminals that are off must not be used", "required.capabilities.terminal-off", "TERM-01"},
+		{"R4-013 an unknown method must be refused", "required.error.unknown-method", "RPC-07"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			one := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool { return x.ID != c.test })
 			if len(one) != 1 {
 				t.Fatalf("there is no test %s", c.test)
 			}
-			got := run(t, agent(t, c.flaw), one, nil).Tests[0]
+			wantStatus(t, run(t, goodAgent(nil), one, nil).Tests[0], comply.Pass)
+			got := run(t, goodAgent(goodagent.Find(c.rule)), one, nil).Tests[0]
 			wantStatus(t, got, comply.Fail)
 			wantFinding(t, got, c.rule)
-			if len(got.Findings) != 1 {
-				t.Errorf("more than the flaw was found: %+v", got.Findings)
-			}
-			if frames := got.Findings[0].Frames; len(frames) == 0 {
-				t.Error("there is no proof")
+			for _, f := range got.Findings {
+				if len(f.Frames) == 0 {
+					t.Errorf("there is no proof: %+v", f)
+				}
 			}
 		})
 	}
@@ -282,7 +284,7 @@ func TestIDs(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	text := `{"title": "t", "severity": "required", "sandbox": {"files": [{"path": "a/b/c.txt", "text": "nested in ${sandbox}"}, {"path": "d.txt", "base64": "aGk="}, {"path": "e"}]}, "steps": [
+	text := `{"title": "t", "ledger": false, "severity": "required", "sandbox": {"files": [{"path": "a/b/c.txt", "text": "nested in ${sandbox}"}, {"path": "d.txt", "base64": "aGk="}, {"path": "e"}]}, "steps": [
 		{"newSession": {"capture": "sessionId"}},
 		` + prompt(1, `call fs/read_text_file {"path":"${sandbox}/a/b/c.txt"}`) + `, ` + expect(chunk("nested in /")) + `,
 		` + prompt(2, `call fs/read_text_file {"path":"${sandbox}/d.txt"}`) + `, ` + expect(chunk(`"hi"`)) + `,
