@@ -81,7 +81,7 @@ var layers = map[string][]string{
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
-	"internal/goodagent":               {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc"},
+	"internal/goodagent":               {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
 	"internal/goodagent/cmd/goodagent": {"internal/goodagent"},
 	"internal/proof":                   {"comply", "internal/goodagent"},
 

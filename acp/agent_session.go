@@ -114,22 +114,6 @@ func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) erro
 	return s.notify(ctx, n)
 }
 
-// CallV1 asks a client of version 1 for something that only version 1 has: files
-// and terminals. The client's profile says whether it has them.
-func (s *AgentSession) CallV1(ctx context.Context, m acpv1.Message) (json.RawMessage, error) {
-	if v := s.Client().Version; v != 1 {
-		return nil, fmt.Errorf("acp: %s cannot be asked of a client that speaks version %d", m.Method(), v)
-	}
-	if err := m.Check(&acpv1.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
-		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
-	}
-	params, err := m.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	return s.host.conn.Call(ctx, m.Method(), json.RawMessage(params))
-}
-
 func (s *AgentSession) notify(ctx context.Context, m acpv1.Message) error {
 	raw, err := m.MarshalJSON()
 	if err != nil {

@@ -75,7 +75,7 @@ func TestWindow(t *testing.T) {
 
 // quietStage returns a stage on which no agent says anything.
 func quietStage(test *Test) *stage {
-	return &stage{test: test, scale: 1, c: &conversation{changed: make(chan struct{}), vars: variables{}}}
+	return &stage{test: test, scale: 1, c: &conversation{clock: &clock{}, changed: make(chan struct{}), vars: variables{}}}
 }
 
 func TestVariables(t *testing.T) {

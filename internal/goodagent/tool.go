@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A toolCall is one that the client hears of.
@@ -222,15 +223,6 @@ func (c *toolCall) permitted(ctx context.Context) error {
 	return nil
 }
 
-// ask makes a request that only version 1 has, and reads the answer.
-func (t *turn) ask(ctx context.Context, m acpv1.Message, answer interface{ UnmarshalJSON([]byte) error }) error {
-	raw, err := t.CallV1(ctx, m)
-	if err != nil || string(raw) == "null" {
-		return err
-	}
-	return answer.UnmarshalJSON(raw)
-}
-
 func (c *toolCall) read(ctx context.Context) (string, error) {
 	text, err := c.load(ctx)
 	if err == nil {
@@ -245,9 +237,7 @@ func (c *toolCall) load(ctx context.Context) (string, error) {
 		raw, err := os.ReadFile(c.path)
 		return string(raw), err
 	}
-	var answer acpv1.ReadTextFileResponse
-	err := c.t.ask(ctx, &acpv1.ReadTextFileRequest{SessionID: acpv1.SessionID(c.t.ID), Path: c.path, Line: acpv1.Set(uint32(1))}, &answer)
-	return answer.Content, err
+	return c.t.Files().Read(ctx, c.path, 1, sandbox.AllLines)
 }
 
 // write writes the file, through the client if it can.
@@ -258,8 +248,7 @@ func (c *toolCall) write(ctx context.Context, text string) (string, error) {
 		old, operation = string(raw), "modify"
 	}
 	if c.t.Client().WriteFiles {
-		request := &acpv1.WriteTextFileRequest{SessionID: acpv1.SessionID(c.t.ID), Path: c.path, Content: text}
-		if err := c.t.ask(ctx, request, &acpv1.WriteTextFileResponse{}); err != nil {
+		if err := c.t.Files().Write(ctx, c.path, text); err != nil {
 			return "", err
 		}
 	} else if err := os.WriteFile(c.path, []byte(text), 0o600); err != nil {
@@ -283,8 +272,8 @@ func (c *toolCall) edit(ctx context.Context, old, now string) (string, error) {
 
 // shell runs a command, in a terminal of the client if it has such.
 func (c *toolCall) shell(ctx context.Context, command string) (string, error) {
-	if c.t.Client().Terminals {
-		return c.terminal(ctx, command)
+	if terminals := c.t.Terminals(); terminals != nil {
+		return c.terminal(ctx, terminals, command)
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env = c.t.Dir, c.t.agent.env
@@ -293,41 +282,40 @@ func (c *toolCall) shell(ctx context.Context, command string) (string, error) {
 	return string(out), err
 }
 
-func (c *toolCall) terminal(ctx context.Context, command string) (_ string, err error) {
-	session := acpv1.SessionID(c.t.ID)
-	var made acpv1.CreateTerminalResponse
-	create := &acpv1.CreateTerminalRequest{
-		SessionID: session, Command: "sh", Args: acpv1.Set([]string{"-c", command}),
-		Cwd: acpv1.Set(c.t.Dir), OutputByteLimit: acpv1.Set(uint64(1 << 20)),
-	}
-	if err := c.t.ask(context.WithoutCancel(ctx), create, &made); err != nil { // else who would release it?
+// outputLimit is how many bytes of a command's output are wanted.
+const outputLimit = 1 << 20
+
+func (c *toolCall) terminal(ctx context.Context, terminals acp.Terminals, command string) (_ string, err error) {
+	limit := outputLimit
+	late := context.WithoutCancel(ctx) // for what must be done also in a cancelled turn
+	id, err := terminals.Create(late, sandbox.Command{Name: "sh", Args: []string{"-c", command}, Dir: c.t.Dir, OutputLimit: &limit})
+	if err != nil {
 		return "", err
 	}
 	defer func() {
-		late := context.WithoutCancel(ctx)
 		if ctx.Err() != nil { // it still runs
-			err = errors.Join(err, c.t.ask(late, &acpv1.KillTerminalRequest{SessionID: session, TerminalID: made.TerminalID}, &acpv1.KillTerminalResponse{}))
+			err = errors.Join(err, terminals.Kill(late, id))
 		}
 		if traits := c.t.agent.Traits; !traits.KeepTerminals && !(traits.KeepKilled && ctx.Err() != nil) {
-			err = errors.Join(err, c.t.ask(late, &acpv1.ReleaseTerminalRequest{SessionID: session, TerminalID: made.TerminalID}, &acpv1.ReleaseTerminalResponse{}))
+			err = errors.Join(err, terminals.Release(late, id))
 		}
 	}()
-	c.content = append(c.content, object{"type": "terminal", "terminalId": made.TerminalID})
+	c.content = append(c.content, object{"type": "terminal", "terminalId": id})
 	if err := c.update(ctx, "in_progress", nil); err != nil {
 		return "", err
 	}
-	var exit acpv1.WaitForTerminalExitResponse
-	if err := c.t.ask(ctx, &acpv1.WaitForTerminalExitRequest{SessionID: session, TerminalID: made.TerminalID}, &exit); err != nil {
+	exit, err := terminals.Wait(ctx, id)
+	if err != nil {
 		return "", err
 	}
-	var out acpv1.TerminalOutputResponse
-	if err := c.t.ask(ctx, &acpv1.TerminalOutputRequest{SessionID: session, TerminalID: made.TerminalID}, &out); err != nil {
+	out, err := terminals.Output(ctx, id)
+	if err != nil {
 		return "", err
 	}
-	if code, ok := exit.ExitCode.Get(); !ok || code != 0 {
-		return "", fmt.Errorf("the command failed: %s", out.Output)
+	if exit.Code != 0 || exit.Signal != "" {
+		return "", fmt.Errorf("the command failed: %s", out.Text)
 	}
-	return out.Output, nil
+	return out.Text, nil
 }
 
 // use calls a tool of an MCP server.
