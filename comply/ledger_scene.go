@@ -195,7 +195,7 @@ func (s *scene) heard(e *event) {
 		}
 	case "session/load", "session/resume":
 		x := s.open(id, e.params)
-		x.loading = true
+		x.loading, x.streams = true, map[string][]string{} // what was said comes again
 	case methodPrompt:
 		if x := s.sessions[id]; x != nil && e.class == classRequest {
 			t := &turn{session: x, request: e.entry}
