@@ -41,7 +41,7 @@ peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
 
 mutants: build ## run the whole suite against every mutant of the good agent and print the kill matrix
-	$(GO) build -o bin/goodagent ./internal/goodagent/cmd/goodagent
+	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
 
 compliance: ## write docs/compliance.md from the rules, tests and mutants

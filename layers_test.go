@@ -81,14 +81,14 @@ var layers = map[string][]string{
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
-	"internal/goodagent":               {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
-	"internal/goodagent/cmd/goodagent": {"internal/goodagent"},
-	"internal/proof":                   {"comply", "internal/goodagent"},
+	"internal/goodagent": {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
+	"internal/proof":     {"comply", "internal/goodagent"},
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/conformance": {},
 	"scripts/compliance":  {"comply", "internal/goodagent"},
+	"scripts/goodagent":   {"internal/goodagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 }
 

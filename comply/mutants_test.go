@@ -21,7 +21,7 @@ const asGoodAgent = "COMPLY_TEST_GOOD_AGENT"
 func serveGoodAgent(id string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := goodagent.Serve(ctx, goodagent.Find(id), os.Environ(), os.Stdin, os.Stdout); err != nil && ctx.Err() == nil {
+	if err := goodagent.Serve(ctx, goodagent.Find(id), os.Environ(), os.Stdin, os.Stdout, os.Stderr); err != nil && ctx.Err() == nil {
 		return 1
 	}
 	return 0

@@ -27,6 +27,7 @@ const codeAuth = -32000
 type Agent struct {
 	*acp.Agent
 	Traits Traits
+	Stderr io.Writer // for people; a good agent has nothing to tell them
 
 	env   []string
 	store *store
@@ -85,8 +86,9 @@ func New(env []string) *Agent {
 }
 
 // Serve is the agent, as a mutant if m is not nil, until in ends or ctx does.
-func Serve(ctx context.Context, m *Mutant, env []string, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, m *Mutant, env []string, in io.Reader, out, stderr io.Writer) error {
 	a := New(env)
+	a.Stderr = stderr
 	defer a.end()
 	if m == nil {
 		return acp.Serve(ctx, a.Agent, in, out)

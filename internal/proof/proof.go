@@ -19,7 +19,7 @@ func Agent(m *goodagent.Mutant) comply.Agent {
 		name = m.ID()
 	}
 	return comply.Agent{Name: name, Serve: func(ctx context.Context, s *comply.Stdio) error {
-		return goodagent.Serve(ctx, m, s.Env, s.In, s.Out)
+		return goodagent.Serve(ctx, m, s.Env, s.In, s.Out, s.Err)
 	}}
 }
 

@@ -1,7 +1,7 @@
 // Command goodagent is an agent that keeps every rule of the protocol or, with
 // -mutant, breaks one.
 //
-//	parley comply -- go run ./internal/goodagent/cmd/goodagent -mutant CAN-01
+//	parley comply -- go run ./scripts/goodagent -mutant CAN-01
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { os.Exit(0) }) // a read of standard input cannot be ended
-	err := goodagent.Serve(ctx, mutant, os.Environ(), os.Stdin, os.Stdout)
+	err := goodagent.Serve(ctx, mutant, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "goodagent:", err)
 		os.Exit(1)
