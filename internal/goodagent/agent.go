@@ -63,7 +63,7 @@ func New(env []string) *Agent {
 	a.Agent = &acp.Agent{
 		Extensions: extensions, Meta: encode(object{"goodagent": object{"hello": true}}),
 		Name: "goodagent", Title: "Good agent", Version: "1.0.0", V2: true, Lossy: true,
-		Capabilities:  []acp.Capability{acp.CanDirectories, acp.CanImage, acp.CanAudio, acp.CanEmbed, acp.CanMCPStdio, acp.CanMCPHTTP},
+		Capabilities:  []acp.Capability{acp.CanDirectories, acp.CanImage, acp.CanAudio, acp.CanEmbed, acp.CanMCPStdio, acp.CanMCPHTTP, acp.CanMCPSSE},
 		Prompt:        a.prompt,
 		NewSession:    a.newSession,
 		LoadSession:   a.loadSession,

@@ -58,6 +58,8 @@ func greet(ctx context.Context, m acpv2.MCPServer, env []string) *server {
 		s = startServer(m.Stdio, env)
 	case m.HTTP != nil:
 		s = reachServer(m.HTTP)
+	case m.Unknown != nil:
+		s = streamServer(ctx, m.Unknown)
 	}
 	if s == nil {
 		return nil

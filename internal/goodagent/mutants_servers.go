@@ -18,13 +18,14 @@ func init() {
 		return asks(newSession, has("mcpServers"), each("mcpServers", change))
 	}
 	register(
-		&Mutant{Rule: "MCP-01", Does: "starts no MCP servers", Breaks: []string{"MCP-02", "MCP-03", "MCP-05", "MCP-06", "MCP-12"}, Change: func(a *Agent) { a.Traits.NoMCP = true }},
+		&Mutant{Rule: "MCP-01", Does: "starts no MCP servers", Breaks: []string{"MCP-02", "MCP-03", "MCP-04", "MCP-05", "MCP-06", "MCP-12"}, Change: func(a *Agent) { a.Traits.NoMCP = true }},
 		&Mutant{Rule: "MCP-02", Does: "starts MCP servers without their variables", In: server(func(s map[string]any) {
 			if list, _ := s["env"].([]any); len(list) > 1 {
 				s["env"] = list[:1]
 			}
 		})},
 		&Mutant{Rule: "MCP-03", Does: "does not reach MCP servers over HTTP", Breaks: []string{"MCP-05"}, In: asks(newSession, has("mcpServers"), remove("mcpServers", is("type", "http")))},
+		&Mutant{Rule: "MCP-04", Does: "does not reach MCP servers over a stream of events", Breaks: []string{"MCP-05"}, In: asks(newSession, has("mcpServers"), remove("mcpServers", is("type", "sse")))},
 		&Mutant{Rule: "MCP-05", Does: "does not send the headers", In: server(func(s map[string]any) {
 			if s["headers"] != nil {
 				s["headers"] = []any{}
