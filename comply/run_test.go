@@ -276,7 +276,7 @@ func TestSteps(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	t.Run("an answer with an id of another type is no answer", func(t *testing.T) {
-		text := `{` + head + `, "steps": [{"timeoutMs": 50, "send": {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}}]}`
+		text := `{` + head + `, "steps": [{"timeoutMs": 9000, "send": {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}}]}`
 		got := playWith(t, agent(t, "string-ids"), text, &comply.Options{Startup: 100 * time.Millisecond})
 		wantStatus(t, got, comply.Fail)
 		wantFinding(t, got, "RPC-02", `"1"`)

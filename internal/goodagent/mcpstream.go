@@ -63,7 +63,9 @@ func streamServer(ctx context.Context, m *acpv2.Unknown) *server {
 	conn := jsonrpc.Open(in, s, nil)
 	return &server{
 		name: s.Name,
-		call: func(ctx context.Context, method string, params any) (json.RawMessage, error) { return conn.Call(ctx, method, params) },
+		call: func(ctx context.Context, method string, params any) (json.RawMessage, error) {
+			return conn.Call(ctx, method, params)
+		},
 		tell: func(ctx context.Context, method string) error { return conn.Notify(ctx, method, object{}) },
 		close: func() {
 			cancel()
