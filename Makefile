@@ -7,7 +7,7 @@ KILLS   ?= 50
 RUNS    ?= 2
 PKGS    := ./...
 
-.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents clean
+.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents mutants compliance clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -46,6 +46,13 @@ agents: build ## install the agents of other projects that can be had, test them
 	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
 	for run in $$(seq $(RUNS)); do ./$(BIN) comply --home .cache $$(ls .cache/agents | sed 's/^/--agent /') --timeout-scale 3 --format json || test $$? = 1 || exit 1; done > bin/agents.json
 	$(GO) run ./scripts/agentsdoc bin/known.json < bin/agents.json > docs/agents.md
+
+mutants: build ## run the whole suite against every mutant of the good agent and print the kill matrix
+	$(GO) build -o bin/goodagent ./scripts/goodagent
+	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
+
+compliance: ## write docs/compliance.md from the rules, tests and mutants
+	$(GO) run ./scripts/compliance > docs/compliance.md
 
 clean:
 	rm -rf bin

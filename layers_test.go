@@ -35,7 +35,8 @@ var layers = map[string][]string{
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
 	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
 	"comply/model":      {},
-	"comply":            {"acp/schema", "jsonrpc", "sandbox"}, // never the types: a bug in them must not hide one in an agent
+	"comply/fixture":    {},                                                     // what an agent under test meets must not share its mistakes
+	"comply":            {"acp/schema", "comply/fixture", "jsonrpc", "sandbox"}, // never the types: a bug in them must not hide one in an agent
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
@@ -75,7 +76,7 @@ var layers = map[string][]string{
 	},
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "comply/model", "jsonrpc", "sandbox",
+		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/errand", "internal/reach/fleet",
 	},
 
@@ -87,10 +88,18 @@ var layers = map[string][]string{
 	"internal/hubtest": {"hub"},
 	"internal/acptest": {},
 
+	// The agent that the compliance tests are tested with: our own agent side, told
+	// what to do in the words of the scripted model. Only tests and tools import it.
+	"internal/goodagent": {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
+	"internal/proof":     {"comply", "internal/goodagent"},
+
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/agentsdoc":   {},
 	"scripts/conformance": {},
+	"scripts/compliance":  {"comply", "internal/goodagent"},
+	"scripts/goodagent":   {"internal/goodagent"},
+	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 }
 
 // owners says which packages may import a module of somebody else. Tests may
@@ -98,7 +107,7 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
-	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply"}, // comply must not depend on a hub
 	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},

@@ -31,6 +31,10 @@ type Agent struct {
 	// servers and directories.
 	Capabilities []Capability
 
+	// Meta is an object that goes into the _meta of the capabilities: it is how
+	// extensions are told about.
+	Meta json.RawMessage
+
 	// Extensions are the values of our own that may be sent in enums and unions.
 	// Others that the protocol does not define cannot be sent.
 	Extensions *acpv2.Extensions
@@ -106,6 +110,10 @@ type ClientProfile struct {
 	ReadFiles, WriteFiles, Terminals bool // version 1 only
 	Elicit                           bool
 	TerminalAuth                     bool
+
+	// The capabilities as they came. Exactly one is set.
+	V1 *acpv1.ClientCapabilities
+	V2 *acpv2.ClientCapabilities
 }
 
 // initialize answers initialize.
@@ -134,6 +142,7 @@ func (h *host) initialize(params json.RawMessage) (any, error) {
 		profile.ReadFiles, profile.WriteFiles = fs.ReadTextFile.Or(false), fs.WriteTextFile.Or(false)
 		profile.Terminals, profile.Elicit = caps.Terminal.Or(false), caps.Elicitation.IsSet()
 		profile.TerminalAuth = caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false)
+		profile.V1 = &caps
 	} else {
 		var m acpv2.InitializeRequest
 		if err := m.UnmarshalJSON(params); err != nil {
@@ -143,6 +152,7 @@ func (h *host) initialize(params json.RawMessage) (any, error) {
 		profile.Name, profile.Release = m.Info.Name, m.Info.Version
 		profile.Elicit = c.Elicitation.IsSet()
 		profile.TerminalAuth = c.Auth.Or(acpv2.ClientAuthCapabilities{}).Terminal.IsSet()
+		profile.V2 = &c
 	}
 	if !h.meet(profile, caps) {
 		return nil, invalidRequest("initialize was answered before")
@@ -200,6 +210,7 @@ func (h *host) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeRe
 				Fork:                  marker[acpv1.SessionForkCapabilities](a.ForkSession != nil),
 			}),
 			Auth: acpv1.Set(acpv1.AgentAuthCapabilities{Logout: marker[acpv1.LogoutCapabilities](a.Logout != nil)}),
+			Meta: a.Meta,
 		}),
 	}
 }
@@ -210,7 +221,7 @@ func (h *host) introductionV2() *acpv2.InitializeResponse {
 	out := &acpv2.InitializeResponse{
 		ProtocolVersion: 2,
 		Info:            h.info(),
-		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Session: acpv2.Set(acpv2.SessionCapabilities{
+		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Meta: a.Meta, Session: acpv2.Set(acpv2.SessionCapabilities{
 			Prompt: acpv2.Set(acpv2.PromptCapabilities{
 				Image:           marker[acpv2.PromptImageCapabilities](h.has(CanImage)),
 				Audio:           marker[acpv2.PromptAudioCapabilities](h.has(CanAudio)),

@@ -154,6 +154,18 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 	return answer, nil
 }
 
+// SetOption changes an option by the agent itself, through Agent.SetOption. The
+// client has to be told with an update.
+func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]acpv2.SessionConfigOption, error) {
+	return s.host.setOption(ctx, s.ID, id, value)
+}
+
+// CompleteElicitation tells the client that what its user was asked to do on a
+// page is done.
+func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error {
+	return s.notify(ctx, &acpv2.CompleteElicitationNotification{ElicitationID: acpv2.ElicitationID(id)}) // the same in both versions
+}
+
 // call makes a request in the words of the client's version.
 func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
 	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {

@@ -387,7 +387,7 @@ func (h *host) list(ctx context.Context, m *acpv2.ListSessionsRequest) (*acpv2.L
 		h.mu.Lock()
 		for _, s := range h.sessions {
 			if dir == "" || s.Dir == dir {
-				page = append(page, SessionInfo{ID: s.ID, Dir: s.Dir})
+				page = append(page, SessionInfo{ID: s.ID, Dir: s.Dir, Directories: s.Directories})
 			}
 		}
 		h.mu.Unlock()
@@ -396,6 +396,9 @@ func (h *host) list(ctx context.Context, m *acpv2.ListSessionsRequest) (*acpv2.L
 	out := &acpv2.ListSessionsResponse{Sessions: []acpv2.SessionInfo{}}
 	for _, info := range page {
 		s := acpv2.SessionInfo{SessionID: info.ID, Cwd: acpv2.AbsolutePath(info.Dir)}
+		for _, d := range info.Directories {
+			s.AdditionalDirectories = acpv2.Set(append(s.AdditionalDirectories.Or(nil), acpv2.AbsolutePath(d)))
+		}
 		if info.Title != "" {
 			s.Title = acpv2.Set(info.Title)
 		}

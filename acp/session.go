@@ -255,10 +255,11 @@ func (s *Session) Close(ctx context.Context) error {
 
 // A SessionInfo is a session that an agent knows.
 type SessionInfo struct {
-	ID        SessionID
-	Dir       string
-	Title     string
-	UpdatedAt string // as the agent wrote it
+	ID          SessionID
+	Dir         string
+	Title       string
+	UpdatedAt   string // as the agent wrote it
+	Directories []string
 }
 
 // Sessions lists the sessions that the agent knows, only those that work in dir if
@@ -303,12 +304,16 @@ func sessionsOf(answer acpv1.Message) (page []SessionInfo, next string) {
 	switch m := answer.(type) {
 	case *acpv1.ListSessionsResponse:
 		for _, s := range m.Sessions {
-			page = append(page, SessionInfo{SessionID(s.SessionID), s.Cwd, s.Title.Or(""), s.UpdatedAt.Or("")})
+			page = append(page, SessionInfo{SessionID(s.SessionID), s.Cwd, s.Title.Or(""), s.UpdatedAt.Or(""), s.AdditionalDirectories.Or(nil)})
 		}
 		next = m.NextCursor.Or("")
 	case *acpv2.ListSessionsResponse:
 		for _, s := range m.Sessions {
-			page = append(page, SessionInfo{s.SessionID, string(s.Cwd), s.Title.Or(""), s.UpdatedAt.Or("")})
+			info := SessionInfo{ID: s.SessionID, Dir: string(s.Cwd), Title: s.Title.Or(""), UpdatedAt: s.UpdatedAt.Or("")}
+			for _, d := range s.AdditionalDirectories.Or(nil) {
+				info.Directories = append(info.Directories, string(d))
+			}
+			page = append(page, info)
 		}
 		next = string(m.NextCursor.Or(""))
 	}

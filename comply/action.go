@@ -3,8 +3,6 @@ package comply
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,9 +126,11 @@ func (s *stage) deliver(ctx context.Context, raw, line []byte, q *asked) *Findin
 
 // A forbid step watches that some methods are not called.
 type forbid struct {
-	timeout time.Duration
-	methods []string
-	full    bool // also when everything that was asked is answered
+	timeout  time.Duration
+	methods  []string
+	messages []*envelope // messages that must not come
+	full     bool        // also when everything that was asked is answered
+	until    *envelope   // what comes after it is allowed; may be nil
 }
 
 // graceAfterAnswer is how long forbidden methods are still watched for after
@@ -140,15 +140,28 @@ const graceAfterAnswer = 250 * time.Millisecond
 func (x *forbid) play(ctx context.Context, s *stage) *Finding {
 	var found *entry
 	from := s.since()
+	until := s.limit(x.until)
+	unwanted := func(e *entry) bool {
+		if e.dir != jsonrpc.In {
+			return false
+		}
+		return e.method != "" && slices.Contains(x.methods, e.method) || slices.ContainsFunc(x.messages, func(m *envelope) bool {
+			return m.class == e.class && (&awaited{envelope: m, local: s.now.local}).try(e, s.c.vars) == nil
+		})
+	}
 	look := func() bool {
 		for _, e := range s.c.log[from:] {
-			if e.dir == jsonrpc.In && e.method != "" && slices.Contains(x.methods, e.method) {
+			if until.passed() {
+				break
+			}
+			if unwanted(e) {
 				found = e
 				return true
 			}
+			until.see(e, s.c.vars)
 		}
 		from = len(s.c.log)
-		return false
+		return until.passed()
 	}
 	wait := s.scaled(x.timeout)
 	began := time.Now()
@@ -156,7 +169,7 @@ func (x *forbid) play(ctx context.Context, s *stage) *Finding {
 	err := s.c.wait(ctx, wait, func() bool {
 		return look() || !x.full && len(busy) > 0 && !slices.ContainsFunc(busy, func(q *asked) bool { return q.answer == nil })
 	})
-	if err == nil && found == nil {
+	if err == nil && found == nil && !until.passed() {
 		rest := min(wait-time.Since(began), s.scaled(graceAfterAnswer))
 		s.c.wait(ctx, rest, look) // found or not is all that matters
 	}
@@ -164,16 +177,33 @@ func (x *forbid) play(ctx context.Context, s *stage) *Finding {
 	case ctx.Err() != nil:
 		return s.abort(ctx.Err())
 	case found != nil:
-		return s.finding(s.now.step, "no call of "+strings.Join(x.methods, ", "), "the agent called "+found.method, found)
+		actual := "one came"
+		if found.method != "" {
+			actual = "the agent called " + found.method
+		}
+		return s.finding(s.now.step, "no "+x.String(), actual, found)
 	}
 	s.met++
 	return nil
+}
+
+// String says for people what is forbidden.
+func (x *forbid) String() string {
+	var parts []string
+	if len(x.methods) > 0 {
+		parts = append(parts, "call of "+strings.Join(x.methods, ", "))
+	}
+	for _, m := range x.messages {
+		parts = append(parts, string(m.class)+" like "+newPattern(m.body, nil).String())
+	}
+	return cut(strings.Join(parts, ", and no "), 500)
 }
 
 // A delay step waits.
 type delay time.Duration
 
 func (x delay) play(ctx context.Context, s *stage) *Finding {
+	defer s.c.clock.wait()()
 	timer := time.NewTimer(time.Duration(x))
 	defer timer.Stop()
 	select {
@@ -182,49 +212,4 @@ func (x delay) play(ctx context.Context, s *stage) *Finding {
 	case <-ctx.Done():
 		return s.abort(ctx.Err())
 	}
-}
-
-// A process step is about the agent as a process.
-type process struct {
-	closeInput bool
-	exits      bool // it must end
-	within     time.Duration
-	code       *node // what its exit code must be; nil for any
-}
-
-func (x *process) play(ctx context.Context, s *stage) *Finding {
-	if x.closeInput {
-		s.leaving = true
-		select {
-		case s.c.outbox <- nil:
-		case <-ctx.Done():
-			return s.abort(ctx.Err())
-		}
-	}
-	if !x.exits {
-		return nil
-	}
-	s.leaving = true
-	timer := time.NewTimer(s.scaled(x.within))
-	defer timer.Stop()
-	select {
-	case <-s.c.agent.Done():
-	case <-ctx.Done():
-		return s.abort(ctx.Err())
-	case <-timer.C:
-		return s.finding(s.now.step, fmt.Sprintf("the agent ends within %v", s.scaled(x.within)), "it still runs")
-	}
-	s.met++
-	if x.code == nil {
-		return nil
-	}
-	err := s.c.agent.Wait()
-	code := 0
-	if exit := (*jsonrpc.ExitError)(nil); errors.As(err, &exit) {
-		code = exit.State.ExitCode()
-	}
-	if bad := newPattern(x.code, s.vars()).match(json.Number(fmt.Sprint(code))); bad != nil {
-		return s.finding(s.now.step, "an exit code like "+bad.want, ending(err))
-	}
-	return nil
 }

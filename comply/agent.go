@@ -1,6 +1,7 @@
 package comply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,11 @@ type Agent struct {
 	Dir     string            // where it is started; "" for the working folder of this process
 	Files   map[string]string // what is in its home folder, by the path there
 	Root    string            // the folder that it is installed in; "" if nothing asks for it
+
+	// Serve, if set, is the agent, and Command, Args and Dir are not used: for
+	// agents written in Go that are tested by their own tests. It returns when In
+	// ends or ctx does.
+	Serve func(ctx context.Context, s *Stdio) error
 }
 
 // ParseAgents reads agents as editors configure them:
@@ -117,9 +123,15 @@ func (a Agent) command(env []string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := exec.Command(path, a.Args...)
-	cmd.Dir, cmd.Env = a.Dir, slices.Clone(env)
-	for name, value := range a.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
+	cmd.Dir, cmd.Env = a.Dir, a.environ(env)
 	return cmd, nil
+}
+
+// environ returns env with the variables of the agent added.
+func (a Agent) environ(env []string) []string {
+	out := slices.Clone(env)
+	for name, value := range a.Env {
+		out = append(out, name+"="+value)
+	}
+	return out
 }

@@ -2,7 +2,9 @@ package comply_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/fixture"
 )
 
 // asAgent makes the test binary an agent. Its value names the flaw of the agent,
@@ -28,7 +31,26 @@ func TestMain(m *testing.M) {
 		newFakeAgent(flaw).serve()
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "comply" && os.Args[2] == "mcp-server" { // also a child of the good agent
+		serveFixture(os.Args[3:])
+		return
+	}
+	if id, ok := os.LookupEnv(asGoodAgent); ok {
+		os.Exit(serveGoodAgent(id))
+	}
+	flag.Set("test.parallel", "24") // tests wait for agents, mostly
 	os.Exit(m.Run())
+}
+
+// serveFixture makes the test binary the MCP server that tests give to agents.
+func serveFixture(args []string) {
+	flags := flag.NewFlagSet("mcp-server", flag.ExitOnError)
+	fault := flags.String("fault", "", "")
+	flags.String("note", "", "")
+	flags.Parse(args) // exits when it fails
+	if fixture.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr, fixture.Fault(*fault)) != nil {
+		os.Exit(1)
+	}
 }
 
 // agent returns the test binary as an agent with a flaw.
@@ -55,6 +77,12 @@ func agent(t *testing.T, flaw string) comply.Agent {
 //	child                starts a process that never ends, and reports its number
 //	env                  reports its environment
 //	where                reports its working folder
+//	link TARGET NAME     makes a symbolic link
+//	escape               starts a process in a session of its own that keeps the streams open
+//	deep N               writes a message with N objects in each other
+//	ask N                makes N requests and reads no answer
+//	garbage              writes bytes that mean nothing
+//	complain N           writes N MiB to standard error
 //
 // What is anything else makes it read greeting.txt through the client, if it
 // may, or wait to be cancelled if it starts with Think or Count.
@@ -319,6 +347,33 @@ func (a *fakeAgent) turn(session, text string, cancelled chan struct{}) any {
 		cmd := exec.Command("sleep", "1000")
 		cmd.Start()
 		a.say(session, strconv.Itoa(cmd.Process.Pid))
+	case "link":
+		target, name, _ := strings.Cut(rest, " ")
+		if err := os.Symlink(target, name); err != nil {
+			a.say(session, err.Error())
+		}
+	case "escape":
+		cmd := exec.Command("setsid", "sleep", "30")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.Start()
+		a.say(session, strconv.Itoa(cmd.Process.Pid))
+	case "deep":
+		n, _ := strconv.Atoi(rest)
+		a.line(`{"jsonrpc":"2.0","method":"_deep","params":{"_meta":` + strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) + `}}`)
+	case "ask":
+		n, _ := strconv.Atoi(rest)
+		for i := range n {
+			a.line(fmt.Sprintf(`{"jsonrpc":"2.0","id":"ask-%d","method":"terminal/create","params":{"sessionId":%q,"command":"sleep","args":["1000"]}}`, i, session))
+		}
+	case "garbage":
+		for i := range 256 {
+			a.line(strings.Repeat(string([]byte{byte(i), 0, '{', '"', byte(255 - i)}), 50))
+		}
+	case "complain":
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			os.Stderr.WriteString(strings.Repeat("no!\n", 1<<18))
+		}
 	case "env":
 		a.say(session, strings.Join(os.Environ(), "\n"))
 	case "where":
@@ -337,22 +392,30 @@ func (a *fakeAgent) turn(session, text string, cancelled chan struct{}) any {
 		}
 		return map[string]any{"stopReason": "cancelled"}
 	default:
-		a.work()
+		a.work(session)
 	}
 	return map[string]any{"stopReason": "end_turn"}
 }
 
 // work uses what the client offers, or all of it with a flaw.
-func (a *fakeAgent) work() {
+func (a *fakeAgent) work(session string) {
 	a.mu.Lock()
 	files, _ := a.caps["fs"].(map[string]any)
 	terminal, _ := a.caps["terminal"].(bool)
 	path, _ := json.Marshal(a.cwd + "/greeting.txt")
 	a.mu.Unlock()
 	if read, _ := files["readTextFile"].(bool); read || a.flaw == "ignores-caps" {
-		a.call("fs/read_text_file", fmt.Sprintf(`{"sessionId":"x","path":%s}`, path))
+		a.call("fs/read_text_file", fmt.Sprintf(`{"sessionId":%q,"path":%s}`, session, path))
 	}
 	if terminal || a.flaw == "ignores-caps" {
-		a.call("terminal/create", `{"sessionId":"x","command":"echo","args":["hello"]}`)
+		var created struct {
+			Result struct {
+				ID string `json:"terminalId"`
+			} `json:"result"`
+		}
+		json.Unmarshal(a.call("terminal/create", fmt.Sprintf(`{"sessionId":%q,"command":"echo","args":["hello"]}`, session)), &created)
+		if id := created.Result.ID; id != "" {
+			a.call("terminal/release", fmt.Sprintf(`{"sessionId":%q,"terminalId":%q}`, session, id))
+		}
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/parley-agents/parley/comply"
 )
@@ -32,15 +30,7 @@ func TestChildren(t *testing.T) {
 		if pid == 0 {
 			t.Fatalf("no process in %s", raw)
 		}
-		tick, late := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
-		defer tick.Stop()
-		for syscall.Kill(pid, 0) == nil && !zombie(pid) { // the kernel gives no sign
-			select {
-			case <-tick.C:
-			case <-late:
-				t.Fatalf("process %d still runs", pid)
-			}
-		}
+		awaitEnd(t, pid)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +29,10 @@ const (
 // signal. There is one such end for each test.
 const closeGrace = 500 * time.Millisecond
 
+// orphanGrace is how long what an agent leaves behind may take to end, such as
+// a server that sees the end of its input.
+const orphanGrace = 200 * time.Millisecond
+
 var (
 	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
 	errTimeout = errors.New("the time is over")
@@ -49,10 +53,11 @@ type asked struct {
 // answers it. A full outbox holds up the reader, and so an agent that asks but
 // does not read. close ends all of them.
 type conversation struct {
-	agent    *jsonrpc.Process
+	agent    program
 	services *services
 	startup  time.Duration // what is added to the first wait
 	trace    func(*entry)  // may be nil
+	clock    *clock
 
 	ctx    context.Context // ends with the conversation
 	cancel context.CancelFunc
@@ -69,28 +74,27 @@ type conversation struct {
 	vars    variables
 	awaited []*awaited // all expectations of the test, in their order
 	changed chan struct{}
-	over    error // why nothing more comes; nil while more may
+	held    map[string]*entry // requests of the agent that wait for a reply step, by name
+	over    error             // why nothing more comes; nil while more may
 }
 
-// converse starts an agent. Whoever does must close the conversation.
-func converse(ctx context.Context, cmd *exec.Cmd, s *services, startup time.Duration, vars variables, trace func(*entry)) (*conversation, error) {
-	agent, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace})
-	if err != nil {
-		return nil, err
-	}
+// converse begins a conversation with an agent that was started. It ends the
+// agent when it is closed, which it must be.
+func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry), clock *clock) *conversation {
 	c := &conversation{
-		agent: agent, services: s, startup: startup, trace: trace, vars: vars, nextID: firstOwnID,
+		agent: agent, services: s, startup: startup, trace: trace, clock: clock, vars: vars, nextID: firstOwnID, held: map[string]*entry{},
 		serve: make(chan struct{}, maxServed), outbox: make(chan []byte, outboxSlots), changed: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.work.Go(c.read)
 	c.work.Go(c.write)
-	return c, nil
+	return c
 }
 
 // close ends the agent and everything that was done for it. It returns how the
 // agent ended.
 func (c *conversation) close() error {
+	defer c.clock.wait()()
 	c.cancel()
 	err := c.agent.Close()
 	c.work.Wait()
@@ -157,17 +161,18 @@ func (c *conversation) arrive(e *entry) bool {
 		return false
 	}
 	var reply json.RawMessage
+	var held bool
 	switch e.class {
 	case classResponse:
 		if q := c.question(e.id); q != nil {
 			q.answer = e
 		}
 	case classRequest:
-		reply = c.cannedReply(e)
+		reply, held = c.cannedReply(e)
 	}
 	c.mu.Unlock()
 	c.show(e)
-	if e.class == classRequest {
+	if e.class == classRequest && !held {
 		c.respond(e, reply)
 	}
 	return true
@@ -184,22 +189,46 @@ func (c *conversation) question(id json.RawMessage) *asked {
 	return nil
 }
 
+// twisted returns a response that would answer q if its id were not a string in
+// place of a number, or the other way round; nil if there is none. The lock is
+// held.
+func (c *conversation) twisted(q *asked) *entry {
+	if q.answer != nil {
+		return nil
+	}
+	sent, _ := lookup(q.entry.value, "id")
+	for _, e := range c.log[q.entry.seq:] {
+		if e.dir != jsonrpc.In || e.class != classResponse || string(e.id) == "null" {
+			continue
+		}
+		got, _ := lookup(e.value, "id")
+		if stringify(got) == stringify(sent) && !slices.ContainsFunc(c.asked, func(other *asked) bool { return other.answer == e }) {
+			return e
+		}
+	}
+	return nil
+}
+
 // cannedReply gives a request of the agent to the first expectation that it
-// meets, and returns the reply that the test has for it, nil if it has none. So
-// a request is answered as the test wants also if it comes before the step that
-// expects it. The lock is held.
-func (c *conversation) cannedReply(e *entry) json.RawMessage {
+// meets, and returns the reply that the test has for it, nil if it has none, or
+// that it is to wait. So a request is answered as the test wants also if it
+// comes before the step that expects it. The lock is held.
+func (c *conversation) cannedReply(e *entry) (_ json.RawMessage, held bool) {
 	for _, a := range c.awaited {
 		if a.class != classRequest || a.met != nil || a.closed || a.try(e, c.vars) != nil {
 			continue
 		}
 		a.take(e)
-		if a.reply == nil {
-			return nil
+		switch {
+		case a.hold != "":
+			c.held[a.hold] = e
+			return nil, true
+		case a.reply == nil:
+			return nil, false
 		}
-		return a.reply.encode(a.scope(c.vars).expand)
+		return a.reply.encode(a.scope(c.vars).expand), false
 	}
-	return nil
+	return nil, false
 }
 
 // set gives a variable its value.
@@ -323,6 +352,7 @@ func (c *conversation) call(ctx context.Context, method string, params any, time
 // after each change. As long as the agent has not said anything it may still be
 // starting, and the time is longer by what that may take.
 func (c *conversation) wait(ctx context.Context, timeout time.Duration, done func() bool) error {
+	defer c.clock.wait()()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {

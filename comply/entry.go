@@ -36,7 +36,8 @@ type entry struct {
 	params json.RawMessage
 	value  any // all of it, decoded; nil for what is no JSON
 
-	taken bool // an expectation was met by it
+	taken  bool // an expectation was met by it
+	judged bool // an expectation was about it, met or not
 }
 
 // newEntry looks at what was sent or received, as forgiving as can be: it is

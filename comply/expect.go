@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // An expect step waits until all its messages have come.
 type expect struct {
 	timeout  time.Duration
-	ordered  bool // they must come in this order
+	ordered  bool      // they must come in this order
+	until    *envelope // nothing counts that comes after it; may be nil
 	messages []*envelope
 	captures []capture
 }
@@ -26,7 +28,9 @@ type envelope struct {
 	body     *node
 	absent   []string // paths at which nothing may be
 	unlike   *node    // a pattern that must not match; may be nil
+	anyOf    []*node  // patterns of which one must match; empty for none
 	reply    *node    // what to answer a request with; nil for what the services say
+	hold     string   // the name under which a request waits for a reply step; "" to answer it
 	keep     bool     // the frame that meets it may meet others, too
 	captures []capture
 }
@@ -65,6 +69,10 @@ func (a *awaited) try(e *entry, vars variables) *mismatch {
 			return &mismatch{path: path, want: "absent", got: brief(v)}
 		}
 	}
+	fits := func(n *node) bool { return newPattern(n, a.scope(vars)).match(e.value) == nil }
+	if len(a.anyOf) > 0 && !slices.ContainsFunc(a.anyOf, fits) {
+		return &mismatch{want: "like one of " + strconv.Itoa(len(a.anyOf)) + " patterns", got: "like none of them"}
+	}
 	if a.unlike != nil {
 		if p := newPattern(a.unlike, a.scope(vars)); p.match(e.value) == nil {
 			return &mismatch{want: "unlike it", got: "like " + p.String()}
@@ -76,7 +84,7 @@ func (a *awaited) try(e *entry, vars variables) *mismatch {
 // take notes that e is what was awaited.
 func (a *awaited) take(e *entry) {
 	a.met = e
-	e.taken = e.taken || !a.keep
+	e.taken, e.judged = e.taken || !a.keep, true
 }
 
 func (a *awaited) String() string {
@@ -93,6 +101,7 @@ func (a *awaited) String() string {
 type window struct {
 	c       *conversation
 	ordered bool
+	until   *limit // may be nil
 	list    []*awaited
 	looked  int // so many entries of the log were looked at
 	fits    map[*awaited][]*entry
@@ -102,6 +111,9 @@ type window struct {
 // come, or one never can. The conversation's lock is held.
 func (w *window) look() bool {
 	for _, e := range w.c.log[w.looked:] {
+		if w.until.passed() {
+			break
+		}
 		if e.dir != jsonrpc.In {
 			continue
 		}
@@ -110,9 +122,10 @@ func (w *window) look() bool {
 				w.fits[a] = append(w.fits[a], e)
 			}
 		}
+		w.until.see(e, w.c.vars)
 	}
 	w.looked = len(w.c.log)
-	return len(w.assign()) == len(w.list) || slices.ContainsFunc(w.list, w.hopeless)
+	return w.until.passed() || len(w.assign()) == len(w.list) || slices.ContainsFunc(w.list, w.hopeless)
 }
 
 // assign returns which frame each message gets, without those that get none.
@@ -169,23 +182,26 @@ func (w *window) place(a *awaited, owner map[*entry]*awaited, tried map[*entry]b
 // hopeless reports whether a is the response to a request that was answered
 // otherwise: a request has one response, so there is nothing to wait for.
 func (w *window) hopeless(a *awaited) bool {
-	id := a.body.get("id")
-	if a.class != classResponse || id == nil || a.met != nil || len(w.fits[a]) > 0 {
+	if a.met != nil || len(w.fits[a]) > 0 {
 		return false
 	}
-	wanted := newPattern(id, a.scope(w.c.vars))
-	answered := false
-	for _, q := range w.c.asked {
-		sent, _ := lookup(q.entry.value, "id")
-		if q.step == nil || wanted.match(sent) != nil {
-			continue
-		}
-		if q.answer == nil {
-			return false
-		}
-		answered = true
+	about := w.about(a)
+	return len(about) > 0 && !slices.ContainsFunc(about, func(q *asked) bool { return q.answer == nil })
+}
+
+// about returns the requests whose responses a is about.
+func (w *window) about(a *awaited) (out []*asked) {
+	id := a.body.get("id")
+	if a.class != classResponse || id == nil {
+		return nil
 	}
-	return answered
+	wanted := newPattern(id, a.scope(w.c.vars))
+	for _, q := range w.c.asked {
+		if sent, _ := lookup(q.entry.value, "id"); q.step != nil && wanted.match(sent) == nil {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // settle closes the window: it notes who got what and returns who got nothing.
@@ -198,6 +214,11 @@ func (w *window) settle() (missing []*awaited) {
 			a.take(e)
 		} else {
 			missing = append(missing, a)
+			for _, q := range w.about(a) {
+				if q.answer != nil {
+					q.answer.judged = true
+				}
+			}
 		}
 	}
 	return missing
@@ -205,7 +226,7 @@ func (w *window) settle() (missing []*awaited) {
 
 func (x *expect) play(ctx context.Context, s *stage) *Finding {
 	c := s.c
-	w := &window{c: c, ordered: x.ordered, list: s.now.awaited, fits: map[*awaited][]*entry{}}
+	w := &window{c: c, ordered: x.ordered, until: s.limit(x.until), list: s.now.awaited, fits: map[*awaited][]*entry{}}
 	err := c.wait(ctx, s.scaled(x.timeout), w.look)
 	if ctx.Err() != nil {
 		return s.abort(ctx.Err())
@@ -280,7 +301,11 @@ func (s *stage) capture(x *expect, list []*awaited) *Finding {
 }
 
 func (s *stage) captureFrom(c capture, e *entry) bool {
-	v, ok := lookup(e.value, c.path)
+	path := parts(c.path)
+	for i := range path {
+		path[i] = s.vars().expand(path[i])
+	}
+	v, ok := find(e.value, path)
 	if ok {
 		s.c.set(c.name, json.RawMessage(encoded(v)))
 	}

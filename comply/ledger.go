@@ -1,74 +1,138 @@
 package comply
 
 import (
-	"encoding/json"
-	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// flawRules says what is broken by a departure from one message per line.
-var flawRules = map[jsonrpc.Flaw]struct {
-	rule   string
-	level  Level // "" for that of the rule
-	actual string
-}{
-	jsonrpc.FlawBOM:          {"TRN-03", "", "the line starts with a byte order mark"},
-	jsonrpc.FlawSeveralLines: {"TRN-02", "", "the message is spread over several lines"},
-	jsonrpc.FlawSameLine:     {"TRN-02", "", "the message follows another one on the same line"},
-	jsonrpc.FlawNoLineEnd:    {"TRN-04", "", "no line feed follows the message"},
-	jsonrpc.FlawCRLF:         {"TRN-04", Advisory, "the line ends in CR LF, where LF is enough"},
-	jsonrpc.FlawBlankLines:   {"TRN-01", Advisory, "there are blank lines before the message"},
+// A duty is a rule that any conversation can show to be broken.
+type duty struct {
+	rule  string
+	level Level // "" for that of the rule
+	on    selector
+	in    schema.Version // the only version it is for; 0 for both
+
+	// flaw says what is wrong about an event, "" if nothing is.
+	flaw func(s *scene, e *event) string
 }
 
-// problemRules says what is broken by bytes that are no frame. What is not in it
-// breaks TRN-01.
-var problemRules = map[jsonrpc.ProblemCode]string{
-	jsonrpc.ProblemUTF8:      "TRN-03",
-	jsonrpc.ProblemSurrogate: "TRN-03",
+// A selector reports whether a duty is about an event.
+type selector func(e *event) bool
+
+// duties are all of them besides those about frames, by area.
+var duties = slices.Concat(
+	errorDuties, extensionDuties, initializeDuties, sessionDuties, turnDuties, updateDuties, contentDuties,
+	toolDuties, planDuties, settingDuties, permissionDuties, fileDuties, terminalDuties, elicitationDuties,
+)
+
+// LedgerRules returns the ids of the rules that every conversation is checked
+// against, sorted as the rules are.
+func LedgerRules() (ids []string) {
+	claimed := map[string]bool{}
+	for _, c := range slices.Concat(frameDuties, duties) {
+		claimed[c.rule] = true
+	}
+	for _, f := range flawRules {
+		claimed[f.rule] = true
+	}
+	for _, rule := range problemRules {
+		claimed[rule] = true
+	}
+	for _, s := range shapeRules {
+		claimed[s.rule] = true
+	}
+	for _, rule := range []string{ruleOneAnswer, ruleSameID, ruleArray, ruleCase, ruleOwnMember, ruleOwnUpdateMember, ruleOwnCapability} {
+		claimed[rule] = true
+	}
+	for _, r := range ruleTable() {
+		if claimed[r.ID] {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
 }
+
+// Rules that are not in the table of checks, because their checks are not about
+// one event alone.
+const (
+	ruleOneAnswer       = "RPC-03"
+	ruleSameID          = "RPC-02"
+	ruleArray           = "TRN-13"
+	ruleCase            = "RPC-17"
+	ruleOwnMember       = "EXT-05"
+	ruleOwnUpdateMember = "UPD-21"
+	ruleOwnCapability   = "INIT-18"
+)
 
 // A ledger goes through a conversation and notes what breaks a rule on its own,
 // whatever the test was about. Each rule is noted once, with its first proof.
 type ledger struct {
-	test    *Test
-	version schema.Version
-	seen    map[string]bool
-	found   []Finding
+	test  *Test
+	scene *scene
+	seen  map[string]bool
+	found []Finding
+	noted int // how many flaws were found so far, repeated ones included
 }
 
 // audit returns what a ledger finds.
 func audit(t *Test, version schema.Version, log []*entry, requests []*asked) []Finding {
-	l := &ledger{test: t, version: version, seen: map[string]bool{}}
-	open := map[string]bool{} // ids of the agent's requests that wait
-	answers := map[*entry]bool{}
-	for _, q := range requests {
-		answers[q.answer] = true
-	}
+	l := &ledger{test: t, scene: newScene(version, requests), seen: map[string]bool{}}
 	for _, e := range log {
-		if e.dir == jsonrpc.Out {
-			if e.class == classResponse {
-				delete(open, idKey(e.id))
-			}
-			continue
+		event := l.scene.event(e)
+		if e.dir == jsonrpc.In {
+			l.look(event, requests)
 		}
-		l.framing(e)
-		l.message(e)
-		switch e.class {
-		case classRequest:
-			l.requestID(e, open)
-		case classResponse:
-			if !answers[e] && !e.taken {
-				l.unasked(e, requests)
-			}
-		}
+		l.scene.follow(event)
+	}
+	if !t.lax {
+		l.run(duties, &event{entry: &entry{}, end: true})
 	}
 	return l.found
 }
 
+// look judges one thing that the agent said.
+func (l *ledger) look(e *event, requests []*asked) {
+	l.framing(e.entry)
+	if e.object == nil {
+		return
+	}
+	before := l.noted
+	l.run(frameDuties, e)
+	if e.class == classResponse && e.request == nil && !e.taken {
+		l.unasked(e.entry, requests)
+	}
+	if e.class == classNone || e.problem != nil || l.test.lax {
+		return
+	}
+	l.run(duties, e)
+	l.lint(e)
+	if l.noted == before { // else what is wrong is known already
+		l.shape(e)
+	}
+}
+
+// run applies a table.
+func (l *ledger) run(table []duty, e *event) {
+	for i := range table {
+		c := &table[i]
+		if c.in != 0 && c.in != l.scene.version || !c.on(e) {
+			continue
+		}
+		e.because = nil
+		if flaw := c.flaw(l.scene, e); flaw != "" {
+			proof := e.because
+			if !e.end {
+				proof = append(proof, e.entry)
+			}
+			l.note(c.rule, c.level, flaw, proof...)
+		}
+	}
+}
+
 func (l *ledger) note(rule string, level Level, actual string, proof ...*entry) {
+	l.noted++
 	r := ruleOf(rule)
 	if level != "" {
 		r.Level = level
@@ -78,95 +142,7 @@ func (l *ledger) note(rule string, level Level, actual string, proof ...*entry) 
 		return
 	}
 	l.seen[key] = true
-	f := newFinding(r, l.test, r.Text, actual, proof...)
+	f := newFinding(r, l.test, r.Text, cut(actual, 500), proof...)
 	f.Test = l.test.ID
 	l.found = append(l.found, *f)
-}
-
-func (l *ledger) framing(e *entry) {
-	if p := e.problem; p != nil {
-		rule, level := "TRN-01", Level("")
-		if r, ok := problemRules[p.Code]; ok {
-			rule = r
-		}
-		if p.Code == jsonrpc.ProblemDuplicate {
-			level = Should // readers disagree about such an object, but it is JSON
-		}
-		l.note(rule, level, p.Text, e)
-	}
-	for _, flaw := range e.flaws {
-		f := flawRules[flaw]
-		l.note(f.rule, f.level, f.actual, e)
-	}
-	if e.batched && l.version == schema.V1 {
-		l.note("TRN-13", "", "the message is part of an array", e)
-	}
-}
-
-func (l *ledger) message(e *entry) {
-	object, ok := e.value.(map[string]any)
-	if !ok {
-		if e.value != nil && e.problem == nil {
-			l.note("TRN-01", "", "a JSON value that is no message", e)
-		}
-		return
-	}
-	if object["jsonrpc"] != "2.0" {
-		l.note("RPC-01", "", fmt.Sprintf("jsonrpc is %s", brief(object["jsonrpc"])), e)
-	}
-	failure, failed := object["error"]
-	_, succeeded := object["result"]
-	switch {
-	case e.class == classNone:
-		l.note("RPC-04", "", "a message with neither method nor result nor error", e)
-	case e.class != classResponse:
-	case failed && succeeded:
-		l.note("RPC-04", "", "the response has both", e)
-	case failed:
-		inner, _ := failure.(map[string]any)
-		code, _ := inner["code"].(json.Number)
-		_, isText := inner["message"].(string)
-		if _, err := code.Int64(); err != nil || !isText {
-			l.note("RPC-05", "", "the error is "+brief(failure), e)
-		}
-	}
-}
-
-func (l *ledger) requestID(e *entry, open map[string]bool) {
-	object, _ := e.value.(map[string]any)
-	switch id := object["id"].(type) {
-	case string:
-	case json.Number:
-		if strings.ContainsAny(id.String(), ".eE") {
-			l.note("RPC-12", "", "the id is "+id.String(), e)
-		}
-	default:
-		l.note("RPC-12", "", "the id is "+brief(id), e)
-		return
-	}
-	key := idKey(e.id)
-	if open[key] {
-		l.note("RPC-12", "", "the id is that of a request that still waits", e)
-	}
-	open[key] = true
-}
-
-// unasked judges a response that belongs to no request.
-func (l *ledger) unasked(e *entry, requests []*asked) {
-	object, _ := e.value.(map[string]any)
-	if object["id"] == nil && e.failure() != nil {
-		return // how JSON-RPC says that something could not be read
-	}
-	for _, q := range requests {
-		sent, _ := q.entry.value.(map[string]any)
-		switch {
-		case idKey(q.entry.id) == idKey(e.id):
-			l.note("RPC-03", "", "a request was answered twice", q.entry, e)
-			return
-		case stringify(sent["id"]) == stringify(object["id"]):
-			l.note("RPC-02", "", fmt.Sprintf("a request with the id %s was answered with the id %s", q.entry.id, e.id), q.entry, e)
-			return
-		}
-	}
-	l.note("RPC-03", "", "a response to nothing that was asked", e)
 }

@@ -196,25 +196,3 @@ func join(path, name string) string {
 	}
 	return path + "." + name
 }
-
-// lookup returns what stands at a path such as result.items.0.name.
-func lookup(v any, path string) (any, bool) {
-	for name := range strings.SplitSeq(path, ".") {
-		switch inner := v.(type) {
-		case map[string]any:
-			var ok bool
-			if v, ok = inner[name]; !ok {
-				return nil, false
-			}
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(inner) {
-				return nil, false
-			}
-			v = inner[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
-}

@@ -55,7 +55,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	defer w.remove()
 	vars := builtins(r.version, w.sandbox)
 	t := &Test{ID: probeName, policy: sandbox.PolicyNone}
-	room, err := r.open(ctx, a, t, w, vars, 0)
+	room, err := r.open(ctx, a, t, w, vars, 0, &clock{})
 	if err != nil {
 		return fail("it could not be started: %v", err)
 	}
@@ -147,8 +147,13 @@ func (p *probe) unmet(t *Test, version schema.Version, vars variables) string {
 	if len(t.Protocols) > 0 && !slices.Contains(t.Protocols, int(version)) {
 		return fmt.Sprintf("the test is for protocol version %d", t.Protocols[0])
 	}
+	return p.reason(t.conds, vars)
+}
+
+// reason returns which precondition does not hold, "" if all do.
+func (p *probe) reason(conds []precondition, vars variables) string {
 	client, _ := decode(vars[varCapabilities])
-	for _, c := range t.conds {
+	for _, c := range conds {
 		if reason := c.unmet(p.caps, client); reason != "" {
 			return reason
 		}

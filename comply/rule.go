@@ -14,7 +14,24 @@ type Rule struct {
 	Text  string `json:"text"`
 	Docs  string `json:"docs,omitempty"` // a link
 	Fix   string `json:"fix,omitempty"`  // what to do about a violation
+
+	Class    Class `json:"class,omitempty"`    // how it can be checked
+	Implied  bool  `json:"implied,omitempty"`  // it follows from the schema or from JSON-RPC, not from a sentence
+	Unstable bool  `json:"unstable,omitempty"` // it is about a draft
 }
+
+// A Class says what it takes to check a rule.
+type Class string
+
+// The classes.
+const (
+	ByFrame      Class = "S" // any conversation shows it
+	ByTest       Class = "D" // a test shows it
+	ByCapability Class = "C" // a test shows it of an agent with a capability
+	ByModel      Class = "M" // a test shows it if the model does as it is told
+	ByFixture    Class = "F" // a test shows it with something beside the agent: a server, an empty home
+	Unchecked    Class = "N" // nothing can be held against an agent
+)
 
 //go:embed rules.json
 var ruleFile []byte
@@ -39,3 +56,24 @@ func ruleOf(id string) Rule {
 	}
 	return Rule{ID: id, Level: Must}
 }
+
+// unheld says of rules that leave something free why no agent can break them.
+var unheld = map[string]string{
+	"AUTH-10": "either is fine",
+	"AUTH-11": "a person would have to log in",
+	"CAN-19":  "nothing makes an agent give up something by itself",
+	"CMD-01":  "either is fine",
+	"CMD-06":  "commands may change at any time",
+	"ELI-20":  "what happens on a page cannot be seen from here",
+	"ERR-09":  "data may be anything",
+	"MODE-06": "either is fine",
+	"PERM-15": "either is fine",
+	"PLAN-05": "plans may change in any way",
+	"PRM-22":  "either is fine",
+	"SDEL-04": "either is fine",
+	"TERM-12": "either is fine",
+}
+
+// Unheld returns why nothing can be held against an agent by a rule, "" if
+// something can.
+func Unheld(id string) string { return unheld[id] }

@@ -27,6 +27,7 @@ type Options struct {
 	Temp         string        // folder for workspaces; "" for the system's
 	Home         string        // home folder of the agents; "" for an empty one per test
 	ModelURL     string        // address of a model for agents that ask for one; "" for none
+	MCPServer    string        // program that is an MCP server when called with "comply mcp-server"; "" for this one
 
 	// Progress is told what happens, one event after the other.
 	Progress func(Event)
@@ -41,6 +42,10 @@ type Options struct {
 type Event struct {
 	Agent, Test string
 	Result      *Result // nil when the test starts
+
+	// Wall is how long the test took, and Waited how much of that it waited for the
+	// agent or because a rule wants it to. The difference is the runner's own time.
+	Wall, Waited time.Duration
 }
 
 // A runner is one run.
@@ -170,7 +175,7 @@ type room struct {
 }
 
 // open starts an agent in a workspace of its own.
-func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars variables, startup time.Duration) (*room, error) {
+func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars variables, startup time.Duration, clock *clock) (*room, error) {
 	home := r.opts.Home
 	if home == "" {
 		home = w.home
@@ -180,24 +185,27 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 		return nil, err
 	}
 	env := baseEnv(home, w.temp)
-	cmd, err := a.command(env)
-	if err != nil {
-		return nil, err
-	}
 	services, err := newServices(r.version, w.sandbox, t.policy, env)
 	if err != nil {
 		return nil, err
 	}
-	c, err := converse(ctx, cmd, services, startup, vars, r.tracer(a.Name, t.ID))
+	started := clock.wait()
+	agent, err := a.start(env)
+	started()
 	if err != nil {
 		services.close()
 		return nil, err
 	}
-	return &room{c, w}, nil
+	return &room{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w}, nil
 }
 
 // leave ends the agent and returns what was said until then.
 func (r *room) leave() []*entry {
+	select {
+	case <-r.agent.Done(): // its last words may just be being read
+		r.wait(r.ctx, closeGrace, func() bool { return false })
+	default:
+	}
 	r.mu.Lock()
 	log := slices.Clone(r.log)
 	r.mu.Unlock()
@@ -217,7 +225,10 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(ctx.Err())
 	}
 	r.progress(Event{Agent: a.Name, Test: t.ID})
-	defer func() { r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res}) }()
+	began, clock := time.Now(), &clock{}
+	defer func() {
+		r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res, Wall: time.Since(began), Waited: time.Duration(clock.waited.Load())})
+	}()
 	w, failed := newWorkspace(r.opts.Temp, nil)
 	if failed != nil {
 		return errored(failed)
@@ -236,19 +247,34 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 	if failed := w.fill(filled.files); failed != nil {
 		return errored(failed)
 	}
-	room, failed := r.open(ctx, a, filled, w, vars, p.startup)
+	vars, closeServer, failed := r.mcpServer(filled, w, vars)
 	if failed != nil {
 		return errored(failed)
 	}
-	s := &stage{test: filled, version: r.version, dir: w.sandbox, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	defer closeServer()
+	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup, clock) }
+	room, failed := open(ctx)
+	if failed != nil {
+		return errored(failed)
+	}
+	s := &stage{test: filled, version: r.version, dir: w.sandbox, open: open, room: room, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	s.applies = func(st *step) bool { return p.reason(st.when, vars) == "" }
 	s.play(ctx)
-	log := room.leave()
-	err = r.record(a.Name, t.ID, log)
+	s.leave()
+	for i, talk := range s.spoken {
+		name := t.ID
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", t.ID, i+1)
+		}
+		err = errors.Join(err, r.record(a.Name, name, talk.log))
+	}
 	if s.err != nil {
 		res.Status, res.Reason = Errored, s.err.Error()
 		return res, nil, err
 	}
-	ledger = audit(filled, r.version, log, room.asked)
+	for _, talk := range s.spoken {
+		ledger = append(ledger, audit(filled, r.version, talk.log, talk.asked)...)
+	}
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
 		f.Test = ""

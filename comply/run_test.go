@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/goodagent"
 )
 
 // head is what a test needs besides its steps.
-const head = `"title": "t", "description": "d", "severity": "required", "docs": ["https://example.org/rule"], "sandbox": {"files": []}`
+const head = `"title": "t", "description": "d", "severity": "required", "docs": ["https://example.org/rule"], "ledger": false, "sandbox": {"files": []}`
 
 // suite writes tests to a folder and loads it.
 func suite(t *testing.T, files map[string]string) []*comply.Test {
@@ -168,52 +169,33 @@ func TestSuite(t *testing.T) {
 			}
 		}
 	}
-	t.Run("a polite agent passes", func(t *testing.T) {
-		for _, r := range run(t, agent(t, "none"), tests, nil).Tests {
-			want := comply.Pass
-			if strings.HasSuffix(r.ID, ".v2") {
-				want = comply.NA
-			}
-			wantStatus(t, r, want)
-		}
-	})
-	for _, c := range []struct{ name, flaw, test, rule string }{
-		{"R4-009 initialize must echo the version", "wrong-version", "required.initialize", "INIT-03"},
-		{"R4-010 session/new must give an id", "no-session-id", "required.session.new", "SNEW-01"},
-		{"R4-010 session ids must differ", "same-session-id", "required.session.new", "SNEW-02"},
-		{"R4-011 a cancelled prompt must say so", "no-cancel", "required.prompt.cancel", "CAN-01"},
-		{"R4-011 a cancelled prompt must not fail", "cancel-error", "required.prompt.cancel", "CAN-01"},
-		{"R4-012 files that are off must not be used", "ignores-caps", "required.capabilities.fs-off", "FS-01"},
-		{"R4-012 terminals that are off must not be used", "ignores-caps", "required.capabilities.terminal-off", "TERM-01"},
-		{"R4-013 an unknown method must be refused", "unknown-ok", "required.error.unknown-method", "RPC-07"},
+	for _, c := range []struct{ name, test, rule string }{
+		{"R4-009 initialize must echo the version", "required.initialize", "INIT-03"},
+		{"R4-010 session/new must give an id", "required.session.new", "SNEW-01"},
+		{"R4-010 session ids must differ", "required.session.new", "SNEW-02"},
+		{"R4-011 a cancelled prompt must say so", "required.prompt.cancel", "CAN-01"},
+		{"R4-011 a cancelled prompt must not fail", "required.prompt.cancel", "CAN-02"},
+		{"R4-012 files that are off must not be used", "required.capabilities.fs-off", "FS-01"},
+		{"R4-012 terminals that are off must not be used", "required.capabilities.terminal-off", "TERM-01"},
+		{"R4-013 an unknown method must be refused", "required.error.unknown-method", "RPC-07"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			one := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool { return x.ID != c.test })
 			if len(one) != 1 {
 				t.Fatalf("there is no test %s", c.test)
 			}
-			got := run(t, agent(t, c.flaw), one, nil).Tests[0]
+			wantStatus(t, run(t, goodAgent(nil), one, nil).Tests[0], comply.Pass)
+			got := run(t, goodAgent(goodagent.Find(c.rule)), one, nil).Tests[0]
 			wantStatus(t, got, comply.Fail)
 			wantFinding(t, got, c.rule)
-			if len(got.Findings) != 1 {
-				t.Errorf("more than the flaw was found: %+v", got.Findings)
-			}
-			if frames := got.Findings[0].Frames; len(frames) == 0 {
-				t.Error("there is no proof")
+			for _, f := range got.Findings {
+				if len(f.Frames) == 0 {
+					t.Errorf("there is no proof: %+v", f)
+				}
 			}
 		})
 	}
-	t.Run("version 2 has its own initialize", func(t *testing.T) {
-		some := slices.DeleteFunc(slices.Clone(tests), func(x *comply.Test) bool { return strings.Contains(x.ID, "cancel") })
-		got := run(t, agent(t, "none"), some, &comply.Options{Protocol: 2})
-		for _, r := range got.Tests {
-			want := comply.Pass
-			if r.ID == "required.initialize" || strings.Contains(r.ID, "capabilities") {
-				want = comply.NA
-			}
-			wantStatus(t, r, want)
-		}
-	})
 }
 
 func TestSteps(t *testing.T) {
@@ -294,16 +276,15 @@ func TestSteps(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	t.Run("an answer with an id of another type is no answer", func(t *testing.T) {
-		text := `{` + head + `, "steps": [{"timeoutMs": 50, "send": {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}}]}`
+		text := `{` + head + `, "steps": [{"timeoutMs": 9000, "send": {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}}]}`
 		got := playWith(t, agent(t, "string-ids"), text, &comply.Options{Startup: 100 * time.Millisecond})
 		wantStatus(t, got, comply.Fail)
 		wantFinding(t, got, "RPC-02", `"1"`)
-		wantFinding(t, got, "RPC-03", "not answered")
 	})
 }
 
 func TestFiles(t *testing.T) {
-	text := `{"title": "t", "severity": "required", "sandbox": {"files": [{"path": "a/b/c.txt", "text": "nested in ${sandbox}"}, {"path": "d.txt", "base64": "aGk="}, {"path": "e"}]}, "steps": [
+	text := `{"title": "t", "ledger": false, "severity": "required", "sandbox": {"files": [{"path": "a/b/c.txt", "text": "nested in ${sandbox}"}, {"path": "d.txt", "base64": "aGk="}, {"path": "e"}]}, "steps": [
 		{"newSession": {"capture": "sessionId"}},
 		` + prompt(1, `call fs/read_text_file {"path":"${sandbox}/a/b/c.txt"}`) + `, ` + expect(chunk("nested in /")) + `,
 		` + prompt(2, `call fs/read_text_file {"path":"${sandbox}/d.txt"}`) + `, ` + expect(chunk(`"hi"`)) + `,
@@ -464,7 +445,7 @@ func TestRobust(t *testing.T) {
 		name, flaw, text, rule, part string
 	}{
 		{"R4-067 a crash", "none", steps(prompt(1, "exit 3"), expect(chunk("x"))), "case", "exit status 3"},
-		{"R4-067 a crash after everything was met", "none", steps(prompt(1, "exit 3")), "LIFE-04", "exit status 3"},
+		{"R4-067 a crash after everything was met", "none", steps(prompt(1, "exit 3")), "case", "exit status 3"},
 		{"R4-067 a crash at the start", "crash", good, "INIT-01", "out of cheese"},
 		{"R4-067 a line that is no message", "none", steps(prompt(1, "raw hello"), expect(`{"response": {"id": 1}}`)), "TRN-01", "not JSON"},
 		{"R4-067 a banner", "banner", good, "TRN-01", "not JSON"},

@@ -16,7 +16,7 @@ const (
 	ruleInitialize = "INIT-01"
 	ruleNewSession = "SNEW-01"
 	ruleAnswer     = "RPC-03"
-	ruleAlive      = "LIFE-04"
+	ruleID         = "RPC-02"
 )
 
 // A planned step is a step at its place in one run.
@@ -26,13 +26,17 @@ type planned struct {
 	awaited []*awaited // for an expect step
 }
 
-// plan lists the steps in the order in which they are done.
-func plan(steps []step, local variables) (out []*planned) {
+// plan lists the steps in the order in which they are done, without those that
+// apply says are left out.
+func plan(steps []step, apply func(*step) bool, local variables) (out []*planned) {
 	for i := range steps {
 		s := &steps[i]
+		if !apply(s) {
+			continue
+		}
 		if s.action == nil {
 			for n := range s.times {
-				out = append(out, plan(s.inner, variables{"n": encoded(n + 1)})...)
+				out = append(out, plan(s.inner, apply, variables{"n": encoded(n + 1)})...)
 			}
 			continue
 		}
@@ -52,9 +56,13 @@ type stage struct {
 	test     *Test
 	version  schema.Version
 	dir      string // the workspace
-	c        *conversation
+	open     func(context.Context) (*room, error)
+	room     *room         // the agent that runs
+	c        *conversation // with that
+	spoken   []spoken      // what was said to agents that have ended
 	scale    float64       // of timeouts
 	patience time.Duration // for what the runner itself asks
+	applies  func(*step) bool
 
 	now      *planned
 	lastSend int // so many entries were in the log before the last step that sent something
@@ -67,7 +75,7 @@ type stage struct {
 
 // play plays the whole test.
 func (s *stage) play(ctx context.Context) {
-	steps := plan(s.test.steps, nil)
+	steps := plan(s.test.steps, s.applies, nil)
 	s.c.mu.Lock()
 	for _, p := range steps {
 		s.c.awaited = append(s.c.awaited, p.awaited...)
@@ -82,6 +90,10 @@ func (s *stage) play(ctx context.Context) {
 	for _, p := range steps {
 		s.now = p
 		if f := p.step.play(ctx, s); f != nil {
+			if p.step.moot != "" && s.c.state() == nil {
+				s.giveUp(ctx, p.step.moot)
+				return
+			}
 			s.add(f)
 			if f.Level == Must {
 				return
@@ -93,7 +105,19 @@ func (s *stage) play(ctx context.Context) {
 	}
 	s.judgeAnswers(ctx)
 	if over := s.c.state(); over != nil && !s.leaving && s.err == nil {
-		s.add(s.setup(ruleAlive, "an agent that runs until its input ends", s.endingText(over)))
+		s.add(newFinding(Rule{ID: s.test.ID, Level: Must, Fix: "look at its standard error for the reason"}, s.test, "an agent that runs until its input ends", s.endingText(over)))
+	}
+}
+
+// giveUp ends a test that cannot come to its point. Requests must be answered
+// all the same, unless one of the agent's own still waits.
+func (s *stage) giveUp(ctx context.Context, why string) {
+	s.moot = why
+	s.c.mu.Lock()
+	held := len(s.c.held)
+	s.c.mu.Unlock()
+	if held == 0 {
+		s.awaitAnswers(ctx)
 	}
 }
 
@@ -123,21 +147,13 @@ func initializeParams(version schema.Version, vars variables) map[string]any {
 // that no expectation has taken. Of an agent that has ended no answers are
 // wanted: that it ended is judged on its own.
 func (s *stage) judgeAnswers(ctx context.Context) {
-	for _, q := range s.unanswered() {
-		rest := max(0, time.Until(q.deadline))
-		err := s.c.wait(ctx, rest, func() bool { return q.answer != nil })
-		switch {
-		case ctx.Err() != nil:
-			s.abort(ctx.Err())
-			return
-		case errors.Is(err, errTimeout):
-			s.add(s.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.entry.method), q.entry))
-		}
+	if !s.awaitAnswers(ctx) {
+		return
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for _, q := range s.c.asked {
-		if q.step == nil || q.answer == nil || q.answer.taken {
+		if q.step == nil || q.answer == nil || q.answer.judged {
 			continue
 		}
 		switch failed := q.answer.failure(); {
@@ -147,6 +163,31 @@ func (s *stage) judgeAnswers(ctx context.Context) {
 			s.add(s.finding(q.step, q.entry.method+" fails", "it succeeded", q.entry, q.answer))
 		}
 	}
+}
+
+// awaitAnswers waits for the answers to all requests. It reports false if the
+// test ends meanwhile.
+func (s *stage) awaitAnswers(ctx context.Context) bool {
+	for _, q := range s.unanswered() {
+		rest := max(0, time.Until(q.deadline))
+		var twisted *entry // its answer, with an id of another type
+		err := s.c.wait(ctx, rest, func() bool {
+			twisted = s.c.twisted(q)
+			return q.answer != nil || twisted != nil
+		})
+		switch {
+		case ctx.Err() != nil:
+			s.abort(ctx.Err())
+			return false
+		case twisted != nil:
+			s.add(s.setup(ruleID, "a response with the id of its request", fmt.Sprintf("the id %s came back as %s", q.entry.id, twisted.id), q.entry, twisted))
+		case errors.Is(err, errTimeout) && q.step.moot != "":
+			s.moot = q.step.moot
+		case errors.Is(err, errTimeout):
+			s.add(s.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.entry.method), q.entry))
+		}
+	}
+	return true
 }
 
 // refused returns that a request failed which should not have. Unless the step

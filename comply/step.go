@@ -18,9 +18,11 @@ const (
 
 // A step is one thing that a test does or waits for.
 type step struct {
-	rule  string // what is broken when it fails; "" for what the test is about
-	level Level  // how bad that is; "" for what the rule says
-	fix   string // what to do then
+	rule  string         // what is broken when it fails; "" for what the test is about
+	level Level          // how bad that is; "" for what the rule says
+	fix   string         // what to do then
+	moot  string         // why the test says nothing about the agent if it fails; "" if it does
+	when  []precondition // the step is left out unless all of them hold
 	action
 
 	times int // how often inner is done
@@ -36,6 +38,9 @@ var actions = map[string]func(p *parser, n *node) action{
 	"delayMs":    (*parser).delay,
 	"sendRaw":    (*parser).sendRaw,
 	"process":    (*parser).process,
+	"reply":      (*parser).reply,
+	"check":      (*parser).check,
+	"file":       (*parser).fileStep,
 }
 
 // steps reads the steps of a test, or those of one that repeats them.
@@ -49,11 +54,16 @@ func (p *parser) steps(n *node, depth int) (out []step) {
 			p.fail(n, "a step is an object, not %s", n.kind)
 			return nil
 		}
-		s := step{rule: p.text(n, "rule"), fix: p.text(n, "fix"), times: 1}
+		s := step{rule: p.text(n, "rule"), fix: p.text(n, "fix"), moot: p.text(n, "moot"), times: 1}
 		if level := p.text(n, "level"); level != "" {
 			var ok bool
 			if s.level, ok = parseLevel(level); !ok {
 				p.fail(n.get("level"), "the level is MUST, SHOULD, MAY or ADV, not %q", level)
+			}
+		}
+		for c := range p.each(n, "when") {
+			if c, ok := p.precondition(c); ok {
+				s.when = append(s.when, c)
 			}
 		}
 		var found []string
@@ -156,7 +166,7 @@ func (p *parser) sendRaw(n *node) action {
 
 func (p *parser) expect(n *node) action {
 	v := p.object(n, "expect")
-	e := &expect{timeout: p.duration(v, "timeoutMs", defaultTimeout), ordered: p.flag(v, "ordered"), captures: p.captures(v)}
+	e := &expect{timeout: p.duration(v, "timeoutMs", defaultTimeout), ordered: p.flag(v, "ordered"), until: p.until(v), captures: p.captures(v)}
 	for m := range p.each(v, "messages") {
 		e.messages = append(e.messages, p.envelope(m))
 	}
@@ -165,7 +175,13 @@ func (p *parser) expect(n *node) action {
 
 // envelope reads one expected message.
 func (p *parser) envelope(n *node) *envelope {
-	e := &envelope{keep: n.get("consume") != nil && !p.flag(n, "consume"), absent: p.texts(n, "absent"), unlike: p.object(n, "unlike"), captures: p.captures(n)}
+	e := &envelope{
+		keep: n.get("consume") != nil && !p.flag(n, "consume"), absent: p.texts(n, "absent"), unlike: p.object(n, "unlike"),
+		hold: p.text(n, "hold"), captures: p.captures(n),
+	}
+	for either := range p.each(n, "anyOf") {
+		e.anyOf = append(e.anyOf, either)
+	}
 	for _, class := range []class{classResponse, classNotification, classRequest} {
 		v := p.object(n, string(class))
 		if v == nil {
@@ -192,6 +208,15 @@ func (p *parser) envelope(n *node) *envelope {
 	return e
 }
 
+// until reads the message that ends a window before its time.
+func (p *parser) until(n *node) *envelope {
+	v := p.object(n, "until")
+	if v == nil {
+		return nil
+	}
+	return p.envelope(v)
+}
+
 func (p *parser) captures(n *node) (out []capture) {
 	for c := range p.each(n, "captures") {
 		out = append(out, capture{p.text(c, "path"), p.text(c, "var")})
@@ -204,14 +229,18 @@ func (p *parser) captures(n *node) (out []capture) {
 
 func (p *parser) forbid(n *node) action {
 	v := p.object(n, "forbid")
-	return &forbid{timeout: p.duration(v, "timeoutMs", defaultTimeout), methods: p.texts(v, "methods"), full: p.flag(v, "full")}
+	f := &forbid{timeout: p.duration(v, "timeoutMs", defaultTimeout), methods: p.texts(v, "methods"), full: p.flag(v, "full"), until: p.until(v)}
+	for m := range p.each(v, "messages") {
+		f.messages = append(f.messages, p.envelope(m))
+	}
+	return f
 }
 
 func (p *parser) delay(n *node) action { return delay(p.duration(n, "delayMs", 0)) }
 
 func (p *parser) process(n *node) action {
 	v := p.object(n, "process")
-	x := &process{closeInput: p.flag(v, "closeInput")}
+	x := &process{closeInput: p.flag(v, "closeInput"), terminate: p.flag(v, "terminate"), restart: p.flag(v, "restart"), alone: p.flag(v, "alone"), readable: p.flag(v, "readableStderr")}
 	if v.get("exitsWithinMs") != nil {
 		x.exits, x.within = true, p.duration(v, "exitsWithinMs", 0)
 	}

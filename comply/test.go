@@ -50,6 +50,7 @@ type Test struct {
 	files  []file
 	policy sandbox.Policy
 	manual bool // the runner does not send initialize by itself
+	lax    bool // conversations are checked for frames and ids only
 	steps  []step
 	patch  *node // what the test changes about the client's capabilities; may be nil
 }
@@ -88,7 +89,7 @@ func Parse(path string, source []byte) (*Test, error) {
 
 // builtins returns the variables that every test has.
 func builtins(version schema.Version, dir string) variables {
-	return variables{varSandbox: quote(dir), varVersion: encoded(int(version)), varCapabilities: defaultCapabilities(version)}
+	return variables{varSandbox: quote(dir), varTemp: quote(filepath.Join(filepath.Dir(dir), tempName)), varVersion: encoded(int(version)), varCapabilities: defaultCapabilities(version)}
 }
 
 // defaultCapabilities are what the runner can do for an agent.
@@ -172,7 +173,9 @@ func (t *Test) read(vars variables) error {
 	p := &parser{test: t, vars: vars}
 	p.head(root)
 	for n := range p.each(root, "preconditions") {
-		p.precondition(n)
+		if c, ok := p.precondition(n); ok {
+			t.conds = append(t.conds, c)
+		}
 	}
 	for n := range p.each(p.object(root, "sandbox"), "files") {
 		p.file(n)
@@ -276,6 +279,7 @@ func (p *parser) head(root *node) {
 			p.remark(root, "there is no %q", name)
 		}
 	}
+	t.lax = root.get("ledger") != nil && !p.flag(root, "ledger")
 	for v := range p.each(root, "protocols") {
 		switch v.text {
 		case "1", "2":
@@ -286,8 +290,8 @@ func (p *parser) head(root *node) {
 	}
 }
 
-func (p *parser) precondition(n *node) {
-	c := precondition{mustBe: "true"}
+func (p *parser) precondition(n *node) (c precondition, ok bool) {
+	c.mustBe = "true"
 	if v := n.get("mustBe"); v != nil {
 		c.mustBe = string(v.encode(p.vars.expand))
 		if v.kind == isString {
@@ -304,9 +308,9 @@ func (p *parser) precondition(n *node) {
 		c.path = strings.TrimPrefix(either, "agent.")
 	default:
 		p.remark(n, `a precondition has "agentCap" or "cap" with client. or agent. before it; this one is ignored`)
-		return
+		return c, false
 	}
-	p.test.conds = append(p.test.conds, c)
+	return c, true
 }
 
 // unmet returns why a precondition does not hold, "" if it does. A capability

@@ -14,6 +14,10 @@ type variables map[string]json.RawMessage
 // The variables that every test has.
 const (
 	varSandbox      = "sandbox"
+	varTemp         = "temp"
+	varMCPServer    = "mcpServer"
+	varMCPURL       = "mcpURL"
+	varMCPStreamURL = "mcpStreamURL"
 	varVersion      = "protocolVersionDefault"
 	varCapabilities = "clientCapabilitiesDefault"
 )

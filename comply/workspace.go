@@ -11,6 +11,9 @@ import (
 // a home, and a place for temporary files.
 type workspace struct{ root, sandbox, home, temp string }
 
+// tempName is what the folder for temporary files is called.
+const tempName = "tmp"
+
 // newWorkspace makes a workspace with files in its sandbox.
 func newWorkspace(parent string, files []file) (_ *workspace, err error) {
 	root, err := os.MkdirTemp(parent, "comply-")
@@ -29,7 +32,7 @@ func newWorkspace(parent string, files []file) (_ *workspace, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	w.root, w.sandbox, w.home, w.temp = root, filepath.Join(root, "sandbox"), filepath.Join(root, "home"), filepath.Join(root, "tmp")
+	w.root, w.sandbox, w.home, w.temp = root, filepath.Join(root, "sandbox"), filepath.Join(root, "home"), filepath.Join(root, tempName)
 	for _, dir := range []string{w.sandbox, w.home, w.temp} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err

@@ -23,6 +23,10 @@ type ProcessOptions struct {
 	InputGrace  time.Duration // after standard input was closed
 	SignalGrace time.Duration // after the signal to end
 	KillGrace   time.Duration // after the kill
+
+	// OrphanGrace is how long processes that the program leaves in its group may
+	// go on before they are killed; default not at all.
+	OrphanGrace time.Duration
 }
 
 // A Step is how far Close went.
@@ -40,6 +44,10 @@ const (
 // the output after the end of the process, and the other way round.
 const settleTime = time.Second
 
+// orphanPause is how long is waited between two looks at what a program left in
+// its group: nothing tells when that ends.
+const orphanPause = 5 * time.Millisecond
+
 // A Process is a program that is spoken to over its standard input and output.
 // It has a process group of its own where there are such, and when it ends, by
 // itself or by Close, what it left in that group is killed. A Process can be
@@ -53,6 +61,7 @@ type Process struct {
 	exited chan struct{} // closed when the program has ended
 	done   chan struct{} // closed when, after that, everything is cleaned up
 	step   atomic.Value  // the last Step that Close took
+	left   atomic.Bool   // a process of the group outlived the program
 	close  func() error  // closes once
 }
 
@@ -122,6 +131,10 @@ func (p *Process) wait(stderr *os.File) {
 	p.cmd.Wait() // what it says is in ProcessState
 	// The number of the group cannot have gone to another one yet: for that all
 	// other numbers would have to be used up first.
+	for end := time.Now().Add(p.opts.OrphanGrace); groupAlive(p.cmd.Process) && time.Now().Before(end); {
+		time.Sleep(orphanPause)
+	}
+	p.left.Store(groupAlive(p.cmd.Process))
 	killGroup(p.cmd.Process)
 	close(p.exited)
 	p.stdin.Close()
@@ -193,6 +206,10 @@ func (p *Process) Exited() bool {
 		return false
 	}
 }
+
+// Left reports whether the program has ended and left a process in its group
+// that had to be killed. It is false where there are no groups.
+func (p *Process) Left() bool { return p.left.Load() }
 
 // Pid returns the number of the process, which is also that of its group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -23,3 +23,6 @@ func endGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGTERM
 
 // killGroup kills all processes of the group.
 func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
+
+// groupAlive reports whether there is a process in the group.
+func groupAlive(p *os.Process) bool { return syscall.Kill(-p.Pid, 0) == nil }

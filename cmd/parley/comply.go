@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -71,6 +72,7 @@ Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
+	cmd.AddCommand(a.complyServerCommand())
 	return cmd
 }
 
@@ -124,7 +126,9 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 			fmt.Fprintf(a.err, "%s: %s\n", visible(t.Path), visible(remark))
 		}
 	}
+	var wall, waited time.Duration
 	f.run.Progress = func(e comply.Event) {
+		wall, waited = wall+e.Wall, waited+e.Waited
 		if e.Result != nil {
 			fmt.Fprintf(a.err, "%-7s %s: %s\n", e.Result.Status, visible(e.Agent), visible(e.Test))
 		}
@@ -144,6 +148,11 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
 	if err := errors.Join(err, endModel()); err != nil {
 		return err
+	}
+	if f.verbose && wall > 0 {
+		own := wall - waited
+		fmt.Fprintf(a.err, "the tests took %v, the sum of all; %v of that, %.1f percent, was the runner's own, the rest waiting for agents and because rules want it\n",
+			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
 	}
 	known.Apply(report)
 	if err := f.write(a.out, report); err != nil {

@@ -1,0 +1,337 @@
+package comply
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// flawRules says what is broken by a departure from one message per line.
+var flawRules = map[jsonrpc.Flaw]struct {
+	rule   string
+	level  Level // "" for that of the rule
+	actual string
+}{
+	jsonrpc.FlawBOM:          {"TRN-03", "", "the line starts with a byte order mark"},
+	jsonrpc.FlawSeveralLines: {"TRN-02", "", "the message is spread over several lines"},
+	jsonrpc.FlawSameLine:     {"TRN-02", "", "the message follows another one on the same line"},
+	jsonrpc.FlawNoLineEnd:    {"TRN-04", "", "no line feed follows the message"},
+	jsonrpc.FlawCRLF:         {"TRN-04", Advisory, "the line ends in CR LF, where LF is enough"},
+	jsonrpc.FlawBlankLines:   {"TRN-01", Advisory, "there are blank lines before the message"},
+}
+
+// problemRules says what is broken by bytes that are no frame. What is not in it
+// breaks TRN-01.
+var problemRules = map[jsonrpc.ProblemCode]string{
+	jsonrpc.ProblemUTF8:      "TRN-03",
+	jsonrpc.ProblemSurrogate: "TRN-03",
+}
+
+func (l *ledger) framing(e *entry) {
+	if p := e.problem; p != nil {
+		rule, level := "TRN-01", Level("")
+		if r, ok := problemRules[p.Code]; ok {
+			rule = r
+		}
+		if p.Code == jsonrpc.ProblemDuplicate {
+			level = Should // readers disagree about such an object, but it is JSON
+		}
+		l.note(rule, level, p.Text, e)
+	}
+	for _, flaw := range e.flaws {
+		f := flawRules[flaw]
+		l.note(f.rule, f.level, f.actual, e)
+	}
+	if e.batched && l.scene.version == schema.V1 {
+		l.note(ruleArray, "", "the message is part of an array", e)
+	}
+	if _, ok := e.value.(map[string]any); !ok && e.value != nil && e.problem == nil {
+		l.note("TRN-01", "", "a JSON value that is no message", e)
+	}
+}
+
+// unasked judges a response that belongs to no request.
+func (l *ledger) unasked(e *entry, requests []*asked) {
+	object, _ := e.value.(map[string]any)
+	if object["id"] == nil && e.failure() != nil {
+		return // how JSON-RPC says that something could not be read
+	}
+	for _, q := range requests {
+		sent, _ := q.entry.value.(map[string]any)
+		switch {
+		case idKey(q.entry.id) == idKey(e.id):
+			l.note(ruleOneAnswer, "", "a request was answered twice", q.entry, e)
+			return
+		case stringify(sent["id"]) == stringify(object["id"]):
+			l.note(ruleSameID, "", fmt.Sprintf("a request with the id %s was answered with the id %s", q.entry.id, e.id), q.entry, e)
+			return
+		}
+	}
+	l.note(ruleOneAnswer, "", "a response to nothing that was asked", e)
+}
+
+// Which events a check is about.
+var (
+	anything selector = func(e *event) bool { return !e.end }
+	atEnd    selector = func(e *event) bool { return e.end }
+	requests selector = func(e *event) bool { return e.class == classRequest }
+	calls    selector = func(e *event) bool { return e.class == classRequest || e.class == classNotification }
+	failures selector = func(e *event) bool { return e.class == classResponse && e.failure() != nil }
+	results  selector = func(e *event) bool { return e.class == classResponse && e.request != nil && e.succeeded }
+)
+
+// asks selects requests and notifications of the agent with one of the methods.
+func asks(methods ...string) selector {
+	return func(e *event) bool { return e.method != "" && slices.Contains(methods, e.method) }
+}
+
+// resultOf selects answers with a result to one of the methods.
+func resultOf(methods ...string) selector {
+	return func(e *event) bool { return results(e) && slices.Contains(methods, e.request.method) }
+}
+
+// updates selects updates with one of the tags, all if there is none.
+func updates(tags ...string) selector {
+	return func(e *event) bool { return e.update != nil && (len(tags) == 0 || slices.Contains(tags, e.tag)) }
+}
+
+var frameDuties = []duty{
+	{rule: "RPC-01", on: anything, flaw: func(_ *scene, e *event) string {
+		if e.object["jsonrpc"] != "2.0" {
+			return "jsonrpc is " + brief(e.object["jsonrpc"])
+		}
+		return ""
+	}},
+	{rule: "RPC-04", on: anything, flaw: func(_ *scene, e *event) string {
+		_, failed := e.object["error"]
+		switch {
+		case e.class == classNone:
+			return "a message with neither method nor result nor error"
+		case e.class == classResponse && failed && e.succeeded:
+			return "the response has both"
+		}
+		return ""
+	}},
+	{rule: "RPC-05", on: failures, flaw: func(_ *scene, e *event) string {
+		inner := inner(e.object, "error")
+		if _, isText := inner["message"].(string); !isText || !isInteger(inner["code"]) {
+			return "the error is " + brief(e.failure())
+		}
+		return ""
+	}},
+	{rule: "RPC-12", on: requests, flaw: func(s *scene, e *event) string {
+		switch id := e.object["id"].(type) {
+		case string:
+		case json.Number:
+			if strings.ContainsAny(id.String(), ".eE") {
+				return "the id is " + id.String()
+			}
+		default:
+			return "the id is " + brief(id)
+		}
+		if open := s.agentAsks[idKey(e.id)]; open != nil {
+			e.because = []*entry{open}
+			return "the id is that of a request that still waits"
+		}
+		return ""
+	}},
+	{rule: "RPC-20", on: calls, flaw: func(_ *scene, e *event) string {
+		if v, ok := e.object["params"]; ok && e.params == nil {
+			return "params is " + brief(v)
+		}
+		return ""
+	}},
+}
+
+// ownCodes are those of JSON-RPC and of the protocol. Between the two bounds an
+// implementation may have codes of its own.
+const (
+	lowestCode  = -32768
+	highestCode = -32000
+)
+
+// The codes of the protocol that checks know.
+const (
+	codeAuth      = -32000
+	codeCancelled = -32800
+)
+
+var (
+	aboutLogin    = regexp.MustCompile(`(?i)auth|log ?in|login|sign|credential|token|key|account|session expired`)
+	aboutCaller   = regexp.MustCompile(`(?i)not found|no such|unknown|does not exist|invalid (param|argument|request)|missing (param|field)|required`)
+	maxErrorWords = 300
+)
+
+// code returns the code of an error, and whether it is an integer.
+func (e *event) code() (int64, bool) {
+	n, _ := inner(e.object, "error")["code"].(json.Number)
+	code, err := n.Int64()
+	return code, err == nil
+}
+
+func (e *event) message() string {
+	text, _ := inner(e.object, "error")["message"].(string)
+	return text
+}
+
+var errorDuties = []duty{
+	{rule: "ERR-01", on: failures, flaw: func(_ *scene, e *event) string {
+		n, isNumber := inner(e.object, "error")["code"].(json.Number)
+		code, ok := e.code()
+		if isNumber && (!ok || code < math.MinInt32 || code > math.MaxInt32) {
+			return "the code is " + n.String()
+		}
+		return ""
+	}},
+	{rule: "ERR-02", on: failures, flaw: func(_ *scene, e *event) string {
+		switch text := strings.TrimSpace(e.message()); {
+		case strings.Contains(text, "\n"):
+			return "the message has several lines: " + brief(text)
+		case len(text) > maxErrorWords:
+			return fmt.Sprintf("the message has %d bytes", len(text))
+		}
+		return ""
+	}},
+	{rule: "ERR-06", on: failures, flaw: func(_ *scene, e *event) string {
+		if code, _ := e.code(); code == jsonrpc.CodeInternal && aboutCaller.MatchString(e.message()) {
+			return "-32603 says: " + brief(e.message())
+		}
+		return ""
+	}},
+	{rule: "ERR-07", on: failures, flaw: func(s *scene, e *event) string {
+		if code, _ := e.code(); code == codeCancelled && e.request != nil && !s.cancelled(e.request) {
+			e.because = []*entry{e.request}
+			return e.request.method + " was answered with -32800, and nobody had cancelled it"
+		}
+		return ""
+	}},
+	{rule: "ERR-08", on: failures, flaw: func(_ *scene, e *event) string {
+		if code, ok := e.code(); ok && code != codeCancelled && (code < lowestCode || code > highestCode) {
+			return fmt.Sprintf("the code is %d", code)
+		}
+		return ""
+	}},
+	{rule: "AUTH-13", on: failures, flaw: func(_ *scene, e *event) string {
+		if code, _ := e.code(); code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()) {
+			return "-32000 says: " + brief(e.message())
+		}
+		return ""
+	}},
+}
+
+var (
+	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	tracestate  = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]*=[^,=]*(,\s*[a-z0-9][a-z0-9_*/@-]*=[^,=]*)*$`)
+	baggage     = regexp.MustCompile(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`)
+)
+
+var extensionDuties = []duty{
+	{rule: "EXT-03", on: calls, flaw: func(s *scene, e *event) string {
+		m, known := s.version.Method(e.method)
+		if known && m.Side == "agent" {
+			return e.method + " is a method of agents"
+		}
+		if !known && !strings.HasPrefix(e.method, "_") && !strings.HasPrefix(e.method, "$/") {
+			return "the method " + brief(e.method) + " is not one of the protocol"
+		}
+		return ""
+	}},
+	{rule: "EXT-06", on: anything, flaw: func(_ *scene, e *event) string {
+		return walk(e.object, func(o map[string]any) string {
+			if m, ok := o["_meta"]; ok && m != nil && inner(o, "_meta") == nil {
+				return "_meta is " + brief(m)
+			}
+			return ""
+		})
+	}},
+	{rule: "EXT-08", on: anything, flaw: func(_ *scene, e *event) string {
+		return walk(e.object, func(o map[string]any) string {
+			for name, syntax := range map[string]*regexp.Regexp{"traceparent": traceparent, "tracestate": tracestate, "baggage": baggage} {
+				v, ok := inner(o, "_meta")[name]
+				if text, isText := v.(string); ok && (!isText || !syntax.MatchString(text)) {
+					return name + " is " + brief(v)
+				}
+			}
+			return ""
+		})
+	}},
+	{rule: "EXT-09", on: calls, flaw: func(s *scene, e *event) string {
+		if strings.HasPrefix(e.method, "_") && s.agentCaps != nil && walk(s.agentCaps, hasMeta) == "" {
+			return "the agent uses " + brief(e.method) + ", and its capabilities have no _meta that says so"
+		}
+		return ""
+	}},
+}
+
+func hasMeta(o map[string]any) string {
+	if len(inner(o, "_meta")) > 0 {
+		return "yes"
+	}
+	return ""
+}
+
+// freeForm are members that hold whatever somebody puts there.
+var freeForm = []string{"_meta", "rawInput", "rawOutput", "data"}
+
+// walk calls f for all objects in v, until it returns something. What is free in
+// form is left out.
+func walk(v any, f func(map[string]any) string) string {
+	switch v := v.(type) {
+	case map[string]any:
+		if s := f(v); s != "" {
+			return s
+		}
+		for name, inner := range v {
+			if slices.Contains(freeForm, name) {
+				continue
+			}
+			if s := walk(inner, f); s != "" {
+				return s
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if s := walk(item, f); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// inner returns a member that is an object, nil if it is not one.
+func inner(o map[string]any, name string) map[string]any {
+	m, _ := o[name].(map[string]any)
+	return m
+}
+
+// objects returns the objects in a member that is a list.
+func objects(o map[string]any, name string) (out []map[string]any) {
+	items, _ := o[name].([]any)
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// text returns a member that is a string, "" if it is not one.
+func text(o map[string]any, name string) string {
+	s, _ := o[name].(string)
+	return s
+}
+
+func isInteger(v any) bool {
+	n, ok := v.(json.Number)
+	return ok && !strings.ContainsAny(n.String(), ".eE")
+}
+
+// isCount reports whether v is an integer that is not negative.
+func isCount(v any) bool { return isInteger(v) && !strings.HasPrefix(string(v.(json.Number)), "-") }

@@ -1,0 +1,164 @@
+package comply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// Stdio is what an agent in this process has in place of a process of its own.
+type Stdio struct {
+	In       io.Reader // ends when the agent should
+	Out, Err io.Writer
+	Env      []string // as of a process; HOME is an empty folder
+}
+
+// A program is an agent that runs.
+type program interface {
+	io.ReadWriter
+	CloseInput() error
+	Done() <-chan struct{} // closed when it has ended
+	Wait() error           // nil if it ended well
+	Left() bool            // a process that it started has outlived it
+	Stderr() []byte        // the end of what it wrote to standard error
+	Terminate() error      // sends the signal to end
+	Close() error
+}
+
+// start starts the agent with the given variables.
+func (a Agent) start(env []string) (program, error) {
+	if a.Serve != nil {
+		return serveHere(a.Serve, a.environ(env)), nil
+	}
+	cmd, err := a.command(env)
+	if err != nil {
+		return nil, err
+	}
+	return startProcess(cmd)
+}
+
+func startProcess(cmd *exec.Cmd) (program, error) {
+	p, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace, OrphanGrace: orphanGrace})
+	if err != nil {
+		return nil, err
+	}
+	return child{p}, nil
+}
+
+// A child is an agent that is a process.
+type child struct{ *jsonrpc.Process }
+
+// Terminate asks the process itself to end, not what it has started.
+func (c child) Terminate() error {
+	p, err := os.FindProcess(c.Pid())
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGTERM)
+}
+
+// A guest is an agent that is a function of this process.
+type guest struct {
+	in     *io.PipeWriter
+	out    *io.PipeReader
+	cancel context.CancelFunc
+	stderr tail
+	done   chan struct{}
+	err    error // of the function; read after done
+	close  func() error
+}
+
+// serveHere runs a function as an agent.
+func serveHere(serve func(context.Context, *Stdio) error, env []string) *guest {
+	ctx, cancel := context.WithCancel(context.Background())
+	in, writeIn := io.Pipe()
+	readOut, out := io.Pipe()
+	g := &guest{in: writeIn, out: readOut, cancel: cancel, done: make(chan struct{})}
+	g.close = sync.OnceValue(g.shut)
+	go func() {
+		defer close(g.done)
+		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: &g.stderr, Env: env})
+		in.Close()
+		out.Close()
+	}()
+	return g
+}
+
+func (g *guest) Read(b []byte) (int, error)  { return g.out.Read(b) }
+func (g *guest) Write(b []byte) (int, error) { return g.in.Write(b) }
+func (g *guest) CloseInput() error           { return g.in.Close() }
+func (g *guest) Left() bool                  { return false }
+func (g *guest) Stderr() []byte              { return g.stderr.bytes() }
+func (g *guest) Done() <-chan struct{}       { return g.done }
+
+// Terminate ends the function's context, as a signal would end a process.
+func (g *guest) Terminate() error {
+	g.cancel()
+	return nil
+}
+
+func (g *guest) Wait() error {
+	<-g.done
+	return g.err
+}
+
+func (g *guest) Close() error { return g.close() }
+
+// shut ends the function in steps, as a process is ended.
+func (g *guest) shut() error {
+	defer g.cancel()
+	for _, step := range []func(){
+		func() { g.in.Close() },
+		g.cancel,
+		func() { g.out.CloseWithError(errors.New("nobody reads any more")) },
+	} {
+		step()
+		if g.within(closeGrace) {
+			g.out.Close()
+			return g.err
+		}
+	}
+	return fmt.Errorf("comply: the agent does not return although its streams are closed")
+}
+
+func (g *guest) within(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-g.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+// maxTail is how many bytes are kept.
+const maxTail = 64 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, b[max(0, len(b)-maxTail):]...)
+	t.data = t.data[max(0, len(t.data)-maxTail):]
+	return len(b), nil
+}
+
+func (t *tail) bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]byte(nil), t.data...)
+}

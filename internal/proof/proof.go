@@ -1,0 +1,97 @@
+// Package proof shows that compliance tests find what they claim to find: it runs
+// them against mutants of the good agent and compares what was found with what is
+// broken. Only tests and tools import it.
+package proof
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/goodagent"
+)
+
+// Agent returns the good agent, or a mutant of it if m is not nil, as a function
+// of this process.
+func Agent(m *goodagent.Mutant) comply.Agent {
+	name := "goodagent"
+	if m != nil {
+		name = m.ID()
+	}
+	return comply.Agent{Name: name, Serve: func(ctx context.Context, s *comply.Stdio) error {
+		return goodagent.Serve(ctx, m, s.Env, s.In, s.Out, s.Err)
+	}}
+}
+
+// A Verdict is what was found out about a mutant.
+type Verdict struct {
+	Found     map[string][]string // the tests that found a rule to be broken, by its id
+	Caught    bool                // its own rule is among them
+	Unrelated []string            // rules that were found to be broken, and are not
+}
+
+// Found returns which rules were found to be broken, and by which tests. What
+// tests say about themselves is left out.
+func Found(report comply.AgentReport) map[string][]string {
+	out := map[string][]string{}
+	note := func(rule, test string) {
+		if rule != test && !slices.Contains(out[rule], test) {
+			out[rule] = append(out[rule], test)
+		}
+	}
+	for _, r := range report.Tests {
+		for _, f := range r.Findings {
+			note(f.Rule, r.ID)
+		}
+	}
+	for _, f := range report.Ledger { // also what came before the tests
+		note(f.Rule, f.Test)
+	}
+	return out
+}
+
+// Try runs tests against a mutant, which a is. opts may be nil; the version is
+// that of the mutant.
+func Try(ctx context.Context, m *goodagent.Mutant, a comply.Agent, tests []*comply.Test, opts *comply.Options) (Verdict, error) {
+	var o comply.Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Protocol = 1; m.V2 {
+		o.Protocol = 2
+	}
+	report, err := comply.Run(ctx, []comply.Agent{a}, Applicable(tests, o.Protocol), &o)
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Found: Found(report.Agents[0])}
+	broken := m.Broken()
+	for rule := range v.Found {
+		if !slices.Contains(broken, rule) {
+			v.Unrelated = append(v.Unrelated, rule)
+		}
+	}
+	slices.Sort(v.Unrelated)
+	v.Caught = v.Found[m.Rule] != nil
+	return v, nil
+}
+
+// Applicable returns the tests that are for a version of the protocol.
+func Applicable(tests []*comply.Test, version int) (out []*comply.Test) {
+	for _, t := range tests {
+		if len(t.Protocols) == 0 || slices.Contains(t.Protocols, version) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// About returns the tests that are about a rule.
+func About(tests []*comply.Test, rule string) (out []*comply.Test) {
+	for _, t := range tests {
+		if slices.Contains(t.Rules, rule) {
+			out = append(out, t)
+		}
+	}
+	return out
+}

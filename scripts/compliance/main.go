@@ -1,0 +1,168 @@
+// Command compliance writes the table of all rules of the protocol that an agent
+// is tested against: how each is checked, and which mutant proves that the check
+// works.
+//
+//	go run ./scripts/compliance > docs/compliance.md
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/goodagent"
+)
+
+func main() {
+	w := bufio.NewWriter(os.Stdout)
+	err := write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compliance:", err)
+		os.Exit(1)
+	}
+}
+
+const intro = `# What is checked
+
+This file is generated: ` + "`go run ./scripts/compliance > docs/compliance.md`" + `.
+
+Rules have the ids of the table below in reports, tests and baselines. MUST fails a test, SHOULD warns, MAY and ADV inform: ADV is advice
+where the protocol is silent. A star marks a MUST that follows from the schema or from JSON-RPC, and not from a sentence of the protocol.
+
+How a rule is checked:
+
+| | |
+|---|---|
+| frames | every frame of every test passes the check, whatever the test is about |
+| test | a test of the suite, by its id |
+| test, capability | likewise, for agents that advertise the capability |
+| test, model | likewise; the model must do what the prompt says. ` + "`--with-model`" + ` provides one that does |
+| test, fixture | likewise, with something beside the agent: an MCP server, an empty home, a scripted model |
+
+Each check is proven by mutants: copies of an agent that keeps all rules, changed so that they break one. The suite must find that rule to be
+broken, and no other that does not follow from it. A rule without a mutant is unproven: its check may find nothing.
+
+`
+
+// groups are the areas of the rules, in the order of the table.
+var groups = []struct{ prefix, title string }{
+	{"TRN", "Transport"}, {"RPC", "JSON-RPC"}, {"INIT", "Initialize"}, {"AUTH", "Login"}, {"SNEW", "session/new"}, {"SLOAD", "session/load"},
+	{"SRES", "session/resume"}, {"SLIST", "session/list"}, {"SCLO", "session/close"}, {"SDEL", "session/delete"}, {"SFRK", "session/fork (draft)"},
+	{"ADIR", "Additional directories"}, {"PRM", "Prompts"}, {"STOP", "Stop reasons"}, {"CAN", "Cancellation"}, {"UPD", "Updates"}, {"CNT", "Content"},
+	{"TOOL", "Tool calls"}, {"PERM", "Permissions"}, {"FS", "Files of the client"}, {"TERM", "Terminals of the client"}, {"PLAN", "Plans"},
+	{"MODE", "Modes"}, {"CFG", "Options"}, {"CMD", "Commands"}, {"ELI", "Questions to the user"}, {"MCP", "MCP servers"}, {"EXT", "Extensions"},
+	{"USE", "Usage"}, {"ERR", "Errors"}, {"LIFE", "Life of the process"}, {"PRV", "Providers (draft)"},
+}
+
+var ways = map[comply.Class]string{
+	comply.ByFrame: "test", comply.ByTest: "test", comply.ByCapability: "test, capability", comply.ByModel: "test, model", comply.ByFixture: "test, fixture",
+}
+
+// A table is what is known about each rule, by its id.
+type table struct {
+	tests   map[string][]string
+	frames  map[string]bool
+	mutants map[string]int
+}
+
+func newTable() (*table, error) {
+	t := &table{tests: map[string][]string{}, frames: map[string]bool{}, mutants: map[string]int{}}
+	suite, err := comply.Suite()
+	if err != nil {
+		return nil, err
+	}
+	for _, test := range suite {
+		for _, id := range test.Rules {
+			t.tests[id] = append(t.tests[id], test.ID)
+		}
+	}
+	for _, id := range comply.LedgerRules() {
+		t.frames[id] = true
+	}
+	for _, m := range goodagent.Mutants() {
+		t.mutants[m.Rule]++
+	}
+	return t, nil
+}
+
+// how returns how a rule is checked, "" if it is not.
+func (t *table) how(r comply.Rule) string {
+	var parts []string
+	if t.frames[r.ID] {
+		parts = append(parts, "frames")
+	}
+	if tests := t.tests[r.ID]; len(tests) > 0 {
+		slices.Sort(tests)
+		parts = append(parts, ways[r.Class]+": `"+strings.Join(slices.Compact(tests), "`, `")+"`")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// proof returns what proves that a rule is checked.
+func (t *table) proof(r comply.Rule) string {
+	switch n := t.mutants[r.ID]; {
+	case t.how(r) == "":
+		return ""
+	case n == 0:
+		return "**unproven**"
+	case n == 1:
+		return "1 mutant"
+	default:
+		return fmt.Sprintf("%d mutants", n)
+	}
+}
+
+// unchecked returns why a rule is not checked.
+func unchecked(r comply.Rule) string {
+	switch why := comply.Unheld(r.ID); {
+	case why != "":
+		return "not checked: " + why
+	case r.Unstable:
+		return "not checked: it is about a draft that the schemas here do not have"
+	}
+	return "not checked"
+}
+
+func write(w io.Writer) error {
+	t, err := newTable()
+	if err != nil {
+		return err
+	}
+	checked, proven, free := 0, 0, 0
+	var body strings.Builder
+	rules := comply.Rules()
+	for _, g := range groups {
+		fmt.Fprintf(&body, "\n## %s\n\n| rule | level | what it says | how it is checked | proof |\n|---|---|---|---|---|\n", g.title)
+		for _, r := range rules {
+			if prefix, _, _ := strings.Cut(r.ID, "-"); prefix != g.prefix {
+				continue
+			}
+			level := string(r.Level)
+			if r.Implied {
+				level += "*"
+			}
+			how := t.how(r)
+			switch {
+			case how == "":
+				how = unchecked(r)
+				free++
+			case t.mutants[r.ID] > 0:
+				checked, proven = checked+1, proven+1
+			default:
+				checked++
+			}
+			fmt.Fprintf(&body, "| [%s](%s) | %s | %s | %s | %s |\n", r.ID, r.Docs, level, r.Text, how, t.proof(r))
+		}
+	}
+	fmt.Fprint(w, intro)
+	fmt.Fprintf(w, "Of %d rules %d are checked, %d of them proven, and %d are not checked.\n", len(rules), checked, proven, free)
+	_, err = io.WriteString(w, body.String())
+	return err
+}
