@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 	if id, ok := os.LookupEnv(asGoodAgent); ok {
 		os.Exit(serveGoodAgent(id))
 	}
-	flag.Set("test.parallel", "24") // tests wait for agents, mostly
+	if flag.Parse(); flag.Lookup("test.fuzz").Value.String() == "" {
+		flag.Set("test.parallel", "24") // tests wait for agents, mostly
+	}
 	os.Exit(m.Run())
 }
 

@@ -55,7 +55,7 @@ func TestHostile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := play(t, "none", steps(c.steps...))
+			got := playWith(t, agent(t, "none"), steps(c.steps...), &comply.Options{TimeoutScale: 20}) // it is the end that is awaited, not the time
 			wantStatus(t, got, c.want)
 			if c.rule != "" {
 				wantFinding(t, got, c.rule)

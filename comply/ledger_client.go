@@ -176,7 +176,7 @@ var terminalDuties = []duty{
 // unreleased names a terminal that was made in a turn which is over, and not
 // released.
 func (s *scene) unreleased(e *event, killed bool) string {
-	for id, t := range s.terminals {
+	for id, t := range inOrder(s.terminals) {
 		x := s.sessions[t.session]
 		if !t.released && t.killed == killed && x != nil && len(x.turns) == 0 && x.last != nil {
 			e.because = []*entry{t.made}

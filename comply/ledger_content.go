@@ -131,7 +131,7 @@ var contentDuties = []duty{
 		return ""
 	})},
 	{rule: "CNT-09", on: updates(), flaw: eachBlock("", func(b map[string]any) string {
-		for name, o := range map[string]map[string]any{"data": b, "blob": inner(b, "resource")} {
+		for name, o := range inOrder(map[string]map[string]any{"data": b, "blob": inner(b, "resource")}) {
 			if s, ok := o[name].(string); ok && !isBase64(s) {
 				return name + " is " + brief(s)
 			}

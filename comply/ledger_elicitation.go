@@ -78,7 +78,7 @@ var elicitationDuties = []duty{
 		return ""
 	}},
 	{rule: "ELI-06", on: asksUser("form"), flaw: func(_ *scene, e *event) string {
-		for name, field := range fields(e) {
+		for name, field := range inOrder(fields(e)) {
 			kind := text(field, "type")
 			items := inner(field, "items")
 			plain := kind != "array" || text(items, "type") == "string" || isList(items["anyOf"]) || isList(items["oneOf"])
@@ -96,7 +96,7 @@ var elicitationDuties = []duty{
 				return fmt.Sprintf("%s is required, and there is no such field", brief(v))
 			}
 		}
-		for name, field := range all {
+		for name, field := range inOrder(all) {
 			for _, word := range []string{"enum", "oneOf"} {
 				if values, ok := field[word].([]any); ok && len(values) == 0 {
 					return fmt.Sprintf("the field %s has no values to choose from", brief(name))
@@ -158,7 +158,7 @@ var elicitationDuties = []duty{
 		return ""
 	}},
 	{rule: "ELI-15", on: asksUser("form"), flaw: func(_ *scene, e *event) string {
-		for name, field := range fields(e) {
+		for name, field := range inOrder(fields(e)) {
 			if secrets.MatchString(words(name, field)) || text(field, "format") == "password" {
 				return fmt.Sprintf("the field %s asks for a secret", brief(name))
 			}
@@ -166,7 +166,7 @@ var elicitationDuties = []duty{
 		return ""
 	}},
 	{rule: "ELI-16", on: asksUser("form"), flaw: func(_ *scene, e *event) string {
-		for name, field := range fields(e) {
+		for name, field := range inOrder(fields(e)) {
 			if links.MatchString(words(name, field)) {
 				return fmt.Sprintf("the field %s has a link in it", brief(name))
 			}

@@ -3,6 +3,8 @@ package comply
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -252,7 +254,7 @@ var extensionDuties = []duty{
 	}},
 	{rule: "EXT-08", on: anything, flaw: func(_ *scene, e *event) string {
 		return walk(e.object, func(o map[string]any) string {
-			for name, syntax := range map[string]*regexp.Regexp{"traceparent": traceparent, "tracestate": tracestate, "baggage": baggage} {
+			for name, syntax := range inOrder(map[string]*regexp.Regexp{"traceparent": traceparent, "tracestate": tracestate, "baggage": baggage}) {
 				v, ok := inner(o, "_meta")[name]
 				if text, isText := v.(string); ok && (!isText || !syntax.MatchString(text)) {
 					return name + " is " + brief(v)
@@ -287,7 +289,7 @@ func walk(v any, f func(map[string]any) string) string {
 		if s := f(v); s != "" {
 			return s
 		}
-		for name, inner := range v {
+		for name, inner := range inOrder(v) {
 			if slices.Contains(freeForm, name) {
 				continue
 			}
@@ -303,6 +305,18 @@ func walk(v any, f func(map[string]any) string) string {
 		}
 	}
 	return ""
+}
+
+// inOrder goes through a map in the order of its names, so that the same
+// conversation always leads to the same findings.
+func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
 }
 
 // inner returns a member that is an object, nil if it is not one.

@@ -34,13 +34,13 @@ var initializeDuties = []duty{
 	}},
 	{rule: "INIT-11", on: resultOf(methodInitialize), in: schema.V1, flaw: func(_ *scene, e *event) string {
 		caps := inner(e.result, "agentCapabilities")
-		for path, flag := range map[string]bool{
+		for path, flag := range inOrder(map[string]bool{
 			"loadSession": true, "promptCapabilities.image": true, "promptCapabilities.audio": true, "promptCapabilities.embeddedContext": true,
 			"mcpCapabilities.http": true, "mcpCapabilities.sse": true,
 			"promptCapabilities": false, "mcpCapabilities": false, "sessionCapabilities": false, "auth": false, "auth.logout": false,
 			"sessionCapabilities.list": false, "sessionCapabilities.resume": false, "sessionCapabilities.close": false, "sessionCapabilities.delete": false,
 			"sessionCapabilities.fork": false, "sessionCapabilities.additionalDirectories": false,
-		} {
+		}) {
 			v, ok := lookup(any(caps), path)
 			_, isFlag := v.(bool)
 			_, isObject := v.(map[string]any)

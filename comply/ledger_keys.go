@@ -159,7 +159,7 @@ func (l *ledger) lintValue(e *event, defs map[string]*shape, schemas []*shape, v
 		if len(a.members) == 0 {
 			return // nothing is known about it
 		}
-		for name, inner := range v {
+		for name, inner := range inOrder(v) {
 			at := append(slices.Clone(path), name)
 			switch known, ok := a.members[name]; {
 			case slices.Contains(freeForm, name) && ok, name == "_meta":
@@ -181,7 +181,7 @@ func tolerated(e *event, name string) bool {
 func (l *ledger) strange(e *event, a *allowed, path []string) {
 	name := path[len(path)-1]
 	actual := "there is a member " + strings.Join(path, ".")
-	for known := range a.members {
+	for known := range inOrder(a.members) {
 		if known != name && folded(known) == folded(name) {
 			l.note(ruleCase, "", fmt.Sprintf("%s, which is written %s", actual, known), e.entry)
 			return

@@ -115,7 +115,7 @@ var sessionDuties = []duty{
 		return fmt.Sprintf("an update names the session %s, which the client has not opened", brief(id))
 	}},
 	{rule: "SNEW-10", on: atEnd, flaw: func(s *scene, e *event) string {
-		for id, first := range s.early {
+		for id, first := range inOrder(s.early) {
 			if id != "" && !s.opening() {
 				e.because = []*entry{first}
 				return fmt.Sprintf("an update names the session %s, which the client has not opened", brief(id))

@@ -213,7 +213,7 @@ var planDuties = []duty{
 			}
 			delete(before, text(entry, "content"))
 		}
-		for content, status := range before {
+		for content, status := range inOrder(before) {
 			if status != "completed" {
 				return fmt.Sprintf("the plan had %d entries, and the update has only those that changed; %s is missing", len(x.plan), brief(content))
 			}

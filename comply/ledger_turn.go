@@ -129,7 +129,7 @@ func afterCancelled(s *scene, e *event) string {
 
 // unfinished names a tool call of the turn that has not ended.
 func unfinished(t *turn) string {
-	for id, c := range t.session.calls {
+	for id, c := range inOrder(t.session.calls) {
 		if c.turn == t && !final(c.status) {
 			return fmt.Sprintf("the tool call %s is still %s", brief(id), c.status)
 		}
