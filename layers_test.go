@@ -51,6 +51,7 @@ var layers = map[string][]string{
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
+	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape"},
 	"internal/service/mailroom": {"hub", "internal/shape"},
 
