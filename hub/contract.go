@@ -170,6 +170,10 @@ type ContractVersion struct {
 	ProposedBy  RepoID          `json:"proposed_by"`
 	At          Instant         `json:"timestamp"`              // when the contract was last touched while it had this content
 	ChangeNotes string          `json:"change_notes,omitempty"` // on what replaced it
+
+	// Superseded marks a content among Conflicts that a later version has
+	// replaced on the hub that had it.
+	Superseded bool `json:"superseded,omitempty"`
 }
 
 // An Agreement is one repository's word on one version.
@@ -202,6 +206,7 @@ type Contract struct {
 	// version, newest version first.
 	Conflicts  []ContractVersion `json:"conflicts,omitempty"`
 	Agreements []Agreement       `json:"agreements,omitempty"`
+	ReopenedAt Instant           `json:"reopened_at,omitzero"` // agreements up to then do not count
 }
 
 // MarshalJSON writes lists that are empty as [].
@@ -213,7 +218,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 
 // Naive returns c with times for peers that know no zones.
 func (c Contract) Naive() Contract {
-	c.CreatedAt, c.UpdatedAt = c.CreatedAt.Naive(), c.UpdatedAt.Naive()
+	c.CreatedAt, c.UpdatedAt, c.ReopenedAt = c.CreatedAt.Naive(), c.UpdatedAt.Naive(), c.ReopenedAt.Naive()
 	c.Implementations = slices.Clone(c.Implementations)
 	for i, impl := range c.Implementations {
 		c.Implementations[i].StartedAt, c.Implementations[i].CompletedAt = impl.StartedAt.Naive(), impl.CompletedAt.Naive()
@@ -276,7 +281,7 @@ func (c Contract) Dissenting(p Project) []Repo {
 	hash := ContentHash(c.Content)
 	return slices.DeleteFunc(slices.Clone(c.Parties(p)), func(r Repo) bool {
 		return r.ID == c.ProposedBy || slices.ContainsFunc(c.Agreements, func(a Agreement) bool {
-			return a.Repo == r.ID && a.Version == c.Version && a.Content == hash
+			return a.Repo == r.ID && a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0
 		})
 	})
 }

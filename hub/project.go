@@ -8,14 +8,15 @@ import (
 // What a project may hold. These are the same on every hub, because hubs that
 // keep one project must be able to keep the same.
 const (
-	MaxRepos     = 64        // repositories of a project
-	MaxContent   = 256 << 10 // bytes of a contract's or packet's content
-	MaxVersions  = 256       // versions of one contract
-	MaxConflicts = 32        // contents of one contract that lost; the newest are kept
-	MaxRelated   = 64        // contracts that one packet is about
-	MaxFiles     = 1000      // files that one implementation names
-	MaxName      = 200       // bytes of a name
-	MaxText      = 16 << 10  // bytes of a plan, note, comment or objective
+	MaxRepos      = 64        // repositories of a project
+	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
+	MaxVersions   = 256       // versions of one contract
+	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
+	MaxAgreements = 512       // that one contract remembers
+	MaxRelated    = 64        // contracts that one packet is about
+	MaxFiles      = 1000      // files that one implementation names
+	MaxName       = 200       // bytes of a name
+	MaxText       = 16 << 10  // bytes of a plan, note, comment or objective
 )
 
 // safeID reports whether s can stand for a thing in coordination, also in the

@@ -45,6 +45,9 @@ type Reader interface {
 	AgentReader
 	MessageReader
 	HandoffReader
+	ProjectReader
+	ChangeReader
+	PeerReader
 	JournalReader
 	MetaReader
 }
@@ -55,6 +58,9 @@ type Tx interface {
 	AgentWriter
 	MessageWriter
 	HandoffWriter
+	ProjectWriter
+	ChangeWriter
+	PeerWriter
 	JournalWriter
 	MetaWriter
 }
@@ -350,8 +356,8 @@ type ProjectReader interface {
 	Packet(project ProjectID, id PacketID) (Packet, error)
 	// Packets returns packets by time.
 	Packets(q PacketQuery) (PacketPage, error)
-	// PacketIDs returns the ids of a project's packets in order, beginning
-	// after one.
+	// PacketIDs returns the ids of a project's packets by time, beginning after
+	// one.
 	PacketIDs(project ProjectID, after PacketID, limit int) ([]PacketID, error)
 	FileRequest(project ProjectID, id string) (FileRequest, error)
 	// FileRequests returns requests, newest first.

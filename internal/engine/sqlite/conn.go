@@ -140,6 +140,15 @@ func (q *query) time(v hub.Time) {
 	q.text(v.String())
 }
 
+// instant binds a time of coordination, or NULL if it is zero.
+func (q *query) instant(v hub.Instant) {
+	if v.IsZero() {
+		q.null()
+		return
+	}
+	q.int(v.Micro())
+}
+
 // exec runs a statement that returns nothing.
 func (q *query) exec() error {
 	if q.err != nil {

@@ -27,6 +27,9 @@ var hubSchema string
 //go:embed schema/0003_handoffs.sql
 var handoffSchema string
 
+//go:embed schema/0004_coordination.sql
+var coordinationSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -39,6 +42,7 @@ var migrations = []func(*conn) error{
 		return backfill(c)
 	},
 	func(c *conn) error { return c.db.Exec(handoffSchema) },
+	func(c *conn) error { return c.db.Exec(coordinationSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can
