@@ -31,6 +31,8 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"query", queryTests},
 		{"ledger", ledgerTests},
 		{"handoffs", handoffTests},
+		{"projects", projectTests},
+		{"peers", peerTests},
 		{"journal", journalTests},
 		{"meta", metaTests},
 		{"transactions", transactionTests},
