@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -25,9 +26,9 @@ func (s *Service) Changes(ctx context.Context, after int64, limit int) ([]hub.Ch
 	return all, err
 }
 
-// Copies returns what changed as it is now, each thing once, in the order of
-// its last change. Changes that came from the peer "to" are left out: it has
-// them.
+// Copies returns what changed as it is now, each thing once: first projects,
+// because nothing can be taken without its project, then the rest in the order
+// of its last change. What the peer "to" has as it is now is left out.
 func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error) {
 	type thing struct {
 		project hub.ProjectID
@@ -54,9 +55,17 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 			}
 			out = append(out, copied)
 		}
+		slices.SortStableFunc(out, func(a, b hub.Copy) int { return cmp.Compare(heads(b), heads(a)) })
 		return nil
 	})
 	return out, err
+}
+
+func heads(c hub.Copy) int {
+	if c.Head != nil {
+		return 1
+	}
+	return 0
 }
 
 // load returns a thing that changed as it is now.

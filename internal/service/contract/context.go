@@ -36,7 +36,7 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 		return hub.Packet{}, err
 	}
 	packet := hub.Packet{
-		Project: p.ID, ID: hub.PacketID(se.s.ids.Next()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: hub.Instant{}.After(se.s.o.Clock),
+		Project: p.ID, ID: hub.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: hub.Instant{}.After(se.s.o.Clock),
 		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
 	}
 	if err := packet.Check(); err != nil {

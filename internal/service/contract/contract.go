@@ -90,7 +90,7 @@ func fill[N int | int64](n *N, otherwise N) {
 type Service struct {
 	store hub.Store
 	o     Options
-	ids   *hub.IDs
+	newID func() string
 }
 
 // New returns a service that keeps projects in store. opts may be nil.
@@ -106,7 +106,8 @@ func New(store hub.Store, opts *Options) *Service {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Limits = o.Limits.filled()
-	return &Service{store: store, o: o, ids: hub.NewIDs(o.Clock)}
+	ids := hub.NewIDs(o.Clock)
+	return &Service{store: store, o: o, newID: func() string { return string(ids.Next()) }}
 }
 
 // A Caller is who is asking, here and across hubs.
@@ -142,6 +143,7 @@ type session struct {
 	tx     hub.Tx
 	caller Caller
 	source hub.AID // the peer that a change came from; "" for a change made here
+	known  bool    // source has the thing that changes as it is after the change
 	now    hub.Time
 
 	said    []hub.Message
@@ -207,7 +209,10 @@ func active(op string, caller Caller) error {
 // record writes the row of the log of changes and the journal entry for a
 // change of one thing.
 func (se *session) record(a hub.Action, c hub.Change, facts any) error {
-	c.At, c.Origin = se.now, se.source
+	c.At = se.now
+	if se.known {
+		c.Origin = se.source
+	}
 	if err := se.tx.AddChange(c); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (s *Service) save(op string, n NewFile, data []byte) (string, error) {
 	if err := s.o.Files.Mkdir(string(n.Project), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", hub.Errorf(hub.CodeDegraded, op, "the project's folder cannot be made: %v", err)
 	}
-	name := path.Join(string(n.Project), string(s.ids.Next())[24:]+"-"+baseName(n.Name))
+	name := path.Join(string(n.Project), s.newID()[24:]+"-"+baseName(n.Name))
 	f, err := s.o.Files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", hub.Errorf(hub.CodeDegraded, op, "the file cannot be made: %v", err)
@@ -176,7 +176,7 @@ func (s *Service) RequestFile(ctx context.Context, caller Caller, r hub.FileRequ
 	case len(r.Description) > hub.MaxText || len(r.Format) > hub.MaxName:
 		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", hub.MaxText, hub.MaxName)
 	}
-	r.ID, r.FulfilledAt, r.File = string(s.ids.Next()), hub.Instant{}, ""
+	r.ID, r.FulfilledAt, r.File = s.newID(), hub.Instant{}, ""
 	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {
 		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), hub.Instant{}.After(s.o.Clock)
 		open, err := se.tx.FileRequests(p.ID, s.o.Limits.Requests)

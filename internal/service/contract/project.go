@@ -25,7 +25,7 @@ func (s *Service) CreateProject(ctx context.Context, caller Caller, n NewProject
 	}
 	now := hub.Instant{}.After(s.o.Clock)
 	p := hub.Project{
-		ID: hub.ProjectID(s.ids.Next()), Name: n.Name, Objective: n.Objective, Status: hub.ProjectPlanning, Policy: n.Policy,
+		ID: hub.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: hub.ProjectPlanning, Policy: n.Policy,
 		CreatedAt: now, UpdatedAt: now,
 	}
 	if p.Policy == "" {
@@ -53,7 +53,7 @@ func (s *Service) CreateProject(ctx context.Context, caller Caller, n NewProject
 
 // admit adds a repository to a project that is not stored yet or again.
 func (s *Service) admit(op string, p *hub.Project, r *hub.Repo, now hub.Instant) error {
-	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = hub.RepoID(s.ids.Next()), "", hub.Instant{}, now
+	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = hub.RepoID(s.newID()), "", hub.Instant{}, now
 	if r.Name == s.o.Repo && s.o.Repo != "" {
 		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
 	}

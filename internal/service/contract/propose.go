@@ -35,7 +35,7 @@ func (s *Service) Propose(ctx context.Context, caller Caller, p Proposal) (Resul
 	}
 	now := hub.Instant{}.After(s.o.Clock)
 	c := hub.Contract{
-		Project: p.Project, ID: hub.ContractID(s.ids.Next()), Type: p.Type, Name: p.Name, Version: 1, Status: hub.ContractProposed,
+		Project: p.Project, ID: hub.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: hub.ContractProposed,
 		Content: content, CreatedAt: now, UpdatedAt: now,
 	}
 	var out Result

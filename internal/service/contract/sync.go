@@ -28,6 +28,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
 			for i, c := range part {
 				var err error
+				m.known = false
 				done[i], err = m.merge(c)
 				switch hub.CodeOf(err) {
 				case "":
@@ -158,6 +159,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 		if in.Policy == "" {
 			in.Policy = hub.AgreeAny
 		}
+		in.Repos = slices.Clone(in.Repos)
 		for i, r := range in.Repos {
 			in.Repos[i] = m.stampRepo(hub.Repo{}, r)
 		}
@@ -168,6 +170,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 		if err := m.tx.AddProject(in); err != nil {
 			return hub.Synced{}, err
 		}
+		m.known = true
 		return hub.Synced{Status: hub.SyncCreated}, m.record(hub.ActionProjectMerged, projectChange(in), facts{Project: in.ID, Agent: m.source, Source: m.source})
 	}
 	if err != nil {
@@ -183,7 +186,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	if compareWritten(merged, was) == 0 {
 		return out, nil
 	}
-	out.Status, out.Reason = hub.SyncUpdated, ""
+	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
 	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
 }
 
@@ -195,6 +198,7 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	if err := m.record(a, c, facts{Project: p.ID, Agent: m.source, Source: m.source}); err != nil {
 		return err
 	}
+	m.known = false
 	same := func(a, b hub.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
 	if p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
 		return nil
@@ -279,6 +283,7 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
 		out.Status, out.Reason = hub.SyncSkipped, noNews
 		return out, nil
 	}
+	m.known = !out.Behind
 	return out, m.putProject(p, merged, hub.ActionRepoMerged, repoChange(p.ID, in.ID))
 }
 
@@ -299,7 +304,9 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		if err := m.tx.AddContract(merged); err != nil {
 			return hub.Synced{}, err
 		}
-		return hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: contractDiffers(merged, in)}, m.contractMerged(p, hub.Contract{}, merged, "received")
+		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: contractDiffers(merged, in)}
+		m.known = !out.Behind
+		return out, m.contractMerged(p, hub.Contract{}, merged, "received")
 	}
 	if err != nil {
 		return hub.Synced{}, err
@@ -328,7 +335,7 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 			return hub.Synced{}, err
 		}
 	}
-	out.Status, out.Reason = hub.SyncUpdated, ""
+	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
 	return out, m.contractMerged(p, was, merged, "merged")
 }
 
@@ -406,6 +413,7 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 	if m.native || was.ID == "" {
 		return in
 	}
+	in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
 	if in.Version == was.Version && in.Status == was.Status && hub.ContentHash(in.Content) == hub.ContentHash(was.Content) {
 		in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
 	}
@@ -432,6 +440,7 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 			return hub.Synced{}, err
 		}
 		by, _ := p.Repo(in.FromRepo)
+		m.known = true
 		return hub.Synced{Status: hub.SyncCreated}, m.shared(p, in, by.Name)
 	case err != nil:
 		return hub.Synced{}, err
@@ -441,6 +450,7 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 	if err := m.tx.PutPacket(in); err != nil {
 		return hub.Synced{}, err
 	}
+	m.known = true
 	return hub.Synced{Status: hub.SyncUpdated}, m.record(hub.ActionContextReplaced,
 		hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(in.ID)},
 		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Sum: hub.ContentHash(in.Content)})
