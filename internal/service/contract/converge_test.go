@@ -418,12 +418,11 @@ func converge(t *testing.T, seed uint64, steps int, store func(n int) (hub.Store
 
 func TestConvergence(t *testing.T) {
 	t.Parallel()
-	const schedules = 1000
 	t.Run("R1-056 three hubs come to the same state, whatever the network and the clocks do, and nothing acknowledged is missing", func(t *testing.T) {
 		t.Parallel()
 		conflicts := 0
 		for seed := range uint64(schedules) {
-			conflicts += converge(t, seed, 120, func(int) (hub.Store, func() hub.Store) { return newMemory(), nil })
+			conflicts += converge(t, seed, 60, func(int) (hub.Store, func() hub.Store) { return newMemory(), nil })
 		}
 		if conflicts < schedules/100 {
 			t.Errorf("%d conflicts in %d schedules: they try nothing", conflicts, schedules)
@@ -431,8 +430,8 @@ func TestConvergence(t *testing.T) {
 	})
 	t.Run("R1-056 three hubs on disk that are restarted come to the same state", func(t *testing.T) {
 		t.Parallel()
-		for seed := range uint64(12) {
-			converge(t, schedules+seed, 120, func(int) (hub.Store, func() hub.Store) { return onDisk(t) })
+		for seed := range uint64(diskSchedules) {
+			converge(t, 1_000_000+seed, 100, func(int) (hub.Store, func() hub.Store) { return onDisk(t) })
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -182,8 +181,8 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	if len(merged.Repos) > hub.MaxRepos {
 		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
 	}
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: compareWritten(merged, mergeProject(in, in)) != 0}
-	if compareWritten(merged, was) == 0 {
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: !sameProject(merged, mergeProject(in, in))}
+	if sameProject(merged, was) {
 		return out, nil
 	}
 	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
@@ -248,7 +247,7 @@ func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 			in.Endpoint = known.Endpoint
 		}
 		in.UpdatedAt = known.UpdatedAt
-		if !known.ID.Valid() || compareWritten(in, known) != 0 {
+		if !known.ID.Valid() || !sameRepo(in, known) {
 			in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
 		}
 		return in
@@ -275,11 +274,11 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
 		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
 	}
 	now, _ := merged.Repo(in.ID)
-	out := hub.Synced{Status: hub.SyncUpdated, Behind: compareWritten(now, in) != 0}
+	out := hub.Synced{Status: hub.SyncUpdated, Behind: !sameRepo(now, in)}
 	switch {
 	case !there:
 		out.Status = hub.SyncCreated
-	case compareWritten(now, known) == 0:
+	case sameRepo(now, known):
 		out.Status, out.Reason = hub.SyncSkipped, noNews
 		return out, nil
 	}
@@ -304,7 +303,7 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		if err := m.tx.AddContract(merged); err != nil {
 			return hub.Synced{}, err
 		}
-		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: contractDiffers(merged, in)}
+		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
 		m.known = !out.Behind
 		return out, m.contractMerged(p, hub.Contract{}, merged, "received")
 	}
@@ -317,8 +316,8 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
 	merged := settle(mergeContract(was, in), p)
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Version: merged.Version, Behind: contractDiffers(merged, in)}
-	if !contractDiffers(merged, was) {
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Version: merged.Version, Behind: !sameContract(merged, in)}
+	if sameContract(merged, was) {
 		return out, nil
 	}
 	if len(merged.Implementations) > hub.MaxRepos {
@@ -358,21 +357,6 @@ func (m *merger) contractMerged(p hub.Project, was, c hub.Contract, event string
 	}
 	return nil
 }
-
-func sameContent(a, b hub.ContractVersion) bool {
-	return a.Version == b.Version && (bytes.Equal(a.Content, b.Content) || hub.ContentHash(a.Content) == hub.ContentHash(b.Content))
-}
-
-func sameVersions(a, b []hub.ContractVersion) bool {
-	return slices.EqualFunc(a, b, func(x, y hub.ContractVersion) bool {
-		return x.Version == y.Version && x.ProposedBy == y.ProposedBy && x.At == y.At && x.ChangeNotes == y.ChangeNotes &&
-			x.Superseded == y.Superseded && bytes.Equal(x.Content, y.Content)
-	})
-}
-
-// contractDiffers reports whether there is anything to tell about a that is not
-// in b.
-func contractDiffers(a, b hub.Contract) bool { return compareWritten(a, b) != 0 }
 
 func contentBytes(c hub.Contract) int64 {
 	n := len(c.Content)
