@@ -42,10 +42,12 @@ func compareHeads(a, b hub.Contract) int {
 	if order == 0 && !bytes.Equal(a.Content, b.Content) {
 		order = strings.Compare(hub.ContentHash(a.Content), hub.ContentHash(b.Content))
 	}
+	// As far as it concerns the content this is the order in which
+	// mergeVersions chooses, so that it does not matter who lost first.
 	return cmp.Or(order,
+		cmp.Compare(a.ProposedBy, b.ProposedBy), bytes.Compare(a.Content, b.Content),
 		cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)),
-		cmp.Compare(a.ProposedBy, b.ProposedBy), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name),
-		bytes.Compare(a.Content, b.Content))
+		cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 }
 
 // earlier returns the earlier of two times that are times.
@@ -163,22 +165,16 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 	if len(all) == 0 {
 		return nil, nil
 	}
-	superseded := map[variantKey]bool{}
-	for _, v := range all {
-		superseded[v.key()] = superseded[v.key()] || v.Superseded
-	}
 	head := variantKey{won.Version, hub.ContentHash(won.Content)}
 	distinct := greatest(all, nil, variant.key,
 		func(x, y variantKey) int {
 			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.hash, y.hash))
 		},
 		func(x, y variant) int {
-			return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.ChangeNotes, y.ChangeNotes), cmp.Compare(x.ProposedBy, y.ProposedBy), bytes.Compare(x.Content, y.Content))
+			return cmp.Or(compareBools(x.Superseded, y.Superseded), x.At.Compare(y.At), cmp.Compare(x.ChangeNotes, y.ChangeNotes), cmp.Compare(x.ProposedBy, y.ProposedBy), bytes.Compare(x.Content, y.Content))
 		})
 	trunk := map[int]variant{}
-	for i, v := range distinct {
-		v.Superseded = superseded[v.key()]
-		distinct[i] = v
+	for _, v := range distinct {
 		other, taken := trunk[v.Version]
 		if v.Superseded && v.key() != head && (!taken || cmp.Or(v.At.Compare(other.At), cmp.Compare(v.hash, other.hash)) > 0) {
 			trunk[v.Version] = v
@@ -205,6 +201,16 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 		conflicts = append(conflicts, v.ContractVersion)
 	}
 	return history, conflicts
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // mergeProject joins two copies of a project's own members and its
