@@ -339,7 +339,8 @@ type PacketPage struct {
 
 // A ProjectReader reads projects and what they hold.
 type ProjectReader interface {
-	// Project returns a project with its tally.
+	// Project returns a project with its tally. Its list of repositories may be
+	// shared, and must not be written to.
 	Project(id ProjectID) (Project, error)
 	// Projects returns projects by id, beginning after one.
 	Projects(after ProjectID, limit int) ([]Project, error)

@@ -15,8 +15,28 @@ import (
 // columnInstant reads a stored time of coordination; NULL is the zero time.
 func columnInstant(s *sqlite3.Stmt, col int) hub.Instant { return hub.InstantMicro(s.ColumnInt64(col)) }
 
+// maxRepoLists bounds what a connection remembers of decoded repositories.
+const maxRepoLists = 64
+
+// repos decodes stored repositories. Every change in a project reads them, and
+// they seldom change themselves; nobody may write to the list.
+func (c *conn) repos(b []byte) ([]hub.Repo, error) {
+	if list, ok := c.repoLists[string(b)]; ok {
+		return list, nil
+	}
+	var list []hub.Repo
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, err
+	}
+	if len(c.repoLists) >= maxRepoLists {
+		clear(c.repoLists)
+	}
+	c.repoLists[string(b)] = slices.Clip(list)
+	return slices.Clip(list), nil
+}
+
 // scanProject reads a row of projectHead.
-func scanProject(s *sqlite3.Stmt) (hub.Project, error) {
+func (c *conn) scanProject(s *sqlite3.Stmt) (hub.Project, error) {
 	p := hub.Project{
 		ID: hub.ProjectID(s.ColumnText(0)), Name: s.ColumnText(1), Objective: s.ColumnText(2), Status: hub.ProjectStatus(s.ColumnText(3)),
 		Policy: hub.AgreementPolicy(s.ColumnText(4)), CreatedAt: columnInstant(s, 6), UpdatedAt: columnInstant(s, 7),
@@ -25,7 +45,8 @@ func scanProject(s *sqlite3.Stmt) (hub.Project, error) {
 			Packets: s.ColumnInt(12), Bytes: s.ColumnInt64(13),
 		},
 	}
-	if err := json.Unmarshal(s.ColumnRawText(5), &p.Repos); err != nil {
+	var err error
+	if p.Repos, err = c.repos(s.ColumnRawText(5)); err != nil {
 		return p, hub.Errorf(hub.CodeDegraded, "sqlite.Project", "project %s has broken repositories: %v", p.ID, err)
 	}
 	return p, nil
@@ -58,14 +79,14 @@ func one[T any](op, kind, name string, q *query, scan func(*sqlite3.Stmt) (T, er
 func (r *reader) Project(id hub.ProjectID) (hub.Project, error) {
 	q := r.c.query(stmtProject)
 	q.text(string(id))
-	return one("sqlite.Project", "project", string(id), &q, scanProject)
+	return one("sqlite.Project", "project", string(id), &q, r.c.scanProject)
 }
 
 func (r *reader) Projects(after hub.ProjectID, limit int) ([]hub.Project, error) {
 	q := r.c.query(stmtProjects)
 	q.text(string(after))
 	q.int(int64(max(limit, 0)))
-	return collect("sqlite.Projects", &q, scanProject)
+	return collect("sqlite.Projects", &q, r.c.scanProject)
 }
 
 func (t *tx) AddProject(p hub.Project) error {
