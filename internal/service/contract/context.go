@@ -63,7 +63,7 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 
 // shared records a packet and tells those concerned.
 func (se *session) shared(p hub.Project, packet hub.Packet, by string) error {
-	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type)}
+	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type), Digest: packet.Digest()}
 	change := hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(packet.ID)}
 	if err := se.record(hub.ActionContextShared, change, f); err != nil {
 		return err

@@ -124,13 +124,22 @@ func (s *Service) aid(caller Caller) hub.AID {
 	return caller.AID
 }
 
+// isOurs reports whether an agent belongs to this hub.
+func (s *Service) isOurs(agent hub.AID) bool {
+	if agent == "" || agent == s.o.Self || s.o.Local == nil {
+		return agent == "" || agent == s.o.Self
+	}
+	_, ok := s.o.Local(agent)
+	return ok
+}
+
 // speaksFor returns the repository of p that the caller speaks for: the one it
-// has claimed, or else the hub's own.
+// has claimed, or else the hub's own if the caller is one of its agents.
 func (s *Service) speaksFor(op string, p hub.Project, caller Caller) (hub.Repo, error) {
 	if r, ok := p.RepoOf(s.aid(caller)); ok {
 		return r, nil
 	}
-	if r, ok := p.RepoNamed(s.o.Repo); ok && s.o.Repo != "" && (caller.AID == "" || caller.AID == s.o.Self) {
+	if r, ok := p.RepoNamed(s.o.Repo); ok && s.o.Repo != "" && s.isOurs(caller.AID) {
 		return r, nil
 	}
 	return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
@@ -243,7 +252,7 @@ type facts struct {
 	Version int           `json:"version,omitempty"`
 	Status  string        `json:"status,omitempty"`
 	Action  string        `json:"action,omitempty"`
-	Sum     string        `json:"sha256,omitempty"` // of the content
+	Digest  string        `json:"sha256,omitempty"` // of the contract, packet, file or content
 }
 
 // project returns a project or says that there is none.

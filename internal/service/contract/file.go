@@ -88,7 +88,7 @@ func (s *Service) keep(ctx context.Context, op string, caller Caller, n NewFile,
 			return err
 		}
 		se.changed = true
-		return se.note(hub.ActionFileShared, f.SHA256, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: s.aid(caller), Sum: f.SHA256, Action: n.Purpose})
+		return se.note(hub.ActionFileShared, f.SHA256, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: s.aid(caller), Digest: f.SHA256, Action: n.Purpose})
 	})
 	if err != nil {
 		return File{}, errors.Join(err, s.o.Files.Remove(f.SavedTo))

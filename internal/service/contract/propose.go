@@ -77,6 +77,7 @@ func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
 func (se *session) moved(a hub.Action, p hub.Project, r hub.Repo, c hub.Contract, event string) error {
 	f := facts{
 		Project: p.ID, Agent: se.agent(), Source: se.source, Repo: r.ID, Version: c.Version, Status: string(c.Status), Action: event,
+		Digest: c.Digest(),
 	}
 	if err := se.record(a, contractChange(c), f); err != nil {
 		return err

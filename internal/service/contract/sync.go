@@ -350,7 +350,7 @@ func (m *merger) contractMerged(p hub.Project, was, c hub.Contract, event string
 			continue
 		}
 		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, facts{
-			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Sum: hub.ContentHash(v.Content),
+			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Digest: hub.ContentHash(v.Content),
 		}); err != nil {
 			return err
 		}
@@ -437,5 +437,5 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 	m.known = true
 	return hub.Synced{Status: hub.SyncUpdated}, m.record(hub.ActionContextReplaced,
 		hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(in.ID)},
-		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Sum: hub.ContentHash(in.Content)})
+		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Digest: in.Digest()})
 }
