@@ -454,7 +454,7 @@ func TestMigration(t *testing.T) {
 		list := func() []string {
 			s := openAt(t, dir, nil)
 			defer s.Close()
-			return rows(t, raw(t, dir), `SELECT type, name, sql FROM sqlite_schema`)
+			return rows(t, raw(t, dir), `SELECT type, name, sql FROM sqlite_schema ORDER BY type, name`)
 		}
 		first := list()
 		c := raw(t, dir)
