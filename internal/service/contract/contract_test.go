@@ -45,12 +45,6 @@ func (c *clock) read() time.Time {
 	return c.now
 }
 
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // newDesk returns a hub of the repository backend-api.
 func newDesk(t *testing.T, change func(*contract.Options)) *desk {
 	t.Helper()

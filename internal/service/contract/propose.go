@@ -192,17 +192,22 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 	if len(r.Comment) > hub.MaxText {
 		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", hub.MaxText)
 	}
-	content, err := json.Marshal(struct {
+	return se.remark(op, p, by, c, t, struct {
 		Action   string          `json:"action"`
 		Comment  string          `json:"comment"`
 		Change   json.RawMessage `json:"suggested_change,omitempty"`
 		Contract hub.ContractID  `json:"contract_id"`
 		Version  int             `json:"contract_version"`
 	}{r.Action, r.Comment, r.Change, c.ID, c.Version})
+}
+
+// remark shares a packet about a contract.
+func (se *session) remark(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
+	raw, err := json.Marshal(content)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "suggestedChange: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "what is said about the contract is not JSON: %v", err)
 	}
-	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: t, Content: content, Related: []hub.ContractID{c.ID}})
+	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: t, Content: raw, Related: []hub.ContractID{c.ID}})
 	return packet.ID, err
 }
 

@@ -28,7 +28,7 @@ func (s *Service) WriteProject(ctx context.Context, caller Caller, id hub.Projec
 	if opts.Naive {
 		p = p.Naive()
 	}
-	head, err := json.Marshal(p)
+	head, err := p.MarshalJSON()
 	if err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (s *Service) WriteProject(ctx context.Context, caller Caller, id hub.Projec
 	out.Write(bytes.TrimSuffix(head, []byte("}")))
 	out.WriteString(`,"contracts":[`)
 	first := true
-	item := func(v any) error {
-		b, err := encode(v)
+	item := func(v json.Marshaler) error {
+		b, err := v.MarshalJSON()
 		if err != nil {
 			return err
 		}
@@ -66,19 +66,10 @@ func (s *Service) WriteProject(ctx context.Context, caller Caller, id hub.Projec
 	return out.Flush()
 }
 
-// encode is json.Marshal without escapes for HTML.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
-}
-
 // streamPage is how many things a writer of projects holds at a time.
 const streamPage = 64
 
-func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bool, item func(any) error) error {
+func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bool, item func(json.Marshaler) error) error {
 	q := hub.ContractQuery{Project: id, Limit: streamPage}
 	for {
 		var found []hub.Contract
@@ -111,7 +102,7 @@ func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bo
 	}
 }
 
-func (s *Service) writePackets(ctx context.Context, id hub.ProjectID, naive bool, item func(any) error) error {
+func (s *Service) writePackets(ctx context.Context, id hub.ProjectID, naive bool, item func(json.Marshaler) error) error {
 	q := hub.PacketQuery{Project: id, Limit: streamPage}
 	for {
 		var found hub.PacketPage

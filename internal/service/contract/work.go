@@ -159,18 +159,13 @@ func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract
 	if v.Notes == "" && len(v.Failures) == 0 {
 		return "", nil
 	}
-	content, err := json.Marshal(struct {
+	return se.remark(op, p, by, c, hub.ContextProgress, struct {
 		Result   string          `json:"result"`
 		Notes    string          `json:"notes"`
 		Failures json.RawMessage `json:"failure_details,omitempty"`
 		Contract hub.ContractID  `json:"contract_id"`
 		Version  int             `json:"contract_version"`
 	}{v.Result, v.Notes, v.Failures, c.ID, c.Version})
-	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "failureDetails: %v", err)
-	}
-	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: hub.ContextProgress, Content: content, Related: []hub.ContractID{c.ID}})
-	return packet.ID, err
 }
 
 // A Progress says how far each repository is with a contract.
