@@ -245,6 +245,21 @@ func (c Contract) Implementation(repo RepoID) (Implementation, bool) {
 	return c.Implementations[i], true
 }
 
+// Tally returns what c counts for in its project, without History and Conflicts.
+func (c Contract) Tally() Tally {
+	t := Tally{Contracts: 1, Bytes: int64(len(c.Content))}
+	if len(c.Implementations) > 0 {
+		t.Started = 1
+	}
+	if c.Status.Reaches(ContractImplemented) {
+		t.Implemented = 1
+	}
+	if c.Status == ContractVerified {
+		t.Verified = 1
+	}
+	return t
+}
+
 // Parties returns the repositories of p that the contract concerns: those that
 // its content names in a member parties, or all.
 func (c Contract) Parties(p Project) []Repo {

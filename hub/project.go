@@ -165,6 +165,16 @@ type Tally struct {
 	Bytes       int64 // of content, over contracts with their versions and packets
 }
 
+// Add adds what another tally counts.
+func (t *Tally) Add(o Tally) {
+	t.Contracts += o.Contracts
+	t.Started += o.Started
+	t.Implemented += o.Implemented
+	t.Verified += o.Verified
+	t.Packets += o.Packets
+	t.Bytes += o.Bytes
+}
+
 // Standing returns how far the project has come: what follows from its
 // contracts, or what somebody set if that is further.
 func (p Project) Standing() ProjectStatus {

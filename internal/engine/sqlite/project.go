@@ -119,15 +119,6 @@ func (t *tx) countUp(op string, id hub.ProjectID, by hub.Tally) error {
 	return err
 }
 
-// tallyOf returns what a contract without its versions adds to the tally.
-func tallyOf(c hub.Contract) hub.Tally {
-	count := func(b bool) int { return int(boolInt(b)) }
-	return hub.Tally{
-		Contracts: 1, Started: count(len(c.Implementations) > 0), Implemented: count(c.Status.Reaches(hub.ContractImplemented)),
-		Verified: count(c.Status == hub.ContractVerified), Bytes: int64(len(c.Content)),
-	}
-}
-
 // scanContract reads a row of contractHead.
 func scanContract(s *sqlite3.Stmt) (hub.Contract, error) {
 	c := hub.Contract{
@@ -184,7 +175,7 @@ func (t *tx) AddContract(c hub.Contract) error {
 		return err
 	}
 	// From here on an error leaves half a contract behind.
-	if err := t.countUp(op, c.Project, tallyOf(c)); err != nil {
+	if err := t.countUp(op, c.Project, c.Tally()); err != nil {
 		t.spoil(err)
 		return err
 	}
@@ -241,7 +232,7 @@ func (t *tx) PutContract(c, was hub.Contract) error {
 	if n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "contract %s is not as it was any more", c.ID)
 	}
-	now, before := tallyOf(c), tallyOf(was)
+	now, before := c.Tally(), was.Tally()
 	return t.countUp(op, c.Project, hub.Tally{
 		Started: now.Started - before.Started, Implemented: now.Implemented - before.Implemented, Verified: now.Verified - before.Verified,
 		Bytes: now.Bytes - before.Bytes,

@@ -2,6 +2,8 @@ package contract_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -37,4 +39,24 @@ func BenchmarkPropose(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkWriteProject measures what a whole project costs that has 1,000
+// contracts and 10,000 packets.
+func BenchmarkWriteProject(b *testing.B) {
+	s, copies := benchDesk(b, 1000)
+	for i := range 10_000 {
+		copies = append(copies, hub.Copy{Project: copies[0].Project, Packet: &hub.Packet{
+			ID: hub.PacketID(fmt.Sprintf("k%09d", i)), FromRepo: "r", At: hub.InstantMicro(int64(i + 1)), Type: hub.ContextCode, Content: json.RawMessage(profile),
+		}})
+	}
+	if _, err := s.Sync(b.Context(), peer, true, copies); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.WriteProject(b.Context(), contract.Caller{}, copies[0].Project, io.Discard, contract.WriteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

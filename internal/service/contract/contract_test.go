@@ -406,25 +406,31 @@ func TestContract(t *testing.T) {
 			}
 		}
 	})
-	t.Run("R1-029 R1-034 R1-037 R1-045 every change of a contract is in the log that peers are told from", func(t *testing.T) {
+	t.Run("every change of a contract is in the log that peers are told from", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.propose()
-		for _, step := range []func() error{
-			func() error { _, err := d.respond(d.front, c, contract.ActionRequestChange, ""); return err },
-			func() error {
+		var c hub.Contract
+		for _, step := range []struct {
+			rule string
+			do   func() error
+		}{
+			{"R1-029 a proposal", func() error { c = d.propose(); return nil }},
+			{"R1-034 an answer", func() error { _, err := d.respond(d.front, c, contract.ActionRequestChange, ""); return err }},
+			{"R1-037 an update", func() error {
 				_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
 				return err
-			},
-			func() error { _, err := d.respond(d.front, c, contract.ActionAgree, ""); return err },
-			func() error { _, err := d.Start(t.Context(), d.back, d.work(c)); return err },
-			func() error { _, err := d.Complete(t.Context(), d.back, d.work(c)); return err },
+			}},
+			{"R1-034 an agreement", func() error { _, err := d.respond(d.front, c, contract.ActionAgree, ""); return err }},
+			{"R1-045 the beginning of work", func() error { _, err := d.Start(t.Context(), d.back, d.work(c)); return err }},
+			{"R1-045 the end of work", func() error { _, err := d.Complete(t.Context(), d.back, d.work(c)); return err }},
 		} {
 			before := d.last().Seq
-			d.ok(step())
+			d.ok(step.do())
 			now := d.changes(before)
-			if len(now) != 1 || now[0].Kind != hub.ChangeContract || now[0].Object != string(c.ID) {
-				t.Errorf("got %+v", now)
-			}
+			t.Run(step.rule+" is in the log that peers are told from", func(t *testing.T) {
+				if len(now) != 1 || now[0].Kind != hub.ChangeContract || now[0].Object != string(c.ID) {
+					t.Errorf("got %+v", now)
+				}
+			})
 		}
 		copies, err := d.Copies(t.Context(), "", d.changes(0))
 		d.ok(err)
@@ -438,7 +444,7 @@ func TestContract(t *testing.T) {
 		equal(d, "copies of the contract", n, 1) // however often it changed
 		equal(d, "the project comes first", copies[0].Head != nil, true)
 	})
-	t.Run("R1-015 R1-033 each answer is possible from the right statuses only", func(t *testing.T) {
+	t.Run("R1-033 each answer is possible from the right statuses only", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		want := map[string]map[hub.ContractStatus]hub.ContractStatus{
 			contract.ActionAgree:         {hub.ContractProposed: hub.ContractAgreed, hub.ContractNegotiating: hub.ContractAgreed},
@@ -504,7 +510,7 @@ func TestContract(t *testing.T) {
 		equal(d, "outcome", r.Outcome, "rejected")
 		equal(d, "status", r.Contract.Status, hub.ContractProposed)
 	})
-	t.Run("R1-013 R1-035 an update replaces the content and keeps the old one with the note", func(t *testing.T) {
+	t.Run("R1-035 an update replaces the content and keeps the old one with the note", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.bring(hub.ContractNegotiating)
 		_, err := d.Update(t.Context(), d.front, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(` { "b" : 1.50 } `), Note: "Made avatar field nullable"})
@@ -518,6 +524,17 @@ func TestContract(t *testing.T) {
 		equal(d, "history", len(c.History), 1)
 		equal(d, "old content", string(c.History[0].Content), profile)
 		equal(d, "note", c.History[0].ChangeNotes, "Made avatar field nullable")
+	})
+	t.Run("R1-013 the version begins with 1 and rises by one with every update", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.propose()
+		for want := 1; want < 5; want++ {
+			c = d.read(c)
+			equal(d, "version", c.Version, want)
+			equal(d, "history", len(c.History), want-1)
+			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+			d.ok(err)
+		}
 	})
 	t.Run("R1-036 an update is refused once a contract is implemented, or earlier if the hub is strict", func(t *testing.T) {
 		update := func(d *desk, c hub.Contract) error {

@@ -50,6 +50,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 // SyncProject merges a whole project. The status is that of the project itself,
 // or updated if anything in it was new.
 func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p hub.ProjectCopy) (hub.Synced, error) {
+	p.Status = statusSet(p)
 	copies := make([]hub.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
 	copies = append(copies, hub.Copy{Project: p.ID, Head: &p.Project})
 	for i := range p.Contracts {
@@ -74,6 +75,20 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 		out.Behind = out.Behind || d.Behind
 	}
 	return out, nil
+}
+
+// statusSet returns the status of a whole project as somebody has set it. A
+// copy says how far the project has come, which may be no more than what follows
+// from its contracts; that is worked out anew wherever it is needed.
+func statusSet(p hub.ProjectCopy) hub.ProjectStatus {
+	var derived hub.Project
+	for _, c := range p.Contracts {
+		derived.Tally.Add(c.Tally())
+	}
+	if p.Status == derived.Standing() {
+		return hub.ProjectPlanning
+	}
+	return p.Status
 }
 
 // A merger takes the copies of one peer in one transaction.

@@ -59,6 +59,27 @@ func TestSync(t *testing.T) {
 		d.ok(err)
 		send(hub.SyncUpdated)
 	})
+	t.Run("R1-012 how far a project has come elsewhere does not hold it there", func(t *testing.T) {
+		d, other := newDesk(t, nil), newDesk(t, nil).begin()
+		other.bring(hub.ContractVerified)
+		status := func() hub.ProjectStatus {
+			t.Helper()
+			p, err := hub.DecodeProject(other.whole(contract.WriteOptions{}))
+			d.ok(err)
+			_, err = d.SyncProject(t.Context(), peer, true, p)
+			d.ok(err)
+			got, err := d.Project(t.Context(), d.back, p.ID)
+			d.ok(err)
+			equal(d, "both", got.Status, p.Status)
+			return got.Status
+		}
+		equal(d, "verified", status(), hub.ProjectComplete)
+		other.propose()
+		equal(d, "something new", status(), hub.ProjectImplementing)
+		_, err := other.SetStatus(t.Context(), other.back, other.project.ID, hub.ProjectComplete)
+		d.ok(err)
+		equal(d, "set by hand", status(), hub.ProjectComplete)
+	})
 	t.Run("R1-047 a contract of a project that is not here is an answer, not a failure", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()

@@ -20,7 +20,7 @@ import (
 
 func TestContext(t *testing.T) {
 	t.Parallel()
-	t.Run("R1-038 R1-039 what is shared is kept with its contracts and in the log that peers are told from", func(t *testing.T) {
+	t.Run("R1-038 what is shared is kept with its contracts", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		p, err := d.Share(t.Context(), d.front, contract.NewPacket{
@@ -31,10 +31,12 @@ func TestContext(t *testing.T) {
 		d.ok(err)
 		equal(d, "packets", page.Packets, []hub.Packet{p})
 		equal(d, "from", p.FromAgent, frontAID)
-		last := d.last()
-		equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
+		t.Run("R1-039 what is shared is in the log that peers are told from", func(t *testing.T) {
+			last := d.last()
+			equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
+		})
 	})
-	t.Run("R1-016 R1-017 only the ten types, and only objects are shared", func(t *testing.T) {
+	t.Run("R1-017 only the ten types, and only objects are shared", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		equal(d, "types", len(hub.PacketTypes), 10)
 		for _, typ := range append(slices.Clone(hub.PacketTypes), "", "gossip") {
@@ -273,7 +275,7 @@ func TestFiles(t *testing.T) {
 	file := func(d *desk, name, content string) contract.NewFile {
 		return contract.NewFile{Project: d.project.ID, Name: name, Content: base64.StdEncoding.EncodeToString([]byte(content))}
 	}
-	t.Run("R1-075 R1-086 a file is kept below the project's folder, whatever its name", func(t *testing.T) {
+	t.Run("R1-075 a file is kept below the project's folder, whatever its name", func(t *testing.T) {
 		d := share(t, contract.Limits{})
 		for _, name := range []string{"schema.sql", "../../etc/passwd", `..\..\x.exe`, "..", ".", "/", "a b\x00c", strings.Repeat("x", 500), "ü/漢"} {
 			f, err := d.ShareFile(t.Context(), d.back, file(d, name, "data of "+name))
@@ -316,24 +318,33 @@ func TestFiles(t *testing.T) {
 		}))
 		equal(d, "files", len(names), 2)
 	})
-	t.Run("R1-076 R1-077 R1-078 a file is asked for and sent once", func(t *testing.T) {
+	t.Run("a file is asked for and sent once", func(t *testing.T) {
 		d := share(t, contract.Limits{})
-		r, err := d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
-		d.ok(err)
-		all, err := d.FileRequests(t.Context(), d.front, d.project.ID)
-		d.ok(err)
-		equal(d, "requests", all, []hub.FileRequest{r})
-		f, err := d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
-		d.ok(err)
-		all, err = d.FileRequests(t.Context(), d.front, d.project.ID)
-		d.ok(err)
-		equal(d, "file", all[0].File, f.SavedTo)
-		_, err = d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
-		d.refused(err, hub.CodeConflict, "fulfilled already")
-		_, err = d.FulfilRequest(t.Context(), d.front, "none", file(d, "schema.sql", "x"))
-		d.refused(err, hub.CodeNotFound, "Request none not found")
-		_, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID})
-		d.refused(err, hub.CodeInvalid, "description required")
+		var r hub.FileRequest
+		requests := func() []hub.FileRequest {
+			all, err := d.FileRequests(t.Context(), d.front, d.project.ID)
+			d.ok(err)
+			return all
+		}
+		t.Run("R1-076 a file is asked for", func(t *testing.T) {
+			var err error
+			r, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
+			d.ok(err)
+			_, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID})
+			d.refused(err, hub.CodeInvalid, "description required")
+		})
+		t.Run("R1-077 requests are listed", func(t *testing.T) {
+			equal(d, "requests", requests(), []hub.FileRequest{r})
+		})
+		t.Run("R1-078 a request is fulfilled once", func(t *testing.T) {
+			f, err := d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
+			d.ok(err)
+			equal(d, "file", requests()[0].File, f.SavedTo)
+			_, err = d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
+			d.refused(err, hub.CodeConflict, "fulfilled already")
+			_, err = d.FulfilRequest(t.Context(), d.front, "none", file(d, "schema.sql", "x"))
+			d.refused(err, hub.CodeNotFound, "Request none not found")
+		})
 	})
 	t.Run("a hub without a folder shares no files", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
@@ -511,7 +522,18 @@ func TestNotices(t *testing.T) {
 
 func TestPersistence(t *testing.T) {
 	t.Parallel()
-	t.Run("R1-054 R1-089 what was acknowledged is there after a restart, with its journal and log of changes", func(t *testing.T) {
+	t.Run("R1-054 a change is stored with its journal row and its row for peers, whether or not a peer can be reached", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: d.project.CreatedAt})
+		}))
+		before, entries := d.last().Seq, len(d.journal())
+		c := d.propose()
+		equal(d, "contract", d.read(c).Status, hub.ContractProposed)
+		equal(d, "changes", len(d.changes(before)), 1)
+		equal(d, "entries", len(d.journal()), entries+1)
+	})
+	t.Run("R1-089 what was acknowledged is there after a restart, with its journal and log of changes", func(t *testing.T) {
 		dir := t.TempDir()
 		var before []byte
 		for round := range 2 {
