@@ -186,20 +186,3 @@ func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.Contr
 	})
 	return out, err
 }
-
-// Bucket returns the ids of the packets in one bucket of a summary, in order.
-func (s *Service) Bucket(ctx context.Context, id hub.ProjectID, n int) ([]hub.PacketID, error) {
-	var out []hub.PacketID
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		if _, err := project(r, "contract.Bucket", id); err != nil {
-			return err
-		}
-		out = []hub.PacketID{}
-		return eachPacketID(r, id, func(packet hub.PacketID, sum [32]byte) {
-			if int(sum[0]) == n {
-				out = append(out, packet)
-			}
-		})
-	})
-	return slices.Clip(out), err
-}

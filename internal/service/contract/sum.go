@@ -2,6 +2,7 @@ package contract
 
 import (
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
@@ -33,42 +34,33 @@ func sumOf(v any) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// idsAtOnce is how many ids of packets are read at a time.
+const idsAtOnce = 2000
+
 // buckets sums up the packets of a project. The sum of a bucket does not depend
 // on the order, and says which ids are there, which is enough: packets never
 // change.
 func buckets(r hub.Reader, id hub.ProjectID) ([]hub.PacketBucket, error) {
 	var counts [256]int
-	var sums [256][32]byte
-	err := eachPacketID(r, id, func(_ hub.PacketID, sum [32]byte) {
-		n := sum[0]
-		counts[n]++
-		for i := range sum {
-			sums[n][i] ^= sum[i]
+	var sums [256][sha256.Size]byte
+	for after, more := hub.PacketID(""), true; more; {
+		found, err := r.PacketIDs(id, after, idsAtOnce)
+		if err != nil {
+			return nil, err
 		}
-	})
+		for _, packet := range found {
+			sum := sha256.Sum256([]byte(packet))
+			counts[sum[0]]++
+			subtle.XORBytes(sums[sum[0]][:], sums[sum[0]][:], sum[:])
+			after = packet
+		}
+		more = len(found) == idsAtOnce
+	}
 	out := []hub.PacketBucket{}
 	for n, count := range counts {
 		if count > 0 {
 			out = append(out, hub.PacketBucket{N: n, Count: count, Sum: hex.EncodeToString(sums[n][:])})
 		}
 	}
-	return out, err
-}
-
-// eachPacketID calls fn with the id of every packet and its hash.
-func eachPacketID(r hub.Reader, id hub.ProjectID, fn func(hub.PacketID, [32]byte)) error {
-	const at = 2000
-	for after := hub.PacketID(""); ; {
-		found, err := r.PacketIDs(id, after, at)
-		if err != nil {
-			return err
-		}
-		for _, packet := range found {
-			fn(packet, sha256.Sum256([]byte(packet)))
-		}
-		if len(found) < at {
-			return nil
-		}
-		after = found[len(found)-1]
-	}
+	return out, nil
 }

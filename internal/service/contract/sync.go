@@ -12,8 +12,9 @@ import (
 // noted. They are taken as they are in any case.
 const aheadAfter = 5 * time.Minute
 
-// maxCopies is how many copies share a transaction.
-const maxCopies = 256
+// maxCopies is how many copies share a transaction: enough to make a commit
+// cheap, few enough that others need not wait long for the writer.
+const maxCopies = 64
 
 // Sync merges copies that came from a peer, in order. native says that the peer
 // keeps what Parley adds to the protocol. A copy that cannot be taken gets its
@@ -228,9 +229,7 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 		return in
 	}
 	in.Policy = was.Policy
-	if slices.Index(hub.ProjectStatuses, in.Status) < slices.Index(hub.ProjectStatuses, was.Standing()) {
-		in.Status = was.Status
-	} else if in.Status == was.Standing() {
+	if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
 		in.Status = was.Status
 	}
 	if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {

@@ -300,9 +300,6 @@ func TestSync(t *testing.T) {
 		equal(a, "contract", x.Contracts[0].Sum == y.Contracts[0].Sum, false)
 		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k hub.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
 		equal(a, "buckets", len(differ), 1)
-		ids, err := a.Bucket(t.Context(), a.project.ID, differ[0].N)
-		a.ok(err)
-		equal(a, "packets", len(ids), differ[0].Count)
 	})
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
