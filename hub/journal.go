@@ -39,6 +39,7 @@ const (
 	ActionRepoAdded         Action = "repo.added"
 	ActionRepoClaimed       Action = "repo.claimed"
 	ActionRepoMerged        Action = "repo.merged"
+	ActionRepoLost          Action = "repo.lost" // a claim did not stand against an earlier one
 	ActionContractProposed  Action = "contract.proposed"
 	ActionContractAgreed    Action = "contract.agreed" // by one repository
 	ActionContractContested Action = "contract.change_requested"

@@ -38,6 +38,7 @@ type network struct {
 	late  []parcel // that come once more
 	ids   int
 	line  bool // the first and the last never reach each other
+	wire  bool // copies are written and read on their way, which takes most of the time
 
 	project hub.ProjectID
 	acked   acknowledged
@@ -46,7 +47,7 @@ type network struct {
 // A parcel is a batch on its way.
 type parcel struct {
 	from, to int
-	raw      []byte
+	copies   []hub.Copy
 	again    bool // it has come before, or comes too late
 }
 
@@ -70,7 +71,7 @@ func newNetwork(t *testing.T, seed uint64, store func(n int) (hub.Store, func() 
 			work: map[hub.ContractID][]hub.Implementation{}, claims: map[hub.RepoID]hub.AID{},
 		},
 	}
-	w.line = w.rand.IntN(3) == 0
+	w.line, w.wire = w.rand.IntN(3) == 0, seed%10 == 0
 	for i := range 3 {
 		n := &node{n: i, aid: hub.AID(fmt.Sprintf("aid://h%d.example/a@1.0.0", i)), repo: fmt.Sprintf("repo%d", i), sent: make([]int64, 3)}
 		n.store, n.reopen = store(i)
@@ -118,11 +119,10 @@ func (w *network) send(a, b int, reliable bool) bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	raw, err := json.Marshal(copies)
-	if err != nil {
-		w.t.Fatal(err)
+	if w.wire {
+		copies = overWire(w.t, copies)
 	}
-	p := parcel{from: a, to: b, raw: raw}
+	p := parcel{from: a, to: b, copies: copies}
 	luck := w.rand.IntN(10)
 	switch {
 	case reliable:
@@ -138,18 +138,27 @@ func (w *network) send(a, b int, reliable bool) bool {
 	return true
 }
 
-func (w *network) deliver(p parcel) {
-	var copies []hub.Copy
-	if err := json.Unmarshal(p.raw, &copies); err != nil {
-		w.t.Fatal(err)
+// overWire returns copies as they are when they have been sent.
+func overWire(t *testing.T, copies []hub.Copy) (out []hub.Copy) {
+	t.Helper()
+	raw, err := json.Marshal(copies)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
 	}
-	done, err := w.nodes[p.to].service.Sync(context.Background(), w.nodes[p.from].aid, true, copies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *network) deliver(p parcel) {
+	done, err := w.nodes[p.to].service.Sync(context.Background(), w.nodes[p.from].aid, true, p.copies)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for i, d := range done {
 		if d.Status == hub.SyncError && !(p.again && d.Code == hub.CodeNotFound) {
-			w.t.Fatalf("hub %d refused %+v of hub %d: %s", p.to, copies[i], p.from, d.Reason)
+			w.t.Fatalf("hub %d refused %+v of hub %d: %s", p.to, p.copies[i], p.from, d.Reason)
 		}
 	}
 }

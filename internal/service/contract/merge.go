@@ -96,6 +96,9 @@ func mergeImplementations(a, b []hub.Implementation) []hub.Implementation {
 // stands. Among equals the one that says more about the work does, then the one
 // that claims less of a version: who does not know it may have guessed too high.
 func compareImplementations(a, b hub.Implementation) int {
+	if sameImplementation(a, b) {
+		return 0
+	}
 	return cmp.Or(
 		a.At().Compare(b.At()),
 		cmp.Compare(slices.Index(hub.ImplementationStatuses, a.Status), slices.Index(hub.ImplementationStatuses, b.Status)),
@@ -241,6 +244,8 @@ func mergeRepos(a, b []hub.Repo) []hub.Repo {
 // then the earlier claim, then what was said last by who claimed it.
 func compareRepos(a, b hub.Repo) int {
 	switch {
+	case sameRepo(a, b):
+		return 0
 	case (a.Agent == "") != (b.Agent == ""):
 		return strings.Compare(string(a.Agent), string(b.Agent))
 	case !a.ClaimedAt.IsZero() && !b.ClaimedAt.IsZero() && a.ClaimedAt != b.ClaimedAt:

@@ -97,7 +97,7 @@ func contractLaws(t *testing.T, seed uint64) {
 func TestMergeLaws(t *testing.T) {
 	t.Parallel()
 	t.Run("R1-056 copies merged in any order, grouping and number give one result", func(t *testing.T) {
-		for seed := range uint64(2000) {
+		for seed := range uint64(schedules) {
 			contractLaws(t, seed)
 		}
 	})

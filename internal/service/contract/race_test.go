@@ -5,6 +5,6 @@ package contract
 // The race detector makes everything ten times slower, and a schedule has one
 // goroutine.
 const (
-	schedules     = 100
+	schedules     = 200
 	diskSchedules = 3
 )

@@ -213,6 +213,13 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	if err := m.record(a, c, facts{Project: p.ID, Agent: m.source, Source: m.source}); err != nil {
 		return err
 	}
+	for _, r := range was.Repos {
+		if now, _ := p.Repo(r.ID); r.Agent != "" && now.Agent != r.Agent {
+			if err := m.note(hub.ActionRepoLost, string(r.ID), hub.OutcomeOK, facts{Project: p.ID, Repo: r.ID, Agent: r.Agent, Source: m.source}); err != nil {
+				return err
+			}
+		}
+	}
 	m.known = false
 	same := func(a, b hub.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
 	if p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {

@@ -119,6 +119,17 @@ func TestSync(t *testing.T) {
 		got, _ := p.Repo("r3")
 		equal(d, "repository", []string{string(got.Agent), got.Endpoint}, []string{string(peer), "http://new"})
 	})
+	t.Run("R1-024 a claim that another hub took earlier does not stand, and that is noted", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		r, _ := d.project.RepoNamed("frontend-app")
+		r.Agent, r.ClaimedAt = "aid://early/x@1.0.0", after(r.ClaimedAt, -time.Hour)
+		equal(d, "status", d.sync(true, hub.Copy{Repo: &r}).Status, hub.SyncUpdated)
+		p, err := d.Project(t.Context(), d.back, d.project.ID)
+		d.ok(err)
+		got, _ := p.Repo(r.ID)
+		equal(d, "agent", got.Agent, r.Agent)
+		equal(d, "noted", slices.Contains(d.journal(), hub.ActionRepoLost), true)
+	})
 	t.Run("R1-055 the higher version wins, whatever the time", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
