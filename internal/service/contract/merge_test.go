@@ -1,11 +1,13 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -99,6 +101,64 @@ func TestMergeLaws(t *testing.T) {
 	t.Run("R1-056 copies merged in any order, grouping and number give one result", func(t *testing.T) {
 		for seed := range uint64(schedules) {
 			contractLaws(t, seed)
+		}
+	})
+}
+
+// FuzzSync checks that nothing a peer sends breaks a hub, that what it takes can
+// be written and read again, and that it is no news the second time.
+func FuzzSync(f *testing.F) {
+	seed := func(copies ...hub.Copy) {
+		raw, err := json.Marshal(copies)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, true)
+		f.Add(raw, false)
+	}
+	c := randomContract(rand.New(rand.NewPCG(1, 1)))
+	seed(hub.Copy{Project: "p", Contract: &c}, hub.Copy{Project: "p", Packet: &hub.Packet{ID: "k", FromRepo: "r1", Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`)}})
+	seed(hub.Copy{Project: "p", Repo: &hub.Repo{ID: "r9", Name: "n", Role: "r", Language: "l", Agent: "a"}}, hub.Copy{Project: "p"}, hub.Copy{Project: "../p"})
+	seed(hub.Copy{Project: "q", Head: &hub.Project{ID: "q", Name: "n", Status: hub.ProjectPlanning, Repos: []hub.Repo{{ID: "r", Name: "n", Role: "r", Language: "l"}}}})
+	f.Add([]byte(`[{"projectId":"p","contract":{"contract_id":"c","type":"custom","name":"n","version":1,"status":"agreed","content":{},"proposed_by":"r","implementations":[{"repo_id":"r0","status":"complete"}]}}]`), false)
+	f.Fuzz(func(t *testing.T, raw []byte, native bool) {
+		var copies []hub.Copy
+		if json.Unmarshal(raw, &copies) != nil || len(copies) > 100 {
+			return
+		}
+		ctx := t.Context()
+		s := New(newMemory(), &Options{Clock: func() time.Time { return start }, Self: "aid://a/b@1.0.0", Repo: "r0"})
+		s.newID = func() string { return "r0" }
+		if _, err := s.Sync(ctx, "x", true, []hub.Copy{{Project: "p", Head: &hub.Project{
+			ID: "p", Name: "n", Status: hub.ProjectPlanning, Repos: []hub.Repo{{ID: "r0", Name: "r0", Role: "r", Language: "l", Agent: "aid://a/b@1.0.0", UpdatedAt: hub.InstantAt(start)}},
+		}}}); err != nil {
+			t.Fatal(err)
+		}
+		var last []hub.Synced
+		for range 3 {
+			done, err := s.Sync(ctx, "peer", native, copies)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = done
+		}
+		for i, d := range last {
+			if d.Status != hub.SyncSkipped && d.Status != hub.SyncError {
+				t.Errorf("copy %d is news each time it comes: %+v", i, d)
+			}
+		}
+		projects, err := s.Projects(ctx, Caller{}, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range projects {
+			var b bytes.Buffer
+			if err := s.WriteProject(ctx, Caller{}, p.ID, &b, WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := hub.DecodeProject(b.Bytes()); err != nil {
+				t.Errorf("what was taken cannot be sent on: %v\n%s", err, b.Bytes())
+			}
 		}
 	})
 }

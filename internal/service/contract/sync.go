@@ -153,23 +153,33 @@ func (m *merger) noteClock() error {
 	})
 }
 
+// stamped returns the times of a copy, with those that it lacks filled in so
+// that the copy is not news because of them. was is the time of what is here.
+func (m *merger) stamped(created, updated, was hub.Instant) (hub.Instant, hub.Instant) {
+	if updated.IsZero() {
+		updated = later(created, was)
+	}
+	if updated.IsZero() {
+		updated = m.received
+	}
+	if created.IsZero() {
+		created = updated
+	}
+	return created, updated
+}
+
 // mergeHead takes a project without what it holds.
 func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if in.Policy == "" && m.native {
 		in.Policy = hub.AgreeAny
 	}
-	if in.UpdatedAt.IsZero() {
-		in.UpdatedAt = m.received
-	}
-	if in.CreatedAt.IsZero() {
-		in.CreatedAt = in.UpdatedAt
-	}
 	if err := in.Check(); err != nil {
 		return hub.Synced{}, err
 	}
-	m.seen(in.UpdatedAt)
 	was, err := m.tx.Project(in.ID)
+	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+	m.seen(in.UpdatedAt)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		if in.Policy == "" {
 			in.Policy = hub.AgreeAny
@@ -392,12 +402,7 @@ func contentBytes(c hub.Contract) int64 {
 // completeContract fills in what a peer has dropped or does not know, from what
 // is here. was has no id if nothing is.
 func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
-	if in.UpdatedAt.IsZero() {
-		in.UpdatedAt = later(m.received, in.CreatedAt)
-	}
-	if in.CreatedAt.IsZero() {
-		in.CreatedAt = in.UpdatedAt
-	}
+	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	in.History = slices.Clone(in.History)
 	for i, v := range in.History {
 		if v.At.IsZero() {
@@ -428,14 +433,12 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 // mergePacket takes a packet.
 func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 	const op = "contract.Sync"
-	if in.At.IsZero() {
-		in.At = m.received
-	}
 	if err := in.Check(); err != nil {
 		return hub.Synced{}, err
 	}
-	m.seen(in.At)
 	was, err := m.tx.Packet(p.ID, in.ID)
+	_, in.At = m.stamped(hub.Instant{}, in.At, was.At)
+	m.seen(in.At)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
