@@ -47,6 +47,7 @@ var layers = map[string][]string{
 	// How a hub goes out.
 	"internal/reach/catalog":  {"hub"},
 	"internal/reach/evidence": {"hub"},
+	"internal/reach/peer":     {"hub"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},

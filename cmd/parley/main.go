@@ -47,7 +47,7 @@ var exitCodes = map[hub.Code]int{
 	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused,
 	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing, hub.CodeOwnership: exitMissing,
 	hub.CodeUnproven: exitCheck,
-	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded,
+	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded, hub.CodeUnreachable: exitDegraded,
 }
 
 // errCheck ends a command with exitCheck after it has said why on its own.
