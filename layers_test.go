@@ -79,6 +79,7 @@ var layers = map[string][]string{
 	// Conformance suites. Only tests import it.
 	"internal/hubtest": {"hub"},
 	"internal/acptest": {},
+	"internal/reftest": {},
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
