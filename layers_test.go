@@ -92,6 +92,7 @@ var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape"},
+	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
 	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -142,28 +141,6 @@ func (c *Client) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 		addrs[i] = addrs[i].Unmap()
 	}
 	return addrs, nil
-}
-
-// ParseEndpoint checks the address of a hub as far as its text goes and returns
-// it without a slash at the end.
-func ParseEndpoint(s string) (string, error) {
-	const op = "peer.ParseEndpoint"
-	u, err := url.Parse(s)
-	switch {
-	case len(s) > 2048:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has at most 2048 bytes")
-	case err != nil:
-		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not a URL", s)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not an http or https URL", s)
-	case u.Hostname() == "" || u.Opaque != "":
-		return "", hub.Errorf(hub.CodeInvalid, op, "%q names no host", s)
-	case u.User != nil:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint holds no user name and no password")
-	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has no query and no fragment")
-	}
-	return strings.TrimRight(u.String(), "/"), nil
 }
 
 // A call is one request that leaves the hub.

@@ -83,7 +83,7 @@ func TestParseEndpoint(t *testing.T) {
 		"http://h\x00":          "",
 		"https://" + long(3000): "",
 	} {
-		got, err := peer.ParseEndpoint(in)
+		got, err := hub.ParseEndpoint(in)
 		if got != want || (want == "") != (hub.CodeOf(err) == hub.CodeInvalid) {
 			t.Errorf("%.60q: got %q, %v; want %q", in, got, err, want)
 		}

@@ -26,7 +26,7 @@ func NewExchange(c *Client, base string) (*Exchange, error) {
 		return nil, hub.Errorf(hub.CodeNotEnabled, "peer.NewExchange", "no exchange is configured, so none is asked").
 			WithHint("name one: parley discover --exchange URL")
 	}
-	base, err := ParseEndpoint(base)
+	base, err := hub.ParseEndpoint(base)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs a proper agent id: %w", err).
 			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
 	}
-	endpoint, err := ParseEndpoint(s.URL)
+	endpoint, err := hub.ParseEndpoint(s.URL)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -237,7 +237,7 @@ func (l listing) found() (Found, bool) {
 	if _, err := ParseAID(f.AID); err != nil {
 		return Found{}, false
 	}
-	if endpoint, err := ParseEndpoint(f.Endpoint); err == nil {
+	if endpoint, err := hub.ParseEndpoint(f.Endpoint); err == nil {
 		f.Endpoint = endpoint
 	} else {
 		f.Endpoint, f.Version = "", ""
