@@ -300,7 +300,7 @@ func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err er
 	if err != nil {
 		return false, err
 	}
-	copies, err := w.contracts.Copies(ctx, w.aid, changes)
+	copies, err := w.contracts.Copies(ctx, w.aid, claimMixed(changes))
 	if err != nil {
 		return false, err
 	}
@@ -308,6 +308,32 @@ func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err er
 		return false, err
 	}
 	return true, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
+}
+
+// claimMixed makes changes ours when the same thing was also changed by somebody
+// else: a peer has what it sent, but not what that was merged with.
+func claimMixed(changes []hub.Change) []hub.Change {
+	type thing struct {
+		project hub.ProjectID
+		kind    hub.ChangeKind
+		object  string
+	}
+	first := map[thing]hub.AID{}
+	mixed := map[thing]bool{}
+	for _, c := range changes {
+		t := thing{c.Project, c.Kind, c.Object}
+		if origin, seen := first[t]; !seen {
+			first[t] = c.Origin
+		} else if origin != c.Origin {
+			mixed[t] = true
+		}
+	}
+	for i, c := range changes {
+		if mixed[thing{c.Project, c.Kind, c.Object}] {
+			changes[i].Origin = ""
+		}
+	}
+	return changes
 }
 
 // inScope leaves out changes of projects that the peer takes no part in.

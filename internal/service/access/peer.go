@@ -157,6 +157,34 @@ func trust(p hub.Peer) hub.TrustLevel {
 	return hub.TrustKnown
 }
 
+// SetPeerKey keeps the key that a peer wants from us. Only the operator may.
+func (a *Access) SetPeerKey(ctx context.Context, actor hub.Actor, aid hub.AID, key string) error {
+	const op = "access.SetPeerKey"
+	if err := operatorOnly(op, actor); err != nil {
+		return err
+	}
+	sealed, err := a.sealKey(op, aid, key)
+	if err != nil {
+		return err
+	}
+	err = a.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		p, err := tx.Peer(aid)
+		if err != nil {
+			return err
+		}
+		if p.State == hub.PeerRemoved {
+			return hub.Errorf(hub.CodeConflict, op, "%s was removed", aid)
+		}
+		p.Sealed = sealed
+		return a.putPeer(tx, actor, hub.ActionPeerKeySet, p)
+	})
+	if err != nil {
+		return fmt.Errorf("access: keep the key for %s: %w", aid, err)
+	}
+	a.peersMoved()
+	return nil
+}
+
 // RegisterPeer is how a peer makes itself known. A new one waits for the
 // operator, unless the hub is open; only one that a key, the operator or the
 // directory stands behind is noted at all. One that is known may say where it
