@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -170,7 +172,10 @@ func TestOrder(t *testing.T) {
 // peer is.
 func TestBadPeers(t *testing.T) {
 	t.Parallel()
-	a, b := newNode(t, "alpha", nil), newNode(t, "beta", nil)
+	a := newNodeWith(t, "alpha", nil, peer.ClientOptions{Guard: loopback, Timeout: 500 * time.Millisecond, MaxAnswer: 1 << 20})
+	b := newNode(t, "beta", nil)
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
 	befriend(a, b)
 	a.start()
 	project := a.project(b)
@@ -189,6 +194,7 @@ func TestBadPeers(t *testing.T) {
 	}{
 		"answers 500":            {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(500); return true }, "500"},
 		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot be reached"},
+		"hangs":                  {func(w http.ResponseWriter, r *http.Request) bool { <-release; return true }, "in time"},
 		"answers garbage":        {rpcOnly("\x00\x01"), "makes no sense"},
 		"answers an empty list":  {rpcOnly("[]"), "makes no sense"},
 		"answers something else": {rpcOnly(`[{"id":7,"result":{"status":"created"}}]`), "makes no sense"},

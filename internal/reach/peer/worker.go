@@ -23,9 +23,10 @@ type worker struct {
 	// What follows belongs to run.
 	line     line
 	native   bool
-	zoned    bool // the peer reads zones
-	met      bool // since the last failure
-	fails    int
+	zoned    bool      // the peer reads zones
+	met      bool      // since the last failure
+	up       bool      // it took what it was sent, or had nothing to be sent, since the last failure
+	fails    int       // in a row
 	compared time.Time // when everything was compared last
 
 	mu    sync.Mutex             // guards what follows
@@ -79,11 +80,14 @@ func (w *worker) asked() (all bool, projects []hub.ProjectID) {
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := w.step(ctx)
+		if err == nil && !w.up {
+			err = w.well(ctx)
+		}
 		switch {
-		case ctx.Err() != nil || more && err == nil:
+		case ctx.Err() != nil:
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
-		default:
+		case !more:
 			select {
 			case <-ctx.Done():
 			case <-w.wake:
@@ -108,7 +112,7 @@ func (w *worker) pause(ctx context.Context, d time.Duration) {
 // failed notes a failure and returns how long to wait.
 func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	w.fails++
-	w.met = false
+	w.met, w.up = false, false
 	wait := w.backoff(w.fails)
 	fault := cut(err.Error(), 300)
 	w.log.Info("a peer does not take what it is sent", "peer", w.aid, "code", hub.CodeOf(err), "err", err)
@@ -251,18 +255,18 @@ func (w *worker) meet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := w.check(id); err != nil {
+		return err
+	}
 	card, err := w.client.Card(ctx, w.endpoint)
 	if err != nil {
 		return err
 	}
-	if err := card.Compatible(); err != nil {
+	if err := w.check(card.Extensions.CACP.AgentID); err != nil {
 		return err
 	}
-	for _, said := range []string{id, card.Extensions.CACP.AgentID} {
-		if said != "" && said != string(w.aid) {
-			return hub.Errorf(hub.CodeTampering, "peer.meet", "%s says that it is %.100q, not %s", w.endpoint, said, w.aid).
-				WithHint("if the agent there was replaced, remove the peer and add the new one")
-		}
+	if err := card.Compatible(); err != nil {
+		return err
 	}
 	w.native = card.Extensions.CACP.Sync == SyncBatches
 	w.zoned = w.native || card.Extensions.CACP.Timestamps == RFC3339
@@ -272,20 +276,40 @@ func (w *worker) meet(ctx context.Context) error {
 			return err
 		}
 	}
-	back := p.Health != hub.HealthUp // it may have forgotten everything meanwhile
-	err = w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
+	if p.Health != hub.HealthUp {
+		// It may have forgotten everything meanwhile.
+		if err := w.put(ctx, func(b *hub.Outbox) { b.CatchUp = true }); err != nil {
+			return err
+		}
+	}
+	w.met = true
+	return nil
+}
+
+// check reports CodeTampering when an agent says that it is another one than
+// the peer. One that says nothing is believed.
+func (w *worker) check(said string) error {
+	if said == "" || said == string(w.aid) {
+		return nil
+	}
+	return hub.Errorf(hub.CodeTampering, "peer.meet", "%s says that it is %.100q, not %s", w.endpoint, said, w.aid).
+		WithHint("if the agent there was replaced, remove the peer and add the new one")
+}
+
+// well notes that the peer takes what it is sent.
+func (w *worker) well(ctx context.Context) error {
+	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Health, p.Fails, p.Fault, p.Native, p.Seen = hub.HealthUp, 0, "", w.native, hub.InstantAt(w.clock())
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
 		box.Tries, box.Fault, box.NextTry = 0, "", hub.Instant{}
-		box.CatchUp = box.CatchUp || back
 		return tx.PutOutbox(box)
 	})
 	if err != nil {
 		return fmt.Errorf("peer: note that %s is there: %w", w.aid, err)
 	}
-	w.met, w.fails = true, 0
+	w.fails, w.up = 0, true
 	return nil
 }
 

@@ -51,6 +51,11 @@ func quick() *peer.Options {
 
 func newNode(t testing.TB, name string, opts *peer.Options) *node {
 	t.Helper()
+	return newNodeWith(t, name, opts, peer.ClientOptions{Guard: loopback, Timeout: 5 * time.Second})
+}
+
+func newNodeWith(t testing.TB, name string, opts *peer.Options, out peer.ClientOptions) *node {
+	t.Helper()
 	n := &node{t: t, aid: hub.AID("aid://" + name + ".example/" + name + "@1.0.0"), repo: name + "-repo", hints: new(bus.Local), stop: func() {}}
 	var err error
 	home := t.TempDir()
@@ -71,7 +76,7 @@ func newNode(t testing.TB, name string, opts *peer.Options) *node {
 			n.refused = append(n.refused, fmt.Sprintf("%s %s %s", who, op, code))
 		}})
 	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
-	client := peer.NewClient(&peer.ClientOptions{Guard: loopback, Timeout: 5 * time.Second})
+	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
 	if opts == nil {
 		opts = quick()
