@@ -89,38 +89,40 @@ func (a *Access) anybody(ctx context.Context, c Credentials) (Visitor, error) {
 
 // byKey finds who holds a key: an agent here, or a peer.
 func (a *Access) byKey(ctx context.Context, op string, c Credentials) (Visitor, error) {
+	actor, unknown := a.Authenticate(ctx, c.Bearer)
+	if unknown == nil {
+		v := Visitor{Actor: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
+		return v, matches(op, c.AgentID, v.AID, hub.AID(actor.ID))
+	}
+	if hub.CodeOf(unknown) != hub.CodeUnauthenticated {
+		return Visitor{}, unknown
+	}
 	var p hub.Peer
 	err := a.store.View(ctx, func(r hub.Reader) (err error) {
 		p, err = r.PeerByKey(hub.HashSecret(c.Bearer))
 		return err
 	})
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return a.byAgentKey(ctx, op, c)
+		return Visitor{}, unknown
 	}
 	if err != nil {
 		return Visitor{}, fmt.Errorf("access: look for a peer: %w", err)
 	}
 	v := Visitor{Actor: stranger(p.AID), AID: p.AID, Trust: p.Trust, Peer: true, Native: p.Native}
-	switch {
-	case p.State != hub.PeerApproved:
+	if p.State != hub.PeerApproved {
 		return v, hub.Errorf(hub.CodeUnauthenticated, op, "%s is not an approved peer of this hub", p.AID).
 			WithHint("the operator approves it with: parley peer approve %s", p.AID)
-	case c.AgentID != "" && c.AgentID != p.AID:
-		return v, hub.Errorf(hub.CodeTampering, op, "the key is that of %s, and the request says %.100q", p.AID, c.AgentID)
 	}
-	return v, nil
+	return v, matches(op, c.AgentID, p.AID)
 }
 
-func (a *Access) byAgentKey(ctx context.Context, op string, c Credentials) (Visitor, error) {
-	actor, err := a.Authenticate(ctx, c.Bearer)
-	if err != nil {
-		return Visitor{}, err
+// matches reports CodeTampering when somebody claims to be another than the one
+// whose key came with the request.
+func matches(op string, claimed hub.AID, names ...hub.AID) error {
+	if claimed == "" || slices.Contains(names, claimed) {
+		return nil
 	}
-	v := Visitor{Actor: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
-	if c.AgentID != "" && c.AgentID != v.AID && c.AgentID != hub.AID(actor.ID) {
-		return v, hub.Errorf(hub.CodeTampering, op, "the key is that of %s, and the request says %.100q", actor.ID, c.AgentID)
-	}
-	return v, nil
+	return hub.Errorf(hub.CodeTampering, op, "the key is that of %s, and the request says %.100q", names[len(names)-1], claimed)
 }
 
 // byName believes a name without a key as far as the operator said so: a legacy
