@@ -64,7 +64,7 @@ var layers = map[string][]string{
 	"server": {
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/reach/evidence",
+		"internal/service/contract", "internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/api", "internal/surface/mcptools",
 	},
 	"cmd/parley": {

@@ -59,6 +59,8 @@ type Options struct {
 	Roots        []string      // folders in which handoffs are checked against what is there
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	NoInboxFiles bool          // do not render inboxes as files
+
+	Coordination Coordination // with other hubs
 }
 
 // DefaultAddr is where a hub listens unless told otherwise.
@@ -86,6 +88,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	tools    *mcptools.Handler
+	peers    *peers
 	url      string
 	began    time.Time
 	stopping chan struct{} // closed when the server begins to stop
@@ -120,6 +123,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		}
 	}()
 
+	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
+		return nil, listenError(opts.Addr, err)
+	}
+	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
+
 	hints := new(bus.Local)
 	mailOptions := &mailroom.Options{
 		Bus: hints, Log: opts.Log, Limits: opts.Limits, Features: opts.Features, Enabled: opts.Channels,
@@ -128,7 +136,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if !opts.NoInboxFiles {
 		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
 	}
-	who := access.New(s.store, &access.Options{Bus: hints})
+	if s.peers, err = newPeers(s, hints); err != nil {
+		return nil, err
+	}
+	who := s.peers.access
 	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
 		return nil, err
 	}
@@ -159,8 +170,8 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: the operator's key: %w", err)
 	}
 
-	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
-		return nil, listenError(opts.Addr, err)
+	if err := s.peers.connect(s, hints); err != nil {
+		return nil, err
 	}
 	if err := s.journal.Started(ctx, opts.Version); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -168,7 +179,6 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.head, err = s.journal.HeadEntry(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
@@ -206,6 +216,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	background.Go(func() { s.handoffs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
 	background.Go(func() { s.trail.Run(work) })
+	background.Go(func() { s.peers.run(work) })
 	defer background.Wait()
 	defer stopWork()
 
@@ -237,6 +248,9 @@ func (s *Server) Close() error {
 		s.listener.Close()                             // closed already if the server was serving
 		os.Remove(filepath.Join(s.opts.Home, URLFile)) // nobody is there any more
 	}
+	if s.peers != nil {
+		s.peers.close()
+	}
 	return s.store.Close()
 }
 
@@ -258,6 +272,10 @@ func checkBind(o Options) (*tls.Config, error) {
 	if !local && o.Limits.Unsafe {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only").
 			WithHint("listen on %s, or leave --unsafe-limits out", DefaultAddr)
+	}
+	if !local && o.Coordination.Open {
+		return nil, hub.Errorf(hub.CodePolicy, op, "--auth open is for loopback only").
+			WithHint("listen on %s, or leave --auth open out", DefaultAddr)
 	}
 	if o.TLSCert == "" {
 		return nil, nil

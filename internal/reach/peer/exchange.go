@@ -231,3 +231,15 @@ func (e *Exchange) Discover(ctx context.Context, role string, languages []string
 	}
 	return out, nil
 }
+
+// Vouch reports whether the exchange verified the agent, at that endpoint.
+func (e *Exchange) Vouch(ctx context.Context, aid hub.AID, endpoint string) (bool, error) {
+	f, err := e.Agent(ctx, string(aid))
+	switch hub.CodeOf(err) {
+	case "":
+		return f.Verified && f.Endpoint == endpoint, nil
+	case hub.CodeNotFound, hub.CodeInvalid, hub.CodeTampering:
+		return false, nil
+	}
+	return false, err
+}

@@ -39,8 +39,8 @@ func (a *Access) aidOf(id hub.AgentID) hub.AID {
 	return hub.AID("aid://" + domain + "/" + string(id) + "@1.0.0")
 }
 
-// agentOf returns the agent of this hub that is called so elsewhere.
-func (a *Access) agentOf(aid hub.AID) (hub.AgentID, bool) {
+// Local returns the agent of this hub that is called so elsewhere.
+func (a *Access) Local(aid hub.AID) (hub.AgentID, bool) {
 	for id, given := range a.aids {
 		if given == aid {
 			return id, true

@@ -173,7 +173,7 @@ func (a *Access) narrow(op string, v Visitor, c Credentials) (Visitor, error) {
 	}
 	if v.Actor.ID == "" {
 		v.Actor = stranger(subject)
-		if agent, ok := a.agentOf(subject); ok {
+		if agent, ok := a.Local(subject); ok {
 			v.Actor = hub.Actor{ID: agent}
 		}
 	}
