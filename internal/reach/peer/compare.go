@@ -2,8 +2,10 @@ package peer
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
@@ -12,6 +14,7 @@ import (
 // How much of a comparison goes into one call.
 const (
 	pageProjects = 500
+	pagePackets  = 5000
 	pageCopies   = 200
 	answerBytes  = 4 << 20 // of copies in one answer
 )
@@ -30,12 +33,14 @@ type (
 		Project hub.ProjectID  `json:"projectId"`
 		After   hub.ContractID `json:"after,omitempty"`
 	}
-	bucketAsked struct {
+	packetsAsked struct {
 		Project hub.ProjectID `json:"projectId"`
-		N       int           `json:"n"`
+		Buckets []int         `json:"buckets"` // of a summary
+		After   hub.PacketID  `json:"after,omitempty"`
 	}
-	bucketAnswer struct {
-		Packets []hub.PacketID `json:"packets"`
+	packetsAnswer struct {
+		Packets []hub.PacketID `json:"packets"` // by id
+		Next    hub.PacketID   `json:"next,omitempty"`
 	}
 	copiesAsked struct {
 		Project   hub.ProjectID    `json:"projectId"`
@@ -67,15 +72,12 @@ func (s *Syncer) Answer(ctx context.Context, from hub.AID, method string, params
 			return nil, true, err
 		}
 		result, err = s.contracts.Summary(ctx, in.Project, in.After)
-	case MethodSyncBucket:
-		var in bucketAsked
+	case MethodSyncPackets:
+		var in packetsAsked
 		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
 			return nil, true, err
 		}
-		var out bucketAnswer
-		out.Packets, err = s.contracts.Bucket(ctx, in.Project, in.N)
-		out.Packets = list(out.Packets)
-		result = out
+		result, err = s.packets(ctx, in)
 	case MethodSyncCopies:
 		var in copiesAsked
 		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
@@ -135,6 +137,43 @@ func (s *Syncer) projects(ctx context.Context, peer hub.AID, after hub.ProjectID
 		next = page[len(page)-1].ID
 	}
 	return ids, next, nil
+}
+
+// packets returns a page of the ids of the packets that lie in some buckets.
+func (s *Syncer) packets(ctx context.Context, in packetsAsked) (packetsAnswer, error) {
+	var wanted [256]bool
+	for _, n := range in.Buckets {
+		if n >= 0 && n < len(wanted) {
+			wanted[n] = true
+		}
+	}
+	var out packetsAnswer
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		out = packetsAnswer{Packets: []hub.PacketID{}}
+		for after := in.After; ; {
+			page, err := r.PacketIDs(in.Project, after, pagePackets)
+			if err != nil {
+				return err
+			}
+			for _, id := range page {
+				if wanted[sha256.Sum256([]byte(id))[0]] {
+					out.Packets = append(out.Packets, id)
+				}
+			}
+			if len(page) < pagePackets {
+				return nil
+			}
+			after = page[len(page)-1]
+			if len(out.Packets) >= pagePackets {
+				out.Next = after
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return out, fmt.Errorf("peer: list packets: %w", err)
+	}
+	return out, nil
 }
 
 // copies returns what was asked for, as far as it fits into one answer.
@@ -349,26 +388,41 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 			buckets[b.N] = ""
 		}
 	}
-	for n := range buckets {
-		if n < 0 || n > 255 {
-			return pull, push, garbled(w.endpoint)
-		}
-		var here []hub.PacketID
-		if ours.Project != "" {
-			if here, err = w.contracts.Bucket(ctx, id, n); err != nil {
-				return pull, push, err
-			}
-		}
-		var there bucketAnswer
-		if theirs.Project != "" {
-			if err := w.line.call(ctx, MethodSyncBucket, bucketAsked{id, n}, &there); err != nil {
-				return pull, push, err
-			}
-		}
-		pull.Packets = append(pull.Packets, without(there.Packets, here)...)
-		push.Packets = append(push.Packets, without(here, there.Packets)...)
+	asked := packetsAsked{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
+	if len(asked.Buckets) == 0 {
+		return pull, push, nil
 	}
-	return pull, push, nil
+	here, err := allPackets(asked, func(in packetsAsked) (packetsAnswer, error) { return w.packets(ctx, in) })
+	if err != nil {
+		return pull, push, err
+	}
+	var there []hub.PacketID
+	if theirs.Project != "" {
+		there, err = allPackets(asked, func(in packetsAsked) (out packetsAnswer, err error) {
+			err = w.line.call(ctx, MethodSyncPackets, in, &out)
+			return out, err
+		})
+	}
+	pull.Packets, push.Packets = without(there, here), without(here, there)
+	return pull, push, err
+}
+
+// maxPacketsSeen bounds what a peer can make this hub remember of a project.
+const maxPacketsSeen = 1_000_000
+
+// allPackets reads pages to their end.
+func allPackets(in packetsAsked, read func(packetsAsked) (packetsAnswer, error)) (ids []hub.PacketID, err error) {
+	for {
+		page, err := read(in)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, page.Packets...)
+		if page.Next == "" || page.Next <= in.After || len(ids) > maxPacketsSeen {
+			return ids, nil
+		}
+		in.After = page.Next
+	}
 }
 
 // without returns what is in a and not in b.

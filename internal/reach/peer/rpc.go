@@ -25,7 +25,7 @@ const (
 
 	MethodSyncProjects = "cacp/sync/projects"
 	MethodSyncSummary  = "cacp/sync/summary"
-	MethodSyncBucket   = "cacp/sync/bucket"
+	MethodSyncPackets  = "cacp/sync/packets"
 	MethodSyncCopies   = "cacp/sync/copies"
 )
 

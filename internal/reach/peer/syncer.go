@@ -24,8 +24,6 @@ type Contracts interface {
 	Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
 	// Summary says what a project holds, a part of its contracts at a time.
 	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error)
-	// Bucket returns the ids of the packets in one bucket of a summary.
-	Bucket(ctx context.Context, id hub.ProjectID, n int) ([]hub.PacketID, error)
 }
 
 // Secrets gives out the keys that peers know this hub by.
@@ -46,7 +44,7 @@ type Options struct {
 	Log   *slog.Logger // default silent
 	Repo  string       // that this hub stands for, for agents that ask
 
-	Batch      int           // changes that are read at a time; default 200
+	Batch      int           // changes that are read at a time; default 500
 	BatchBytes int           // of one request; default 512 KiB
 	Fails      int           // in a row after which a peer is only probed; default 3
 	Retry      time.Duration // after the first failure; doubles each time; default 1 second
@@ -81,7 +79,7 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	if opts != nil {
 		o = *opts
 	}
-	o.Batch = cmp.Or(o.Batch, 200)
+	o.Batch = cmp.Or(o.Batch, 500)
 	o.BatchBytes = cmp.Or(o.BatchBytes, 512<<10)
 	o.Fails = cmp.Or(o.Fails, 3)
 	o.Retry = cmp.Or(o.Retry, time.Second)

@@ -69,6 +69,7 @@ type Access struct {
 	mu       sync.RWMutex
 	known    map[string]grant
 	listings map[hub.AgentID]listing
+	scopes   map[hub.AID][]hub.ProjectID
 	epoch    int // counts clearings; an answer from before one is not remembered
 }
 
@@ -89,7 +90,7 @@ const maxKnown = 10_000
 
 // New returns an Access over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Access {
-	a := &Access{store: store, clock: time.Now, known: map[string]grant{}, listings: map[hub.AgentID]listing{}}
+	a := &Access{store: store, clock: time.Now, known: map[string]grant{}, listings: map[hub.AgentID]listing{}, scopes: map[hub.AID][]hub.ProjectID{}}
 	if opts != nil {
 		if opts.Clock != nil {
 			a.clock = opts.Clock

@@ -321,6 +321,10 @@ func (a *Access) putPeer(tx hub.Tx, actor hub.Actor, action hub.Action, p hub.Pe
 
 // peersMoved tells those who wait that the peers are not what they were.
 func (a *Access) peersMoved() {
+	a.mu.Lock()
+	clear(a.scopes)
+	a.epoch++
+	a.mu.Unlock()
 	if a.bus != nil {
 		a.bus.Publish(hub.TopicPeers)
 		a.bus.Publish(hub.TopicJournal)
@@ -387,14 +391,26 @@ func scopeOf(r hub.Reader, aid hub.AID) ([]hub.ProjectID, error) {
 
 // InScope reports whether a peer takes part in a project.
 func (a *Access) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
-	in := false
-	err := a.store.View(ctx, func(r hub.Reader) error {
-		ids, err := scopeOf(r, aid)
-		in = len(ids) == 0 || slices.Contains(ids, project)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("access: scope of %s: %w", aid, err)
+	a.mu.RLock()
+	ids, ok := a.scopes[aid]
+	epoch := a.epoch
+	a.mu.RUnlock()
+	if !ok {
+		err := a.store.View(ctx, func(r hub.Reader) (err error) {
+			ids, err = scopeOf(r, aid)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("access: scope of %s: %w", aid, err)
+		}
+		a.mu.Lock()
+		if a.epoch == epoch {
+			if len(a.scopes) >= maxPeers {
+				clear(a.scopes)
+			}
+			a.scopes[aid] = ids
+		}
+		a.mu.Unlock()
 	}
-	return in, nil
+	return len(ids) == 0 || slices.Contains(ids, project), nil
 }

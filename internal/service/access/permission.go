@@ -80,7 +80,7 @@ var needs = map[string]Permission{
 	"cacp/peer/announce": permitSync,
 	"cacp/sync/projects": permitSync,
 	"cacp/sync/summary":  permitSync,
-	"cacp/sync/bucket":   permitSync,
+	"cacp/sync/packets":  permitSync,
 	"cacp/sync/copies":   permitSync,
 }
 

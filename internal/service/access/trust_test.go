@@ -98,7 +98,7 @@ var (
 	writes = []string{"cacp/project/create", "cacp/project/join", "cacp/contract/propose", "cacp/contract/update", "cacp/contract/respond", "cacp/context/share", "cacp/context/askQuestion",
 		"cacp/context/recordDecision", "cacp/implementation/start", "cacp/implementation/complete", "cacp/implementation/verify", "cacp/file/share", "cacp/file/request", "cacp/file/fulfillRequest"}
 	syncs = []string{"cacp/project/sync", "cacp/repo/sync", "cacp/contract/sync", "cacp/context/sync", "cacp/peer/announce"}
-	pulls = []string{"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/bucket", "cacp/sync/copies"}
+	pulls = []string{"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/copies"}
 )
 
 // may returns those methods that a visitor may call.
