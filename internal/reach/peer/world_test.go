@@ -56,9 +56,13 @@ func newNode(t testing.TB, name string, opts *peer.Options) *node {
 
 func newNodeWith(t testing.TB, name string, opts *peer.Options, out peer.ClientOptions) *node {
 	t.Helper()
+	return newNodeIn(t, name, t.TempDir(), opts, out)
+}
+
+func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.ClientOptions) *node {
+	t.Helper()
 	n := &node{t: t, aid: hub.AID("aid://" + name + ".example/" + name + "@1.0.0"), repo: name + "-repo", hints: new(bus.Local), stop: func() {}}
 	var err error
-	home := t.TempDir()
 	if n.store, err = sqlite.Open(home, nil); err != nil {
 		t.Fatal(err)
 	}
