@@ -170,7 +170,7 @@ func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{
 		Syncer: s, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
-		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), again: map[hub.ProjectID]bool{},
+		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), again: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
 	}
 	s.workers[p.AID] = w
 	go func() {

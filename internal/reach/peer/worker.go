@@ -27,6 +27,7 @@ type worker struct {
 	met      bool      // since the last failure
 	up       bool      // it took what it was sent, or had nothing to be sent, since the last failure
 	fails    int       // in a row
+	batch    int       // changes that are sent at a time: fewer after a failure
 	compared time.Time // when everything was compared last
 
 	mu    sync.Mutex             // guards what follows
@@ -113,6 +114,7 @@ func (w *worker) pause(ctx context.Context, d time.Duration) {
 func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	w.fails++
 	w.met, w.up = false, false
+	w.batch = max(1, w.batch/4) // a slow peer takes fewer before it is out of time
 	wait := w.backoff(w.fails)
 	fault := cut(err.Error(), 300)
 	w.log.Info("a peer does not take what it is sent", "peer", w.aid, "code", hub.CodeOf(err), "err", err)
@@ -315,7 +317,7 @@ func (w *worker) well(ctx context.Context) error {
 
 // forward sends the next changes in the log.
 func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err error) {
-	changes, err := w.contracts.Changes(ctx, box.Sent, w.opts.Batch)
+	changes, err := w.contracts.Changes(ctx, box.Sent, w.batch)
 	if err != nil || len(changes) == 0 {
 		return false, err
 	}
@@ -331,6 +333,7 @@ func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err er
 	if err := w.deliver(ctx, copies, true); err != nil {
 		return false, err
 	}
+	w.batch = min(w.opts.Batch, 2*w.batch)
 	return true, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
 }
 
@@ -422,7 +425,7 @@ func (w *worker) pack(copies []hub.Copy) (parcels []parcel, rest []hub.Copy, err
 		if err != nil {
 			return nil, nil, err
 		}
-		if size += len(p.params) + 100; size > w.opts.BatchBytes && i > 0 {
+		if size += len(p.params) + 100; i > 0 && (size > w.opts.BatchBytes || i >= w.batch) {
 			return parcels, copies[i:], nil
 		}
 		parcels = append(parcels, p)
