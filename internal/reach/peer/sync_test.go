@@ -16,7 +16,11 @@ import (
 
 // same reports whether two nodes have the same of a project.
 func same(a, b *node, project hub.ProjectID) func() bool {
-	return func() bool { return a.dump(project) == b.dump(project) }
+	return func() bool {
+		one, err := a.contracts.Project(a.t.Context(), a.caller(), project)
+		other, missing := b.contracts.Project(b.t.Context(), b.caller(), project)
+		return err == nil && missing == nil && one.Tally == other.Tally && a.dump(project) == b.dump(project)
+	}
 }
 
 func TestNativePeers(t *testing.T) {
