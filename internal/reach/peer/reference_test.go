@@ -34,10 +34,15 @@ func withReference(t *testing.T) (*node, *reftest.Agent) {
 	n := newNode(t, "alpha", nil)
 	ref := reftest.New("agent-frontend", "frontend-app", "frontend", "typescript")
 	t.Cleanup(ref.Close)
-	if _, _, err := n.access.AddPeer(t.Context(), operator, access.NewPeer{AID: hub.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
-		t.Fatal(err)
-	}
+	n.addLegacy(ref)
 	return n.start(), ref
+}
+
+func (n *node) addLegacy(ref *reftest.Agent) {
+	n.t.Helper()
+	if _, _, err := n.access.AddPeer(n.t.Context(), operator, access.NewPeer{AID: hub.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 func refContract(ref *reftest.Agent, project hub.ProjectID, id hub.ContractID) refView {

@@ -86,6 +86,9 @@ func (w *worker) run(ctx context.Context) {
 		}
 		switch {
 		case ctx.Err() != nil:
+		case hub.CodeOf(err) == hub.CodeDegraded:
+			w.log.Warn("peers wait for the store", "peer", w.aid, "err", err)
+			w.pause(ctx, w.backoff(1)) // not the peer's fault
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
 		case !more:
@@ -251,7 +254,7 @@ func (w *worker) meet(ctx context.Context) error {
 	}
 	key, err := w.secrets.PeerKey(p)
 	if err != nil {
-		return err
+		return hub.Errorf(hub.CodeUnreachable, "peer.meet", "%w", err)
 	}
 	id, err := w.client.Health(ctx, w.endpoint)
 	if err != nil {
@@ -483,5 +486,15 @@ func (w *worker) catchUp(ctx context.Context) error {
 		return err
 	}
 	w.compared = w.clock()
-	return w.put(ctx, func(b *hub.Outbox) { b.CatchUp = false })
+	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
+		p.Seen, box.CatchUp = hub.InstantAt(w.compared), false
+		if err := tx.PutPeer(p); err != nil {
+			return err
+		}
+		return tx.PutOutbox(box)
+	})
+	if err != nil {
+		return fmt.Errorf("peer: note that %s was compared: %w", w.aid, err)
+	}
+	return nil
 }

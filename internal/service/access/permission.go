@@ -34,7 +34,7 @@ func (p Permission) Known() bool { return slices.Contains(Permissions, p) }
 const permitSync Permission = "peer:sync"
 
 // needs is which permission each method of coordination needs. A method that is
-// not in it needs a peer or an agent of this hub.
+// not in it is for agents of this hub.
 var needs = map[string]Permission{
 	"cacp/project/get":              PermitRead,
 	"cacp/project/list":             PermitRead,

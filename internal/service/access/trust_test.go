@@ -135,6 +135,9 @@ func TestTrust(t *testing.T) {
 		if got := l.may(t, v, project, all); !slices.Equal(got, all) {
 			t.Errorf("may only %v", got)
 		}
+		if got := l.may(t, v, project, []string{"acp/send", "agent/add", "cacp/invite/create", ""}); got != nil {
+			t.Errorf("may %v, which is for agents of the hub", got)
+		}
 	})
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
 		known := hub.AID("aid://example.com/known@1.0.0")

@@ -33,9 +33,13 @@ type Visitor struct {
 	Permissions []Permission
 }
 
-// stranger names somebody from elsewhere in the journal. No agent of a hub can
-// have such a name.
-func stranger(aid hub.AID) hub.Actor { return hub.Actor{ID: hub.AgentID("peer:" + aid)} }
+// strangers begins the names that people from elsewhere have in the journal. No
+// agent of a hub can have such a name.
+const strangers = "peer:"
+
+func stranger(aid hub.AID) hub.Actor { return hub.Actor{ID: hub.AgentID(strangers + aid)} }
+
+func (v Visitor) stranger() bool { return strings.HasPrefix(string(v.Actor.ID), strangers) }
 
 // Identify finds out who sends a request. It reports CodeUnauthenticated for
 // somebody unknown and CodeTampering for somebody who claims to be somebody
@@ -214,6 +218,8 @@ func (a *Access) admit(ctx context.Context, v Visitor, method string, project hu
 		if project != v.Project {
 			return hub.Errorf(hub.CodeDenied, op, "the project token of %s is for another project", v.AID)
 		}
+	case !listed && v.stranger():
+		return hub.Errorf(hub.CodeDenied, op, "%s is not for peers", method)
 	case need == permitSync && !v.Peer:
 		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
 	case !v.Legacy && v.Trust == hub.TrustKnown && need != PermitRead:
@@ -222,7 +228,7 @@ func (a *Access) admit(ctx context.Context, v Visitor, method string, project hu
 	case !v.Legacy && v.Trust != hub.TrustVerified && v.Trust != hub.TrustKnown:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", v.AID)
 	}
-	if v.AID == "" || project == "" || !strings.HasPrefix(string(v.Actor.ID), "peer:") {
+	if v.AID == "" || project == "" || !v.stranger() {
 		return nil
 	}
 	in, err := a.InScope(ctx, v.AID, project)
