@@ -202,7 +202,7 @@ func TestBadPeers(t *testing.T) {
 		"invents a status":       {rpcOnly(`[{"id":0,"result":{"status":"maybe"}}]`), "makes no sense"},
 		"answers one for many":   {rpcOnly(`{"id":0,"result":{"status":"created"}}`), "makes no sense"},
 		"redirects": {func(w http.ResponseWriter, r *http.Request) bool {
-			http.Redirect(w, r, "http://127.0.0.9/", 307)
+			http.Redirect(w, r, "http://127.0.0.9/", http.StatusTemporaryRedirect)
 			return true
 		}, "redirect"},
 		"shuts the hub out":      {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(401); return true }, "401"},

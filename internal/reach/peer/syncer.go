@@ -51,6 +51,7 @@ type Options struct {
 	MaxRetry   time.Duration // default 5 minutes
 	Compare    time.Duration // between two rounds of comparing everything; default 10 minutes
 	GiveUp     time.Duration // after which what a peer did not take is given up; default 7 days
+	Linger     time.Duration // between two sends while changes keep coming; default 20 milliseconds
 	Poll       time.Duration // how often it looks without a hint; default 5 seconds
 }
 
@@ -86,6 +87,7 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	o.MaxRetry = cmp.Or(o.MaxRetry, 5*time.Minute)
 	o.Compare = cmp.Or(o.Compare, 10*time.Minute)
 	o.GiveUp = cmp.Or(o.GiveUp, 7*24*time.Hour)
+	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
 	o.Poll = cmp.Or(o.Poll, 5*time.Second)
 	s := &Syncer{
 		store: store, contracts: contracts, client: client, secrets: secrets, scope: scope, self: self, home: home,
@@ -103,11 +105,13 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 // Run keeps peers in step until ctx ends, and returns when nothing is under way
 // any more.
 func (s *Syncer) Run(ctx context.Context) {
-	var hints <-chan struct{}
+	var changes, peers <-chan struct{}
 	if s.opts.Bus != nil {
-		var cancel func()
-		hints, cancel = s.opts.Bus.Subscribe(hub.TopicChanges, hub.TopicPeers)
-		defer cancel()
+		var done, also func()
+		changes, done = s.opts.Bus.Subscribe(hub.TopicChanges)
+		defer done()
+		peers, also = s.opts.Bus.Subscribe(hub.TopicPeers)
+		defer also()
 	}
 	tick := time.NewTicker(s.opts.Poll)
 	defer tick.Stop()
@@ -116,12 +120,27 @@ func (s *Syncer) Run(ctx context.Context) {
 		if err := s.muster(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the peers cannot be read", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-hints:
-		case <-tick.C:
+		for look := false; !look; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changes:
+				s.wake()
+			case <-peers:
+				look = true
+			case <-tick.C:
+				look = true
+			}
 		}
+	}
+}
+
+// wake tells every worker that there may be changes.
+func (s *Syncer) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		signal(w.wake)
 	}
 }
 

@@ -28,6 +28,7 @@ type worker struct {
 	up       bool      // it took what it was sent, or had nothing to be sent, since the last failure
 	fails    int       // in a row
 	batch    int       // changes that are sent at a time: fewer after a failure
+	sent     time.Time // when something was sent last
 	compared time.Time // when everything was compared last
 
 	mu    sync.Mutex             // guards what follows
@@ -96,6 +97,10 @@ func (w *worker) run(ctx context.Context) {
 			case <-ctx.Done():
 			case <-w.wake:
 			case <-w.now:
+			}
+			// One change goes out at once, many go out together.
+			if d := w.opts.Linger - w.clock().Sub(w.sent); d > 0 && d <= w.opts.Linger {
+				w.pause(ctx, d)
 			}
 		}
 	}
@@ -318,12 +323,22 @@ func (w *worker) well(ctx context.Context) error {
 	return nil
 }
 
-// forward sends the next changes in the log.
+// maxSingly is how many changes are sent one by one before it is noted that
+// they were.
+const maxSingly = 50
+
+// forward sends the next changes in the log, and reports whether there are
+// more.
 func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err error) {
-	changes, err := w.contracts.Changes(ctx, box.Sent, w.batch)
+	limit := w.batch
+	if !w.native {
+		limit = min(limit, maxSingly)
+	}
+	changes, err := w.contracts.Changes(ctx, box.Sent, limit)
 	if err != nil || len(changes) == 0 {
 		return false, err
 	}
+	more = len(changes) == limit
 	last := changes[len(changes)-1].Seq
 	changes, err = w.inScope(ctx, changes)
 	if err != nil {
@@ -336,8 +351,8 @@ func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err er
 	if err := w.deliver(ctx, copies, true); err != nil {
 		return false, err
 	}
-	w.batch = min(w.opts.Batch, 2*w.batch)
-	return true, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
+	w.batch, w.sent = min(w.opts.Batch, 2*w.batch), w.clock()
+	return more, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
 }
 
 // claimMixed makes changes ours when the same thing was also changed by somebody
