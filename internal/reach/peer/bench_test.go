@@ -3,7 +3,9 @@ package peer_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -51,6 +53,35 @@ func BenchmarkCatchUp(b *testing.B) {
 				b.StartTimer()
 			}
 			b.ReportMetric(changes*float64(b.N)/b.Elapsed().Seconds(), "changes/s")
+		})
+	}
+}
+
+// BenchmarkPropose measures the median of what a caller waits for a proposal,
+// alone and with three peers that are told of each.
+func BenchmarkPropose(b *testing.B) {
+	for _, peers := range []int{0, 3} {
+		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+			a := newNode(b, "alpha", nil)
+			all := []*node{a}
+			for i := range peers {
+				all = append(all, newNode(b, fmt.Sprint("peer", i), nil))
+				befriend(a, all[i+1])
+			}
+			project := a.project()
+			a.start()
+			for _, o := range all[1:] {
+				eventually(b, "they have met", all, same(a, o, project))
+			}
+			took := make([]time.Duration, 0, b.N)
+			for b.Loop() {
+				began := time.Now()
+				a.propose(project, "c")
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
+			a.stop()
 		})
 	}
 }
