@@ -223,15 +223,23 @@ func (s *Syncer) Compare(peer hub.AID) error {
 	return nil
 }
 
-// Look makes a peer's worker compare one project with the peer soon: what it
-// sent was older than what is here, so it may not know better.
-func (s *Syncer) Look(peer hub.AID, project hub.ProjectID) {
-	s.mu.Lock()
-	w, ok := s.workers[peer]
-	s.mu.Unlock()
-	if ok {
-		w.look(project)
+// Receive merges copies that a peer sent. Where an agent that is not native sent
+// something older than what is here, its worker looks at the project soon: such
+// an agent's clock may be behind, and it will not tell again.
+func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
+	results, err := s.contracts.Sync(ctx, from, native, copies)
+	if err != nil || native {
+		return results, err
 	}
+	s.mu.Lock()
+	w, ok := s.workers[from]
+	s.mu.Unlock()
+	for i, r := range results {
+		if ok && r.Behind {
+			w.look(copies[i].Project)
+		}
+	}
+	return results, nil
 }
 
 // A Standing says how far a peer is behind.

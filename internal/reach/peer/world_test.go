@@ -225,7 +225,7 @@ func (n *node) take(ctx context.Context, v access.Visitor, requests []rpcRequest
 		}
 		copies, at = append(copies, c), append(at, i)
 	}
-	results, err := n.contracts.Sync(ctx, v.AID, v.Native, copies)
+	results, err := n.syncer.Receive(ctx, v.AID, v.Native, copies)
 	for k, i := range at {
 		if i < 0 {
 			continue
@@ -235,9 +235,6 @@ func (n *node) take(ctx context.Context, v access.Visitor, requests []rpcRequest
 			continue
 		}
 		answers[i] = respond(requests[i].ID, results[k], nil)
-		if results[k].Behind && !v.Native {
-			n.syncer.Look(v.AID, copies[k].Project)
-		}
 	}
 	return answers
 }

@@ -1,5 +1,7 @@
 // Package access finds out who is asking: agents, their labelled keys, and the
-// operator. A key is shown once, when it is made; the store holds its hash.
+// operator; and, where hubs work together, peers, the holders of project tokens,
+// and those who come with an invite. A key is shown once, when it is made; the
+// store holds its hash, or, if it must be sent, holds it under the vault's key.
 package access
 
 import (

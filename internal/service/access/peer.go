@@ -203,7 +203,7 @@ func (a *Access) RegisterPeer(ctx context.Context, v Visitor, n NewPeer) (hub.Pe
 				return hub.Peer{}, err
 			}
 		}
-		if !vouched && !v.Legacy {
+		if !vouched && !(v.Legacy && v.AID == n.AID) {
 			err := hub.Errorf(hub.CodeUnauthenticated, op, "a peer registers with its key, or after an invite").
 				WithHint("parley peer invite on this side, parley peer join on the other")
 			a.refuse(ctx, stranger(n.AID).ID, "peers/register", err)

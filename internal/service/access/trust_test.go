@@ -285,7 +285,7 @@ func TestRegisterPeer(t *testing.T) {
 		if err != nil {
 			v = access.Visitor{}
 		}
-		return l.RegisterPeer(t.Context(), v, access.NewPeer{AID: aid, Endpoint: endpoint, Repo: "r"})
+		return l.RegisterPeer(t.Context(), v, access.NewPeer{AID: aid, Endpoint: endpoint})
 	}
 	t.Run("R1-053 a stranger cannot register", func(t *testing.T) {
 		l.refused = nil
@@ -313,6 +313,19 @@ func TestRegisterPeer(t *testing.T) {
 		}
 		if _, err := register(access.Credentials{Bearer: key}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("another with this key: got %v", err)
+		}
+	})
+	t.Run("R1-053 a legacy peer registers nobody but itself, and does not move", func(t *testing.T) {
+		l.add(t, "agent-old", "10.1.2.3")
+		old := access.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
+		if p, err := register(old, "agent-old", "https://f.example/"); err != nil || p.State != hub.PeerApproved {
+			t.Errorf("itself: got %+v, %v", p, err)
+		}
+		if _, err := register(old, "agent-old", "https://evil.example"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("elsewhere: got %v", err)
+		}
+		if _, err := register(old, "agent-new", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("another: got %v", err)
 		}
 	})
 	t.Run("R1-053 an open hub takes everybody", func(t *testing.T) {
