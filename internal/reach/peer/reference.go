@@ -35,6 +35,9 @@ func (w *worker) sendReference(ctx context.Context, c hub.Copy) error {
 // and creates the project there if there is none.
 func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		found, err = true, nil // it is there, and more than can be looked at
+	}
 	if err != nil {
 		return err
 	}
@@ -375,6 +378,9 @@ func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p hub.Proj
 // compareReference finds and repairs every difference in one project.
 func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		return w.compareContracts(ctx, id)
+	}
 	if err != nil {
 		return err
 	}
@@ -427,4 +433,19 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 		copies = copies[n:]
 	}
 	return w.sendPackets(ctx, id, without(packets, known))
+}
+
+// compareContracts compares the contracts of a project that is too large to be
+// fetched as a whole, one by one. Packets that the agent lost stay lost there.
+func (w *worker) compareContracts(ctx context.Context, id hub.ProjectID) error {
+	contracts, _, err := w.contents(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, c := range contracts {
+		if err := w.sendContract(ctx, id, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,8 +1,10 @@
 package peer_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -198,6 +200,45 @@ func TestReferenceRepair(t *testing.T) {
 		if !slices.Equal(got, ids) {
 			t.Errorf("got %d contracts, not the %d in order", len(got), len(ids))
 		}
+	})
+	t.Run("R1-057 an agent that was taken back to a lower version is brought forward", func(t *testing.T) {
+		n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{Project: project, Contract: id, Content: json.RawMessage(`{"path":"/v2"}`)}))
+		eventually(t, "the second version is there", us, func() bool { return refContract(ref, project, id).Version == 2 })
+		err := ref.Do("cacp/contract/sync", map[string]any{"projectId": project, "contract": map[string]any{
+			"contract_id": id, "type": "api_endpoint", "name": "profile", "version": 1, "content": map[string]any{}, "proposed_by": "r", "updated_at": "2999-01-01T00:00:00",
+		}}, nil)
+		if err != nil || refContract(ref, project, id).Version != 1 {
+			t.Fatalf("the agent was not taken back: %v", err)
+		}
+		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the second version is back", us, func() bool { return refContract(ref, project, id).Version == 2 })
+		if c, err := n.contracts.Contract(t.Context(), n.caller(), project, id, false); err != nil || c.Version != 2 {
+			t.Errorf("here it is version %d, %v", c.Version, err)
+		}
+	})
+	t.Run("R1-087 a project that is too large to be fetched is still kept in step", func(t *testing.T) {
+		ref.Gate(func(w http.ResponseWriter, r *http.Request) bool {
+			body, err := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if err != nil || !bytes.Contains(body, []byte(`"cacp/project/get"`)) {
+				return false
+			}
+			return endless(w, r)
+		})
+		defer ref.Gate(nil)
+		other := n.propose(project, "in a large project")
+		if _, err := n.contracts.AddRepo(t.Context(), n.caller(), project, hub.Repo{Name: "late", Role: "shared", Language: "go"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is there", us, func() bool {
+			s := n.standing(&node{aid: hub.AID(ref.ID)})
+			return refContract(ref, project, other).Version == 1 && s.Lag == 0 && s.Fault == ""
+		})
 	})
 	t.Run("R1-084 concurrent starts are not lost", func(t *testing.T) {
 		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: project, Contract: id, Action: contract.ActionAgree}))

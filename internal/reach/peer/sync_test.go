@@ -1,6 +1,7 @@
 package peer_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -134,6 +135,44 @@ func (n *node) standing(of *node) (found struct {
 		}
 	}
 	return found
+}
+
+func TestThreeHubs(t *testing.T) {
+	t.Parallel()
+	a, b, c := newNode(t, "alpha", nil), newNode(t, "beta", nil), newNode(t, "gamma", nil)
+	all := []*node{a, b, c}
+	befriend(a, b)
+	befriend(b, c)
+	befriend(a, c)
+	project := a.project(b, c)
+	for _, n := range all {
+		n.start()
+	}
+	equal := func() bool { return same(a, b, project)() && same(b, c, project)() }
+	eventually(t, "the project is on all", all, equal)
+	t.Run("R1-083 three hubs that were apart agree", func(t *testing.T) {
+		id := a.propose(project, "profile")
+		eventually(t, "the contract is on all", all, equal)
+		apart := func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true }
+		for _, n := range all {
+			n.setGate(apart)
+		}
+		for i, n := range all {
+			if _, err := n.contracts.Update(t.Context(), n.caller(), contract.Revision{Project: project, Contract: id, Content: json.RawMessage(fmt.Sprintf(`{"path":"/%d"}`, i))}); err != nil {
+				t.Fatal(err)
+			}
+			n.propose(project, "own")
+			n.share(project, "own")
+		}
+		for _, n := range all {
+			n.setGate(nil)
+		}
+		eventually(t, "all is equal", all, equal)
+		lost, err := a.contracts.Conflicts(t.Context(), a.caller(), project, "", 10)
+		if err != nil || len(lost) != 1 || len(lost[0].Lost) != 2 {
+			t.Errorf("got %+v, %v; want the two contents that lost", lost, err)
+		}
+	})
 }
 
 func TestOrder(t *testing.T) {
