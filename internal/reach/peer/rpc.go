@@ -163,7 +163,8 @@ func pack(c hub.Copy, self hub.AID) (parcel, error) {
 }
 
 // batch sends parcels in one request and returns what became of each, in
-// order. A refusal of one parcel is its own status.
+// order. A refusal of one parcel is its own status; a refusal of the request as
+// a whole is an error.
 func (l line) batch(ctx context.Context, parcels []parcel) ([]hub.Synced, error) {
 	requests := make([]request, len(parcels))
 	for i, p := range parcels {
@@ -176,6 +177,12 @@ func (l line) batch(ctx context.Context, parcels []parcel) ([]hub.Synced, error)
 	raw, err := l.post(ctx, body)
 	if err != nil {
 		return nil, err
+	}
+	var whole reply
+	if json.Unmarshal(raw, &whole) == nil {
+		if refusal := whole.refusal(); refusal != nil {
+			return nil, refusal
+		}
 	}
 	var replies []reply
 	if json.Unmarshal(raw, &replies) != nil || len(replies) != len(parcels) {

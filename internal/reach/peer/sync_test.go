@@ -1,8 +1,10 @@
 package peer_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -301,10 +303,28 @@ func TestRefusedChanges(t *testing.T) {
 		id := a.propose(project, "next")
 		eventually(t, "the next one is there", []*node{a, b}, func() bool { return b.status(project, id) == hub.ContractProposed })
 	})
+	t.Run("R1-087 what is too large together goes one by one, and what is too large alone is given up", func(t *testing.T) {
+		b.setGate(func(w http.ResponseWriter, r *http.Request) bool {
+			body, err := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if err != nil || r.URL.Path != "/" || bytes.Count(body, []byte("cacp/contract/sync")) < 2 && !bytes.Contains(body, []byte("huge")) {
+				return false
+			}
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"a request has at most 1048576 bytes","data":{"reason":"too_large"}}}`)
+			return true
+		})
+		dead := a.standing(b).DeadLetters
+		a.stop()
+		a.propose(project, "huge")
+		small := a.propose(project, "small")
+		a.start()
+		eventually(t, "the small one is there", []*node{a, b}, func() bool {
+			return b.status(project, small) == hub.ContractProposed && a.standing(b).DeadLetters > dead && a.standing(b).Lag == 0
+		})
+		b.setGate(nil)
+	})
 	t.Run("R1-083 what was given up is found by comparing", func(t *testing.T) {
-		if err := a.syncer.Compare(b.aid); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "the worker is there", []*node{a, b}, func() bool { return a.syncer.Compare(b.aid) == nil })
 		eventually(t, "all is equal", []*node{a, b}, same(a, b, project))
 	})
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -137,7 +138,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		box.Tries, box.Fault, box.NextTry = w.fails, fault, hub.InstantAt(w.clock().Add(wait))
 		return w.giveUp(tx, p, box)
 	})
-	if note != nil && ctx.Err() == nil {
+	if note != nil && !errors.Is(note, errGone) && ctx.Err() == nil {
 		w.log.Warn("a peer's failure cannot be noted", "peer", w.aid, "err", note)
 	}
 	return wait
@@ -164,13 +165,19 @@ func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 	return tx.PutOutbox(box)
 }
 
-// update changes what is known about the peer and its outbox, if it is still
-// approved.
+// errGone ends what a worker does for a peer that is no longer approved.
+var errGone = errors.New("peer: no longer approved")
+
+// update changes what is known about the peer and its outbox. It reports
+// errGone when the peer is no longer approved.
 func (w *worker) update(ctx context.Context, fn func(hub.Tx, hub.Peer, hub.Outbox) error) error {
 	return w.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		p, err := tx.Peer(w.aid)
-		if err != nil || p.State != hub.PeerApproved {
+		if err != nil {
 			return err
+		}
+		if p.State != hub.PeerApproved {
+			return errGone
 		}
 		box, err := outbox(tx, w.aid)
 		if err != nil {
@@ -419,6 +426,12 @@ func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) er
 			return err
 		}
 		results, err := w.line.batch(ctx, parcels)
+		if refusal, ok := refused(err); ok {
+			// Perhaps it is too much for the peer, and perhaps only one thing is.
+			if results, err = w.singly(ctx, parcels, refusal); err != nil {
+				return err
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -430,6 +443,22 @@ func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) er
 		copies = rest
 	}
 	return nil
+}
+
+// singly sends parcels that were refused together one at a time. One that is
+// refused alone gets a status that says so.
+func (w *worker) singly(ctx context.Context, parcels []parcel, refusal *Refusal) ([]hub.Synced, error) {
+	if len(parcels) == 1 {
+		return []hub.Synced{{Status: hub.SyncError, Reason: refusal.Error()}}, nil
+	}
+	out := make([]hub.Synced, len(parcels))
+	for i, p := range parcels {
+		var err error
+		if out[i], err = w.line.send(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // pack takes as many copies as fit into one request.
