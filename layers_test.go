@@ -57,7 +57,10 @@ var layers = map[string][]string{
 	"internal/service/mailroom": {"hub", "internal/shape"},
 
 	// How people and agents come in.
-	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom"},
+	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom"},
+	"internal/surface/coordination": {
+		"hub", "jsonrpc", "internal/surface/api", "internal/service/access", "internal/service/contract", "internal/service/journal",
+	},
 	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
 
 	// What puts it together, and the command.
@@ -65,11 +68,11 @@ var layers = map[string][]string{
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
 		"internal/service/contract", "internal/reach/evidence", "internal/reach/peer",
-		"internal/surface/api", "internal/surface/mcptools",
+		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "jsonrpc", "sandbox",
+		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "jsonrpc", "sandbox",
 	},
 
 	// Programs to read and to copy from.

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 )
 
@@ -108,6 +110,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	tlsConfig, err := checkBind(opts)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkOpen(opts); err != nil {
 		return nil, err
 	}
 	if err := checkHome(opts.Home); err != nil {
@@ -187,8 +192,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	meters := newMeters(s.store)
 	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
+	projects := &coordination.Services{
+		Contracts: s.peers.contracts, Access: who, Journal: s.journal, Network: network{s.peers.syncer, s.peers, opts.Coordination}, Bus: hints,
+		Self: hub.AID(s.peers.self.AID), Repo: s.peers.self.Repo, Done: s.stopping, Log: opts.Log, Observe: meters.observe,
+	}
+	services.Coordinator = projects
 	s.http = &http.Server{
-		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
+		Handler:           s.guard(tidy(s.routes(services, projects, hints, artifacts, meters))),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for what nobody reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -342,11 +352,11 @@ func baseURL(addr net.Addr, secure bool) string {
 }
 
 // routes is every path of the hub.
-func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
+func (s *Server) routes(services *api.Services, projects *coordination.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
 	rpc := api.NewHandler(services, s.log, s.stopping)
 	s.tools = mcptools.NewHandler(s.opts.Version, services, rpc, s.log, s.stopping)
 	mux := http.NewServeMux()
-	mux.Handle("POST /{$}", rpc)
+	s.coordinates(mux, projects, rpc)
 	mux.Handle("GET /events", rpc.Events(hints))
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := rpc.Admit(w, r); ok {
@@ -355,7 +365,6 @@ func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.
 	})
 	mux.Handle("POST /artifacts", rpc.PutArtifact(artifacts))
 	mux.Handle("GET /artifacts/{sha256}", rpc.Artifact(artifacts))
-	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
 			if _, ok := rpc.Admit(w, r); !ok {
@@ -364,7 +373,6 @@ func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.
 		}
 		meters.ServeHTTP(w, r)
 	})
-	mux.HandleFunc("GET /methods", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, api.Methods()) })
 	mux.HandleFunc("GET /schema/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		text, err := schema.Text(r.PathValue("name"))
 		if err != nil {
@@ -386,6 +394,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	}
 	if host, _, err := net.SplitHostPort(s.opts.Addr); err == nil && host != "" {
 		allowed[strings.ToLower(host)] = true
+	}
+	if u, err := url.Parse(s.peers.self.URL); err == nil {
+		allowed[strings.ToLower(u.Hostname())] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -414,12 +425,19 @@ func (s *Server) origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// health says whether the hub can work. It tells nothing to strangers.
+// healthy is the status of a hub that can work.
+const healthy = "healthy"
+
+// health says whether the hub can work, and who it is.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	status, code := "ok", http.StatusOK
+	status, code := healthy, http.StatusOK
 	seq, err := s.journal.Head(ctx)
+	peers := 0
+	if err == nil {
+		peers, err = s.peerCount(ctx)
+	}
 	if err == nil {
 		err = s.store.Fault(ctx)
 	}
@@ -427,7 +445,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}
 	writeJSON(w, code, map[string]any{
-		"status": status, "version": s.opts.Version, "journal": seq, "uptime_s": int(time.Since(s.began).Seconds()),
+		"status": status, "agentId": s.peers.self.AID, "repo": s.peers.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	})
 }
 

@@ -72,7 +72,8 @@ type Access struct {
 	known    map[string]grant
 	listings map[hub.AgentID]listing
 	scopes   map[hub.AID][]hub.ProjectID
-	epoch    int // counts clearings; an answer from before one is not remembered
+	absent   map[hub.AgentID]bool // names that nobody has
+	epoch    int                  // counts clearings; an answer from before one is not remembered
 }
 
 // A listing is what others may know of an agent.
@@ -92,7 +93,10 @@ const maxKnown = 10_000
 
 // New returns an Access over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Access {
-	a := &Access{store: store, clock: time.Now, known: map[string]grant{}, listings: map[hub.AgentID]listing{}, scopes: map[hub.AID][]hub.ProjectID{}}
+	a := &Access{
+		store: store, clock: time.Now, known: map[string]grant{}, listings: map[hub.AgentID]listing{},
+		scopes: map[hub.AID][]hub.ProjectID{}, absent: map[hub.AgentID]bool{},
+	}
 	if opts != nil {
 		if opts.Clock != nil {
 			a.clock = opts.Clock
@@ -196,6 +200,7 @@ func (a *Access) forget() {
 	a.mu.Lock()
 	clear(a.known)
 	clear(a.listings)
+	clear(a.absent)
 	a.epoch++
 	a.mu.Unlock()
 	if a.bus != nil {

@@ -24,6 +24,48 @@ const (
 	maxPeers   = 1000 // peers at all
 )
 
+// AID returns how an agent of this hub is called elsewhere, or "".
+func (a *Access) AID(id hub.AgentID) hub.AID { return a.aidOf(id) }
+
+// Local returns the agent of this hub that is called so elsewhere, if there
+// is one. The hub itself is its operator.
+func (a *Access) Local(aid hub.AID) (hub.AgentID, bool) {
+	if aid == "" {
+		return "", false
+	}
+	if aid == a.self {
+		return hub.Operator, true
+	}
+	id, ok := a.agentOf(aid)
+	if !ok {
+		return "", false
+	}
+	a.mu.RLock()
+	absent, epoch := a.absent[id], a.epoch
+	a.mu.RUnlock()
+	if absent {
+		return "", false
+	}
+	_, _, err := a.Lookup(context.Background(), id)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		a.mu.Lock()
+		if a.epoch == epoch && len(a.absent) < maxKnown {
+			a.absent[id] = true
+		}
+		a.mu.Unlock()
+	}
+	return id, err == nil
+}
+
+// Home returns where others reach this hub.
+func (a *Access) Home() string { return a.home }
+
+// Visit returns an agent of this hub, which has shown its key already, as a
+// visitor.
+func (a *Access) Visit(actor hub.Actor) Visitor {
+	return Visitor{Actor: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
+}
+
 // aidOf returns how an agent of this hub is called elsewhere, or "".
 func (a *Access) aidOf(id hub.AgentID) hub.AID {
 	if aid, ok := a.aids[id]; ok {
@@ -39,8 +81,8 @@ func (a *Access) aidOf(id hub.AgentID) hub.AID {
 	return hub.AID("aid://" + domain + "/" + string(id) + "@1.0.0")
 }
 
-// Local returns the agent of this hub that is called so elsewhere.
-func (a *Access) Local(aid hub.AID) (hub.AgentID, bool) {
+// agentOf returns the agent of this hub that would be called so elsewhere.
+func (a *Access) agentOf(aid hub.AID) (hub.AgentID, bool) {
 	for id, given := range a.aids {
 		if given == aid {
 			return id, true

@@ -27,6 +27,7 @@ type Visitor struct {
 	Peer      bool // another hub, with a key or as a legacy peer
 	Native    bool // and one of ours
 	Legacy    bool // a peer that cannot send a key
+	Guest     bool // nobody that is known, where everybody is let in: it acts for the hub itself
 
 	// Project and Permissions bound what the holder of a project token may do.
 	Project     hub.ProjectID
@@ -40,6 +41,10 @@ const strangers = "peer:"
 func stranger(aid hub.AID) hub.Actor { return hub.Actor{ID: hub.AgentID(strangers + aid)} }
 
 func (v Visitor) stranger() bool { return strings.HasPrefix(string(v.Actor.ID), strangers) }
+
+// Local reports whether the visitor is an agent of this hub that came with its
+// key.
+func (v Visitor) Local() bool { return v.Actor.ID != "" && !v.stranger() && v.Permissions == nil }
 
 // Identify finds out who sends a request. It reports CodeUnauthenticated for
 // somebody unknown and CodeTampering for somebody who claims to be somebody
@@ -82,7 +87,7 @@ func (a *Access) anybody(ctx context.Context, c Credentials) (Visitor, error) {
 	v := Visitor{Actor: stranger(c.AgentID), AID: c.AgentID, Trust: hub.TrustVerified, Peer: true}
 	err := a.store.View(ctx, func(r hub.Reader) error {
 		p, err := r.Peer(c.AgentID)
-		v.Native = p.Native
+		v.Native, v.Guest = p.Native, hub.CodeOf(err) == hub.CodeNotFound
 		return err
 	})
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -177,7 +182,7 @@ func (a *Access) narrow(op string, v Visitor, c Credentials) (Visitor, error) {
 	}
 	if v.Actor.ID == "" {
 		v.Actor = stranger(subject)
-		if agent, ok := a.Local(subject); ok {
+		if agent, ok := a.agentOf(subject); ok {
 			v.Actor = hub.Actor{ID: agent}
 		}
 	}

@@ -26,6 +26,16 @@ func (s *Service) Changes(ctx context.Context, after int64, limit int) ([]hub.Ch
 	return all, err
 }
 
+// Newest returns the number of the newest change.
+func (s *Service) Newest(ctx context.Context) (int64, error) {
+	var newest int64
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		_, newest, err = r.ChangeSpan()
+		return err
+	})
+	return newest, err
+}
+
 // Copies returns what changed as it is now, each thing once: first projects,
 // because nothing can be taken without its project, then the rest in the order
 // of its last change. What the peer "to" has as it is now is left out.

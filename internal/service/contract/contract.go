@@ -124,13 +124,13 @@ func (s *Service) aid(caller Caller) hub.AID {
 	return caller.AID
 }
 
-// isOurs reports whether an agent belongs to this hub.
-func (s *Service) isOurs(agent hub.AID) bool {
-	if agent == "" || agent == s.o.Self || s.o.Local == nil {
-		return agent == "" || agent == s.o.Self
+// isOurs reports whether the caller is this hub, or an agent of it.
+func (s *Service) isOurs(caller Caller) bool {
+	if caller.AID == "" || caller.AID == s.o.Self || s.o.Local == nil {
+		return caller.AID == "" || caller.AID == s.o.Self
 	}
-	_, ok := s.o.Local(agent)
-	return ok
+	id, ok := s.o.Local(caller.AID)
+	return ok && id == caller.ID // a peer may be called as an agent here would be
 }
 
 // speaksFor returns the repository of p that the caller speaks for: the one it
@@ -139,7 +139,7 @@ func (s *Service) speaksFor(op string, p hub.Project, caller Caller) (hub.Repo, 
 	if r, ok := p.RepoOf(s.aid(caller)); ok {
 		return r, nil
 	}
-	if r, ok := p.RepoNamed(s.o.Repo); ok && s.o.Repo != "" && s.isOurs(caller.AID) {
+	if r, ok := p.RepoNamed(s.o.Repo); ok && s.o.Repo != "" && s.isOurs(caller) {
 		return r, nil
 	}
 	return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).

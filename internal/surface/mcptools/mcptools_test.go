@@ -195,7 +195,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 	return out
 }
 
-var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
+var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "coordinate"}
 
 func TestTools(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
@@ -474,7 +474,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 2500
+	const most = 4000
 	total := tokens(string(raw))
 	for _, tool := range list.Tools {
 		one, err := json.Marshal(tool)
@@ -483,10 +483,10 @@ func TestBudget(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
 	}
-	t.Run("the definitions of the six tools are at most 2500 tokens", func(t *testing.T) {
+	t.Run("the definitions of all tools are less than 4000 tokens", func(t *testing.T) {
 		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
-		if total > most || len(list.Tools) != 6 {
-			t.Errorf("got %d tools and about %d tokens, want six of at most %d", len(list.Tools), total, most)
+		if total >= most || len(list.Tools) != 7 {
+			t.Errorf("got %d tools and about %d tokens, want seven of less than %d", len(list.Tools), total, most)
 		}
 	})
 	t.Run("the estimate is not too low for prose, JSON and long names", func(t *testing.T) {
