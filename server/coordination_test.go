@@ -81,6 +81,7 @@ func contractStatus(t *testing.T, r *running, project, contract string) (status 
 }
 
 func TestTwoHubs(t *testing.T) {
+	t.Parallel()
 	a, b, project := twoHubs(t)
 	id := ask[struct{ ContractID string }](t, a, "cacp/contract/propose", m{
 		"projectId": project, "type": "api_endpoint", "name": "Get User", "content": m{"method": "GET", "path": "/user"},

@@ -46,6 +46,7 @@ var (
 // document in it, and compares each answer with what the document says and with
 // what it was before.
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	o := quiet()
 	o.Version = "2.0.0"
 	o.Coordination = server.Coordination{AID: "aid://example.com/backend@1.0.0", Repo: "backend-api", Role: "backend", Language: "python"}
@@ -171,6 +172,7 @@ func contains(t *testing.T, path string, got, want any) {
 }
 
 func TestMethodsPage(t *testing.T) {
+	t.Parallel()
 	r := start(t, quiet())
 	t.Run("R1-052 /methods lists exactly what can be called", func(t *testing.T) {
 		var got struct{ Methods []string }
