@@ -45,8 +45,8 @@ type Network interface {
 	// Answer answers what hubs ask each other to stay in step. It reports
 	// whether the method is one of those.
 	Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error)
-	// Look compares a project with a peer soon.
-	Look(peer hub.AID, project hub.ProjectID)
+	// Receive merges copies that a peer sent, each with its own status.
+	Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
 	// Compare compares everything with a peer soon.
 	Compare(peer hub.AID) error
 	// Standings returns how far every peer is behind.

@@ -112,7 +112,7 @@ func (s *Services) sync(ctx context.Context, v access.Visitor, rest []jsonrpc.Re
 	}
 	var done []hub.Synced
 	failed := s.observe(ctx, v, "sync", func() (err error) {
-		done, err = s.Contracts.Sync(ctx, v.AID, v.Native, copies)
+		done, err = s.Network.Receive(ctx, v.AID, v.Native, copies)
 		return err
 	})
 	for k, i := range at {
@@ -120,7 +120,7 @@ func (s *Services) sync(ctx context.Context, v access.Visitor, rest []jsonrpc.Re
 			answers[i].Error = wireError(failed)
 			continue
 		}
-		s.synced(&answers[i], v, copies[k], done[k])
+		synced(&answers[i], copies[k], done[k])
 	}
 	return answers
 }
@@ -137,13 +137,16 @@ func (s *Services) syncWhole(ctx context.Context, v access.Visitor, req jsonrpc.
 		res.Error = wireError(err)
 		return res
 	}
-	s.synced(&res, v, c, done)
+	if done.Behind && !v.Native {
+		s.Network.Compare(v.AID) // it will not ask for what it lacks; where nobody is kept in step, nobody is told
+	}
+	synced(&res, c, done)
 	return res
 }
 
 // synced writes what became of a copy. A project that is not here is an answer;
 // what cannot be right or is too large is an error.
-func (s *Services) synced(res *jsonrpc.Response, v access.Visitor, c hub.Copy, done hub.Synced) {
+func synced(res *jsonrpc.Response, c hub.Copy, done hub.Synced) {
 	if done.Status == hub.SyncError && done.Code != hub.CodeNotFound {
 		res.Error = wireError(&hub.Error{Code: done.Code, Op: "sync", Err: reason(done.Reason)})
 		return
@@ -158,9 +161,6 @@ func (s *Services) synced(res *jsonrpc.Response, v access.Visitor, c hub.Copy, d
 		out.Packet = c.Packet.ID
 	}
 	res.Result, _ = api.Marshal(out) // plain values: cannot fail
-	if done.Behind && !v.Native {
-		s.Network.Look(v.AID, c.Project) // it will not ask for what it lacks
-	}
 }
 
 // A reason is a text as an error.
