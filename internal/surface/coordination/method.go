@@ -153,7 +153,7 @@ var Methods = []Method{
 	{Name: "cacp/context/sync", Doc: "Take a context packet from a peer."},
 	inStep("cacp/sync/projects", "The projects that a peer takes part in."),
 	inStep("cacp/sync/summary", "What a project holds, in hashes."),
-	inStep("cacp/sync/bucket", "The ids of some packets."),
+	inStep("cacp/sync/packets", "The ids of some packets."),
 	inStep("cacp/sync/copies", "Things of a project as they are now."),
 }
 
