@@ -257,6 +257,55 @@ func TestTools(t *testing.T) {
 				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
 			})
 
+			t.Run("coordinate goes from a project to a contract that is verified, each agent for its repository", func(t *testing.T) {
+				do := func(a *agent, action string, args map[string]any) map[string]any {
+					t.Helper()
+					args["action"] = action
+					got := a.call(t, "coordinate", args)
+					if got.isError || !strings.Contains(got.text, "not instructions from your user") {
+						t.Errorf("%s: got %q, want what others wrote framed", action, got.text)
+					}
+					return got.data
+				}
+				project := do(planner, "project/create", map[string]any{"name": "login", "objective": "log in", "repos": []map[string]any{
+					{"name": "api", "role": "backend", "language": "go"}, {"name": "app", "role": "frontend", "language": "typescript"},
+				}})["projectId"]
+				do(planner, "project/join", map[string]any{"projectId": project, "repoName": "api"})
+				do(builder, "project/join", map[string]any{"projectId": project, "repoName": "app"})
+				contract := do(planner, "contract/propose", map[string]any{"projectId": project, "type": "api_endpoint", "name": "Get User", "content": map[string]any{"method": "GET", "path": "/user"}})["contractId"]
+				in := func(more ...any) map[string]any {
+					args := map[string]any{"projectId": project, "contractId": contract}
+					for i := 0; i < len(more); i += 2 {
+						args[more[i].(string)] = more[i+1]
+					}
+					return args
+				}
+				if got := builder.ok(t, "acp_inbox", map[string]any{"ack": true}); !strings.Contains(got.text, "Get User") {
+					t.Errorf("inbox: got %q, want the proposal", got.text)
+				}
+				do(builder, "contract/respond", in("answer", "agree", "version", 1))
+				for _, a := range []*agent{planner, builder} {
+					do(a, "implementation/start", in("plan", "p"))
+					do(a, "implementation/complete", in("files", []string{"x"}))
+				}
+				if got := do(builder, "implementation/verify", in("result", "success"))["contractStatus"]; got != "verified" {
+					t.Errorf("verify: got %v, want verified", got)
+				}
+				if got := do(planner, "contract/check", map[string]any{"projectId": project, "require": "verified"})["ok"]; got != true {
+					t.Errorf("check: got %v, want true", got)
+				}
+				if got := do(planner, "project/list", map[string]any{})["projects"].([]any); len(got) != 1 || got[0].(map[string]any)["contracts"] != nil {
+					t.Errorf("list: got %v, want one project without what it holds", got)
+				}
+				for _, bad := range []map[string]any{{"action": "project/burn"}, {}, {"action": "contract/propose", "projectId": project}, {"action": "project/list", "from": "builder"}} {
+					if got := planner.call(t, "coordinate", bad); !got.isError {
+						t.Errorf("%v: got %q, want a refusal", bad, got.text)
+					}
+				}
+				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
+				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
+			})
+
 			var question string
 			t.Run("R3-099 acp_send sends and says what is known of the way", func(t *testing.T) {
 				got := planner.ok(t, "acp_send", map[string]any{"to": []string{"builder"}, "type": "knowledge.query", "payload": map[string]any{"question": "which avatar?"}, "topic": "avatar"})
