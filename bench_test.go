@@ -35,12 +35,12 @@ import (
 // between machines; the rates beside them cannot.
 //
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000);
-// PARLEY_BENCH_ONLY picks one part: send, http or lookups.
+// PARLEY_BENCH_ONLY picks one part: send, http, lookups or coordination.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "lookups": t.lookups} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "lookups": t.lookups, "coordination": t.coordination} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}

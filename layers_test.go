@@ -51,16 +51,21 @@ var layers = map[string][]string{
 	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
 
 	"internal/reach/fleet": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox"},
+	"internal/reach/peer":  {"hub"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
+	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape"},
 	"internal/service/mailroom": {"hub", "internal/shape"},
 	"internal/service/run":      {"hub"},
 
 	// How people and agents come in.
-	"internal/surface/api":      {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run"},
+	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run"},
+	"internal/surface/coordination": {
+		"hub", "jsonrpc", "internal/surface/api", "internal/service/access", "internal/service/contract", "internal/service/journal",
+	},
 	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
 
 	// One task, one agent, one verdict: it has the agent run, what it reports
@@ -70,13 +75,13 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": {
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run",
-		"internal/reach/evidence",
-		"internal/surface/api", "internal/surface/mcptools",
+		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run",
+		"internal/reach/evidence", "internal/reach/peer",
+		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
-		"internal/surface/api", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
+		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/errand", "internal/reach/fleet",
 	},
 
@@ -87,6 +92,7 @@ var layers = map[string][]string{
 	// Conformance suites. Only tests import it.
 	"internal/hubtest": {"hub"},
 	"internal/acptest": {},
+	"internal/reftest": {},
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
@@ -108,6 +114,7 @@ var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply"}, // comply must not depend on a hub
+	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
 	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},

@@ -477,8 +477,12 @@ func show(s string) string {
 }
 
 // checkWholePayload reports CodeInvalid unless raw is one strict object.
-func checkWholePayload(op string, raw []byte) error {
-	r := newReader(op, "payload", "payload", raw)
+func checkWholePayload(op string, raw []byte) error { return checkObject(op, "payload", raw) }
+
+// checkObject reports CodeInvalid unless the value of a member is one strict
+// object.
+func checkObject(op, member string, raw []byte) error {
+	r := newReader(op, member, member, raw)
 	defer r.free()
 	if _, err := r.objectValue(); err != nil {
 		return err

@@ -113,3 +113,28 @@ func (r Run) Digest() string {
 	d.at(r.StartedAt, r.ExpiresAt, r.EndedAt)
 	return d.hex()
 }
+
+// Digest returns the SHA-256, in hexadecimal, of c as it is now, without the
+// contents that it had before or that lost.
+func (c Contract) Digest() string {
+	d := newDigest("contract")
+	d.put(string(c.Project), string(c.ID), string(c.Type), c.Name, strconv.Itoa(c.Version), string(c.Status), string(c.Content), string(c.ProposedBy))
+	d.put(c.CreatedAt.String(), c.UpdatedAt.String(), c.ReopenedAt.String(), strconv.Itoa(len(c.Implementations)), strconv.Itoa(len(c.Agreements)))
+	for _, i := range c.Implementations {
+		d.json(i)
+	}
+	for _, a := range c.Agreements {
+		d.json(a)
+	}
+	return d.hex()
+}
+
+// Digest returns the SHA-256, in hexadecimal, of everything in p.
+func (p Packet) Digest() string {
+	d := newDigest("packet")
+	d.put(string(p.Project), string(p.ID), string(p.FromRepo), string(p.FromAgent), p.At.String(), string(p.Type), string(p.Content), string(p.ReplyTo))
+	for _, id := range p.Related {
+		d.put(string(id))
+	}
+	return d.hex()
+}

@@ -37,6 +37,9 @@ const (
 	CodeCircuitOpen     Code = "circuit_open"       // the sender repeats itself and is suspended
 	CodeLoop            Code = "loop_detected"      // too many hops or rounds without a human
 
+	// What is wrong elsewhere.
+	CodeUnreachable Code = "unreachable" // another hub cannot be reached, or makes no sense
+
 	// What is wrong with the hub.
 	CodeDegraded Code = "degraded" // the store cannot be used now; nothing was changed
 	CodeInternal Code = "internal" // a bug; the cause is in the log

@@ -40,6 +40,30 @@ const (
 	ActionRunFailed      Action = "run.failed"
 	ActionRunInterrupted Action = "run.interrupted"
 
+	ActionProjectCreated    Action = "project.created"
+	ActionProjectChanged    Action = "project.changed"
+	ActionProjectMerged     Action = "project.merged" // with what another hub said
+	ActionRepoAdded         Action = "repo.added"
+	ActionRepoClaimed       Action = "repo.claimed"
+	ActionRepoMerged        Action = "repo.merged"
+	ActionRepoLost          Action = "repo.lost" // a claim did not stand against an earlier one
+	ActionContractProposed  Action = "contract.proposed"
+	ActionContractAgreed    Action = "contract.agreed" // by one repository
+	ActionContractContested Action = "contract.change_requested"
+	ActionContractRejected  Action = "contract.rejected"
+	ActionContractUpdated   Action = "contract.updated"
+	ActionContractMerged    Action = "contract.merged"
+	ActionContractConflict  Action = "contract.conflict" // a content lost against another one of its version
+	ActionContractSettled   Action = "contract.settled"  // it went on because the project changed
+	ActionContextShared     Action = "context.shared"
+	ActionContextReplaced   Action = "context.replaced" // another hub has another packet under its id
+	ActionWorkStarted       Action = "implementation.started"
+	ActionWorkCompleted     Action = "implementation.completed"
+	ActionWorkVerified      Action = "implementation.verified"
+	ActionFileShared        Action = "file.shared"
+	ActionFileRequested     Action = "file.requested"
+	ActionClockAhead        Action = "peer.clock_ahead" // a peer sent times that lie in the future
+
 	ActionArchived Action = "journal.archived" // old entries and messages went into an archive
 
 	ActionAgentAdded   Action = "agent.added"

@@ -46,6 +46,9 @@ type Reader interface {
 	MessageReader
 	HandoffReader
 	RunReader
+	ProjectReader
+	ChangeReader
+	PeerReader
 	JournalReader
 	MetaReader
 }
@@ -57,6 +60,9 @@ type Tx interface {
 	MessageWriter
 	HandoffWriter
 	RunWriter
+	ProjectWriter
+	ChangeWriter
+	PeerWriter
 	JournalWriter
 	MetaWriter
 }
@@ -322,6 +328,138 @@ type MetaWriter interface {
 	PutMeta(key, value string) error
 }
 
+// A ContractQuery chooses contracts of one project. Empty members do not
+// restrict.
+type ContractQuery struct {
+	Project ProjectID // must be given
+	Status  ContractStatus
+	Type    ContractType
+	After   ContractID // the last one of the page before
+	Limit   int        // how many at most; positive
+}
+
+// A PacketQuery chooses packets of one project. Empty members do not restrict.
+type PacketQuery struct {
+	Project  ProjectID // must be given
+	Type     ContextType
+	Contract ContractID // related to it
+	ReplyTo  PacketID   // answers to it
+	Since    Instant    // at or after
+	Newest   bool       // newest first, not oldest first
+	Cursor   string     // Next of the page before, in the same order
+	Limit    int        // how many at most; positive
+}
+
+// A PacketPage is a part of a longer list.
+type PacketPage struct {
+	Packets []Packet
+	Next    string // cursor for the part after this one, or "" at the end
+}
+
+// A ProjectReader reads projects and what they hold.
+type ProjectReader interface {
+	// Project returns a project with its tally. Its list of repositories may be
+	// shared, and must not be written to.
+	Project(id ProjectID) (Project, error)
+	// Projects returns projects by id, beginning after one.
+	Projects(after ProjectID, limit int) ([]Project, error)
+	// Contract returns a contract without History and Conflicts.
+	Contract(project ProjectID, id ContractID) (Contract, error)
+	// Contracts returns contracts by id, without History and Conflicts.
+	Contracts(q ContractQuery) ([]Contract, error)
+	// Versions returns the earlier versions of a contract, oldest first, and
+	// the contents that lost, newest version first.
+	Versions(project ProjectID, id ContractID) (history, conflicts []ContractVersion, err error)
+	// Conflicted returns the contracts of a project that have contents which
+	// lost, by id, beginning after one.
+	Conflicted(project ProjectID, after ContractID, limit int) ([]ContractID, error)
+	Packet(project ProjectID, id PacketID) (Packet, error)
+	// Packets returns packets by time.
+	Packets(q PacketQuery) (PacketPage, error)
+	// PacketIDs returns the ids of a project's packets by time, beginning after
+	// one.
+	PacketIDs(project ProjectID, after PacketID, limit int) ([]PacketID, error)
+	FileRequest(project ProjectID, id string) (FileRequest, error)
+	// FileRequests returns requests, newest first.
+	FileRequests(project ProjectID, limit int) ([]FileRequest, error)
+}
+
+// A ProjectWriter writes projects and what they hold.
+type ProjectWriter interface {
+	// AddProject reports CodeConflict when the id is taken.
+	AddProject(Project) error
+	// PutProject stores all of p but its tally. It reports CodeNotFound when
+	// there is no such project.
+	PutProject(p Project) error
+	// AddContract stores a contract with History and Conflicts. It reports
+	// CodeConflict when the id is taken within the project.
+	AddContract(c Contract) error
+	// PutContract stores c in place of was, provided the stored one still has
+	// was's version and time; otherwise it reports CodeConflict. History and
+	// Conflicts stay as they are.
+	PutContract(c, was Contract) error
+	// AddVersion keeps an earlier version of a contract.
+	AddVersion(project ProjectID, id ContractID, v ContractVersion) error
+	// PutVersions stores History and Conflicts of c in place of what is there.
+	PutVersions(c Contract) error
+	// AddPacket reports CodeConflict when the id is taken within the project.
+	AddPacket(p Packet) error
+	// PutPacket stores p in place of a packet with its id.
+	PutPacket(p Packet) error
+	AddFileRequest(FileRequest) error
+	// PutFileRequest stores what became of a request.
+	PutFileRequest(FileRequest) error
+}
+
+// A ChangeReader reads the log of changes.
+type ChangeReader interface {
+	// Changes returns changes whose number is greater than seq, in order.
+	Changes(seq int64, limit int) ([]Change, error)
+	// ChangeSpan returns the numbers of the oldest and the newest change in the
+	// log, or the number of the last one ever twice if the log is empty.
+	ChangeSpan() (oldest, newest int64, err error)
+}
+
+// A ChangeWriter writes the log of changes.
+type ChangeWriter interface {
+	// AddChange gives c its number and appends it.
+	AddChange(c Change) error
+	// DropChanges removes changes up to a number, at most limit of them, and
+	// returns how many there were.
+	DropChanges(upTo int64, limit int) (int, error)
+}
+
+// A PeerReader reads what is known about other hubs.
+type PeerReader interface {
+	Peer(aid AID) (Peer, error)
+	// PeerByKey returns the peer that sends the key with this hash.
+	PeerByKey(hash string) (Peer, error)
+	Peers() ([]Peer, error) // by AID
+	Outbox(peer AID) (Outbox, error)
+	Outboxes() ([]Outbox, error) // by AID
+	// DeadLetters returns what was given up, newest first.
+	DeadLetters(peer AID, limit int) ([]DeadLetter, error)
+	Invite(id string) (Invite, error)
+	InviteByHash(hash string) (Invite, error)
+	// Invites returns those of a project, or all, newest first.
+	Invites(project ProjectID, limit int) ([]Invite, error)
+}
+
+// A PeerWriter writes what is known about other hubs.
+type PeerWriter interface {
+	// PutPeer stores a peer, new or known.
+	PutPeer(Peer) error
+	// PutOutbox stores how far a peer has come, for the first time or again.
+	PutOutbox(Outbox) error
+	// AddDeadLetter keeps the newest 1,000 for each peer.
+	AddDeadLetter(DeadLetter) error
+	// AddInvite reports CodeConflict when the id or hash is taken.
+	AddInvite(Invite) error
+	// PutInvite stores redemption and revocation of i provided it is neither
+	// redeemed nor revoked yet; otherwise it reports CodeConflict.
+	PutInvite(i Invite) error
+}
+
 // A Bus carries hints between those who write and those who wait. It never
 // carries truth: a hint may be lost, and whoever gets one looks in the store.
 type Bus interface {
@@ -335,6 +473,9 @@ type Bus interface {
 
 // TopicJournal is where a hint goes after every change.
 const TopicJournal = "journal"
+
+// TopicChanges is where a hint goes after every change in coordination.
+const TopicChanges = "changes"
 
 // TopicInbox is where a hint goes when something new lies in an inbox.
 func TopicInbox(agent AgentID) string { return "inbox/" + string(agent) }

@@ -169,6 +169,9 @@ func ParseRequests(body []byte) (requests []Request, batch bool, err error) {
 
 func parseRequest(raw []byte) Request {
 	m, problem := parseMessage(raw)
+	if problem != nil && problem.Code == ProblemParams && string(m.params) == "null" {
+		m.params, problem = nil, nil // some clients write null where they have none
+	}
 	switch {
 	case problem != nil:
 		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: problem.Text}}

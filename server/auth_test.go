@@ -211,7 +211,8 @@ func TestEveryWrite(t *testing.T) {
 		"acp/handoff": {alice, func() string {
 			return `"action":"initiate","to":"bob","task_id":"T-1","title":"t","summary":"s","next_step":"n","success_criteria":["c"]`
 		}},
-		"acp/inbox": {bob, func() string { r.send(t, alice, "bob", "fetch me"); return `"ack":true` }},
+		"parley/coordinate": {alice, func() string { return `"action":"project/create","name":"login","objective":"log in"` }},
+		"acp/inbox":         {bob, func() string { r.send(t, alice, "bob", "fetch me"); return `"ack":true` }},
 
 		"parley/run/begin": {r.operator, func() string {
 			return `"run_id":"` + string(ids.Next()) + `","agent":"worker","task":"t","timeout_s":60`

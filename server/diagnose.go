@@ -88,7 +88,7 @@ func checkRunning(ctx context.Context, url string) Check {
 		c.Detail = "what answers at " + url + " is not a hub"
 		return c
 	}
-	c.OK = h.Status == "ok"
+	c.OK = h.Status == healthy
 	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
 	if !c.OK {
 		c.Hint = "look at the hub's log: its store cannot be used now"

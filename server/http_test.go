@@ -112,8 +112,8 @@ func TestDoors(t *testing.T) {
 			Status  string `json:"status"`
 			Version string `json:"version"`
 		}
-		if err := json.Unmarshal(a.body, &h); err != nil || a.status != http.StatusOK || h.Status != "ok" || h.Version != "9.8.7" {
-			t.Errorf("health: got %d %s, want 200, ok and the version", a.status, a.body)
+		if err := json.Unmarshal(a.body, &h); err != nil || a.status != http.StatusOK || h.Status != "healthy" || h.Version != "9.8.7" {
+			t.Errorf("health: got %d %s, want 200, healthy and the version", a.status, a.body)
 		}
 	})
 	t.Run("/metrics is what Prometheus reads, and counts calls by method and code", func(t *testing.T) {
@@ -144,15 +144,15 @@ func TestDoors(t *testing.T) {
 		}
 	})
 	t.Run("/methods lists every operation", func(t *testing.T) {
-		var got struct{ Methods []api.MethodInfo }
+		var got struct{ Operations []api.MethodInfo }
 		if err := json.Unmarshal(r.do(t, "GET", "/methods", "", nil).body, &got); err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Methods) != len(api.Operations) {
-			t.Fatalf("methods: got %d, want %d", len(got.Methods), len(api.Operations))
+		if len(got.Operations) != len(api.Operations) {
+			t.Fatalf("methods: got %d, want %d", len(got.Operations), len(api.Operations))
 		}
 		for i, o := range api.Operations {
-			if m := got.Methods[i]; m.Method != o.Method || m.Tool != o.Tool || m.Doc == "" || m.Permission != o.Permission {
+			if m := got.Operations[i]; m.Method != o.Method || m.Tool != o.Tool || m.Doc == "" || m.Permission != o.Permission {
 				t.Errorf("method %d: got %+v, want %s", i, m, o.Method)
 			}
 		}

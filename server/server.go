@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 )
 
@@ -60,6 +62,8 @@ type Options struct {
 	Roots        []string      // folders in which handoffs are checked against what is there
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	NoInboxFiles bool          // do not render inboxes as files
+
+	Coordination Coordination // with other hubs
 }
 
 // DefaultAddr is where a hub listens unless told otherwise.
@@ -88,6 +92,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	tools    *mcptools.Handler
+	peers    *peers
 	url      string
 	began    time.Time
 	stopping chan struct{} // closed when the server begins to stop
@@ -109,6 +114,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkOpen(opts); err != nil {
+		return nil, err
+	}
 	if err := checkHome(opts.Home); err != nil {
 		return nil, err
 	}
@@ -122,6 +130,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		}
 	}()
 
+	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
+		return nil, listenError(opts.Addr, err)
+	}
+	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
+
 	hints := new(bus.Local)
 	s.trail = journal.NewFiles(s.store, filepath.Join(opts.Home, trailDir), &journal.FilesOptions{Bus: hints, Log: opts.Log})
 	mailOptions := &mailroom.Options{
@@ -131,7 +144,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if !opts.NoInboxFiles {
 		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
 	}
-	who := access.New(s.store, &access.Options{Bus: hints})
+	if s.peers, err = newPeers(s, hints); err != nil {
+		return nil, err
+	}
+	who := s.peers.access
 	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
 		return nil, err
 	}
@@ -162,8 +178,8 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("server: the operator's key: %w", err)
 	}
 
-	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
-		return nil, listenError(opts.Addr, err)
+	if err := s.peers.connect(s, hints); err != nil {
+		return nil, err
 	}
 	if err := s.journal.Started(ctx, opts.Version); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -171,7 +187,6 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.head, err = s.journal.HeadEntry(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
@@ -180,8 +195,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	meters := newMeters(s.store)
 	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
+	projects := &coordination.Services{
+		Contracts: s.peers.contracts, Access: who, Journal: s.journal, Network: network{s.peers.syncer, s.peers, opts.Coordination}, Bus: hints,
+		Self: hub.AID(s.peers.self.AID), Repo: s.peers.self.Repo, Done: s.stopping, Log: opts.Log, Observe: meters.observe,
+	}
+	services.Coordinator = projects
 	s.http = &http.Server{
-		Handler:           s.guard(s.routes(services, hints, artifacts, meters)),
+		Handler:           s.guard(tidy(s.routes(services, projects, hints, artifacts, meters))),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for what nobody reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -210,6 +230,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	background.Go(func() { s.runs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
 	background.Go(func() { s.trail.Run(work) })
+	background.Go(func() { s.peers.run(work) })
 	defer background.Wait()
 	defer stopWork()
 
@@ -241,6 +262,9 @@ func (s *Server) Close() error {
 		s.listener.Close()                             // closed already if the server was serving
 		os.Remove(filepath.Join(s.opts.Home, URLFile)) // nobody is there any more
 	}
+	if s.peers != nil {
+		s.peers.close()
+	}
 	return s.store.Close()
 }
 
@@ -262,6 +286,10 @@ func checkBind(o Options) (*tls.Config, error) {
 	if !local && o.Limits.Unsafe {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only").
 			WithHint("listen on %s, or leave --unsafe-limits out", DefaultAddr)
+	}
+	if !local && o.Coordination.Open {
+		return nil, hub.Errorf(hub.CodePolicy, op, "--auth open is for loopback only").
+			WithHint("listen on %s, or leave --auth open out", DefaultAddr)
 	}
 	if o.TLSCert == "" {
 		return nil, nil
@@ -328,11 +356,11 @@ func baseURL(addr net.Addr, secure bool) string {
 }
 
 // routes is every path of the hub.
-func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
+func (s *Server) routes(services *api.Services, projects *coordination.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
 	rpc := api.NewHandler(services, s.log, s.stopping)
 	s.tools = mcptools.NewHandler(s.opts.Version, services, rpc, s.log, s.stopping)
 	mux := http.NewServeMux()
-	mux.Handle("POST /{$}", rpc)
+	s.coordinates(mux, projects, rpc)
 	mux.Handle("GET /events", rpc.Events(hints))
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := rpc.Admit(w, r); ok {
@@ -341,7 +369,6 @@ func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.
 	})
 	mux.Handle("POST /artifacts", rpc.PutArtifact(artifacts))
 	mux.Handle("GET /artifacts/{sha256}", rpc.Artifact(artifacts))
-	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
 			if _, ok := rpc.Admit(w, r); !ok {
@@ -350,7 +377,6 @@ func (s *Server) routes(services *api.Services, hints hub.Bus, artifacts *blobs.
 		}
 		meters.ServeHTTP(w, r)
 	})
-	mux.HandleFunc("GET /methods", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, api.Methods()) })
 	mux.HandleFunc("GET /schema/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		text, err := schema.Text(r.PathValue("name"))
 		if err != nil {
@@ -372,6 +398,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	}
 	if host, _, err := net.SplitHostPort(s.opts.Addr); err == nil && host != "" {
 		allowed[strings.ToLower(host)] = true
+	}
+	if u, err := url.Parse(s.peers.self.URL); err == nil {
+		allowed[strings.ToLower(u.Hostname())] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -400,12 +429,19 @@ func (s *Server) origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// health says whether the hub can work. It tells nothing to strangers.
+// healthy is the status of a hub that can work.
+const healthy = "healthy"
+
+// health says whether the hub can work, and who it is.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	status, code := "ok", http.StatusOK
+	status, code := healthy, http.StatusOK
 	seq, err := s.journal.Head(ctx)
+	peers := 0
+	if err == nil {
+		peers, err = s.peerCount(ctx)
+	}
 	if err == nil {
 		err = s.store.Fault(ctx)
 	}
@@ -413,7 +449,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}
 	writeJSON(w, code, map[string]any{
-		"status": status, "version": s.opts.Version, "journal": seq, "uptime_s": int(time.Since(s.began).Seconds()),
+		"status": status, "agentId": s.peers.self.AID, "repo": s.peers.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	})
 }
 

@@ -37,6 +37,14 @@ type config struct {
 	Roots        []string `yaml:"roots"`
 	SLA          string   `yaml:"sla"`
 	Runs         runs     `yaml:"runs"`
+	Repo         string   `yaml:"repo"`
+	Role         string   `yaml:"role"`
+	Language     string   `yaml:"language"`
+	AID          string   `yaml:"aid"`
+	URL          string   `yaml:"url"`
+	Auth         string   `yaml:"auth"`
+	PeerAllow    []string `yaml:"peer_allow"`
+	Exchange     string   `yaml:"exchange"`
 	Limits       limits   `yaml:"limits"`
 }
 
@@ -130,6 +138,9 @@ func environment() (config, error) {
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
 		Features: list(os.Getenv("PARLEY_FEATURES")), Channels: list(os.Getenv("PARLEY_CHANNELS")), Durability: os.Getenv("PARLEY_DURABILITY"),
 		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
+		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
+		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
+		Exchange: os.Getenv("PARLEY_EXCHANGE"),
 	}
 	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
 		s := os.Getenv(name)
@@ -154,12 +165,16 @@ func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
 		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA},
+		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
+		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {
 		if *m.from != "" {
 			*m.into = *m.from
 		}
 	}
-	for _, m := range []struct{ into, from *[]string }{{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}, {&c.Roots, &top.Roots}} {
+	for _, m := range []struct{ into, from *[]string }{
+		{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow},
+	} {
 		if len(*m.from) > 0 {
 			*m.into = *m.from
 		}

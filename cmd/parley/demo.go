@@ -35,7 +35,7 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 			} else {
 				defer os.RemoveAll(dir)
 			}
-			s := &story{app: a, dir: dir}
+			s := &story{teller: &teller{app: a, colours: map[string]string{"planner": "36", "builder": "35"}}, dir: dir}
 			if err := s.run(cmd.Context()); err != nil {
 				return err
 			}
@@ -43,31 +43,38 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the hub's folder behind")
+	cmd.AddCommand(a.demoCoordinationCommand())
 	return cmd
 }
 
-// A story is what happens in a demo.
-type story struct {
+// A teller says what happens in a demo.
+type teller struct {
 	*app
-	dir      string
-	repo     string
-	operator *api.Client
-	planner  *api.Client
-	builder  *api.Client
-	scenes   []string // what was told, for --json
+	colours map[string]string // of those who act
+	scenes  []string          // what was told, for --json
 }
 
 // tell says what happens.
-func (s *story) tell(format string, args ...any) {
+func (s *teller) tell(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	s.scenes = append(s.scenes, strings.TrimSpace(line))
 	if s.json {
 		return
 	}
 	if who, rest, ok := strings.Cut(line, "  "); ok && who != "" {
-		line = s.paint(s.out, map[string]string{"planner": "36", "builder": "35"}[who], fmt.Sprintf("%-8s", who)) + " " + strings.TrimSpace(rest)
+		line = s.paint(s.out, s.colours[who], fmt.Sprintf("%-8s", who)) + " " + strings.TrimSpace(rest)
 	}
 	fmt.Fprintln(s.out, line)
+}
+
+// A story is what happens in a demo.
+type story struct {
+	*teller
+	dir      string
+	repo     string
+	operator *api.Client
+	planner  *api.Client
+	builder  *api.Client
 }
 
 // run starts a hub and plays the story on it.

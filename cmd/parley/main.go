@@ -47,7 +47,7 @@ var exitCodes = map[hub.Code]int{
 	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused,
 	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing, hub.CodeOwnership: exitMissing,
 	hub.CodeUnproven: exitCheck,
-	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded,
+	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded, hub.CodeUnreachable: exitDegraded,
 }
 
 // errCheck ends a command with exitCheck after it has said why on its own.
@@ -190,6 +190,7 @@ func (a *app) root() *cobra.Command {
 	root := group("parley", "The hub where coding agents talk",
 		a.serveCommand(), a.mcpCommand(), a.agentCommand(), a.connectCommand(),
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
+		a.peerCommand(), a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.discoverCommand(),
 		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
 		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
 		a.runCommand(), a.runsCommand(), a.agentsCommand(),

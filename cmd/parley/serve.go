@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -28,7 +29,8 @@ PARLEY_ADDR, PARLEY_LOG_LEVEL and so on; the file is YAML, with the names of
 the flags written with underscores, and it alone can tighten limits.`,
 		Example: `  parley serve
   parley serve --addr 127.0.0.1:0 --home /tmp/try
-  parley serve --addr 0.0.0.0:7420 --tls-cert hub.pem --tls-key hub.key`,
+  parley serve --addr 0.0.0.0:7420 --tls-cert hub.pem --tls-key hub.key
+  parley serve --repo backend-api --role backend --language go --aid aid://example.com/backend@1.0.0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := a.homeDir()
@@ -81,6 +83,14 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder in which handoffs are checked against what is there (repeatable; default the current folder)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
+	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
+	f.StringVar(&flags.Role, "role", "", "what the repository is: backend, frontend, mobile, shared or infra")
+	f.StringVar(&flags.Language, "language", "", "what it is written in")
+	f.StringVar(&flags.AID, "aid", "", "who the hub is among other hubs: aid://domain/name@version (default made of the machine's name)")
+	f.StringVar(&flags.URL, "url", "", "where other hubs reach this one (default where it listens)")
+	f.StringVar(&flags.Auth, "auth", "", "enforce, or open: callers need no key for coordination, on loopback only (default enforce)")
+	f.StringSliceVar(&flags.PeerAllow, "peer-allow", nil, "networks in which peers may be though they are not public, as in 127.0.0.0/8,10.0.0.0/8")
+	f.StringVar(&flags.Exchange, "exchange", "", "directory of agents; without one none is asked")
 	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
 	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
@@ -136,6 +146,23 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 			return o, hub.Errorf(hub.CodeInvalid, "parley", "root: %v", err)
 		}
 		o.Roots = append(o.Roots, dir)
+	}
+	o.Coordination = server.Coordination{
+		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange,
+	}
+	switch c.Auth {
+	case "", "enforce":
+	case "open":
+		o.Coordination.Open = true
+	default:
+		return o, hub.Errorf(hub.CodeInvalid, "parley", "auth: %q is not enforce or open", c.Auth)
+	}
+	for _, n := range c.PeerAllow {
+		p, err := netip.ParsePrefix(n)
+		if err != nil {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "peer-allow: %q is not a network", n).WithHint("for example 127.0.0.0/8 or 10.0.0.0/8")
+		}
+		o.Coordination.Allow = append(o.Coordination.Allow, p)
 	}
 	for _, f := range c.Features {
 		o.Features = append(o.Features, hub.Feature(f))

@@ -32,6 +32,8 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"ledger", ledgerTests},
 		{"handoffs", handoffTests},
 		{"runs", runTests},
+		{"projects", projectTests},
+		{"peers", peerTests},
 		{"journal", journalTests},
 		{"meta", metaTests},
 		{"transactions", transactionTests},

@@ -16,6 +16,8 @@ type conn struct {
 	db       *sqlite3.Conn
 	stmts    [stmtCount]*sqlite3.Stmt
 	policies map[string]hub.Policy // as read, by their text; see policy
+
+	repoLists map[string][]hub.Repo // likewise; see repos
 }
 
 // openConn opens the database file, which must exist, and sets on it what
@@ -25,7 +27,7 @@ func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, policies: map[string]hub.Policy{}}
+	c := &conn{db: db, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
 	if err := c.prepare(busy, cacheKiB); err != nil {
 		db.Close()
 		return nil, err
@@ -138,6 +140,15 @@ func (q *query) time(v hub.Time) {
 		return
 	}
 	q.text(v.String())
+}
+
+// instant binds a time of coordination, or NULL if it is zero.
+func (q *query) instant(v hub.Instant) {
+	if v.IsZero() {
+		q.null()
+		return
+	}
+	q.int(v.Micro())
 }
 
 // exec runs a statement that returns nothing.

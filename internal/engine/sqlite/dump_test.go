@@ -68,7 +68,7 @@ func testHandoff(t testing.TB, restricted bool) hub.Handoff {
 // fillEveryTable writes at least one row into every table.
 func fillEveryTable(t testing.TB, s *Store) {
 	t.Helper()
-	now := hub.At(time.Now())
+	now, instant := hub.At(time.Now()), hub.InstantAt(time.Now())
 	m, parties := benchMessage(testIDs, "ada", "bob")
 	n := int64(3)
 	m.Sequence, m.Hop, m.Cause, m.Extra = &n, 2, m.ID, json.RawMessage(`{"x":"<\u0001&>"}`)
@@ -109,6 +109,33 @@ func fillEveryTable(t testing.TB, s *Store) {
 		},
 		func(tx hub.Tx) error {
 			return tx.AddRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddProject(hub.Project{ID: "p", Name: "n", Status: hub.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []hub.Repo{{ID: "r", Name: "back"}}})
+		},
+		func(tx hub.Tx) error {
+			content := json.RawMessage(`{"path":"/<me>"}`)
+			return tx.AddContract(hub.Contract{
+				Project: "p", ID: "c", Type: hub.ContractAPI, Name: "n", Version: 2, Status: hub.ContractProposed, Content: content, ProposedBy: "r",
+				CreatedAt: instant, UpdatedAt: instant, History: []hub.ContractVersion{{Version: 1, Content: content, ProposedBy: "r", At: instant}},
+			})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddChange(hub.Change{Project: "p", Kind: hub.ChangePacket, Object: "k", At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddFileRequest(hub.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
+		},
+		func(tx hub.Tx) error {
+			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Trust: hub.TrustKnown, AddedAt: instant})
+		},
+		func(tx hub.Tx) error { return tx.PutOutbox(hub.Outbox{Peer: "a", Sent: 1}) },
+		func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "a", Fault: "down", At: instant}) },
+		func(tx hub.Tx) error {
+			return tx.AddInvite(hub.Invite{ID: "i", Hash: "h", Project: "p", Repo: "back", CreatedAt: instant, ExpiresAt: instant})
 		},
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

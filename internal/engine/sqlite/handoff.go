@@ -45,39 +45,16 @@ func scanHandoff(s *sqlite3.Stmt) (hub.Handoff, error) {
 	return h, nil
 }
 
-// handoffs collects the rows of a query for handoffHead.
-func (q *query) handoffs(op string) ([]hub.Handoff, error) {
-	var all []hub.Handoff
-	for q.next() {
-		h, err := scanHandoff(q.s)
-		q.note(err)
-		all = append(all, h)
-	}
-	return all, engineError(op, q.done())
-}
-
-// handoff returns the one row of a query for handoffHead.
-func (q *query) handoff(op, kind, name string) (hub.Handoff, error) {
-	all, err := q.handoffs(op)
-	if err == nil && len(all) == 0 {
-		err = notFound(op, kind, name)
-	}
-	if err != nil {
-		return hub.Handoff{}, err
-	}
-	return all[0], nil
-}
-
 func (r *reader) Handoff(id hub.HandoffID) (hub.Handoff, error) {
 	q := r.c.query(stmtHandoff)
 	q.text(string(id))
-	return q.handoff("sqlite.Handoff", "handoff", string(id))
+	return one("sqlite.Handoff", "handoff", string(id), &q, scanHandoff)
 }
 
 func (r *reader) ActiveHandoff(task string) (hub.Handoff, error) {
 	q := r.c.query(stmtActiveHandoff)
 	q.text(task)
-	return q.handoff("sqlite.ActiveHandoff", "active handoff of task", task)
+	return one("sqlite.ActiveHandoff", "active handoff of task", task, &q, scanHandoff)
 }
 
 func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
@@ -102,7 +79,7 @@ func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
 	q.some(states)
 	q.text(cmp.Or(string(f.Cursor), "~")) // no id comes after that
 	q.int(int64(max(f.Limit, 0)))
-	return q.handoffs(op)
+	return collect(op, &q, scanHandoff)
 }
 
 func (r *reader) HandoffSteps(id hub.HandoffID) ([]hub.HandoffStep, error) {
@@ -127,7 +104,7 @@ func (r *reader) HandoffSteps(id hub.HandoffID) ([]hub.HandoffStep, error) {
 func (r *reader) Owned(task string) ([]hub.Handoff, error) {
 	q := r.c.query(stmtOwned)
 	q.text(task)
-	return q.handoffs("sqlite.Owned")
+	return collect("sqlite.Owned", &q, scanHandoff)
 }
 
 func (r *reader) Late(acceptedBefore, deadlineBy, escalatedBefore hub.Time, limit int) ([]hub.Handoff, error) {
@@ -136,7 +113,7 @@ func (r *reader) Late(acceptedBefore, deadlineBy, escalatedBefore hub.Time, limi
 	q.text(deadlineBy.String())
 	q.text(escalatedBefore.String())
 	q.int(int64(max(limit, 0)))
-	return q.handoffs("sqlite.Late")
+	return collect("sqlite.Late", &q, scanHandoff)
 }
 
 func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {

@@ -30,6 +30,9 @@ var handoffSchema string
 //go:embed schema/0004_runs.sql
 var runSchema string
 
+//go:embed schema/0005_coordination.sql
+var coordinationSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -43,6 +46,7 @@ var migrations = []func(*conn) error{
 	},
 	func(c *conn) error { return c.db.Exec(handoffSchema) },
 	func(c *conn) error { return c.db.Exec(runSchema) },
+	func(c *conn) error { return c.db.Exec(coordinationSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can

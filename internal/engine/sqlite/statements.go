@@ -89,6 +89,55 @@ const (
 	stmtAddRun
 	stmtPutRun
 
+	stmtProject
+	stmtProjects
+	stmtAddProject
+	stmtPutProject
+	stmtCountUp
+	stmtContract
+	stmtContracts
+	stmtConflicted
+	stmtAddContract
+	stmtPutContract
+	stmtPutConflicted
+	stmtVersions
+	stmtAddVersion
+	stmtDropVersions
+	stmtPacket
+	stmtPacketsUp
+	stmtPacketsDown
+	stmtReplies
+	stmtPacketIDs
+	stmtAddPacket
+	stmtPutPacket
+	stmtFileRequest
+	stmtFileRequests
+	stmtAddFileRequest
+	stmtPutFileRequest
+
+	stmtChanges
+	stmtFirstChange
+	stmtLastChange
+	stmtAddChange
+	stmtDropChanges
+
+	stmtPeer
+	stmtPeerByKey
+	stmtPeers
+	stmtPutPeer
+	stmtOutbox
+	stmtOutboxes
+	stmtPutOutbox
+	stmtDeadLetters
+	stmtAddDeadLetter
+	stmtTrimDeadLetters
+	stmtInvite
+	stmtInviteByHash
+	stmtInvites
+	stmtInvitesOf
+	stmtAddInvite
+	stmtPutInvite
+
 	stmtArchives
 	stmtAddArchive
 	stmtMessagesBefore
@@ -189,6 +238,23 @@ const (
 		AND (?5 IS NULL OR h.task_id = ?5)
 		AND (?6 IS NULL OR h.status IN (SELECT value FROM json_each(?6)))
 		AND h.id < ?7 `
+)
+
+// What the rows of coordination are read by.
+const (
+	projectHead = `SELECT id, name, objective, status, policy, repos_json, created_at, updated_at,
+		contracts, started, implemented, verified, packets, bytes FROM projects `
+	contractHead = `SELECT project, id, type, name, version, status, proposed_by, created_at, updated_at, reopened_at,
+		implementations_json, agreements_json, content_json FROM contracts `
+	packetHead = `SELECT project, id, from_repo, from_agent, at, type, reply_to, related_json, content_json FROM packets `
+	// packetRest: ?1 project, ?2 type, ?3 contract as it stands in the list,
+	// ?4 since; the cursor is ?5 and ?6, the limit ?7.
+	packetRest  = ` AND (?2 IS NULL OR type = ?2) AND (?3 IS NULL OR instr(related_json, ?3) > 0) AND at >= ?4 `
+	requestHead = `SELECT project, id, from_repo, from_agent, description, format, at, fulfilled_at, file FROM file_requests `
+	peerHead    = `SELECT aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at FROM peers `
+	outboxHead  = `SELECT peer, sent, catch_up, tries, next_try, fault FROM outboxes `
+	inviteHead  = `SELECT id, hash, hint, project, repo, permissions_json, created_by, created_at, expires_at, redeemed_at, redeemed_by,
+		revoked_at FROM invites `
 )
 
 // notHandoff leaves out what is kept for ever.
@@ -336,6 +402,84 @@ var statements = [stmtCount]string{
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)`,
 	stmtPutRun: `UPDATE runs SET state = ?3, session_id = ?4, stop_reason = ?5, reason = ?6, report_json = ?7, verdict = ?8,
 		contradictions_json = ?9, evidence_json = ?10, message_id = ?11, ended_at = ?12 WHERE id = ?1 AND state = ?2`,
+
+	stmtProject:  projectHead + `WHERE id = ?1`,
+	stmtProjects: projectHead + `WHERE id > ?1 ORDER BY id LIMIT ?2`,
+	stmtAddProject: `INSERT INTO projects (id, name, objective, status, policy, repos_json, created_at, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+	stmtPutProject: `UPDATE projects SET name = ?2, objective = ?3, status = ?4, policy = ?5, repos_json = ?6, created_at = ?7, updated_at = ?8
+		WHERE id = ?1`,
+	stmtCountUp: `UPDATE projects SET contracts = contracts + ?2, started = started + ?3, implemented = implemented + ?4,
+		verified = verified + ?5, packets = packets + ?6, bytes = bytes + ?7 WHERE id = ?1`,
+
+	stmtContract: contractHead + `WHERE project = ?1 AND id = ?2`,
+	stmtContracts: contractHead + `WHERE project = ?1 AND id > ?2 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR type = ?4)
+		ORDER BY id LIMIT ?5`,
+	stmtConflicted: `SELECT id FROM contracts INDEXED BY contracts_conflicted WHERE project = ?1 AND id > ?2 AND conflicted = 1 ORDER BY id LIMIT ?3`,
+	stmtAddContract: `INSERT INTO contracts (project, id, type, name, version, status, proposed_by, created_at, updated_at, reopened_at,
+		implementations_json, agreements_json, content_json, conflicted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
+	stmtPutContract: `UPDATE contracts SET type = ?3, name = ?4, version = ?5, status = ?6, proposed_by = ?7, created_at = ?8, updated_at = ?9,
+		reopened_at = ?10, implementations_json = ?11, agreements_json = ?12, content_json = ?13
+		WHERE project = ?1 AND id = ?2 AND version = ?14 AND updated_at = ?15`,
+	stmtPutConflicted: `UPDATE contracts SET conflicted = ?3 WHERE project = ?1 AND id = ?2 AND conflicted <> ?3`,
+	stmtVersions: `SELECT version, standing, proposed_by, at, change_notes, content_json FROM contract_versions
+		WHERE project = ?1 AND contract = ?2 ORDER BY version, sha256`,
+	stmtAddVersion: `INSERT INTO contract_versions (project, contract, version, sha256, standing, proposed_by, at, change_notes, content_json)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+		ON CONFLICT (project, contract, version, sha256) DO UPDATE SET standing = excluded.standing, proposed_by = excluded.proposed_by,
+		at = excluded.at, change_notes = excluded.change_notes, content_json = excluded.content_json`,
+	stmtDropVersions: `DELETE FROM contract_versions WHERE project = ?1 AND contract = ?2`,
+
+	stmtPacket: packetHead + `WHERE project = ?1 AND id = ?2`,
+	stmtPacketsUp: packetHead + `INDEXED BY packets_at WHERE project = ?1 AND (at, id) > (?5, ?6)` + packetRest + `
+		ORDER BY at, id LIMIT ?7`,
+	stmtPacketsDown: packetHead + `INDEXED BY packets_at WHERE project = ?1 AND (at, id) < (?5, ?6)` + packetRest + `
+		ORDER BY at DESC, id DESC LIMIT ?7`,
+	stmtReplies: packetHead + `INDEXED BY packets_reply WHERE project = ?1 AND reply_to = ?8 AND (at, id) > (?5, ?6)` + packetRest + `
+		ORDER BY at, id LIMIT ?7`,
+	stmtPacketIDs: `SELECT id FROM packets INDEXED BY packets_at WHERE project = ?1 AND (at, id) > (?2, ?3) ORDER BY at, id LIMIT ?4`,
+	stmtAddPacket: `INSERT INTO packets (project, id, from_repo, from_agent, at, type, reply_to, related_json, content_json)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
+	stmtPutPacket: `UPDATE packets SET from_repo = ?3, from_agent = ?4, at = ?5, type = ?6, reply_to = ?7, related_json = ?8, content_json = ?9
+		WHERE project = ?1 AND id = ?2`,
+	stmtFileRequest:  requestHead + `WHERE project = ?1 AND id = ?2`,
+	stmtFileRequests: requestHead + `WHERE project = ?1 ORDER BY id DESC LIMIT ?2`,
+	stmtAddFileRequest: `INSERT INTO file_requests (project, id, from_repo, from_agent, description, format, at, fulfilled_at, file)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
+	stmtPutFileRequest: `UPDATE file_requests SET fulfilled_at = ?3, file = ?4 WHERE project = ?1 AND id = ?2`,
+
+	stmtChanges:     `SELECT seq, project, kind, object, version, at, origin FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
+	stmtFirstChange: `SELECT min(seq) FROM changes`,
+	stmtLastChange:  `SELECT max(seq) FROM changes`,
+	stmtAddChange:   `INSERT INTO changes (project, kind, object, version, at, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
+	stmtDropChanges: `DELETE FROM changes WHERE seq IN (SELECT seq FROM changes WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM changes)
+		ORDER BY seq LIMIT ?2)`,
+
+	stmtPeer:      peerHead + `WHERE aid = ?1`,
+	stmtPeerByKey: peerHead + `WHERE key_hash = ?1`,
+	stmtPeers:     peerHead + `ORDER BY aid`,
+	stmtPutPeer: `INSERT INTO peers (aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+		ON CONFLICT (aid) DO UPDATE SET endpoint = excluded.endpoint, repo = excluded.repo, state = excluded.state, trust = excluded.trust,
+		legacy = excluded.legacy, native = excluded.native, key_hash = excluded.key_hash, sealed = excluded.sealed, health = excluded.health,
+		fails = excluded.fails, fault = excluded.fault, seen = excluded.seen, added_at = excluded.added_at`,
+	stmtOutbox:   outboxHead + `WHERE peer = ?1`,
+	stmtOutboxes: outboxHead + `ORDER BY peer`,
+	stmtPutOutbox: `INSERT INTO outboxes (peer, sent, catch_up, tries, next_try, fault) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+		ON CONFLICT (peer) DO UPDATE SET sent = excluded.sent, catch_up = excluded.catch_up, tries = excluded.tries,
+		next_try = excluded.next_try, fault = excluded.fault`,
+	stmtDeadLetters:   `SELECT change_json, fault, at FROM dead_letters WHERE peer = ?1 ORDER BY id DESC LIMIT ?2`,
+	stmtAddDeadLetter: `INSERT INTO dead_letters (peer, change_json, fault, at) VALUES (?1, ?2, ?3, ?4)`,
+	stmtTrimDeadLetters: `DELETE FROM dead_letters WHERE peer = ?1 AND id <=
+		(SELECT id FROM dead_letters WHERE peer = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`,
+	stmtInvite:       inviteHead + `WHERE id = ?1`,
+	stmtInviteByHash: inviteHead + `WHERE hash = ?1`,
+	stmtInvites:      inviteHead + `ORDER BY id DESC LIMIT ?1`,
+	stmtInvitesOf:    inviteHead + `WHERE project = ?2 ORDER BY id DESC LIMIT ?1`,
+	stmtAddInvite: `INSERT INTO invites (id, hash, hint, project, repo, permissions_json, created_by, created_at, expires_at, redeemed_at,
+		redeemed_by, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`,
+	stmtPutInvite: `UPDATE invites SET redeemed_at = ?2, redeemed_by = ?3, revoked_at = ?4
+		WHERE id = ?1 AND redeemed_at IS NULL AND revoked_at IS NULL`,
 
 	stmtArchives: `SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`,
 	stmtAddArchive: `INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)

@@ -1,5 +1,7 @@
 // Package access finds out who is asking: agents, their labelled keys, and the
-// operator. A key is shown once, when it is made; the store holds its hash.
+// operator; and, where hubs work together, peers, the holders of project tokens,
+// and those who come with an invite. A key is shown once, when it is made; the
+// store holds its hash, or, if it must be sent, holds it under the vault's key.
 package access
 
 import (
@@ -8,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,21 +32,49 @@ const maxKeys = 100
 type Options struct {
 	Clock hub.Clock // default time.Now
 	Bus   hub.Bus   // gets a hint after every change; may be nil
+
+	// What follows is about other hubs.
+	Vault *Vault  // without one there are no keys for peers, no invites and no tokens
+	Self  hub.AID // this hub
+	Home  string  // where others reach it
+	Repo  string  // that it stands for
+	Open  bool    // everybody may do everything; for loopback only
+
+	// AIDs names agents of this hub to others. An agent without an entry is
+	// called after the hub's own domain.
+	AIDs map[hub.AgentID]hub.AID
+
+	// Directory vouches for agents that register themselves; may be nil.
+	Directory Directory
+
+	// Refused is told of everything that Identify and Admit refuse; may be nil.
+	Refused func(ctx context.Context, who hub.AgentID, op string, code hub.Code)
 }
 
 // Access keeps agents and keys in a store.
 type Access struct {
-	store hub.Store
-	clock hub.Clock
-	bus   hub.Bus
+	store     hub.Store
+	clock     hub.Clock
+	bus       hub.Bus
+	vault     *Vault
+	self      hub.AID
+	home      string
+	repo      string
+	open      bool
+	aids      map[hub.AgentID]hub.AID
+	directory Directory
+	refused   func(context.Context, hub.AgentID, string, hub.Code)
+	attempts  attempts
 
 	// known remembers keys that were found good, by hash. A change made here
 	// clears it before the caller hears of the change, so a revoked key is
 	// refused from then on. One process owns a store, so nobody else changes it.
-	mu        sync.RWMutex
-	known     map[string]grant
-	directory map[hub.AgentID]listing
-	epoch     int // counts clearings; an answer from before one is not remembered
+	mu       sync.RWMutex
+	known    map[string]grant
+	listings map[hub.AgentID]listing
+	scopes   map[hub.AID][]hub.ProjectID
+	absent   map[hub.AgentID]bool // names that nobody has
+	epoch    int                  // counts clearings; an answer from before one is not remembered
 }
 
 // A listing is what others may know of an agent.
@@ -63,12 +94,16 @@ const maxKnown = 10_000
 
 // New returns an Access over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Access {
-	a := &Access{store: store, clock: time.Now, known: map[string]grant{}, directory: map[hub.AgentID]listing{}}
+	a := &Access{
+		store: store, clock: time.Now, known: map[string]grant{}, listings: map[hub.AgentID]listing{},
+		scopes: map[hub.AID][]hub.ProjectID{}, absent: map[hub.AgentID]bool{},
+	}
 	if opts != nil {
 		if opts.Clock != nil {
 			a.clock = opts.Clock
 		}
-		a.bus = opts.Bus
+		a.bus, a.vault, a.self, a.home, a.repo, a.open = opts.Bus, opts.Vault, opts.Self, opts.Home, opts.Repo, opts.Open
+		a.aids, a.directory, a.refused = maps.Clone(opts.AIDs), opts.Directory, opts.Refused
 	}
 	return a
 }
@@ -137,7 +172,7 @@ func unknownKey(op string) error {
 // reports CodeNotFound when there is no such agent.
 func (a *Access) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error) {
 	a.mu.RLock()
-	l, ok := a.directory[id]
+	l, ok := a.listings[id]
 	epoch := a.epoch
 	a.mu.RUnlock()
 	if !ok {
@@ -153,7 +188,7 @@ func (a *Access) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, e
 		}
 		a.mu.Lock()
 		if a.epoch == epoch {
-			a.directory[id] = l // as many as there are agents
+			a.listings[id] = l // as many as there are agents
 		}
 		a.mu.Unlock()
 	}
@@ -165,7 +200,8 @@ func (a *Access) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, e
 func (a *Access) forget() {
 	a.mu.Lock()
 	clear(a.known)
-	clear(a.directory)
+	clear(a.listings)
+	clear(a.absent)
 	a.epoch++
 	a.mu.Unlock()
 	if a.bus != nil {
@@ -276,9 +312,7 @@ func (a *Access) makeKey(k NewKey) (hub.Key, string, error) {
 	if k.Expires < 0 {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "access.makeKey", "a key cannot expire in the past")
 	}
-	var raw [32]byte
-	rand.Read(raw[:]) // never fails: the runtime ends the program instead
-	secret := KeyPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	secret := newSecret()
 	now := a.clock.Now()
 	key := hub.Key{
 		ID: hub.KeyID(string(k.Agent) + "/" + k.Label), Agent: k.Agent, Label: k.Label,
@@ -288,6 +322,13 @@ func (a *Access) makeKey(k NewKey) (hub.Key, string, error) {
 		key.ExpiresAt = now.Add(k.Expires)
 	}
 	return key, secret, nil
+}
+
+// newSecret makes a secret that nobody can guess.
+func newSecret() string {
+	var raw [32]byte
+	rand.Read(raw[:]) // never fails: the runtime ends the program instead
+	return KeyPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
 func addKey(tx hub.Tx, actor hub.Actor, key hub.Key) error {

@@ -28,9 +28,9 @@ func (a *Access) Withdraw(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label s
 	return err
 }
 
-// Join adds an agent without a key, as an executor, inside the transaction of
+// Enlist adds an agent without a key, as an executor, inside the transaction of
 // another service, if nobody is called that yet.
-func (a *Access) Join(tx hub.Tx, actor hub.Actor, id hub.AgentID) error {
+func (a *Access) Enlist(tx hub.Tx, actor hub.Actor, id hub.AgentID) error {
 	_, err := tx.Agent(id)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
@@ -43,5 +43,5 @@ func (a *Access) Join(tx hub.Tx, actor hub.Actor, id hub.AgentID) error {
 	return err
 }
 
-// Changed makes what Lend, Withdraw and Join did take effect at once.
+// Changed makes what Lend, Withdraw and Enlist did take effect at once.
 func (a *Access) Changed() { a.forget() }

@@ -25,14 +25,16 @@ type Audit struct {
 	Head Head `json:"head"` // the newest entry that was looked at
 
 	// What was looked at, counted.
-	Entries  int `json:"entries"`  // in the store
-	Archived int `json:"archived"` // entries in archives
-	Messages int `json:"messages"` // in the store
-	Handoffs int `json:"handoffs"`
-	Runs     int `json:"runs"`
-	Agents   int `json:"agents"`
-	Keys     int `json:"keys"`
-	Lines    int `json:"lines"` // of the trail
+	Entries   int `json:"entries"`  // in the store
+	Archived  int `json:"archived"` // entries in archives
+	Messages  int `json:"messages"` // in the store
+	Handoffs  int `json:"handoffs"`
+	Runs      int `json:"runs"`
+	Contracts int `json:"contracts"`
+	Packets   int `json:"packets"` // of context
+	Agents    int `json:"agents"`
+	Keys      int `json:"keys"`
+	Lines     int `json:"lines"` // of the trail
 
 	Unchecked []string  `json:"unchecked"` // what was not looked at, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
@@ -47,7 +49,7 @@ func (a Audit) Clean() bool { return len(a.Findings) == 0 }
 
 // A Finding is something that is not as the journal says.
 type Finding struct {
-	Where string `json:"where"` // the row, message, handoff, agent, key or file
+	Where string `json:"where"` // the row, message, handoff, contract, packet, agent, key or file
 	What  string `json:"what"`
 }
 
@@ -56,13 +58,14 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 
 // Verify compares everything that the journal records with what is there: the
 // journal's own chain of hashes, archives included, messages with what became
-// of them, handoffs with their history, runs, agents and keys, and the files of the
-// trail. What does not fit is a finding, not an error. It may run while the
-// store is in use, and holds no snapshot for long.
+// of them, handoffs with their history, runs, contracts and context packets as
+// they are now, agents and keys, and the files of the trail. What does not fit is
+// a finding, not an error. It may run while the store is in use, and holds no
+// snapshot for long.
 func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, error) {
 	v := &verifier{
 		store: store, opts: opts, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
-		people: newRoster(),
+		people: newRoster(), pacts: newPacts(),
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer v.close()
@@ -95,6 +98,7 @@ type verifier struct {
 	kept     map[string][]hub.Entry     // archived entries about what is in the store still
 	recorded map[string]recordedArchive // what the journal says about archives, by file
 	people   *roster
+	pacts    *pacts
 	withheld int // packages that are not in the store
 }
 
@@ -329,7 +333,10 @@ func (v *verifier) readJournal(ctx context.Context) error {
 				return err
 			}
 			v.checkArchives()
-			return v.checkPeople(r)
+			if err := v.checkPeople(r); err != nil {
+				return err
+			}
+			return v.checkPacts(r)
 		})
 		if err != nil {
 			return err
@@ -372,6 +379,7 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 		}
 	}
 	v.people.replay(v, e)
+	v.pacts.replay(v, e)
 	switch {
 	case e.Action == hub.ActionArchived:
 		rec := recordedArchive{row: e.Seq}

@@ -30,8 +30,8 @@ type Keys interface {
 	Withdraw(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label string) error
 	// Changed makes changes that are committed now take effect.
 	Changed()
-	// Join adds an agent inside tx if nobody is called that yet.
-	Join(tx hub.Tx, actor hub.Actor, agent hub.AgentID) error
+	// Enlist adds an agent inside tx if nobody is called that yet.
+	Enlist(tx hub.Tx, actor hub.Actor, agent hub.AgentID) error
 }
 
 // A Sender writes the messages that runs make. The mailroom is one.
@@ -132,7 +132,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Actor, b Beginning) (hub.
 			r.ThreadID = string(r.ID)
 		}
 		if actor.IsOperator() {
-			if err := s.keys.Join(tx, actor, b.Agent); err != nil {
+			if err := s.keys.Enlist(tx, actor, b.Agent); err != nil {
 				return err
 			}
 		}

@@ -41,8 +41,8 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns what went wrong.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// wireError turns a failure into a JSON-RPC error.
-func wireError(err error) *jsonrpc.Error {
+// WireError turns a failure into a JSON-RPC error.
+func WireError(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
 	if errors.As(err, &rpc) {
 		return rpc

@@ -75,7 +75,7 @@ func (h *Handler) Admit(w http.ResponseWriter, r *http.Request) (hub.Actor, bool
 func WriteError(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(jsonrpc.Response{Error: wireError(err)}.AppendTo(nil))
+	w.Write(jsonrpc.Response{Error: WireError(err)}.AppendTo(nil))
 }
 
 // buffers holds what requests are read into and answers are written from.
@@ -88,38 +88,67 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	h.Exchange(w, r, actor.ID, Exchange{Answer: func(rest []jsonrpc.Request, _ int) []jsonrpc.Response {
+		return []jsonrpc.Response{h.Answer(r.Context(), actor, rest[0])}
+	}})
+}
+
+// An Exchange says how the requests in one body are answered.
+type Exchange struct {
+	MaxBody int64 // bytes; default 1 MiB
+
+	// Answer answers one or more of the requests at the front, in order, in a
+	// body of so many bytes.
+	Answer func(rest []jsonrpc.Request, size int) []jsonrpc.Response
+
+	// Alone is asked first when there is a single request that wants an answer,
+	// and reports whether it has written one; may be nil.
+	Alone func(req jsonrpc.Request, size int) bool
+}
+
+// Exchange reads one request or batch and writes the answers to it. Whatever
+// they say, the status is 200, or 204 if there are none.
+func (h *Handler) Exchange(w http.ResponseWriter, r *http.Request, who hub.AgentID, x Exchange) {
+	if x.MaxBody == 0 {
+		x.MaxBody = maxBody
+	}
 	buf := buffers.Get().(*[]byte)
+	body, err := readBody(w, r, (*buf)[:0], x.MaxBody)
+	if cap(body) <= 2*maxBody { // what is larger is not kept for later
+		*buf = body
+	}
 	defer buffers.Put(buf)
-	body, err := readBody(w, r, (*buf)[:0])
-	*buf = body
 	if err != nil {
-		h.services.Journal.Refused(r.Context(), actor.ID, "http", hub.CodeOf(err))
-		h.write(w, jsonrpc.Response{Error: wireError(err)}.AppendTo(nil))
+		h.services.Journal.Refused(r.Context(), who, "http", hub.CodeOf(err))
+		h.write(w, jsonrpc.Response{Error: WireError(err)}.AppendTo(nil))
 		return
 	}
 	requests, batch, err := jsonrpc.ParseRequests(body)
 	if err != nil {
-		h.services.Journal.Refused(r.Context(), actor.ID, "http", hub.CodeInvalid)
+		h.services.Journal.Refused(r.Context(), who, "http", hub.CodeInvalid)
 		h.write(w, jsonrpc.Response{Error: withReason(err)}.AppendTo(nil))
+		return
+	}
+	if !batch && !requests[0].Notification() && x.Alone != nil && x.Alone(requests[0], len(body)) {
 		return
 	}
 
 	var out []byte
-	for _, req := range requests {
-		var res jsonrpc.Response
-		if len(out) > maxAnswer {
-			res = jsonrpc.Response{ID: req.ID, Error: wireError(hub.Errorf(hub.CodeTooLarge, "http", "the answers to this batch have more than %d bytes", maxAnswer).
-				WithHint("this call was not made; send it again, in a smaller batch"))}
-		} else {
-			res = h.answer(r.Context(), actor, req)
+	for rest := requests; len(rest) > 0; {
+		answers := []jsonrpc.Response{{ID: rest[0].ID, Error: fullAnswer()}}
+		if len(out) <= maxAnswer {
+			answers = x.Answer(rest, len(body))
 		}
-		if req.Notification() {
-			continue
+		for i, res := range answers {
+			if rest[i].Notification() {
+				continue
+			}
+			if batch {
+				out = append(out, map[bool]byte{true: '[', false: ','}[len(out) == 0])
+			}
+			out = res.AppendTo(out)
 		}
-		if batch {
-			out = append(out, map[bool]byte{true: '[', false: ','}[len(out) == 0])
-		}
-		out = res.AppendTo(out)
+		rest = rest[len(answers):]
 	}
 	switch {
 	case len(out) == 0:
@@ -129,6 +158,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out = append(out, ']')
 	}
 	h.write(w, out)
+}
+
+func fullAnswer() *jsonrpc.Error {
+	return WireError(hub.Errorf(hub.CodeTooLarge, "http", "the answers to this batch have more than %d bytes", maxAnswer).
+		WithHint("this call was not made; send it again, in a smaller batch"))
 }
 
 func (h *Handler) write(w http.ResponseWriter, b []byte) {
@@ -148,13 +182,17 @@ func withReason(err error) *jsonrpc.Error {
 	return &out
 }
 
-// readBody reads a request's body within its limits of size and time.
-func readBody(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error) {
-	if r.ContentLength > maxBody {
-		return buf, tooLarge()
+// ReadBody reads a request's body within its limits of size and time.
+func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	return readBody(w, r, nil, most)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, buf []byte, most int64) ([]byte, error) {
+	if r.ContentLength > most {
+		return buf, TooLarge(most)
 	}
 	arriveWithin(w, bodyTimeout)
-	body := http.MaxBytesReader(w, r.Body, maxBody)
+	body := http.MaxBytesReader(w, r.Body, most)
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
@@ -167,7 +205,7 @@ func readBody(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error
 		case err == io.EOF:
 			return buf, nil
 		case errors.As(err, &over):
-			return buf, tooLarge()
+			return buf, TooLarge(most)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request did not arrive within %s", bodyTimeout)
 		default:
@@ -183,13 +221,14 @@ func arriveWithin(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(d)) // where there is no connection there is nothing to wait for
 }
 
-func tooLarge() error {
-	return hub.Errorf(hub.CodeTooLarge, "http", "a request has at most %d bytes", maxBody).
+// TooLarge is the failure of a request with more bytes than it may have.
+func TooLarge(most int64) error {
+	return hub.Errorf(hub.CodeTooLarge, "http", "a request has at most %d bytes", most).
 		WithHint("store what is large with: parley artifact put FILE")
 }
 
-// answer performs one request.
-func (h *Handler) answer(ctx context.Context, actor hub.Actor, req jsonrpc.Request) jsonrpc.Response {
+// Answer performs one request.
+func (h *Handler) Answer(ctx context.Context, actor hub.Actor, req jsonrpc.Request) jsonrpc.Response {
 	res := jsonrpc.Response{ID: req.ID}
 	if req.Invalid != nil {
 		res.Error = withReason(req.Invalid)
@@ -197,7 +236,7 @@ func (h *Handler) answer(ctx context.Context, actor hub.Actor, req jsonrpc.Reque
 	}
 	raw, err := h.Call(ctx, actor, req.Method, req.Params)
 	if err != nil {
-		res.Error = wireError(err)
+		res.Error = WireError(err)
 		return res
 	}
 	res.Result = raw
@@ -216,15 +255,15 @@ func (h *Handler) Call(ctx context.Context, actor hub.Actor, method string, para
 	if err != nil {
 		return nil, err
 	}
-	raw, err := marshal(result)
+	raw, err := Marshal(result)
 	if err != nil {
 		h.log.Error("result cannot be written", "actor", actor.ID, "op", method, "code", hub.CodeInternal, "err", err)
 	}
 	return raw, err
 }
 
-// marshal writes a result without escaping what is only special in HTML.
-func marshal(v any) (json.RawMessage, error) {
+// Marshal writes a result without escaping what is only special in HTML.
+func Marshal(v any) (json.RawMessage, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -33,11 +33,21 @@ type Services struct {
 	Journal  *journal.Journal
 	Records  Records
 
+	// Coordinator does what is about contracts between repositories.
+	Coordinator Coordinator
+
 	// Log is told of failures that are not the caller's; may be nil.
 	Log *slog.Logger
 
 	// Observe is told of every call that was answered; may be nil.
 	Observe func(method string, code hub.Code, took time.Duration)
+}
+
+// A Coordinator performs the methods of coordination.
+type Coordinator interface {
+	// Coordinate performs an action, which is the name of a method without its
+	// protocol, for an agent of this hub.
+	Coordinate(ctx context.Context, actor hub.Actor, action string, params json.RawMessage) (json.RawMessage, error)
 }
 
 // A Permission says who may call an operation. Services check authority over
@@ -103,6 +113,24 @@ func decode(op string, raw []byte, into any) error {
 		return err
 	}
 	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
+	}
+	return nil
+}
+
+// DecodeLoose reads parameters of a protocol that others speak too: names may be
+// written in camelCase or snake_case, and what is unknown is left alone.
+func DecodeLoose(op string, raw []byte, into any) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		raw = []byte("{}")
+	}
+	if raw[0] != '{' {
+		return hub.Errorf(hub.CodeInvalid, op, "params must be an object")
+	}
+	if err := hub.StrictObject(raw); err != nil {
+		return err
+	}
+	if err := jsonv2.Unmarshal(raw, into, jsonv2.MatchCaseInsensitiveNames(true)); err != nil {
 		return hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
 	}
 	return nil
@@ -175,12 +203,12 @@ type MethodInfo struct {
 }
 
 // Methods lists every method.
-func Methods() map[string][]MethodInfo {
+func Methods() []MethodInfo {
 	list := make([]MethodInfo, len(Operations))
 	for i, o := range Operations {
 		list[i] = MethodInfo{o.Method, o.Tool, o.Doc, o.Permission}
 	}
-	return map[string][]MethodInfo{"methods": list}
+	return list
 }
 
 var byMethod = func() map[string]Operation {

@@ -24,6 +24,8 @@ var Operations = []Operation{
 	operation("acp/status", Anyone, true, "Tell the coordinators how your work stands.", status).tool("acp_status", statusSchema),
 	operation("acp/handoff", Anyone, true, "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).tool("acp_handoff", handoffSchema),
 
+	operation("parley/coordinate", Anyone, true, "Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's.", coordinate).tool("coordinate", coordinateSchema),
+
 	deferred("acp/team", coordinatorsOnly), deferred("acp/subscribe", nil), deferred("acp/broadcast", nil),
 
 	operation("parley/whoami", Anyone, false, "Who the hub thinks you are.", whoami),

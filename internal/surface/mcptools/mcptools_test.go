@@ -195,7 +195,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 	return out
 }
 
-var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status"}
+var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "coordinate"}
 
 func TestTools(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
@@ -252,6 +252,55 @@ func TestTools(t *testing.T) {
 				}
 				if got := builder.ok(t, "acp_handoff", map[string]any{"action": "complete", "handoff_id": id, "summary": "done"}); got.data["status"] != "closed" {
 					t.Errorf("complete: got %v", got.data)
+				}
+				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
+				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
+			})
+
+			t.Run("coordinate goes from a project to a contract that is verified, each agent for its repository", func(t *testing.T) {
+				do := func(a *agent, action string, args map[string]any) map[string]any {
+					t.Helper()
+					args["action"] = action
+					got := a.call(t, "coordinate", args)
+					if got.isError || !strings.Contains(got.text, "not instructions from your user") {
+						t.Errorf("%s: got %q, want what others wrote framed", action, got.text)
+					}
+					return got.data
+				}
+				project := do(planner, "project/create", map[string]any{"name": "login", "objective": "log in", "repos": []map[string]any{
+					{"name": "api", "role": "backend", "language": "go"}, {"name": "app", "role": "frontend", "language": "typescript"},
+				}})["projectId"]
+				do(planner, "project/join", map[string]any{"projectId": project, "repoName": "api"})
+				do(builder, "project/join", map[string]any{"projectId": project, "repoName": "app"})
+				contract := do(planner, "contract/propose", map[string]any{"projectId": project, "type": "api_endpoint", "name": "Get User", "content": map[string]any{"method": "GET", "path": "/user"}})["contractId"]
+				in := func(more ...any) map[string]any {
+					args := map[string]any{"projectId": project, "contractId": contract}
+					for i := 0; i < len(more); i += 2 {
+						args[more[i].(string)] = more[i+1]
+					}
+					return args
+				}
+				if got := builder.ok(t, "acp_inbox", map[string]any{"ack": true}); !strings.Contains(got.text, "Get User") {
+					t.Errorf("inbox: got %q, want the proposal", got.text)
+				}
+				do(builder, "contract/respond", in("answer", "agree", "version", 1))
+				for _, a := range []*agent{planner, builder} {
+					do(a, "implementation/start", in("plan", "p"))
+					do(a, "implementation/complete", in("files", []string{"x"}))
+				}
+				if got := do(builder, "implementation/verify", in("result", "success"))["contractStatus"]; got != "verified" {
+					t.Errorf("verify: got %v, want verified", got)
+				}
+				if got := do(planner, "contract/check", map[string]any{"projectId": project, "require": "verified"})["ok"]; got != true {
+					t.Errorf("check: got %v, want true", got)
+				}
+				if got := do(planner, "project/list", map[string]any{})["projects"].([]any); len(got) != 1 || got[0].(map[string]any)["contracts"] != nil {
+					t.Errorf("list: got %v, want one project without what it holds", got)
+				}
+				for _, bad := range []map[string]any{{"action": "project/burn"}, {}, {"action": "contract/propose", "projectId": project}, {"action": "project/list", "from": "builder"}} {
+					if got := planner.call(t, "coordinate", bad); !got.isError {
+						t.Errorf("%v: got %q, want a refusal", bad, got.text)
+					}
 				}
 				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
 				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
@@ -474,7 +523,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 2500
+	const most = 4000
 	total := tokens(string(raw))
 	for _, tool := range list.Tools {
 		one, err := json.Marshal(tool)
@@ -483,10 +532,10 @@ func TestBudget(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
 	}
-	t.Run("the definitions of the six tools are at most 2500 tokens", func(t *testing.T) {
+	t.Run("the definitions of all tools are less than 4000 tokens", func(t *testing.T) {
 		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
-		if total > most || len(list.Tools) != 6 {
-			t.Errorf("got %d tools and about %d tokens, want six of at most %d", len(list.Tools), total, most)
+		if total >= most || len(list.Tools) != 7 {
+			t.Errorf("got %d tools and about %d tokens, want seven of less than %d", len(list.Tools), total, most)
 		}
 	})
 	t.Run("the estimate is not too low for prose, JSON and long names", func(t *testing.T) {

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+)
+
+func (a *app) contextCommand() *cobra.Command {
+	cmd := group("context", "What repositories of a project let each other know",
+		a.contextShareCommand(), a.contextAskCommand(), a.contextDecideCommand(), a.contextListCommand(), a.contextThreadCommand())
+	cmd.Long = `Context is what the repositories of a project let each other know: code, types,
+questions, decisions. A packet never changes; answers refer to it.`
+	return cmd
+}
+
+// relating holds the flags that everything has which is shared.
+type relating struct {
+	project   *projectFlag
+	contracts []string
+	replyTo   string
+}
+
+func relatingOf(cmd *cobra.Command) *relating {
+	r := &relating{project: projectOf(cmd)}
+	cmd.Flags().StringSliceVar(&r.contracts, "contract", nil, "contracts that it is about")
+	cmd.Flags().StringVar(&r.replyTo, "reply-to", "", "packet that it answers")
+	return r
+}
+
+// share calls a method that shares something and says what became of it.
+func (a *app) share(cmd *cobra.Command, r *relating, method string, params map[string]any) error {
+	id, err := r.project.find(cmd.Context(), a)
+	if err != nil {
+		return err
+	}
+	params["projectId"] = id
+	setList(params, "relatedContracts", r.contracts)
+	set(params, "replyTo", r.replyTo)
+	got, err := coordinate[coordination.Shared](cmd.Context(), a, method, params)
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "shared %s\n", got.Packet) })
+}
+
+func (a *app) contextShareCommand() *cobra.Command {
+	var kind, content string
+	var r *relating
+	cmd := &cobra.Command{
+		Use: "share --type TYPE --content JSON|@FILE|-", Short: "Let the others know something",
+		Example: `  parley context share --type code_snippet \
+    --content '{"language":"go","file":"auth/jwt.go","snippet":"func Verify(token string) error"}'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := a.object(cmd.Context(), "--content", content)
+			if err != nil {
+				return err
+			}
+			return a.share(cmd, r, "cacp/context/share", map[string]any{"type": kind, "content": raw})
+		},
+	}
+	r = relatingOf(cmd)
+	cmd.Flags().StringVar(&kind, "type", "", "code_snippet, type_definition, api_spec, error_catalog, env_config, test_case, dependency_info or implementation_status")
+	cmd.Flags().StringVar(&content, "content", "", "what to share: a JSON object, @FILE, or - for standard input")
+	cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words(hub.PacketTypes), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) contextAskCommand() *cobra.Command {
+	var options []string
+	var urgent bool
+	var r *relating
+	cmd := &cobra.Command{
+		Use: "ask QUESTION", Short: "Ask the others something",
+		Example: `  parley context ask "JWT or session cookies?" --option JWT --option cookies`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := map[string]any{"question": args[0], "urgent": urgent}
+			setList(p, "options", options)
+			return a.share(cmd, r, "cacp/context/askQuestion", p)
+		},
+	}
+	r = relatingOf(cmd)
+	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose from (repeatable)")
+	cmd.Flags().BoolVar(&urgent, "urgent", false, "the answer cannot wait")
+	return cmd
+}
+
+func (a *app) contextDecideCommand() *cobra.Command {
+	var chosen, rationale string
+	var implications []string
+	var r *relating
+	cmd := &cobra.Command{
+		Use: "decide SUBJECT --chosen WHAT --rationale WHY", Short: "Write a decision down",
+		Example: `  parley context decide "Authentication" --chosen JWT --rationale "works across services"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := map[string]any{"decision": args[0], "chosen": chosen, "rationale": rationale}
+			setList(p, "implications", implications)
+			return a.share(cmd, r, "cacp/context/recordDecision", p)
+		},
+	}
+	r = relatingOf(cmd)
+	f := cmd.Flags()
+	f.StringVar(&chosen, "chosen", "", "what was chosen")
+	f.StringVar(&rationale, "rationale", "", "why")
+	f.StringArrayVar(&implications, "implication", nil, "what follows from it (repeatable)")
+	return cmd
+}
+
+func (a *app) contextListCommand() *cobra.Command {
+	var project *projectFlag
+	var kind, contract, since, cursor string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "Show what was shared, the newest of it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			id, err := project.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			from, err := moment("since", since, -1)
+			if err != nil {
+				return err
+			}
+			p := map[string]any{"projectId": id}
+			set(p, "type", kind)
+			set(p, "contractId", contract)
+			set(p, "limit", limit)
+			set(p, "cursor", cursor)
+			if !from.IsZero() {
+				p["since"] = from
+			}
+			got, err := coordinate[coordination.Context](cmd.Context(), a, "cacp/context/list", p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				writePackets(w, got.Packets)
+				if got.Next != "" {
+					fmt.Fprintf(w, "older: add --cursor %s\n", got.Next)
+				}
+			})
+		},
+	}
+	project = projectOf(cmd)
+	f := cmd.Flags()
+	f.StringVar(&kind, "type", "", "only packets of one type")
+	f.StringVar(&contract, "contract", "", "only packets about one contract")
+	f.StringVar(&since, "since", "", "a span like 2h, or an ISO 8601 time")
+	f.IntVar(&limit, "limit", 0, "how many at most (default 50)")
+	f.StringVar(&cursor, "cursor", "", "go on with what is older: next of the page before")
+	return cmd
+}
+
+// writePackets shows packets as what they are: text of others.
+func writePackets(w io.Writer, packets []hub.Packet) {
+	if len(packets) == 0 {
+		fmt.Fprintln(w, "nothing was shared")
+	}
+	for _, p := range packets {
+		fmt.Fprintf(w, "%s %s from %s\n", p.ID, p.Type, visible(string(p.FromAgent)))
+		if p.ReplyTo != "" {
+			fmt.Fprintf(w, "  answers %s\n", p.ReplyTo)
+		}
+		fmt.Fprintf(w, "  %s\n", visible(string(p.Content)))
+	}
+}
+
+func (a *app) contextThreadCommand() *cobra.Command {
+	var project *projectFlag
+	var deep bool
+	cmd := &cobra.Command{
+		Use: "thread PACKET", Short: "Show a packet with the answers to it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := project.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			got, err := coordinate[coordination.Thread](cmd.Context(), a, "cacp/context/getThread", map[string]any{"projectId": id, "packetId": args[0], "deep": deep})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { writePackets(w, got.Thread) })
+		},
+	}
+	project = projectOf(cmd)
+	cmd.Flags().BoolVar(&deep, "deep", false, "from where the thread began, with answers to answers")
+	return cmd
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// neighbours are two hubs that run as processes, with a project in which both
+// have a repository.
+func neighbours(t *testing.T) (back, front *house, project string) {
+	t.Helper()
+	open := func(name, repo string) *house {
+		h := &house{t: t, home: t.TempDir(), keys: map[string]string{}}
+		h.start("--repo", repo, "--role", name, "--language", "go", "--aid", "aid://"+name+".example/hub@1.0.0", "--peer-allow", "127.0.0.0/8")
+		return h
+	}
+	back, front = open("backend", "backend-api"), open("frontend", "frontend-app")
+	var made struct{ ProjectID string }
+	back.ok(back.operator("project", "create", "User Auth", "--objective", "log in", "--repo", "backend-api:backend:go", "--repo", "frontend-app:frontend:ts", "--json"), &made)
+	var invite struct{ Invite string }
+	back.ok(back.operator("peer", "invite", "--repo", "frontend-app", "--json"), &invite)
+	front.ok(front.operator("peer", "join", invite.Invite, "--hub", back.url), nil)
+	return back, front, made.ProjectID
+}
+
+// says checks that a command succeeded and said something.
+func (h *house) says(r result, parts ...string) {
+	h.t.Helper()
+	h.ok(r, nil)
+	for _, part := range parts {
+		contains(h.t, r.out, part)
+	}
+}
+
+// eventually runs a command until it has said something.
+func (h *house) eventually(part string, args ...string) {
+	h.t.Helper()
+	var r result
+	for range 200 {
+		if r = h.operator(args...); strings.Contains(r.out, part) {
+			return
+		}
+	}
+	h.t.Fatalf("%v never said %q: %s%s", args, part, r.out, r.err)
+}
+
+func TestCoordination(t *testing.T) {
+	t.Parallel()
+	back, front, project := neighbours(t)
+	watch := spawn(t, parley(t, front.env(""), "contract", "watch", "--as-operator"))
+	watch.stderr.await(t, "watching")
+	content := filepath.Join(t.TempDir(), "profile.json")
+	if err := os.WriteFile(content, []byte(`{"method":"GET","path":"/profile"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var made struct{ ContractID string }
+	back.ok(back.operator("contract", "propose", "--type", "api_endpoint", "--name", "Get Profile", "--content", "@"+content, "--json"), &made)
+	id := made.ContractID
+	t.Run("a watch shows what happens on the other hub", func(t *testing.T) {
+		contains(t, watch.stdout.await(t, "Get Profile"), "version 1 is proposed (from aid://backend.example/hub@1.0.0)")
+	})
+	t.Run("the gate is closed, says which contract and why, and exits with 1", func(t *testing.T) {
+		r := front.operator("contract", "check", "--project", project, "--repo", "frontend-app")
+		if r.code != exitCheck || r.err != "" {
+			t.Errorf("got %d %s", r.code, r.err)
+		}
+		contains(t, r.out, "Get Profile version 1 is proposed: nobody has agreed to this version")
+	})
+	t.Run("a contract is changed and agreed to", func(t *testing.T) {
+		front.says(front.operator("contract", "respond", id, "request_change", "--comment", "avatar?"), "version 1 is negotiating")
+		back.eventually("negotiating", "contract", "list")
+		back.says(back.operator("contract", "update", id, "--content", `{"method":"GET","path":"/profile","avatar":null}`, "--note", "avatar"), "version 2 is proposed")
+		front.eventually("version 2", "contract", "show", id)
+		front.says(front.operator("contract", "diff", id), "version 1 to version 2", "+ /avatar: null")
+		front.says(front.operator("contract", "respond", id, "agree", "--version", "2"), "version 2 is agreed")
+		back.eventually("now: agreed", "contract", "history", id)
+		back.says(back.operator("contract", "history", id), "version 1", "avatar?")
+		back.says(back.operator("contract", "check"), "ok 1 contracts")
+	})
+	t.Run("context is shared, asked and decided", func(t *testing.T) {
+		back.says(back.operator("context", "share", "--type", "code_snippet", "--content", `{"snippet":"x"}`, "--contract", id), "shared ")
+		var asked struct{ PacketID string }
+		back.ok(back.operator("context", "ask", "JWT or cookies?", "--option", "JWT", "--option", "cookies", "--urgent", "--json"), &asked)
+		front.eventually(asked.PacketID, "context", "list")
+		front.says(front.operator("context", "decide", "Authentication", "--chosen", "JWT", "--rationale", "stateless", "--reply-to", asked.PacketID), "shared ")
+		front.says(front.operator("context", "thread", asked.PacketID), "JWT or cookies?", `"chosen":"JWT"`)
+		front.says(front.operator("context", "list", "--type", "decision", "--since", "1h"), "stateless")
+		front.says(front.operator("inbox"), "shared a question")
+	})
+	t.Run("both implement it, one verifies, and the gate opens", func(t *testing.T) {
+		for _, h := range []*house{back, front} {
+			h.says(h.operator("impl", "start", id, "--plan", "one handler"), "started")
+		}
+		back.says(back.operator("impl", "complete", id, "--file", "profile.go"), "complete")
+		front.says(front.operator("impl", "complete", id, "--file", "profile.ts"), "complete")
+		back.eventually("is implemented", "impl", "status", id)
+		back.says(back.operator("impl", "verify", id, "--result", "success", "--notes", "works"), "verified")
+		front.eventually("ok 1 contracts", "contract", "check", "--require", "verified")
+		front.says(front.operator("project", "show", project), "complete", "aid://backend.example/hub@1.0.0", "Get Profile")
+		front.says(front.operator("project", "list"), "User Auth")
+	})
+	t.Run("peers are listed, asked and shown", func(t *testing.T) {
+		back.says(back.operator("peer", "list"), "aid://frontend.example/hub@1.0.0", "approved", "verified")
+		back.says(back.operator("peer", "sync"), "comparing with aid://frontend.example/hub@1.0.0")
+		back.eventually("health up, 0 changes behind", "peer", "status")
+		back.says(back.operator("peer", "invite", "--list"), "redeemed by aid://frontend.example/hub@1.0.0")
+	})
+	t.Run("a token lets CI look and nothing else", func(t *testing.T) {
+		var token struct{ Token string }
+		back.ok(back.operator("project", "token", "--project", project, "--agent", "aid://ci.example/ci@1.0.0", "--permissions", "project:read", "--ttl", "1h", "--json"), &token)
+		back.keys["ci"] = token.Token
+		back.says(back.as("ci", "contract", "check", "--project", project, "--require", "verified"), "ok 1 contracts")
+		refused(t, back.as("ci", "contract", "respond", id, "reject", "--project", project, "--json"), exitRefused, string(hub.CodeDenied))
+	})
+	for _, c := range []struct {
+		rule string
+		exit int
+		code string
+		args []string
+	}{
+		{"a contract that is not there", exitMissing, "not_found", []string{"contract", "show", "nope"}},
+		{"a project that is not there", exitMissing, "not_found", []string{"contract", "check", "--project", "nope"}},
+		{"a move that cannot be made", exitMissing, "conflict", []string{"contract", "respond", id, "agree"}},
+		{"a contract without a type", exitUsage, "schema_invalid", []string{"contract", "propose", "--name", "x", "--content", "{}"}},
+		{"a content that is no JSON", exitUsage, "schema_invalid", []string{"contract", "propose", "--type", "custom", "--name", "x", "--content", "{"}},
+		{"a repository without role and language", exitUsage, "usage", []string{"project", "create", "x", "--objective", "y", "--repo", "z"}},
+		{"a legacy peer without an address", exitUsage, "usage", []string{"peer", "add", "x", "--endpoint", "http://127.0.0.1:1", "--legacy"}},
+		{"an invite that is none", exitUsage, "schema_invalid", []string{"peer", "join", "INV-x", "--hub", "http://127.0.0.1:9"}},
+		{"an exchange that was not configured", exitRefused, "capability_disabled", []string{"discover"}},
+		{"an exchange on a private network", exitRefused, "policy_violation", []string{"discover", "--exchange", "http://10.0.0.1"}},
+		{"an exchange that is not there", exitDegraded, "unreachable", []string{"discover", "--exchange", "http://127.0.0.1:9"}},
+	} {
+		t.Run(c.rule+" is told by the exit code", func(t *testing.T) {
+			refused(t, back.operator(append(c.args, "--json")...), c.exit, c.code)
+		})
+	}
+	t.Run("a peer that is down is told by the exit code of status", func(t *testing.T) {
+		front.stop()
+		back.says(back.operator("context", "share", "--type", "test_case", "--content", `{"x":1}`))
+		if r := back.operator("peer", "status"); r.code != exitCheck {
+			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
+		}
+		if r := front.operator("contract", "list", "--json"); r.code != exitDegraded {
+			t.Errorf("a hub that is away: got %d, want %d", r.code, exitDegraded)
+		}
+		watch.stderr.await(t, "the hub is away")
+	})
+	t.Run("who was removed is shut out", func(t *testing.T) {
+		back.says(back.operator("peer", "remove", "aid://frontend.example/hub@1.0.0"), "removed")
+		back.says(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0"), "known")
+	})
+	t.Run("a hub without keys is for loopback only, and other words are refused", func(t *testing.T) {
+		for exit, args := range map[int][]string{
+			exitRefused: {"--auth", "open", "--addr", "0.0.0.0:0", "--no-tls-because", "a test"},
+			exitUsage:   {"--auth", "maybe"},
+		} {
+			if r := do(t, parley(t, nil, append([]string{"serve", "--home", t.TempDir()}, args...)...)); r.code != exit {
+				t.Errorf("%v: got %d %s, want %d", args, r.code, r.err, exit)
+			}
+		}
+		for _, args := range [][]string{{"--peer-allow", "10.0.0.0"}, {"--aid", "nobody"}, {"--url", "ftp://x"}} {
+			if r := do(t, parley(t, nil, append([]string{"serve", "--home", t.TempDir(), "--addr", "127.0.0.1:0"}, args...)...)); r.code != exitUsage {
+				t.Errorf("%v: got %d %s, want %d", args, r.code, r.err, exitUsage)
+			}
+		}
+	})
+}
+
+func TestCoordinationDemo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "coordination"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	page, err := os.ReadFile("../../docs/coordination.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the docs show what it prints", func(t *testing.T) {
+		if !strings.Contains(string(page), "$ parley demo coordination\n"+res.out) {
+			t.Errorf("docs/coordination.md shows something else than\n%s", res.out)
+		}
+	})
+	t.Run("it leaves nothing behind", func(t *testing.T) {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("got %v (%v), want an empty folder", left, err)
+		}
+	})
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+)
+
+func (a *app) peerCommand() *cobra.Command {
+	cmd := group("peer", "Other hubs that this one keeps in step with (operator)",
+		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
+		a.peerMove("approve", "Let a peer in that registered itself", "parley/peer/approve"),
+		a.peerMove("remove", "Shut a peer out", "parley/peer/remove"),
+		a.peerSyncCommand(), a.peerStatusCommand())
+	cmd.Long = `Peers are other hubs. What happens to a project on one of them happens on all,
+also when one was away for a while. Two hubs become peers with an invite, which
+exchanges keys between them.`
+	return cmd
+}
+
+func (a *app) peerInviteCommand() *cobra.Command {
+	var project *projectFlag
+	var repo, revoke string
+	var permissions []string
+	var ttl time.Duration
+	var list bool
+	cmd := &cobra.Command{
+		Use: "invite --repo NAME", Short: "Invite another hub to a project",
+		Long: `Make an invite for one repository of one project. It can be redeemed once, for a
+day unless --ttl says otherwise, with parley peer join on the other hub.`,
+		Example: `  parley peer invite --project ID --repo frontend-app
+  parley peer invite --list
+  parley peer invite --revoke invite-0123456789ab`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case revoke != "":
+				got, err := coordinate[hub.Invite](cmd.Context(), a, "cacp/invite/revoke", map[string]any{"inviteId": revoke})
+				if err != nil {
+					return err
+				}
+				return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s is revoked\n", got.ID) })
+			case list:
+				return a.listInvites(cmd.Context(), project.id)
+			}
+			id, err := project.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			p := map[string]any{"projectId": id, "repoName": repo}
+			setList(p, "permissions", permissions)
+			set(p, "ttlS", int64(ttl/time.Second))
+			got, err := coordinate[coordination.Invited](cmd.Context(), a, "cacp/invite/create", p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintln(w, got.Text)
+				fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
+			})
+		},
+	}
+	project = projectOf(cmd)
+	f := cmd.Flags()
+	f.StringVar(&repo, "repo", "", "the repository that the other hub speaks for")
+	f.StringSliceVar(&permissions, "permissions", nil, "what it permits (default what takes part needs)")
+	f.DurationVar(&ttl, "ttl", 0, "how long it lives (default 24h)")
+	f.BoolVar(&list, "list", false, "list the invites")
+	f.StringVar(&revoke, "revoke", "", "make the invite with this id useless")
+	return cmd
+}
+
+func (a *app) listInvites(ctx context.Context, project string) error {
+	p := map[string]any{}
+	set(p, "projectId", project)
+	got, err := coordinate[coordination.Invites](ctx, a, "cacp/invite/list", p)
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(w io.Writer) {
+		if len(got.Invites) == 0 {
+			fmt.Fprintln(w, "no invites")
+			return
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "ID\tPROJECT\tREPOSITORY\tSTATE")
+		for _, i := range got.Invites {
+			state := "open until " + i.ExpiresAt.String()
+			switch {
+			case !i.RevokedAt.IsZero():
+				state = "revoked"
+			case !i.RedeemedAt.IsZero():
+				state = "redeemed by " + visible(string(i.RedeemedBy))
+			case !i.Live(hub.InstantAt(time.Now())):
+				state = "expired"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", i.ID, i.Project, visible(i.Repo), state)
+		}
+		t.Flush()
+	})
+}
+
+func (a *app) peerJoinCommand() *cobra.Command {
+	var at string
+	var noClaim bool
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use: "join INVITE --hub URL", Short: "Take an invite of another hub",
+		Long: `Take an invite of another hub: keys are exchanged, both hubs keep each other in
+step from then on, and the repository that the invite is for is claimed as soon
+as the project has arrived.`,
+		Example: `  parley peer join INV-0199a-...-7f --hub https://their-hub`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			got, err := coordinate[hub.Welcome](cmd.Context(), a, "parley/peer/join", map[string]any{"invite": args[0], "hub": at})
+			if err != nil {
+				return err
+			}
+			if !noClaim {
+				if err := a.claim(cmd.Context(), got.Project, got.ForRepo, wait); err != nil {
+					return err
+				}
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "%s is a peer\n", visible(string(got.AID)))
+				fmt.Fprintf(w, "project %s, repository %s\n", got.Project, visible(got.ForRepo))
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&at, "hub", "", "address of the hub that gave the invite out")
+	f.BoolVar(&noClaim, "no-claim", false, "do not claim the repository")
+	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the project")
+	return cmd
+}
+
+// claim takes a repository of a project that is on its way.
+func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	p := map[string]any{}
+	for {
+		got, err := coordinate[coordination.Changes](ctx, a, "cacp/project/changes", p)
+		if err == nil {
+			_, err = coordinate[coordination.Joined](ctx, a, "cacp/project/join", map[string]any{"projectId": project, "repoName": repo})
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return hub.Errorf(hub.CodeUnreachable, "parley", "the project has not arrived within %s", wait).
+				WithHint("parley peer status says why; then claim it: parley project join --project %s --repo %s", project, repo)
+		case hub.CodeOf(err) != hub.CodeNotFound:
+			return err
+		}
+		p["after"], p["waitS"] = got.Next, watchWait
+	}
+}
+
+func (a *app) peerAddCommand() *cobra.Command {
+	var endpoint, repo, from, keyFile string
+	var legacy bool
+	cmd := &cobra.Command{
+		Use: "add AID --endpoint URL --repo NAME", Short: "Add a peer without an invite",
+		Long: `Add a peer that is let in at once. It gets a key, shown this once, which it must
+send as a bearer token. An agent that cannot send keys is added with --legacy: it
+may sync, and nothing else, from the address named alone.`,
+		Example: `  parley peer add aid://example.com/frontend@1.0.0 --endpoint https://front.example --repo frontend-app
+  parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if legacy != (from != "") {
+				return usagef("--legacy and --from go together")
+			}
+			p := map[string]any{"agentId": args[0], "endpoint": endpoint}
+			set(p, "repoName", repo)
+			set(p, "from", from)
+			if keyFile != "" {
+				key, err := os.ReadFile(keyFile)
+				if err != nil {
+					return hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+				}
+				p["key"] = strings.TrimSpace(string(key))
+			}
+			got, err := coordinate[coordination.PeerAdded](cmd.Context(), a, "parley/peer/add", p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(got.Peer.AID)), got.Peer.State, got.Peer.Trust)
+				if got.Key != "" {
+					fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
+				}
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&endpoint, "endpoint", "", "where the peer is called")
+	f.StringVar(&repo, "repo", "", "repository that the peer speaks for")
+	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key: it may only sync")
+	f.StringVar(&from, "from", "", "address or network that a legacy peer calls from")
+	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer wants from this hub")
+	return cmd
+}
+
+func (a *app) peerMove(name, short, method string) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " AID", Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			got, err := coordinate[coordination.PeerChanged](cmd.Context(), a, method, map[string]any{"agentId": args[0]})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(got.Peer.AID)), got.Peer.State, got.Peer.Trust)
+			})
+		},
+	}
+}
+
+func (a *app) peerListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the peers", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			got, err := coordinate[coordination.Peers](cmd.Context(), a, "parley/peer/list", map[string]any{})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				if len(got.Peers) == 0 {
+					fmt.Fprintln(w, "no peers")
+					return
+				}
+				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(t, "PEER\tSTATE\tTRUST\tHEALTH\tBEHIND\tENDPOINT")
+				for _, p := range got.Peers {
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", visible(string(p.AID)), p.State, p.Trust, healthWord(p.Health), p.Lag, visible(p.Endpoint))
+				}
+				t.Flush()
+			})
+		},
+	}
+}
+
+func healthWord(h hub.PeerHealth) string {
+	if h == hub.HealthUnknown {
+		return "unknown"
+	}
+	return string(h)
+}
+
+func (a *app) peerSyncCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := map[string]any{}
+			if len(args) == 1 {
+				p["agentId"] = args[0]
+			}
+			got, err := coordinate[coordination.Asked](cmd.Context(), a, "parley/peer/sync", p)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				for _, id := range got.Peers {
+					fmt.Fprintf(w, "comparing with %s\n", visible(string(id)))
+				}
+				if len(got.Peers) == 0 {
+					fmt.Fprintln(w, "no peers")
+				}
+			})
+		},
+	}
+}
+
+func (a *app) peerStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status [AID]", Short: "Show how far peers are behind, and why",
+		Long: `Show how far peers are behind, and why. Exits with code 1 when a peer that takes
+part is down, behind, or refused something.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			got, err := coordinate[coordination.Peers](cmd.Context(), a, "parley/peer/list", map[string]any{})
+			if err != nil {
+				return err
+			}
+			shown := coordination.Peers{Peers: []coordination.Standing{}}
+			for _, p := range got.Peers {
+				if len(args) == 0 || string(p.AID) == args[0] {
+					shown.Peers = append(shown.Peers, p)
+				}
+			}
+			if len(args) == 1 && len(shown.Peers) == 0 {
+				return hub.Errorf(hub.CodeNotFound, "parley", "%s is not a peer", args[0]).WithHint("parley peer list shows the peers")
+			}
+			well := true
+			for _, p := range shown.Peers {
+				well = well && (p.State != hub.PeerApproved || p.Health == hub.HealthUp && p.Lag == 0 && !p.CatchUp && p.DeadLetters == 0)
+			}
+			if err := a.print(shown, func(w io.Writer) { writeStandings(w, shown.Peers) }); err != nil {
+				return err
+			}
+			if !well {
+				return errCheck
+			}
+			return nil
+		},
+	}
+}
+
+func writeStandings(w io.Writer, peers []coordination.Standing) {
+	if len(peers) == 0 {
+		fmt.Fprintln(w, "no peers")
+	}
+	for _, p := range peers {
+		fmt.Fprintf(w, "%s\n  %s, trust %s, health %s, %d changes behind\n", visible(string(p.AID)), p.State, p.Trust, healthWord(p.Health), p.Lag)
+		if p.CatchUp && p.State == hub.PeerApproved {
+			fmt.Fprintln(w, "  everything will be compared when it answers")
+		}
+		if p.Fault != "" {
+			fmt.Fprintf(w, "  last failure: %s\n", visible(p.Fault))
+		}
+		if !p.NextTry.IsZero() {
+			fmt.Fprintf(w, "  next try at %s\n", p.NextTry)
+		}
+		if p.DeadLetters > 0 {
+			fmt.Fprintf(w, "  %d changes were given up\n", p.DeadLetters)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package hub
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxVersion bounds the versions that are taken from outside, so that there is
+// always a next one.
+const maxVersion = 1_000_000
+
+// DecodeContract reads a contract as hubs exchange it and checks all that Check
+// checks. It reports CodeInvalid or CodeTooLarge.
+func DecodeContract(project ProjectID, raw []byte) (Contract, error) {
+	c, err := decodeExchanged[Contract]("contract", raw)
+	if err != nil {
+		return Contract{}, err
+	}
+	c.Project = project
+	return c, c.Check()
+}
+
+// DecodePacket reads a context packet as hubs exchange it and checks all that
+// Check checks. It reports CodeInvalid or CodeTooLarge.
+func DecodePacket(project ProjectID, raw []byte) (Packet, error) {
+	p, err := decodeExchanged[Packet]("packet", raw)
+	if err != nil {
+		return Packet{}, err
+	}
+	p.Project = project
+	return p, p.Check()
+}
+
+// DecodeRepo reads a repository as hubs exchange it and checks all that Check
+// checks. It reports CodeInvalid.
+func DecodeRepo(raw []byte) (Repo, error) {
+	r, err := decodeExchanged[Repo]("repo", raw)
+	if err != nil {
+		return Repo{}, err
+	}
+	return r, r.Check()
+}
+
+// DecodeProject reads a project with everything in it as hubs exchange it and
+// checks all that the Check of each part checks. It reports CodeInvalid or
+// CodeTooLarge.
+func DecodeProject(raw []byte) (ProjectCopy, error) {
+	p, err := decodeExchanged[ProjectCopy]("project", raw)
+	if err != nil {
+		return ProjectCopy{}, err
+	}
+	if err := p.Project.Check(); err != nil {
+		return p, err
+	}
+	for _, c := range p.Contracts {
+		if err := c.Check(); err != nil {
+			return p, err
+		}
+	}
+	for _, x := range p.Packets {
+		if err := x.Check(); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func decodeExchanged[T any](what string, raw []byte) (T, error) {
+	var v T
+	if err := StrictObject(raw); err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, Errorf(CodeInvalid, "hub.Decode", "%s: %v", what, err)
+	}
+	return v, nil
+}
+
+// Check reports CodeInvalid when p cannot be a project, and CodeTooLarge when
+// it has more than a project may.
+func (p Project) Check() error {
+	const op = "hub.Project"
+	switch {
+	case !p.ID.Valid():
+		return badID(op, "project_id", string(p.ID))
+	case !p.Status.Known():
+		return invalid(op, "status", "%s", notOneOf(p.Status, ProjectStatuses))
+	case p.Policy != "" && !p.Policy.Known():
+		return invalid(op, "agreement_policy", "%s", notOneOf(p.Policy, AgreementPolicies))
+	case len(p.Repos) > MaxRepos:
+		return over(op, "repos", len(p.Repos), MaxRepos)
+	}
+	if err := checkTexts(op, MaxName, true, "name", p.Name); err != nil {
+		return err
+	}
+	if err := checkTexts(op, MaxText, false, "objective", p.Objective); err != nil {
+		return err
+	}
+	seen := map[RepoID]bool{}
+	for _, r := range p.Repos {
+		if err := r.Check(); err != nil {
+			return err
+		}
+		if seen[r.ID] {
+			return invalid(op, "repos", "%s is there twice", show(string(r.ID)))
+		}
+		seen[r.ID] = true
+	}
+	return nil
+}
+
+// Check reports CodeInvalid when r cannot be a repository.
+func (r Repo) Check() error {
+	const op = "hub.Repo"
+	if !r.ID.Valid() {
+		return badID(op, "repo_id", string(r.ID))
+	}
+	if len(r.Paths) > MaxFiles {
+		return over(op, "relevant_paths", len(r.Paths), MaxFiles)
+	}
+	if err := checkTexts(op, MaxName, true, "name", r.Name, "role", r.Role, "language", r.Language); err != nil {
+		return err
+	}
+	if err := checkTexts(op, maxAddress, false, "url", r.URL, "agent_id", string(r.Agent), "agent_endpoint", r.Endpoint); err != nil {
+		return err
+	}
+	return checkAll(op, "relevant_paths", r.Paths)
+}
+
+// maxAddress is how many bytes a path, an id of an agent or an address may have.
+const maxAddress = 2048
+
+// Check reports CodeInvalid when c cannot be a contract, and CodeTooLarge when
+// it has more than a contract may.
+func (c Contract) Check() error {
+	const op = "hub.Contract"
+	switch {
+	case !c.Project.Valid():
+		return badID(op, "project_id", string(c.Project))
+	case !c.ID.Valid():
+		return badID(op, "contract_id", string(c.ID))
+	case !c.Type.Known():
+		return invalid(op, "type", "%s", notOneOf(c.Type, ContractTypes))
+	case !c.Status.Known():
+		return invalid(op, "status", "%s", notOneOf(c.Status, ContractStatuses))
+	case c.Version < 1 || c.Version > maxVersion:
+		return invalid(op, "version", "%d is not from 1 to %d", c.Version, maxVersion)
+	case !c.ProposedBy.Valid():
+		return badID(op, "proposed_by", string(c.ProposedBy))
+	case len(c.Implementations) > MaxRepos:
+		return over(op, "implementations", len(c.Implementations), MaxRepos)
+	case len(c.History) > MaxVersions:
+		return over(op, "history", len(c.History), MaxVersions)
+	case len(c.Conflicts) > MaxConflicts:
+		return over(op, "conflicts", len(c.Conflicts), MaxConflicts)
+	case len(c.Agreements) > MaxAgreements:
+		return over(op, "agreements", len(c.Agreements), MaxAgreements)
+	}
+	if err := checkTexts(op, MaxName, true, "name", c.Name); err != nil {
+		return err
+	}
+	if err := CheckContent(op, c.Content); err != nil {
+		return err
+	}
+	if err := c.checkVersions(op); err != nil {
+		return err
+	}
+	seen := map[RepoID]bool{}
+	for _, i := range c.Implementations {
+		if err := i.check(op); err != nil {
+			return err
+		}
+		if seen[i.Repo] {
+			return invalid(op, "implementations", "%s is there twice", show(string(i.Repo)))
+		}
+		seen[i.Repo] = true
+	}
+	for _, a := range c.Agreements {
+		switch {
+		case !a.Repo.Valid():
+			return badID(op, "agreements.repo_id", string(a.Repo))
+		case a.Version < 1 || a.Version > maxVersion:
+			return invalid(op, "agreements.version", "%d is not from 1 to %d", a.Version, maxVersion)
+		case !validSHA256(a.Content):
+			return invalid(op, "agreements.content_sha256", "%s is not a SHA-256", show(a.Content))
+		}
+		if err := checkTexts(op, maxAddress, false, "agreements.agent_id", string(a.Agent)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Contract) checkVersions(op string) error {
+	seen := map[int]bool{}
+	for _, v := range c.History {
+		if v.Version < 1 || v.Version >= c.Version || seen[v.Version] {
+			return invalid(op, "history.version", "%d is there twice, or not from 1 to %d", v.Version, c.Version-1)
+		}
+		seen[v.Version] = true
+		if err := v.check(op, "history"); err != nil {
+			return err
+		}
+	}
+	for _, v := range c.Conflicts {
+		if v.Version < 1 || v.Version > c.Version {
+			return invalid(op, "conflicts.version", "%d is not from 1 to %d", v.Version, c.Version)
+		}
+		if err := v.check(op, "conflicts"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v ContractVersion) check(op, list string) error {
+	if !v.ProposedBy.Valid() {
+		return badID(op, list+".proposed_by", string(v.ProposedBy))
+	}
+	if err := checkTexts(op, MaxText, false, list+".change_notes", v.ChangeNotes); err != nil {
+		return err
+	}
+	return CheckContent(op, v.Content)
+}
+
+func (i Implementation) check(op string) error {
+	switch {
+	case !i.Repo.Valid():
+		return badID(op, "implementations.repo_id", string(i.Repo))
+	case !i.Status.Known():
+		return invalid(op, "implementations.status", "%s", notOneOf(i.Status, ImplementationStatuses))
+	case len(i.Files) > MaxFiles:
+		return over(op, "implementations.files", len(i.Files), MaxFiles)
+	case i.Version < 0 || i.Version > maxVersion:
+		return invalid(op, "implementations.contract_version", "%d is not from 1 to %d", i.Version, maxVersion)
+	}
+	if err := checkTexts(op, MaxText, false, "implementations.plan", i.Plan, "implementations.notes", i.Notes); err != nil {
+		return err
+	}
+	if err := checkTexts(op, maxAddress, false, "implementations.agent_id", string(i.Agent), "implementations.test_endpoint", i.TestEndpoint); err != nil {
+		return err
+	}
+	return checkAll(op, "implementations.files", i.Files)
+}
+
+// Check reports CodeInvalid when p cannot be a packet, and CodeTooLarge when it
+// has more than a packet may.
+func (p Packet) Check() error {
+	const op = "hub.Packet"
+	switch {
+	case !p.Project.Valid():
+		return badID(op, "project_id", string(p.Project))
+	case !p.ID.Valid():
+		return badID(op, "packet_id", string(p.ID))
+	case !p.Type.Known():
+		return invalid(op, "type", "%s", notOneOf(p.Type, PacketTypes))
+	case !p.FromRepo.Valid():
+		return badID(op, "from_repo", string(p.FromRepo))
+	case p.ReplyTo != "" && !p.ReplyTo.Valid():
+		return badID(op, "reply_to", string(p.ReplyTo))
+	case len(p.Related) > MaxRelated:
+		return over(op, "related_contracts", len(p.Related), MaxRelated)
+	}
+	for _, id := range p.Related {
+		if !id.Valid() {
+			return badID(op, "related_contracts", string(id))
+		}
+	}
+	if err := checkTexts(op, maxAddress, false, "from_agent", string(p.FromAgent)); err != nil {
+		return err
+	}
+	return CheckContent(op, p.Content)
+}
+
+// CheckContent reports CodeInvalid unless raw is a JSON object in valid UTF-8
+// without duplicate names, and CodeTooLarge when it has more than MaxContent
+// bytes.
+func CheckContent(op string, raw json.RawMessage) error {
+	if len(raw) > MaxContent {
+		return over(op, "content", len(raw), MaxContent)
+	}
+	return checkObject(op, "content", raw)
+}
+
+// CompactContent returns content without the blanks between its parts, after
+// CheckContent. Strings and numbers keep their bytes.
+func CompactContent(op string, raw json.RawMessage) (json.RawMessage, error) {
+	if err := CheckContent(op, raw); err != nil {
+		return nil, err
+	}
+	return compact(raw), nil
+}
+
+// checkTexts takes names and texts in turn.
+func checkTexts(op string, most int, required bool, pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		name, s := pairs[i], pairs[i+1]
+		switch {
+		case required && strings.TrimSpace(s) == "":
+			return invalid(op, name, "required")
+		case !utf8.ValidString(s):
+			return invalid(op, name, "is not valid UTF-8")
+		case len(s) > most:
+			return over(op, name, len(s), most)
+		}
+	}
+	return nil
+}
+
+func checkAll(op, name string, all []string) error {
+	for _, s := range all {
+		if err := checkTexts(op, maxAddress, false, name, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func badID(op, member, id string) error {
+	return invalid(op, member, "%s is not 1 to 128 letters, digits or . _ -", show(id))
+}
+
+func over(op, member string, n, most int) error {
+	return Errorf(CodeTooLarge, op, "%s: %d is more than %d", member, n, most)
+}

@@ -1,0 +1,248 @@
+package hub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// wholeProject is a project as the protocol writes it, with every member.
+const wholeProject = `{"project_id":"f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac","name":"User Auth Feature","objective":"OAuth 2.0 <login> & more","status":"implementing",` +
+	`"agreement_policy":"all","repos":[{"repo_id":"r1","name":"backend-api","role":"backend","language":"python","relevant_paths":["src/"],"url":"https://x/?a&b",` +
+	`"agent_id":"aid://example.com/backend@1.0.0","assigned_agent":"aid://example.com/backend@1.0.0","agent_endpoint":"http://b:8080",` +
+	`"claimed_at":"2026-11-15T00:14:52.378912Z","updated_at":"2026-11-15T00:14:52.378913Z"},` +
+	`{"repo_id":"r2","name":"frontend-app","role":"frontend","language":"typescript","relevant_paths":[]}],` +
+	`"created_at":"2026-11-15T00:14:52.378912Z","updated_at":"2026-11-15T00:14:53.000000Z",` +
+	`"contracts":[{"contract_id":"c1","type":"api_endpoint","name":"Get User Profile","version":2,"status":"agreed","content":{"b":1.50,"a":"<x>"},"proposed_by":"r1",` +
+	`"implementations":[{"repo_id":"r1","agent_id":"aid://example.com/backend@1.0.0","status":"in_progress","plan":"p","files":[],"notes":"",` +
+	`"started_at":"2026-11-15T00:15:00.000001Z","contract_version":2}],` +
+	`"history":[{"version":1,"content":{},"proposed_by":"r1","timestamp":"2026-11-15T00:14:54.000000Z","change_notes":"why"}],` +
+	`"created_at":"2026-11-15T00:14:54.000000Z","updated_at":"2026-11-15T00:14:59.000000Z",` +
+	`"conflicts":[{"version":2,"content":{"c":1},"proposed_by":"r2","timestamp":"2026-11-15T00:14:58.000000Z"}],` +
+	`"agreements":[{"repo_id":"r2","agent_id":"x","version":2,"content_sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","at":"2026-11-15T00:14:59.000000Z"}],` +
+	`"reopened_at":"2026-11-15T00:14:57.000000Z"},` +
+	`{"contract_id":"c2","type":"custom","name":"n","version":1,"status":"proposed","content":{},"proposed_by":"r2","implementations":[],"history":[],` +
+	`"created_at":"2026-11-15T00:14:54.000000Z","updated_at":"2026-11-15T00:14:54.000000Z"}],` +
+	`"context_history":[{"packet_id":"k1","from_repo":"r1","from_agent":"x","timestamp":"2026-11-15T00:14:55.000000Z","type":"question","content":{"q":"?"},"related_contracts":["c1"],"reply_to":"k0"},` +
+	`{"packet_id":"k2","from_repo":"r1","from_agent":"x","timestamp":"2026-11-15T00:14:56.000000Z","type":"decision","content":{},"related_contracts":[]}]}`
+
+func TestExchange(t *testing.T) {
+	p, err := hub.DecodeProject([]byte(wholeProject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule, v := range map[string]json.Marshaler{
+		"R1-010 a project":         p,
+		"R1-011 a repository":      p.Repos[0],
+		"R1-013 a contract":        p.Contracts[0],
+		"R1-016 a context packet":  p.Packets[0],
+		"R1-018 an implementation": p.Contracts[0].Implementations[0],
+	} {
+		t.Run(rule+" has the members of the protocol, byte for byte", func(t *testing.T) {
+			got, err := v.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(wholeProject, string(got)) {
+				t.Errorf("got  %s\nnot in %s", got, wholeProject)
+			}
+		})
+	}
+	t.Run("R1-010 what has no lists is written with empty ones", func(t *testing.T) {
+		for _, v := range []any{hub.ProjectCopy{}, hub.Project{}, hub.Repo{}, hub.Contract{Content: json.RawMessage(`{}`)}, hub.Implementation{}, hub.Packet{Content: json.RawMessage(`{}`)}} {
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"repos", "contracts", "context_history", "relevant_paths", "implementations", "history", "files", "related_contracts"} {
+				if bytes.Contains(b, []byte(`"`+name+`":null`)) {
+					t.Errorf("%T: %s is null: %s", v, name, b)
+				}
+			}
+		}
+	})
+	t.Run("R1-011 an agent is read under either name, and what is null is not there", func(t *testing.T) {
+		for raw, want := range map[string]hub.AID{
+			`"agent_id":"a"`:                        "a",
+			`"assigned_agent":"b"`:                  "b",
+			`"agent_id":"a","assigned_agent":"b"`:   "b",
+			`"agent_id":"a","assigned_agent":null`:  "a",
+			`"agent_id":null,"assigned_agent":null`: "",
+		} {
+			r, err := hub.DecodeRepo([]byte(`{"repo_id":"r","name":"n","role":"x","language":"go","url":null,"relevant_paths":null,` + raw + `}`))
+			if err != nil || r.Agent != want {
+				t.Errorf("%s: got %q (%v), want %q", raw, r.Agent, err, want)
+			}
+		}
+	})
+	for rule, change := range map[string][2]string{
+		"R1-012 a project's status":         {`"status":"implementing"`, `"status":"done"`},
+		"R1-014 a contract's type":          {`"type":"api_endpoint"`, `"type":"graphql"`},
+		"R1-015 a contract's status":        {`"status":"agreed"`, `"status":"rejected"`},
+		"R1-018 an implementation's status": {`"status":"in_progress"`, `"status":"almost"`},
+		"R1-017 a packet's type":            {`"type":"question"`, `"type":"gossip"`},
+		"an agreement policy":               {`"agreement_policy":"all"`, `"agreement_policy":"most"`},
+	} {
+		t.Run(rule+" that does not exist is refused", func(t *testing.T) { decodeFails(t, change, hub.CodeInvalid) })
+	}
+	t.Run("R1-086 ids lead nowhere", func(t *testing.T) {
+		for _, id := range []string{"", ".", "..", "../../etc", "a/b", `a\\b`, "a\\u0000", strings.Repeat("x", 129)} {
+			for _, member := range []string{`"project_id":"f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac"`, `"contract_id":"c1"`, `"packet_id":"k1"`, `"repo_id":"r2","name"`} {
+				name, _, _ := strings.Cut(member, ":")
+				tail := ""
+				if strings.HasSuffix(member, `"name"`) {
+					tail = `,"name"`
+				}
+				decodeFails(t, [2]string{member, name + `:"` + id + `"` + tail}, hub.CodeInvalid)
+			}
+		}
+	})
+	t.Run("what cannot be is refused", func(t *testing.T) {
+		for _, change := range [][2]string{
+			{`"content":{"b":1.50,"a":"<x>"}`, `"content":[]`},
+			{`"content":{"b":1.50,"a":"<x>"}`, `"content":{"a":1,"a":2}`},
+			{`"version":2,"status"`, `"version":0,"status"`},
+			{`"version":2,"status"`, `"version":2000000,"status"`},
+			{`"history":[{"version":1`, `"history":[{"version":2`},
+			{`"conflicts":[{"version":2`, `"conflicts":[{"version":3`},
+			{`"content_sha256":"44`, `"content_sha256":"zz`},
+			{`"repo_id":"r2","name"`, `"repo_id":"r1","name"`},
+			{`"role":"frontend"`, `"role":""`},
+			{`"timestamp":"2026-11-15T00:14:55.000000Z"`, `"timestamp":"yesterday"`},
+			{`"timestamp":"2026-11-15T00:14:55.000000Z"`, `"timestamp":"9999-12-31T23:59:59Z"`},
+			{`"name":"User Auth Feature"`, `"name":"User Auth Feature","Name":"x"`},
+		} {
+			decodeFails(t, change, hub.CodeInvalid)
+		}
+	})
+	t.Run("R1-087 what is too large is refused as such", func(t *testing.T) {
+		long := strings.Repeat("x", hub.MaxContent)
+		for _, change := range [][2]string{
+			{`"content":{"b":1.50,"a":"<x>"}`, `"content":{"b":"` + long + `"}`},
+			{`"name":"User Auth Feature"`, `"name":"` + long[:hub.MaxName+1] + `"`},
+			{`"related_contracts":["c1"]`, `"related_contracts":["c1"` + strings.Repeat(`,"c"`, hub.MaxRelated) + `]`},
+			{`"plan":"p"`, `"plan":"` + long[:hub.MaxText+1] + `"`},
+			{`"files":[]`, `"files":["x"` + strings.Repeat(`,"x"`, hub.MaxFiles) + `]`},
+		} {
+			decodeFails(t, change, hub.CodeTooLarge)
+		}
+	})
+}
+
+// decodeFails changes the whole project once and wants it refused.
+func decodeFails(t *testing.T, change [2]string, want hub.Code) {
+	t.Helper()
+	raw := strings.Replace(wholeProject, change[0], change[1], 1)
+	if raw == wholeProject {
+		t.Fatalf("there is no %s", change[0])
+	}
+	if _, err := hub.DecodeProject([]byte(raw)); hub.CodeOf(err) != want {
+		t.Errorf("%.80s: got %q (%v), want %q", change[1], hub.CodeOf(err), err, want)
+	}
+}
+
+func TestInstant(t *testing.T) {
+	t.Run("R1-019 times are read with and without a zone, and compared as instants", func(t *testing.T) {
+		want := hub.InstantAt(time.Date(2026, 11, 15, 0, 14, 52, 378912000, time.UTC))
+		for _, text := range []string{
+			"2026-11-15T00:14:52.378912", "2026-11-15T00:14:52.378912Z", "2026-11-15T01:14:52.378912+01:00", "2026-11-15T00:14:52.378912999",
+			"2026-11-15 00:14:52.378912", "2026-11-14T23:14:52.378912999-01:00",
+		} {
+			if got, err := hub.ParseInstant(text); err != nil || got != want {
+				t.Errorf("%s: got %v (%v)", text, got, err)
+			}
+		}
+		if got := want.String(); got != "2026-11-15T00:14:52.378912Z" {
+			t.Errorf("got %s", got)
+		}
+		if got := want.Naive().String(); got != "2026-11-15T00:14:52.378912" {
+			t.Errorf("got %s", got)
+		}
+		whole := hub.InstantAt(time.Date(2026, 11, 15, 0, 14, 52, 0, time.UTC))
+		if got, err := hub.ParseInstant("2026-11-15T00:14:52"); err != nil || got != whole || got.Naive().String() != "2026-11-15T00:14:52.000000" {
+			t.Errorf("whole seconds: got %v (%v)", got, err)
+		}
+		for _, text := range []string{"", "now", "2026-11-15", "1969-12-31T23:59:59Z", "9000-01-01T00:00:00Z", "2026-13-01T00:00:00Z"} {
+			if got, err := hub.ParseInstant(text); err == nil {
+				t.Errorf("%q: got %v", text, got)
+			}
+		}
+	})
+	t.Run("a write comes after what was seen, whatever the clock says", func(t *testing.T) {
+		clock := hub.Clock(func() time.Time { return time.UnixMicro(100) })
+		for seen, want := range map[int64]int64{0: 100, 99: 100, 100: 101, 5000: 5001} {
+			if got := hub.InstantMicro(seen).After(clock).Micro(); got != want {
+				t.Errorf("seen %d: got %d, want %d", seen, got, want)
+			}
+		}
+	})
+}
+
+func TestContractMoves(t *testing.T) {
+	t.Run("R1-015 no move leads to a status that is not one of the five, and verified is final", func(t *testing.T) {
+		moves := []hub.ContractMove{
+			hub.MoveAgree, hub.MoveRequestChange, hub.MoveReject, hub.MoveUpdate, hub.MoveStart, hub.MoveComplete, hub.MoveAllComplete,
+			hub.MoveVerified, hub.MoveFailed, hub.MovePartial,
+		}
+		for _, from := range hub.ContractStatuses {
+			for _, move := range moves {
+				to, ok := from.After(move)
+				if ok && (!to.Known() || from == hub.ContractVerified) {
+					t.Errorf("%s %s leads to %s", from, move, to)
+				}
+			}
+		}
+	})
+	t.Run("a peer is let in or removed", func(t *testing.T) {
+		want := map[[2]hub.PeerState]bool{
+			{hub.PeerPending, hub.PeerApproved}: true, {hub.PeerPending, hub.PeerRemoved}: true, {hub.PeerApproved, hub.PeerRemoved}: true,
+			{hub.PeerRemoved, hub.PeerPending}: true, {hub.PeerRemoved, hub.PeerApproved}: true,
+		}
+		for _, from := range hub.PeerStates {
+			for _, to := range hub.PeerStates {
+				if got := from.CanBecome(to); got != want[[2]hub.PeerState{from, to}] {
+					t.Errorf("%s to %s: got %v", from, to, got)
+				}
+			}
+		}
+	})
+	t.Run("content that is written differently has one hash", func(t *testing.T) {
+		a, b := hub.ContentHash(json.RawMessage(`{"b":1.0,"a":"\u0041"}`)), hub.ContentHash(json.RawMessage(` {"a":"A", "b":1} `))
+		if a != b {
+			t.Errorf("got %s and %s", a, b)
+		}
+		if hub.ContentHash(json.RawMessage(`{"a":1}`)) == hub.ContentHash(json.RawMessage(`{"a":2}`)) {
+			t.Error("two contents have one hash")
+		}
+	})
+}
+
+// FuzzDecodeProject checks that nothing breaks the reader, and that what it has
+// read can be written and read again.
+func FuzzDecodeProject(f *testing.F) {
+	f.Add([]byte(wholeProject))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"project_id":"p","name":"n","status":"planning","repos":null,"contracts":[null],"context_history":[{}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := hub.DecodeProject(raw)
+		if err != nil {
+			return
+		}
+		b, err := json.Marshal(p)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		again, err := hub.DecodeProject(b)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, b)
+		}
+		if fmt.Sprint(again.Project) != fmt.Sprint(p.Project) || len(again.Contracts) != len(p.Contracts) || len(again.Packets) != len(p.Packets) {
+			t.Errorf("got %+v, want %+v", again, p)
+		}
+	})
+}

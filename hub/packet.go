@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// A PacketID names a context packet within its project.
+type PacketID string
+
+// Valid reports whether id has the form that ProjectID.Valid wants.
+func (id PacketID) Valid() bool { return safeID(string(id)) }
+
+// A ContextType says what a packet holds.
+type ContextType string
+
+// The types.
+const (
+	ContextCode        ContextType = "code_snippet"
+	ContextTypes       ContextType = "type_definition"
+	ContextAPI         ContextType = "api_spec"
+	ContextErrors      ContextType = "error_catalog"
+	ContextEnvironment ContextType = "env_config"
+	ContextTest        ContextType = "test_case"
+	ContextDependency  ContextType = "dependency_info"
+	ContextProgress    ContextType = "implementation_status"
+	ContextQuestion    ContextType = "question"
+	ContextDecision    ContextType = "decision"
+)
+
+// PacketTypes lists every type.
+var PacketTypes = []ContextType{
+	ContextCode, ContextTypes, ContextAPI, ContextErrors, ContextEnvironment,
+	ContextTest, ContextDependency, ContextProgress, ContextQuestion, ContextDecision,
+}
+
+// Known reports whether t is one of PacketTypes.
+func (t ContextType) Known() bool { return slices.Contains(PacketTypes, t) }
+
+// A Packet is something that one repository lets the others of a project know.
+// It never changes.
+type Packet struct {
+	Project   ProjectID       `json:"-"`
+	ID        PacketID        `json:"packet_id"`
+	FromRepo  RepoID          `json:"from_repo"`
+	FromAgent AID             `json:"from_agent"`
+	At        Instant         `json:"timestamp"`
+	Type      ContextType     `json:"type"`
+	Content   json.RawMessage `json:"content"` // an object, as received
+	Related   []ContractID    `json:"related_contracts"`
+	ReplyTo   PacketID        `json:"reply_to,omitempty"`
+}
+
+// MarshalJSON writes lists that are empty as [].
+func (p Packet) MarshalJSON() ([]byte, error) {
+	type plain Packet
+	p.Related = listed(p.Related)
+	return encodeWire(plain(p))
+}
+
+// Naive returns p with a time for peers that know no zones.
+func (p Packet) Naive() Packet {
+	p.At = p.At.Naive()
+	return p
+}
+
+// A FileRequest is a file that one repository asks the others for. It stays on
+// the hub that was asked.
+type FileRequest struct {
+	Project     ProjectID `json:"project_id"`
+	ID          string    `json:"request_id"`
+	FromRepo    RepoID    `json:"from_repo"`
+	FromAgent   AID       `json:"from_agent"`
+	Description string    `json:"description"`
+	Format      string    `json:"suggested_format,omitempty"`
+	At          Instant   `json:"requested_at"`
+	FulfilledAt Instant   `json:"fulfilled_at,omitzero"`
+	File        string    `json:"file,omitempty"` // below the project's folder
+}

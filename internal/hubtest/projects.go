@@ -1,0 +1,339 @@
+package hubtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// at returns the n-th microsecond of a day.
+func at(n int) hub.Instant {
+	return hub.InstantAt(time.Date(2026, 3, 2, 0, 0, 0, n*1000, time.UTC))
+}
+
+// project stores a project with two repositories.
+func (w *world) project(id hub.ProjectID) hub.Project {
+	w.Helper()
+	p := hub.Project{
+		ID: id, Name: "Sign in", Objective: "One way in", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at(1), UpdatedAt: at(2),
+		Repos: []hub.Repo{
+			{ID: "r1", Name: "back", Role: "backend", Language: "go", Paths: []string{"api/"}, URL: "https://x/<a>", Agent: "aid://a/b@1.0.0", Endpoint: "http://h", ClaimedAt: at(1), UpdatedAt: at(2)},
+			{ID: "r2", Name: "front", Role: "frontend", Language: "typescript", Paths: []string{}},
+		},
+	}
+	w.update(func(tx hub.Tx) error { return tx.AddProject(p) })
+	return p
+}
+
+// fullContract returns a contract with everything that it can have.
+func fullContract(project hub.ProjectID, id hub.ContractID) hub.Contract {
+	return hub.Contract{
+		Project: project, ID: id, Type: hub.ContractAPI, Name: "Profile", Version: 3, Status: hub.ContractAgreed, Content: json.RawMessage(`{"path":"/<me>&","n":1.0}`),
+		ProposedBy: "r1", CreatedAt: at(3), UpdatedAt: at(9), ReopenedAt: at(4),
+		Implementations: []hub.Implementation{{Repo: "r1", Agent: "a", Status: hub.ImplInProgress, Plan: "p", Files: []string{"x.go"}, Notes: "n", StartedAt: at(8), Version: 3}},
+		Agreements:      []hub.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
+		History: []hub.ContractVersion{
+			{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "first"},
+			{Version: 2, Content: json.RawMessage(`{"v":2}`), ProposedBy: "r2", At: at(5)},
+		},
+		Conflicts: []hub.ContractVersion{
+			{Version: 3, Content: json.RawMessage(`{"v":"3b"}`), ProposedBy: "r2", At: at(6)},
+			{Version: 2, Content: json.RawMessage(`{"v":"2b"}`), ProposedBy: "r2", At: at(6), Superseded: true},
+			{Version: 2, Content: json.RawMessage(`{"v":"2c"}`), ProposedBy: "r2", At: at(4)},
+		},
+	}
+}
+
+// read returns a contract with History and Conflicts.
+func (w *world) read(project hub.ProjectID, id hub.ContractID) hub.Contract {
+	w.Helper()
+	var c hub.Contract
+	w.view(func(r hub.Reader) (err error) {
+		if c, err = r.Contract(project, id); err == nil {
+			c.History, c.Conflicts, err = r.Versions(project, id)
+		}
+		return err
+	})
+	return c
+}
+
+func (w *world) tally(id hub.ProjectID) hub.Tally {
+	w.Helper()
+	var p hub.Project
+	w.view(func(r hub.Reader) (err error) {
+		p, err = r.Project(id)
+		return err
+	})
+	return p.Tally
+}
+
+// same compares what was stored with what is read.
+func same[T any](w *world, what string, got, want T) {
+	w.Helper()
+	if !reflect.DeepEqual(got, want) {
+		w.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+var projectTests = []storeTest{
+	{"a project comes back as it was stored, also after a restart", func(w *world) {
+		want := w.project("p1")
+		w.store = w.reopen()
+		w.view(func(r hub.Reader) error {
+			got, err := r.Project("p1")
+			same(w, "project", got, want)
+			return err
+		})
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Project("p2"); return err })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddProject(want) })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { want.ID = "p2"; return tx.PutProject(want) })
+	}},
+	{"projects are listed by id, page by page", func(w *world) {
+		for _, id := range []hub.ProjectID{"c", "a", "b"} {
+			w.project(id)
+		}
+		w.view(func(r hub.Reader) error {
+			first, err := r.Projects("", 2)
+			if err != nil {
+				return err
+			}
+			rest, err := r.Projects(first[1].ID, 2)
+			if len(first) != 2 || first[0].ID != "a" || first[1].ID != "b" || len(rest) != 1 || rest[0].ID != "c" {
+				w.Errorf("got %v and %v", first, rest)
+			}
+			return err
+		})
+	}},
+	{"a contract comes back with its versions as it was stored", func(w *world) {
+		w.project("p")
+		want := fullContract("p", "c")
+		w.update(func(tx hub.Tx) error { return tx.AddContract(want) })
+		w.store = w.reopen()
+		same(w, "contract", w.read("p", "c"), want)
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddContract(want) })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddContract(fullContract("nowhere", "c")) })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Contract("p", "x"); return err })
+	}},
+	{"one id may name contracts of several projects", func(w *world) {
+		w.project("p")
+		w.project("q")
+		a, b := fullContract("p", "c"), fullContract("q", "c")
+		b.Name = "Other"
+		w.update(func(tx hub.Tx) error { return tx.AddContract(a) })
+		w.update(func(tx hub.Tx) error { return tx.AddContract(b) })
+		same(w, "first", w.read("p", "c"), a)
+		same(w, "second", w.read("q", "c"), b)
+	}},
+	{"a contract is put only in place of what it was made from", func(w *world) {
+		w.project("p")
+		was := fullContract("p", "c")
+		w.update(func(tx hub.Tx) error { return tx.AddContract(was) })
+		next := was
+		next.Version, next.Status, next.UpdatedAt, next.Content = 4, hub.ContractProposed, at(20), json.RawMessage(`{}`)
+		w.update(func(tx hub.Tx) error { return tx.PutContract(next, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(next, was) })
+		stale := next
+		stale.UpdatedAt = at(19)
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(next, stale) })
+		same(w, "contract", w.read("p", "c"), next)
+	}},
+	{"versions are added, and put as a whole", func(w *world) {
+		w.project("p")
+		c := fullContract("p", "c")
+		c.History, c.Conflicts = nil, nil
+		w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		v := hub.ContractVersion{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "why"}
+		w.update(func(tx hub.Tx) error { return tx.AddVersion("p", "c", v) })
+		c.History = []hub.ContractVersion{v}
+		same(w, "after AddVersion", w.read("p", "c"), c)
+		full := fullContract("p", "c")
+		w.update(func(tx hub.Tx) error { return tx.PutVersions(full) })
+		same(w, "after PutVersions", w.read("p", "c"), full)
+	}},
+	{"contracts with contents that lost can be found", func(w *world) {
+		w.project("p")
+		for _, id := range []hub.ContractID{"a", "b", "c"} {
+			c := fullContract("p", id)
+			if id == "b" {
+				c.Conflicts = nil
+			}
+			w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		}
+		find := func(after hub.ContractID, limit int) (ids []hub.ContractID) {
+			w.view(func(r hub.Reader) (err error) {
+				ids, err = r.Conflicted("p", after, limit)
+				return err
+			})
+			return ids
+		}
+		same(w, "conflicted", find("", 10), []hub.ContractID{"a", "c"})
+		same(w, "after the first", find("a", 10), []hub.ContractID{"c"})
+		gone := fullContract("p", "a")
+		gone.Conflicts = nil
+		w.update(func(tx hub.Tx) error { return tx.PutVersions(gone) })
+		same(w, "after one is solved", find("", 10), []hub.ContractID{"c"})
+	}},
+	{"contracts are listed by id and filtered", func(w *world) {
+		w.project("p")
+		for i := range 5 {
+			c := fullContract("p", hub.ContractID(fmt.Sprint("c", i)))
+			if i%2 == 1 {
+				c.Status, c.Type = hub.ContractVerified, hub.ContractModel
+			}
+			w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		}
+		list := func(q hub.ContractQuery) (ids []hub.ContractID) {
+			q.Project = "p"
+			w.view(func(r hub.Reader) error {
+				found, err := r.Contracts(q)
+				for _, c := range found {
+					ids = append(ids, c.ID)
+				}
+				return err
+			})
+			return ids
+		}
+		same(w, "all", list(hub.ContractQuery{Limit: 10}), []hub.ContractID{"c0", "c1", "c2", "c3", "c4"})
+		same(w, "a page", list(hub.ContractQuery{Limit: 2, After: "c1"}), []hub.ContractID{"c2", "c3"})
+		same(w, "by status", list(hub.ContractQuery{Limit: 10, Status: hub.ContractVerified}), []hub.ContractID{"c1", "c3"})
+		same(w, "by type", list(hub.ContractQuery{Limit: 10, Type: hub.ContractAPI}), []hub.ContractID{"c0", "c2", "c4"})
+	}},
+	{"what a project holds is counted", func(w *world) {
+		w.project("p")
+		c := hub.Contract{Project: "p", ID: "c", Type: hub.ContractCustom, Name: "n", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r1", CreatedAt: at(1), UpdatedAt: at(1)}
+		w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		same(w, "proposed", w.tally("p"), hub.Tally{Contracts: 1, Bytes: 2})
+		next := c
+		next.Status, next.UpdatedAt, next.Content = hub.ContractImplemented, at(2), json.RawMessage(`{"ab":1}`)
+		next.Implementations = []hub.Implementation{{Repo: "r1", Status: hub.ImplComplete, Files: []string{}}}
+		w.update(func(tx hub.Tx) error { return tx.PutContract(next, c) })
+		same(w, "implemented", w.tally("p"), hub.Tally{Contracts: 1, Started: 1, Implemented: 1, Bytes: 8})
+		done := next
+		done.Status, done.UpdatedAt = hub.ContractVerified, at(3)
+		w.update(func(tx hub.Tx) error { return tx.PutContract(done, next) })
+		w.update(func(tx hub.Tx) error {
+			return tx.AddVersion("p", "c", hub.ContractVersion{Version: 1, Content: json.RawMessage(`{}`), ProposedBy: "r1", At: at(1)})
+		})
+		w.update(func(tx hub.Tx) error {
+			return tx.AddPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{"é":1}`), At: at(1)})
+		})
+		same(w, "all", w.tally("p"), hub.Tally{Contracts: 1, Started: 1, Implemented: 1, Verified: 1, Packets: 1, Bytes: 8 + 2 + 8})
+		done.History, done.Conflicts = nil, nil
+		w.update(func(tx hub.Tx) error { return tx.PutVersions(done) })
+		same(w, "without versions", w.tally("p").Bytes, int64(8+8))
+		w.update(func(tx hub.Tx) error {
+			p, err := tx.Project("p")
+			if err != nil {
+				return err
+			}
+			p.Name, p.Tally = "Other", hub.Tally{}
+			return tx.PutProject(p)
+		})
+		same(w, "after PutProject", w.tally("p").Contracts, 1)
+	}},
+	{"packets come back as they were stored, and are listed by time", func(w *world) {
+		w.project("p")
+		full := hub.Packet{Project: "p", ID: "k2", FromRepo: "r1", FromAgent: "a", At: at(2), Type: hub.ContextDecision, Content: json.RawMessage(`{"a":"<b>"}`), Related: []hub.ContractID{"c1", "c2"}, ReplyTo: "k1"}
+		packets := []hub.Packet{
+			{Project: "p", ID: "k3", FromRepo: "r2", At: at(3), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Related: []hub.ContractID{"c11"}},
+			full,
+			{Project: "p", ID: "k1", FromRepo: "r2", At: at(1), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)},
+			{Project: "p", ID: "k0", FromRepo: "r2", At: at(3), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "k1"},
+		}
+		for _, p := range packets {
+			w.update(func(tx hub.Tx) error { return tx.AddPacket(p) })
+		}
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddPacket(full) })
+		w.view(func(r hub.Reader) error {
+			got, err := r.Packet("p", "k2")
+			same(w, "packet", got, full)
+			return err
+		})
+		list := func(q hub.PacketQuery) (ids []hub.PacketID, next string) {
+			q.Project = "p"
+			w.view(func(r hub.Reader) error {
+				page, err := r.Packets(q)
+				for _, p := range page.Packets {
+					ids = append(ids, p.ID)
+				}
+				next = page.Next
+				return err
+			})
+			return ids, next
+		}
+		for _, test := range []struct {
+			name string
+			q    hub.PacketQuery
+			want []hub.PacketID
+		}{
+			{"oldest first", hub.PacketQuery{Limit: 9}, []hub.PacketID{"k1", "k2", "k0", "k3"}},
+			{"newest first", hub.PacketQuery{Limit: 9, Newest: true}, []hub.PacketID{"k3", "k0", "k2", "k1"}},
+			{"of a type", hub.PacketQuery{Limit: 9, Type: hub.ContextDecision}, []hub.PacketID{"k2"}},
+			{"about a contract", hub.PacketQuery{Limit: 9, Contract: "c1"}, []hub.PacketID{"k2"}},
+			{"since a time", hub.PacketQuery{Limit: 9, Since: at(2)}, []hub.PacketID{"k2", "k0", "k3"}},
+			{"answers to one", hub.PacketQuery{Limit: 9, ReplyTo: "k1"}, []hub.PacketID{"k2", "k0"}},
+		} {
+			got, next := list(test.q)
+			same(w, test.name, got, test.want)
+			same(w, test.name+": next", next, "")
+			for _, newest := range []bool{false, true} { // page by page it is the same
+				q := test.q
+				q.Limit, q.Newest = 1, newest && q.ReplyTo == ""
+				whole := q
+				whole.Limit = 9
+				want, _ := list(whole)
+				var paged []hub.PacketID
+				for more := true; more; more = q.Cursor != "" {
+					var ids []hub.PacketID
+					ids, q.Cursor = list(q)
+					paged = append(paged, ids...)
+				}
+				same(w, test.name+", page by page", paged, want)
+			}
+		}
+		w.miss(hub.CodeInvalid, func(r hub.Reader) error {
+			_, err := r.Packets(hub.PacketQuery{Project: "p", Limit: 1, Cursor: "x"})
+			return err
+		})
+		full.Content, full.At = json.RawMessage(`{"other":true}`), at(7)
+		w.update(func(tx hub.Tx) error { return tx.PutPacket(full) })
+		w.view(func(r hub.Reader) error {
+			got, err := r.Packet("p", "k2")
+			same(w, "after PutPacket", got, full)
+			if err != nil {
+				return err
+			}
+			ids, err := r.PacketIDs("p", "", 2)
+			if err != nil {
+				return err
+			}
+			rest, err := r.PacketIDs("p", ids[1], 9)
+			same(w, "ids", append(ids, rest...), []hub.PacketID{"k1", "k0", "k3", "k2"})
+			return err
+		})
+	}},
+	{"requests for files are kept, newest first", func(w *world) {
+		w.project("p")
+		a := hub.FileRequest{Project: "p", ID: "1", FromRepo: "r1", FromAgent: "a", Description: "the schema", Format: "sql", At: at(1)}
+		b := hub.FileRequest{Project: "p", ID: "2", FromRepo: "r1", FromAgent: "a", Description: "a key", At: at(2)}
+		w.update(func(tx hub.Tx) error { return tx.AddFileRequest(a) })
+		w.update(func(tx hub.Tx) error { return tx.AddFileRequest(b) })
+		a.FulfilledAt, a.File = at(3), "p/x.sql"
+		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(a) })
+		w.view(func(r hub.Reader) error {
+			all, err := r.FileRequests("p", 10)
+			same(w, "requests", all, []hub.FileRequest{b, a})
+			if err != nil {
+				return err
+			}
+			got, err := r.FileRequest("p", "1")
+			same(w, "request", got, a)
+			return err
+		})
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.FileRequest("p", "3"); return err })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "3"}) })
+	}},
+}

@@ -1,0 +1,193 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Where a hub tells what it is, and whether it is well.
+const (
+	CardPath     = "/.well-known/agent.json"
+	HealthPath   = "/health"
+	RegisterPath = "/peers/register"
+)
+
+// Protocol is the version of coordination that this hub speaks.
+const Protocol = "2.0"
+
+// A Card is what an agent tells about itself to everybody.
+type Card struct {
+	Name         string            `json:"name"`
+	Description  string            `json:"description"`
+	Version      string            `json:"version"`
+	URL          string            `json:"url"`
+	Protocols    map[string]string `json:"protocols"`
+	Capabilities []string          `json:"capabilities"`
+	Extensions   CardExtensions    `json:"extensions"`
+}
+
+// CardExtensions holds what is not part of every card.
+type CardExtensions struct {
+	CACP CardCoordination `json:"cacp"`
+}
+
+// CardCoordination is the part of a card about coordination.
+type CardCoordination struct {
+	Repo                   string   `json:"repo"`
+	Role                   string   `json:"role"`
+	Language               string   `json:"language"`
+	AgentID                string   `json:"agentId"`
+	SupportedContractTypes []string `json:"supportedContractTypes"`
+	SupportedContextTypes  []string `json:"supportedContextTypes,omitempty"`
+
+	// Timestamps is "rfc3339" for agents that read zones, and empty for those
+	// that fail on one.
+	Timestamps string `json:"timestamps,omitempty"`
+	// Sync names the extra that the agent offers for staying in step; see
+	// SyncBatches.
+	Sync string `json:"sync,omitempty"`
+}
+
+// What a card of this hub says in Timestamps and Sync: it reads zones, takes
+// many changes in one JSON-RPC batch and answers cacp/sync/digest.
+const (
+	RFC3339     = "rfc3339"
+	SyncBatches = "batch-digest/1"
+)
+
+// A Self is what this hub tells about itself.
+type Self struct {
+	AID         string
+	URL         string // where peers reach it
+	Repo        string
+	Role        string
+	Language    string
+	Version     string // of the program
+	Org         string // who runs it; the AID's domain if empty
+	Description string
+
+	ContractTypes []string
+	ContextTypes  []string
+}
+
+// Card returns what the hub shows to everybody.
+func (s Self) Card() Card {
+	about := s.Description
+	if about == "" {
+		about = "Coding agent for " + s.Repo + " repository"
+	}
+	return Card{
+		Name: "CACP Agent (" + s.Repo + ")", Description: about, Version: s.Version, URL: s.URL,
+		Protocols:    map[string]string{"a2a": "0.3", "cacp": Protocol},
+		Capabilities: nonEmpty(s.Language, s.Role),
+		Extensions: CardExtensions{CACP: CardCoordination{
+			Repo: s.Repo, Role: s.Role, Language: s.Language, AgentID: s.AID,
+			SupportedContractTypes: list(s.ContractTypes), SupportedContextTypes: s.ContextTypes,
+			Timestamps: RFC3339, Sync: SyncBatches,
+		}},
+	}
+}
+
+// list returns s, or an empty list for none: a list on the wire is never null.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func nonEmpty(words ...string) []string {
+	out := []string{}
+	for _, w := range words {
+		if w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Compatible reports CodeUnreachable when the card's agent speaks another major
+// version of coordination than this hub, or does not say which.
+func (c Card) Compatible() error {
+	const op = "peer.Compatible"
+	v, ok := c.Protocols["cacp"]
+	if !ok {
+		return hub.Errorf(hub.CodeUnreachable, op, "the card of %q does not say which version of coordination it speaks", c.Name).
+			WithHint("its protocols.cacp must be 2.x")
+	}
+	ours, _, _ := strings.Cut(Protocol, ".")
+	major, _, _ := strings.Cut(v, ".")
+	if _, err := strconv.Atoi(major); err != nil || major != ours {
+		return hub.Errorf(hub.CodeUnreachable, op, "%q speaks coordination %.20q, and this hub %s", c.Name, v, Protocol)
+	}
+	return nil
+}
+
+// Card fetches the card of the agent at an endpoint. What is there instead, for
+// example a manifest of a registry, is CodeUnreachable.
+func (c *Client) Card(ctx context.Context, endpoint string) (Card, error) {
+	const op = "peer.Card"
+	a, err := c.do(ctx, call{method: http.MethodGet, url: endpoint + CardPath})
+	if err != nil {
+		return Card{}, err
+	}
+	if a.Status != http.StatusOK {
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "%s has no card: status %d", endpoint, a.Status)
+	}
+	return decodeCard(op, endpoint, a.Body)
+}
+
+// decodeCard reads as much of a card as coordination needs. Other protocols
+// write cards too, and agree on less.
+func decodeCard(op, endpoint string, body []byte) (Card, error) {
+	var in struct {
+		Name, Description, Version, URL string
+		AID                             string // of a manifest, which others serve under the same path
+		Protocols                       map[string]json.RawMessage
+		Capabilities                    json.RawMessage
+		Extensions                      struct{ CACP json.RawMessage }
+	}
+	if json.Unmarshal(body, &in) != nil {
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the card of %s cannot be read", endpoint)
+	}
+	if in.AID != "" && in.Protocols == nil {
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "%s shows a manifest in place of a card", endpoint)
+	}
+	card := Card{Name: in.Name, Description: in.Description, Version: in.Version, URL: in.URL, Protocols: map[string]string{}, Capabilities: []string{}}
+	for name, raw := range in.Protocols {
+		var version string
+		if json.Unmarshal(raw, &version) != nil {
+			version = string(raw)
+		}
+		card.Protocols[name] = version
+	}
+	json.Unmarshal(in.Capabilities, &card.Capabilities) // an object in some cards; then it says nothing here
+	if in.Extensions.CACP != nil && json.Unmarshal(in.Extensions.CACP, &card.Extensions.CACP) != nil {
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "what the card of %s says of coordination cannot be read", endpoint)
+	}
+	return card, nil
+}
+
+// Health reports whether the agent at an endpoint says that it is well, and
+// under which id; the id is empty if it tells none.
+func (c *Client) Health(ctx context.Context, endpoint string) (agentID string, err error) {
+	a, err := c.do(ctx, call{method: http.MethodGet, url: endpoint + HealthPath})
+	if err != nil {
+		return "", err
+	}
+	if a.Status != http.StatusOK {
+		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "%s is not well: status %d", endpoint, a.Status)
+	}
+	var v struct {
+		AgentID string `json:"agentId"`
+	}
+	if json.Unmarshal(a.Body, &v) != nil {
+		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "the health of %s cannot be read", endpoint)
+	}
+	return v.AgentID, nil
+}

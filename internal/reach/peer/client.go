@@ -1,0 +1,213 @@
+package peer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Resolver turns names into addresses. *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// ClientOptions changes how a Client works. The zero value works.
+type ClientOptions struct {
+	Guard     Guard
+	Resolver  Resolver       // default net.DefaultResolver
+	Roots     *x509.CertPool // that certificates are checked against; default the system's
+	Timeout   time.Duration  // for a call from end to end; default 10 seconds
+	MaxAnswer int64          // bytes; default 16 MiB
+}
+
+// A Client makes every call that leaves the hub. It follows no redirect, uses
+// no proxy, keeps no cookie and reads no more than its limits allow.
+type Client struct {
+	http      *http.Client
+	guard     Guard
+	resolver  Resolver
+	timeout   time.Duration
+	maxAnswer int64
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	maxDials    = 4 // addresses of one name that are tried
+)
+
+// NewClient returns a client. opts may be nil.
+func NewClient(opts *ClientOptions) *Client {
+	var o ClientOptions
+	if opts != nil {
+		o = *opts
+	}
+	c := &Client{
+		guard: o.Guard, resolver: o.Resolver,
+		timeout: cmp.Or(o.Timeout, 10*time.Second), maxAnswer: cmp.Or(o.MaxAnswer, 16<<20),
+	}
+	if c.resolver == nil {
+		c.resolver = net.DefaultResolver
+	}
+	dial := func(secure bool) func(context.Context, string, string) (net.Conn, error) {
+		return func(ctx context.Context, _, addr string) (net.Conn, error) { return c.dial(ctx, addr, secure) }
+	}
+	transport := func(secure bool) *http.Transport {
+		return &http.Transport{
+			Proxy: nil, DialContext: dial(secure),
+			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
+			TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression:  true, // what is small on the wire must not become large here
+			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
+		}
+	}
+	c.http = &http.Client{
+		Transport:     bySchemes{plain: transport(false), secure: transport(true)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close drops connections that are kept for later.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// bySchemes lets the dialer know whether TLS will follow.
+type bySchemes struct{ plain, secure *http.Transport }
+
+func (b bySchemes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return b.secure.RoundTrip(r)
+	}
+	return b.plain.RoundTrip(r)
+}
+
+func (b bySchemes) CloseIdleConnections() {
+	b.plain.CloseIdleConnections()
+	b.secure.CloseIdleConnections()
+}
+
+// dial looks the name up once, checks what it got, and connects to exactly
+// that: nobody can answer differently in between.
+func (c *Client) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	addrs, err := c.lookup(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	var refused, failed error
+	for _, a := range addrs[:min(len(addrs), maxDials)] {
+		if err := c.guard.Check(a, secure); err != nil {
+			refused = err
+			continue
+		}
+		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), port))
+		if err == nil {
+			return conn, nil
+		}
+		failed = err
+	}
+	return nil, cmp.Or(failed, refused)
+}
+
+func (c *Client) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	addrs, err := c.resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("%s has no address", host)
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	return addrs, nil
+}
+
+// A call is one request that leaves the hub.
+type call struct {
+	method string
+	url    string
+	header http.Header
+	body   []byte
+}
+
+// An Answer is what came back.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// do makes a call. Answers with a redirect, over the limit or from an address
+// that is not allowed are errors; other statuses are the caller's business.
+func (c *Client) do(ctx context.Context, in call) (Answer, error) {
+	const op = "peer.Call"
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, in.method, in.url, bytes.NewReader(in.body))
+	if err != nil {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "%q cannot be called", in.url)
+	}
+	if in.header != nil {
+		req.Header = in.header
+	}
+	req.Header.Set("User-Agent", "parley")
+	req.Header.Set("Accept", "application/json")
+	if in.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return Answer{}, unreachable(op, req.URL, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 && res.StatusCode < 400 {
+		return Answer{}, hub.Errorf(hub.CodePolicy, op, "%s answered with a redirect, which is not followed", req.URL.Host).
+			WithHint("register the address that it leads to, if that is the peer's")
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, c.maxAnswer+1))
+	if err != nil {
+		return Answer{}, unreachable(op, req.URL, err)
+	}
+	if int64(len(body)) > c.maxAnswer {
+		return Answer{}, hub.Errorf(hub.CodeTooLarge, op, "%s answered with more than %d bytes", req.URL.Host, c.maxAnswer)
+	}
+	return Answer{res.StatusCode, res.Header, body}, nil
+}
+
+// unreachable names what went wrong on the way; a refusal of our own stays what
+// it is.
+func unreachable(op string, u *url.URL, err error) error {
+	var own *hub.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return hub.Errorf(hub.CodeUnreachable, op, "%s did not answer in time", u.Host)
+	}
+	return hub.Errorf(hub.CodeUnreachable, op, "%s cannot be reached: %w", u.Host, err)
+}

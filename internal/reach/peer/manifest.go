@@ -1,0 +1,246 @@
+package peer
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Manifest describes an agent to an exchange.
+type Manifest struct {
+	AID          string               `json:"aid"`
+	Name         string               `json:"name"`
+	Description  string               `json:"description"`
+	Owner        ManifestOwner        `json:"owner"`
+	Capabilities []ManifestCapability `json:"capabilities"`
+	Invocation   ManifestInvocation   `json:"invocation"`
+	Privacy      ManifestPrivacy      `json:"privacy"`
+	Security     ManifestSecurity     `json:"security"`
+	Metadata     ManifestMetadata     `json:"metadata"`
+	UpdatedAt    hub.Time             `json:"updatedAt"`
+}
+
+// ManifestOwner says who runs an agent.
+type ManifestOwner struct {
+	Org     string `json:"org"`
+	Site    string `json:"site"`
+	Contact string `json:"contact"`
+}
+
+// ManifestCapability is something that an agent can do.
+type ManifestCapability struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+}
+
+// ManifestInvocation says how an agent is called.
+type ManifestInvocation struct {
+	Protocols      []ManifestProtocol `json:"protocols"`
+	Authentication []string           `json:"authentication"`
+}
+
+// ManifestProtocol is one way to call an agent.
+type ManifestProtocol struct {
+	Type          string `json:"type"`
+	Version       string `json:"version,omitempty"`
+	Endpoint      string `json:"endpoint"`
+	TransportType string `json:"transportType,omitempty"`
+	HealthCheck   string `json:"healthCheck,omitempty"`
+}
+
+// ManifestPrivacy says what becomes of data.
+type ManifestPrivacy struct {
+	DataRetentionDays int      `json:"dataRetentionDays"` // -1 for no limit
+	DataRegions       []string `json:"dataRegions"`
+	DataSharing       string   `json:"dataSharing"`
+	GDPRCompliant     bool     `json:"gdprCompliant"`
+	CCPACompliant     bool     `json:"ccpaCompliant"`
+}
+
+// ManifestSecurity holds the keys with which an agent signs.
+type ManifestSecurity struct {
+	SigningKeys ManifestKeys `json:"signingKeys"`
+}
+
+// ManifestKeys holds the key in use as ed25519: and the key in base64.
+type ManifestKeys struct {
+	Current string `json:"current"`
+}
+
+// ManifestMetadata holds what no other member has a place for.
+type ManifestMetadata struct {
+	Tags []string             `json:"tags,omitempty"`
+	CACP ManifestCoordination `json:"cacp"`
+}
+
+// ManifestCoordination is what an exchange may know about coordination.
+type ManifestCoordination struct {
+	Endpoint               string   `json:"endpoint,omitempty"`
+	Role                   string   `json:"role"`
+	Languages              []string `json:"languages"`
+	SupportedContractTypes []string `json:"supported_contract_types"`
+	MaxConcurrentProjects  int      `json:"max_concurrent_projects"`
+}
+
+// maxProjects is what a manifest promises; the hub itself has no such limit.
+const maxProjects = 100
+
+// ManifestOptions changes what a manifest says. The zero value works.
+type ManifestOptions struct {
+	// StrictSchema leaves out the protocol entry of type cacp, which the
+	// published schema of manifests does not know but agents of the reference
+	// implementation look for.
+	StrictSchema bool
+	Site         string // default https:// and the AID's domain
+	Contact      string // default the site
+	DataRegions  []string
+}
+
+// Manifest returns what the hub tells an exchange. key is the public half of
+// the hub's signing key. opts may be nil.
+func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOptions) (Manifest, error) {
+	const op = "peer.Manifest"
+	var o ManifestOptions
+	if opts != nil {
+		o = *opts
+	}
+	aid, err := ParseAID(s.AID)
+	if err == nil {
+		err = aid.Validate()
+	}
+	if err != nil {
+		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs a proper agent id: %w", err).
+			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
+	}
+	endpoint, err := hub.ParseEndpoint(s.URL)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if len(key) != ed25519.PublicKeySize {
+		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "a manifest needs a signing key")
+	}
+	or := func(a, b string) string {
+		if a != "" {
+			return a
+		}
+		return b
+	}
+	name := "Parley hub for " + or(s.Repo, aid.Name)
+	about := or(s.Description, name)
+	if len(about) < 20 {
+		about = name + ": " + about
+	}
+	site := or(o.Site, "https://"+strings.ToLower(aid.Domain))
+	m := Manifest{
+		AID: s.AID, Name: cut(name, 100), Description: cut(about, 1000),
+		Owner:        ManifestOwner{Org: or(s.Org, aid.Domain), Site: site, Contact: or(o.Contact, site)},
+		Capabilities: []ManifestCapability{{"cacp.coordinate", "Agrees on interfaces between repositories and keeps them in step."}},
+		Invocation: ManifestInvocation{
+			Protocols:      []ManifestProtocol{{Type: "rest", Version: Protocol, Endpoint: endpoint, HealthCheck: endpoint + HealthPath}},
+			Authentication: []string{"api_key", "jwt"},
+		},
+		Privacy:  ManifestPrivacy{DataRetentionDays: -1, DataRegions: o.DataRegions, DataSharing: "partners"},
+		Security: ManifestSecurity{ManifestKeys{"ed25519:" + base64.StdEncoding.EncodeToString(key)}},
+		Metadata: ManifestMetadata{
+			Tags: nonEmpty("cacp", s.Role, s.Language),
+			CACP: ManifestCoordination{
+				Role: s.Role, Languages: nonEmpty(s.Language), SupportedContractTypes: list(s.ContractTypes), MaxConcurrentProjects: maxProjects,
+			},
+		},
+		UpdatedAt: now,
+	}
+	if len(m.Privacy.DataRegions) == 0 {
+		m.Privacy.DataRegions = []string{"unspecified"}
+	}
+	if o.StrictSchema {
+		m.Metadata.CACP.Endpoint = endpoint
+	} else {
+		cacp := ManifestProtocol{Type: "cacp", Version: Protocol, Endpoint: endpoint, TransportType: "http"}
+		m.Invocation.Protocols = append([]ManifestProtocol{cacp}, m.Invocation.Protocols...)
+	}
+	return m, nil
+}
+
+// cut returns s without what is over n bytes, never half a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
+
+// A Found is an agent as an exchange describes it. The exchange's word is all
+// that stands behind it.
+type Found struct {
+	AID         string  `json:"aid"`
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Score       float64 `json:"score,omitempty"`
+	Verified    bool    `json:"verified"` // by the exchange
+	Endpoint    string  `json:"endpoint,omitempty"`
+	Version     string  `json:"version,omitempty"` // of coordination; empty if it does not coordinate
+	Key         string  `json:"key,omitempty"`     // that it signs with
+}
+
+// listing is an entry of an exchange in any of the dialects that there are.
+type listing struct {
+	AID         string          `json:"aid"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Score       float64         `json:"score"`
+	Verified    bool            `json:"verified"`
+	Manifest    json.RawMessage `json:"manifest"`
+}
+
+// found reads an entry. It says so when there is nothing to call.
+func (l listing) found() (Found, bool) {
+	f := Found{AID: l.AID, Name: cut(l.Name, 200), Description: cut(l.Description, 2000), Score: l.Score, Verified: l.Verified}
+	var m struct {
+		AID, Name, Description string
+		Invocation             struct {
+			Protocols []struct {
+				Type, Endpoint string
+				Version        json.RawMessage
+			}
+		}
+		Security struct{ SigningKeys struct{ Current string } }
+		Metadata struct{ CACP struct{ Endpoint string } }
+	}
+	if l.Manifest != nil && json.Unmarshal(l.Manifest, &m) == nil {
+		if f.AID == "" {
+			f.AID = m.AID
+		}
+		if f.Name == "" {
+			f.Name = cut(m.Name, 200)
+		}
+		if f.Description == "" {
+			f.Description = cut(m.Description, 2000)
+		}
+		f.Key = cut(m.Security.SigningKeys.Current, 200)
+		f.Endpoint = m.Metadata.CACP.Endpoint
+		if f.Endpoint != "" {
+			f.Version = Protocol
+		}
+		for _, p := range m.Invocation.Protocols {
+			if strings.EqualFold(p.Type, "cacp") {
+				f.Endpoint, f.Version = p.Endpoint, Protocol
+				if s := strings.Trim(string(p.Version), `"`); s != "" && s != "null" {
+					f.Version = cut(s, 20)
+				}
+				break
+			}
+		}
+	}
+	if _, err := ParseAID(f.AID); err != nil {
+		return Found{}, false
+	}
+	if endpoint, err := hub.ParseEndpoint(f.Endpoint); err == nil {
+		f.Endpoint = endpoint
+	} else {
+		f.Endpoint, f.Version = "", ""
+	}
+	return f, true
+}

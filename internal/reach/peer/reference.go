@@ -1,0 +1,451 @@
+package peer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// What follows is about agents of the reference implementation. They replace
+// whole objects, stamp what they accept with their own clock, forget everything
+// when they restart, and compare times only with their like. So before a
+// contract goes there, the one that is there is looked at: what only they have
+// is merged here first, and what is sent is later than what they have.
+
+// maxRounds is how often a contract is sent when the agent changes its own in
+// the same moment.
+const maxRounds = 4
+
+// sendReference brings one copy to the agent.
+func (w *worker) sendReference(ctx context.Context, c hub.Copy) error {
+	switch {
+	case c.Contract != nil:
+		return w.sendContract(ctx, c.Project, c.Contract.ID)
+	case c.Packet != nil:
+		return w.sendPacket(ctx, c)
+	}
+	return w.alignRepos(ctx, c.Project)
+}
+
+// alignRepos brings the agent's list of repositories and this hub's together,
+// and creates the project there if there is none.
+func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
+	theirs, found, err := w.theirProject(ctx, id)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		found, err = true, nil // it is there, and more than can be looked at
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		return w.create(ctx, id)
+	}
+	return w.mergeRepos(ctx, id, theirs)
+}
+
+func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs hub.ProjectCopy) error {
+	there := map[hub.RepoID]hub.Repo{}
+	var copies []hub.Copy
+	for _, r := range theirs.Repos {
+		there[r.ID] = r
+		copies = append(copies, hub.Copy{Project: id, Repo: &r})
+	}
+	if len(copies) > 0 {
+		if _, err := w.contracts.Sync(ctx, w.aid, false, copies); err != nil {
+			return err
+		}
+	}
+	ours, err := w.head(ctx, id)
+	if err != nil || ours == nil {
+		return err
+	}
+	for _, r := range ours.Repos {
+		if t, ok := there[r.ID]; ok && sameRepo(t, r) {
+			continue
+		}
+		if err := w.hand(ctx, hub.Copy{Project: id, Repo: &r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameRepo compares what the agent keeps of a repository.
+func sameRepo(a, b hub.Repo) bool {
+	return a.Name == b.Name && a.Role == b.Role && a.Language == b.Language && a.URL == b.URL && a.Agent == b.Agent && a.Endpoint == b.Endpoint
+}
+
+// head returns this hub's project, or nil if it has none.
+func (w *worker) head(ctx context.Context, id hub.ProjectID) (*hub.Project, error) {
+	copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: id, Head: true}.changes())
+	if err != nil || len(copies) == 0 {
+		return nil, err
+	}
+	return copies[0].Head, nil
+}
+
+// create makes the project at the agent, empty, and then sends what is in it:
+// no request becomes large, however much the project holds.
+func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
+	head, err := w.head(ctx, id)
+	if err != nil || head == nil {
+		return err
+	}
+	made, err := w.line.send(ctx, parcel{method: methodProjectSync, params: wholeProject(*head, w.zoned, w.self)})
+	if err != nil {
+		return err
+	}
+	if made.Status == hub.SyncError {
+		return w.bury(ctx, hub.Copy{Project: id, Head: head}, made.Reason)
+	}
+	contracts, packets, err := w.contents(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, c := range contracts {
+		if err := w.sendContract(ctx, id, c); err != nil {
+			return err
+		}
+	}
+	return w.sendPackets(ctx, id, packets)
+}
+
+// wholeProject writes a project without contracts and packets as agents expect
+// a whole one.
+func wholeProject(p hub.Project, zoned bool, self hub.AID) json.RawMessage {
+	if !zoned {
+		p = p.Naive()
+	}
+	raw, _ := encode(struct { // made of what was stored as JSON: cannot fail
+		Project hub.ProjectCopy `json:"project"`
+		Source  hub.AID         `json:"source_agent"`
+	}{hub.ProjectCopy{Project: p}, self})
+	return raw
+}
+
+// contents returns the ids of everything in a project.
+func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hub.ContractID, packets []hub.PacketID, err error) {
+	err = w.store.View(ctx, func(r hub.Reader) error {
+		contracts, packets = nil, nil
+		q := hub.ContractQuery{Project: id, Limit: 1000}
+		for {
+			page, err := r.Contracts(q)
+			if err != nil {
+				return err
+			}
+			for _, c := range page {
+				contracts = append(contracts, c.ID)
+			}
+			if len(page) < q.Limit {
+				break
+			}
+			q.After = page[len(page)-1].ID
+		}
+		for after := hub.PacketID(""); ; {
+			page, err := r.PacketIDs(id, after, 1000)
+			if err != nil {
+				return err
+			}
+			packets = append(packets, page...)
+			if len(page) < 1000 {
+				return nil
+			}
+			after = page[len(page)-1]
+		}
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("peer: list what is in %s: %w", id, err)
+	}
+	return contracts, packets, nil
+}
+
+func (w *worker) sendPackets(ctx context.Context, id hub.ProjectID, packets []hub.PacketID) error {
+	for len(packets) > 0 {
+		n := min(len(packets), pageCopies)
+		copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: id, Packets: packets[:n]}.changes())
+		if err != nil {
+			return err
+		}
+		for _, c := range copies {
+			if err := w.hand(ctx, c); err != nil {
+				return err
+			}
+		}
+		packets = packets[n:]
+	}
+	return nil
+}
+
+// sendPacket brings a packet to the agent, with the whole project if it does
+// not know that.
+func (w *worker) sendPacket(ctx context.Context, c hub.Copy) error {
+	r, err := w.try(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case r.Code == hub.CodeNotFound:
+		return w.create(ctx, c.Project)
+	case r.Status == hub.SyncError:
+		return w.bury(ctx, c, r.Reason)
+	}
+	return nil
+}
+
+// hand sends a copy of something in a project that the agent has.
+func (w *worker) hand(ctx context.Context, c hub.Copy) error {
+	r, err := w.try(ctx, c)
+	if err == nil && r.Status == hub.SyncError {
+		return w.bury(ctx, c, r.Reason)
+	}
+	return err
+}
+
+func (w *worker) try(ctx context.Context, c hub.Copy) (hub.Synced, error) {
+	if !w.zoned {
+		c = c.Naive()
+	}
+	p, err := pack(c, w.self)
+	if err != nil {
+		return hub.Synced{}, err
+	}
+	return w.line.send(ctx, p)
+}
+
+// sendContract brings a contract to the agent as it is here now.
+func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) error {
+	for range maxRounds {
+		theirs, found, err := w.theirContract(ctx, project, id)
+		if err != nil {
+			return err
+		}
+		ours, differs, err := w.reconcile(ctx, project, id, theirs, found)
+		if err != nil || !differs {
+			return err
+		}
+		sent := *ours.Contract
+		if found && sent.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 {
+			// Their clock is ahead, and would make them keep what they have.
+			sent.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
+		}
+		r, err := w.try(ctx, hub.Copy{Project: project, Contract: &sent})
+		switch {
+		case err != nil:
+			return err
+		case r.Code == hub.CodeNotFound:
+			return w.create(ctx, project)
+		case r.Status == hub.SyncError:
+			return w.bury(ctx, ours, r.Reason)
+		case r.Status != hub.SyncSkipped:
+			return w.remember(ctx, sent)
+		}
+	}
+	return hub.Errorf(hub.CodeUnreachable, "peer.send", "%s keeps its own copy of contract %s however late a newer one is", w.endpoint, id)
+}
+
+// reconcile brings what the agent has of a contract into this hub, unless it is
+// only what this hub sent before, and returns the contract here and whether the
+// agent's differs from it.
+func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.ContractID, theirs hub.Contract, found bool) (ours hub.Copy, differs bool, err error) {
+	read := func() (hub.Copy, error) {
+		copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: project, Contracts: []hub.ContractID{id}}.changes())
+		if err != nil || len(copies) == 0 {
+			return hub.Copy{}, err
+		}
+		return copies[0], nil
+	}
+	if ours, err = read(); err != nil {
+		return ours, false, err
+	}
+	if !found {
+		return ours, ours.Contract != nil, nil
+	}
+	sum := fingerprint(theirs)
+	base, err := w.base(ctx, project, id)
+	if err != nil {
+		return ours, false, err
+	}
+	if ours.Contract != nil {
+		switch here := fingerprint(*ours.Contract); {
+		case here == sum:
+			return ours, false, w.remember(ctx, theirs)
+		case sum == base:
+			return ours, true, nil // theirs is what they were sent, whatever time they put on it
+		case here == base && theirs.Version >= ours.Contract.Version && theirs.UpdatedAt.Compare(ours.Contract.UpdatedAt) <= 0:
+			// Only they changed it; their clock is behind.
+			theirs.UpdatedAt = hub.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
+		}
+	}
+	if _, err = w.contracts.Sync(ctx, w.aid, false, []hub.Copy{{Project: project, Contract: &theirs}}); err != nil {
+		return ours, false, err
+	}
+	if ours, err = read(); err != nil || ours.Contract == nil {
+		return ours, false, err
+	}
+	if fingerprint(*ours.Contract) == sum {
+		return ours, false, w.remember(ctx, theirs)
+	}
+	return ours, true, nil
+}
+
+// fingerprint is a hash of what the agent keeps of a contract, without the
+// times that it changes by itself.
+func fingerprint(c hub.Contract) string {
+	type work struct {
+		Repo   hub.RepoID
+		Status hub.ImplementationStatus
+		Plan   string
+		Files  []string
+		Notes  string
+		Start  int64
+		End    int64
+	}
+	works := map[hub.RepoID]work{}
+	for _, i := range c.Implementations {
+		works[i.Repo] = work{i.Repo, i.Status, i.Plan, list(i.Files), i.Notes, i.StartedAt.Micro(), i.CompletedAt.Micro()}
+	}
+	raw, err := json.Marshal(map[string]any{ // sorts the keys
+		"type": c.Type, "name": c.Name, "version": c.Version, "status": c.Status, "content": hub.ContentHash(c.Content), "by": c.ProposedBy, "work": works,
+	})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// baseKey names the place where the fingerprint is kept that a contract had
+// when this hub and the agent last had the same.
+func (w *worker) baseKey(project hub.ProjectID, id hub.ContractID) string {
+	return "peer.base/" + string(w.aid) + "/" + string(project) + "/" + string(id)
+}
+
+func (w *worker) base(ctx context.Context, project hub.ProjectID, id hub.ContractID) (base string, err error) {
+	err = w.store.View(ctx, func(r hub.Reader) (err error) {
+		base, err = r.Meta(w.baseKey(project, id))
+		return err
+	})
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return "", nil
+	}
+	return base, err
+}
+
+// remember keeps what both sides now have of a contract.
+func (w *worker) remember(ctx context.Context, c hub.Contract) error {
+	sum := fingerprint(c)
+	if known, err := w.base(ctx, c.Project, c.ID); err != nil || known == sum {
+		return err
+	}
+	return w.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta(w.baseKey(c.Project, c.ID), sum) })
+}
+
+// theirContract returns the contract that the agent has.
+func (w *worker) theirContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) (c hub.Contract, found bool, err error) {
+	var raw json.RawMessage
+	err = w.line.call(ctx, methodContractGet, map[string]any{"projectId": project, "contractId": id, "includeHistory": true}, &raw)
+	if r, ok := refused(err); ok && r.missing() {
+		return hub.Contract{}, false, nil
+	}
+	if err != nil {
+		return hub.Contract{}, false, err
+	}
+	if c, err = hub.DecodeContract(project, raw); err != nil || c.ID != id {
+		return hub.Contract{}, false, garbled(w.endpoint)
+	}
+	return c, true, nil
+}
+
+// theirProject returns the whole project that the agent has.
+func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p hub.ProjectCopy, found bool, err error) {
+	var raw json.RawMessage
+	err = w.line.call(ctx, methodProjectGet, map[string]any{"projectId": id}, &raw)
+	if r, ok := refused(err); ok && r.missing() {
+		return hub.ProjectCopy{}, false, nil
+	}
+	if err != nil {
+		return hub.ProjectCopy{}, false, err
+	}
+	if p, err = hub.DecodeProject(raw); err != nil || p.ID != id {
+		return hub.ProjectCopy{}, false, garbled(w.endpoint)
+	}
+	return p, true, nil
+}
+
+// compareReference finds and repairs every difference in one project.
+func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
+	theirs, found, err := w.theirProject(ctx, id)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		return w.compareContracts(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		return w.create(ctx, id)
+	}
+	if ours, err := w.head(ctx, id); err != nil {
+		return err
+	} else if ours == nil {
+		if _, err := w.contracts.Sync(ctx, w.aid, false, []hub.Copy{{Project: id, Head: &theirs.Project}}); err != nil {
+			return err
+		}
+	}
+	if err := w.mergeRepos(ctx, id, theirs); err != nil {
+		return err
+	}
+	contracts, packets, err := w.contents(ctx, id)
+	if err != nil {
+		return err
+	}
+	var there []hub.ContractID
+	for _, c := range theirs.Contracts {
+		there = append(there, c.ID)
+		_, differs, err := w.reconcile(ctx, id, c.ID, c, true)
+		if err != nil {
+			return err
+		}
+		if differs {
+			if err := w.sendContract(ctx, id, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range without(contracts, there) {
+		if err := w.sendContract(ctx, id, c); err != nil {
+			return err
+		}
+	}
+	var copies []hub.Copy
+	var known []hub.PacketID
+	for _, p := range theirs.Packets {
+		copies = append(copies, hub.Copy{Project: id, Packet: &p})
+		known = append(known, p.ID)
+	}
+	for len(copies) > 0 {
+		n := min(len(copies), pageCopies)
+		if _, err := w.contracts.Sync(ctx, w.aid, false, copies[:n]); err != nil {
+			return err
+		}
+		copies = copies[n:]
+	}
+	return w.sendPackets(ctx, id, without(packets, known))
+}
+
+// compareContracts compares the contracts of a project that is too large to be
+// fetched as a whole, one by one. Packets that the agent lost stay lost there.
+func (w *worker) compareContracts(ctx context.Context, id hub.ProjectID) error {
+	contracts, _, err := w.contents(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, c := range contracts {
+		if err := w.sendContract(ctx, id, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

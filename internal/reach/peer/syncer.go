@@ -1,0 +1,307 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Contracts is what the syncer asks of whoever keeps projects.
+type Contracts interface {
+	// Changes returns the log of changes after a number.
+	Changes(ctx context.Context, after int64, limit int) ([]hub.Change, error)
+	// Copies returns what changed as it is now, each thing once, in the order
+	// of its last change. Changes that came from the peer "to" are left out.
+	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error)
+	// Sync merges copies that came from a peer.
+	Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
+	// Summary says what a project holds, a part of its contracts at a time.
+	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error)
+}
+
+// Secrets gives out the keys that peers know this hub by.
+type Secrets interface {
+	// PeerKey returns the key for a peer, or "" if none was exchanged.
+	PeerKey(p hub.Peer) (string, error)
+}
+
+// A Scope says whether a peer takes part in a project.
+type Scope interface {
+	InScope(ctx context.Context, peer hub.AID, project hub.ProjectID) (bool, error)
+}
+
+// Options changes how a Syncer works. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Bus   hub.Bus      // whose hints start work at once; may be nil
+	Log   *slog.Logger // default silent
+	Repo  string       // that this hub stands for, for agents that ask
+
+	Batch      int           // changes that are read at a time; default 500
+	BatchBytes int           // of one request; default 512 KiB
+	Fails      int           // in a row after which a peer is only probed; default 3
+	Retry      time.Duration // after the first failure; doubles each time; default 1 second
+	MaxRetry   time.Duration // default 5 minutes
+	Compare    time.Duration // between two rounds of comparing everything; default 10 minutes
+	GiveUp     time.Duration // after which what a peer did not take is given up; default 7 days
+	Linger     time.Duration // between two sends while changes keep coming; default 20 milliseconds
+	Poll       time.Duration // how often it looks without a hint; default 5 seconds
+}
+
+// A Syncer keeps the hub's approved peers in step with it. It is safe for
+// concurrent use.
+type Syncer struct {
+	store     hub.Store
+	contracts Contracts
+	client    *Client
+	secrets   Secrets
+	scope     Scope
+	self      hub.AID
+	home      string // where this hub is reached
+	opts      Options
+	clock     hub.Clock
+	log       *slog.Logger
+
+	mu      sync.Mutex // guards workers
+	workers map[hub.AID]*worker
+}
+
+// NewSyncer returns a syncer for the hub with the given id, which others reach
+// at home. opts may be nil.
+func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Secrets, scope Scope, self hub.AID, home string, opts *Options) *Syncer {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Batch = cmp.Or(o.Batch, 500)
+	o.BatchBytes = cmp.Or(o.BatchBytes, 512<<10)
+	o.Fails = cmp.Or(o.Fails, 3)
+	o.Retry = cmp.Or(o.Retry, time.Second)
+	o.MaxRetry = cmp.Or(o.MaxRetry, 5*time.Minute)
+	o.Compare = cmp.Or(o.Compare, 10*time.Minute)
+	o.GiveUp = cmp.Or(o.GiveUp, 7*24*time.Hour)
+	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
+	o.Poll = cmp.Or(o.Poll, 5*time.Second)
+	s := &Syncer{
+		store: store, contracts: contracts, client: client, secrets: secrets, scope: scope, self: self, home: home,
+		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{},
+	}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
+// Run keeps peers in step until ctx ends, and returns when nothing is under way
+// any more.
+func (s *Syncer) Run(ctx context.Context) {
+	var changes, peers <-chan struct{}
+	if s.opts.Bus != nil {
+		var done, also func()
+		changes, done = s.opts.Bus.Subscribe(hub.TopicChanges)
+		defer done()
+		peers, also = s.opts.Bus.Subscribe(hub.TopicPeers)
+		defer also()
+	}
+	tick := time.NewTicker(s.opts.Poll)
+	defer tick.Stop()
+	defer s.stop()
+	for {
+		if err := s.muster(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the peers cannot be read", "err", err)
+		}
+		for look := false; !look; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changes:
+				s.wake()
+			case <-peers:
+				look = true
+			case <-tick.C:
+				look = true
+			}
+		}
+	}
+}
+
+// wake tells every worker that there may be changes.
+func (s *Syncer) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		signal(w.wake)
+	}
+}
+
+// muster makes sure that each approved peer, and no other, has a worker, and
+// wakes them.
+func (s *Syncer) muster(ctx context.Context) error {
+	var peers []hub.Peer
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		peers, err = r.Peers()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := map[hub.AID]bool{}
+	for _, p := range peers {
+		if p.State != hub.PeerApproved || p.Endpoint == "" || p.AID == s.self {
+			continue
+		}
+		wanted[p.AID] = true
+		w, ok := s.workers[p.AID]
+		if ok && w.endpoint != p.Endpoint {
+			w.cancel() // it has moved: begin anew there
+			<-w.done
+			ok = false
+		}
+		if !ok {
+			w = s.begin(ctx, p)
+		}
+		signal(w.wake)
+	}
+	for id, w := range s.workers {
+		if !wanted[id] {
+			w.cancel()
+			<-w.done
+			delete(s.workers, id)
+		}
+	}
+	return nil
+}
+
+// begin starts the worker of a peer. s.mu is held.
+func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &worker{
+		Syncer: s, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
+		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), again: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
+	}
+	s.workers[p.AID] = w
+	go func() {
+		defer close(w.done)
+		w.run(ctx)
+	}()
+	return w
+}
+
+func (s *Syncer) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, w := range s.workers {
+		w.cancel()
+		<-w.done
+		delete(s.workers, id)
+	}
+}
+
+// Compare makes a peer's worker compare everything with the peer soon, however
+// long ago it did so last. It reports CodeNotFound when the peer is not among
+// those that are kept in step.
+func (s *Syncer) Compare(peer hub.AID) error {
+	s.mu.Lock()
+	w, ok := s.workers[peer]
+	s.mu.Unlock()
+	if !ok {
+		return hub.Errorf(hub.CodeNotFound, "peer.Compare", "%s is not an approved peer", peer).WithHint("parley peer list shows the peers")
+	}
+	w.request()
+	return nil
+}
+
+// Receive merges copies that a peer sent. Where an agent that is not native sent
+// something older than what is here, its worker looks at the project soon: such
+// an agent's clock may be behind, and it will not tell again.
+func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
+	results, err := s.contracts.Sync(ctx, from, native, copies)
+	if err != nil || native {
+		return results, err
+	}
+	s.mu.Lock()
+	w, ok := s.workers[from]
+	s.mu.Unlock()
+	for i, r := range results {
+		if ok && r.Behind {
+			w.look(copies[i].Project)
+		}
+	}
+	return results, nil
+}
+
+// A Standing says how far a peer is behind.
+type Standing struct {
+	hub.Peer
+	Lag         int64       `json:"lag"` // changes that it has not been sent
+	CatchUp     bool        `json:"catchUp,omitempty"`
+	Tries       int         `json:"tries,omitempty"`
+	NextTry     hub.Instant `json:"nextTry,omitzero"`
+	DeadLetters int         `json:"deadLetters,omitempty"` // up to 1,000
+}
+
+// Standings returns how far every peer is behind, by AID.
+func (s *Syncer) Standings(ctx context.Context) ([]Standing, error) {
+	out := []Standing{}
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		out = out[:0]
+		peers, err := r.Peers()
+		if err != nil {
+			return err
+		}
+		_, newest, err := r.ChangeSpan()
+		if err != nil {
+			return err
+		}
+		for _, p := range peers {
+			st := Standing{Peer: p}
+			box, err := r.Outbox(p.AID)
+			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+				return err
+			}
+			if p.State == hub.PeerApproved {
+				st.Lag, st.CatchUp, st.Tries, st.NextTry = newest-box.Sent, box.CatchUp || err != nil, box.Tries, box.NextTry
+			}
+			dead, err := r.DeadLetters(p.AID, 1000)
+			if err != nil {
+				return err
+			}
+			st.DeadLetters = len(dead)
+			out = append(out, st)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("peer: standings: %w", err)
+	}
+	return out, nil
+}
+
+// backoff returns how long to wait after n failures in a row: twice as long
+// each time, up to a limit, and never in step with others.
+func (s *Syncer) backoff(n int) time.Duration {
+	d := s.opts.Retry << min(max(n-1, 0), 20)
+	if d <= 0 || d > s.opts.MaxRetry {
+		d = s.opts.MaxRetry
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// refused reports whether a peer is well and simply does not want something.
+func refused(err error) (*Refusal, bool) {
+	var r *Refusal
+	ok := errors.As(err, &r)
+	return r, ok
+}

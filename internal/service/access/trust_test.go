@@ -1,0 +1,727 @@
+package access_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/access"
+)
+
+// A lobby is an Access that other hubs come to, with a project in its store.
+type lobby struct {
+	*access.Access
+	store   *sqlite.Store
+	now     time.Time
+	boss    hub.Actor
+	vault   *access.Vault
+	refused []string
+}
+
+const (
+	project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
+	frontend = hub.AID("aid://example.com/frontend@1.0.0")
+)
+
+func newLobby(t *testing.T, change func(*access.Options)) *lobby {
+	t.Helper()
+	home := t.TempDir()
+	store, err := sqlite.Open(home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Actor{ID: hub.Operator}}
+	if l.vault, err = access.OpenVault(filepath.Join(home, "secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	o := &access.Options{
+		Clock: func() time.Time { return l.now }, Vault: l.vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
+		Refused: func(_ context.Context, who hub.AgentID, op string, code hub.Code) {
+			l.refused = append(l.refused, fmt.Sprintf("%s|%s|%s", who, op, code))
+		},
+	}
+	if change != nil {
+		change(o)
+	}
+	l.Access = access.New(store, o)
+	at := hub.InstantAt(l.now)
+	for _, id := range []hub.ProjectID{project, "other"} {
+		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			return tx.AddProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
+				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
+			}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// add adds a peer and returns its key.
+func (l *lobby) add(t *testing.T, aid hub.AID, from string) string {
+	t.Helper()
+	_, secret, err := l.AddPeer(t.Context(), l.boss, access.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func (l *lobby) token(t *testing.T, n access.NewToken) string {
+	t.Helper()
+	token, _, err := l.MintToken(t.Context(), l.boss, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+var (
+	reads  = []string{"cacp/project/get", "cacp/project/list", "cacp/contract/get", "cacp/contract/list", "cacp/context/list", "cacp/context/getThread", "cacp/implementation/getStatus", "cacp/file/listRequests"}
+	writes = []string{"cacp/project/create", "cacp/project/join", "cacp/contract/propose", "cacp/contract/update", "cacp/contract/respond", "cacp/context/share", "cacp/context/askQuestion",
+		"cacp/context/recordDecision", "cacp/implementation/start", "cacp/implementation/complete", "cacp/implementation/verify", "cacp/file/share", "cacp/file/request", "cacp/file/fulfillRequest"}
+	syncs = []string{"cacp/project/sync", "cacp/repo/sync", "cacp/contract/sync", "cacp/context/sync", "cacp/peer/announce"}
+	pulls = []string{"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/copies"}
+)
+
+// may returns those methods that a visitor may call.
+func (l *lobby) may(t *testing.T, v access.Visitor, id hub.ProjectID, methods ...[]string) (out []string) {
+	t.Helper()
+	for _, m := range slices.Concat(methods...) {
+		err := l.Admit(t.Context(), v, m, id)
+		if err == nil {
+			out = append(out, m)
+		} else if hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("%s: got %v, want a denial", m, err)
+		}
+	}
+	return out
+}
+
+func TestTrust(t *testing.T) {
+	l := newLobby(t, nil)
+	key := l.add(t, frontend, "")
+	all := slices.Concat(reads, writes, syncs, pulls)
+	identify := func(t *testing.T, c access.Credentials) access.Visitor {
+		t.Helper()
+		v, err := l.Identify(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	t.Run("R1-063 a verified peer may do everything", func(t *testing.T) {
+		v := identify(t, access.Credentials{Bearer: key, AgentID: frontend})
+		if v.Trust != hub.TrustVerified || v.AID != frontend {
+			t.Errorf("got %+v", v)
+		}
+		if got := l.may(t, v, project, all); !slices.Equal(got, all) {
+			t.Errorf("may only %v", got)
+		}
+		if got := l.may(t, v, project, []string{"acp/send", "agent/add", "cacp/invite/create", ""}); got != nil {
+			t.Errorf("may %v, which is for agents of the hub", got)
+		}
+	})
+	t.Run("R1-064 a known peer may read", func(t *testing.T) {
+		known := hub.AID("aid://example.com/known@1.0.0")
+		v, err := l.RegisterPeer(t.Context(), access.Visitor{Actor: l.boss}, access.NewPeer{AID: known, Endpoint: "https://k.example"})
+		if err != nil || v.State != hub.PeerPending || v.Trust != hub.TrustUnknown {
+			t.Fatalf("registered: got %+v, %v", v, err)
+		}
+		if _, err := l.Identify(t.Context(), access.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("before it is approved: got %v", err)
+		}
+		if p, err := l.ApprovePeer(t.Context(), l.boss, known); err != nil || p.Trust != hub.TrustKnown {
+			t.Fatalf("approved: got %+v, %v", p, err)
+		}
+		if got := l.may(t, identify(t, access.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
+			t.Errorf("may %v, want %v", got, reads)
+		}
+	})
+	t.Run("R1-065 an unknown agent may do nothing", func(t *testing.T) {
+		for name, c := range map[string]access.Credentials{
+			"nobody":              {},
+			"an unknown name":     {AgentID: "aid://evil.example/x@1.0.0"},
+			"an unknown key":      {Bearer: access.KeyPrefix + "x"},
+			"not a key":           {Bearer: "Basic eA=="},
+			"a name that has one": {AgentID: frontend},
+			"not a token":         {Token: "eyJx.eyJ.x"},
+			"a token as key":      {Bearer: "eyJhbGciOiJub25lIn0.e30."},
+		} {
+			l.refused = nil
+			if v, err := l.Identify(t.Context(), c); hub.CodeOf(err) != hub.CodeUnauthenticated {
+				t.Errorf("%s: got %+v, %v", name, v, err)
+			}
+			if len(l.refused) != 1 || !strings.HasSuffix(l.refused[0], "|authenticate|unauthenticated") {
+				t.Errorf("%s: recorded %v", name, l.refused)
+			}
+		}
+		if err := l.Admit(t.Context(), access.Visitor{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", project); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-062 a key of one agent with the name of another is refused and recorded", func(t *testing.T) {
+		l.refused = nil
+		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: key, AgentID: "aid://evil.example/x@1.0.0"}); hub.CodeOf(err) != hub.CodeTampering {
+			t.Errorf("got %v", err)
+		}
+		if want := []string{"peer:" + string(frontend) + "|authenticate|identity_tampering"}; !slices.Equal(l.refused, want) {
+			t.Errorf("recorded %v, want %v", l.refused, want)
+		}
+		if err := l.Source(t.Context(), access.Visitor{AID: frontend}, "aid://evil.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeTampering {
+			t.Errorf("in the name of another: got %v", err)
+		}
+		if err := l.Source(t.Context(), access.Visitor{AID: frontend}, frontend); err != nil {
+			t.Errorf("in its own name: got %v", err)
+		}
+	})
+	t.Run("R1-061 an agent of this hub comes with its key", func(t *testing.T) {
+		_, _, secret, err := l.AddAgent(t.Context(), l.boss, hub.Agent{ID: "anna"}, access.NewKey{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := identify(t, access.Credentials{Bearer: secret, AgentID: "aid://hub.example/anna@1.0.0"})
+		if v.ID != "anna" || v.AID != "aid://hub.example/anna@1.0.0" || v.Peer {
+			t.Errorf("got %+v", v)
+		}
+		if got, want := l.may(t, v, project, all), slices.Concat(reads, writes); !slices.Equal(got, want) {
+			t.Errorf("may %v, want %v", got, want)
+		}
+		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: secret, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
+			t.Errorf("as somebody else: got %v", err)
+		}
+	})
+	t.Run("R1-060 a legacy peer may sync from its address and do nothing else", func(t *testing.T) {
+		const ref = hub.AID("agent-frontend")
+		if secret := l.add(t, ref, "10.1.2.0/24"); secret != "" {
+			t.Error("it was given a key")
+		}
+		here := access.Credentials{AgentID: ref, Source: netip.MustParseAddr("::ffff:10.1.2.3")}
+		if got := l.may(t, identify(t, here), project, all); !slices.Equal(got, syncs) {
+			t.Errorf("may %v, want %v", got, syncs)
+		}
+		for _, from := range []netip.Addr{netip.MustParseAddr("10.1.3.3"), netip.MustParseAddr("127.0.0.1"), {}} {
+			if _, err := l.Identify(t.Context(), access.Credentials{AgentID: ref, Source: from}); hub.CodeOf(err) != hub.CodeTampering {
+				t.Errorf("from %s: got %v", from, err)
+			}
+		}
+	})
+	t.Run("R1-060 a removed peer is out", func(t *testing.T) {
+		if _, err := l.RemovePeer(t.Context(), l.boss, frontend); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: key}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("got %v", err)
+		}
+		if again := l.add(t, frontend, ""); again == key {
+			t.Error("the old key is back")
+		}
+	})
+	t.Run("R1-060 only the operator decides about peers", func(t *testing.T) {
+		anna := hub.Actor{ID: "anna"}
+		_, _, add := l.AddPeer(t.Context(), anna, access.NewPeer{AID: "x", Endpoint: "https://x.example"})
+		_, approve := l.ApprovePeer(t.Context(), anna, frontend)
+		_, remove := l.RemovePeer(t.Context(), anna, frontend)
+		_, list := l.Peers(t.Context(), anna)
+		_, invites := l.Invites(t.Context(), anna, "")
+		_, _, invite := l.Invite(t.Context(), anna, access.NewInvite{Project: project, Repo: "frontend-app"})
+		_, revoke := l.RevokeInvite(t.Context(), anna, "x")
+		_, _, token := l.MintToken(t.Context(), anna, access.NewToken{Agent: "a", Project: project})
+		_, join := l.Join(t.Context(), anna, "INV-x", nil)
+		for i, err := range []error{add, approve, remove, list, invites, invite, revoke, token, join, l.SetPeerKey(t.Context(), anna, frontend, "k")} {
+			if hub.CodeOf(err) != hub.CodeDenied {
+				t.Errorf("%d: got %v", i, err)
+			}
+		}
+	})
+	t.Run("R1-085 a peer that is none cannot be added", func(t *testing.T) {
+		for _, n := range []access.NewPeer{
+			{AID: "", Endpoint: "https://x.example"}, {AID: "a b", Endpoint: "https://x.example"}, {AID: "x", Endpoint: "file:///etc/passwd"},
+			{AID: "x", Endpoint: "https://u:p@x.example"}, {AID: "x", Endpoint: "https://x.example", Repo: "a\nb"}, {AID: "x", Endpoint: "https://x.example", From: "everywhere"},
+			{AID: "x", Endpoint: "https://x.example", Key: "a\r\nX: y"},
+		} {
+			if _, _, err := l.AddPeer(t.Context(), l.boss, n); hub.CodeOf(err) != hub.CodeInvalid {
+				t.Errorf("%+v: got %v", n, err)
+			}
+		}
+		if _, _, err := l.AddPeer(t.Context(), l.boss, access.NewPeer{AID: "aid://hub.example/backend@1.0.0", Endpoint: "https://x.example"}); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("the hub itself: got %v", err)
+		}
+	})
+}
+
+type directory map[hub.AID]string
+
+func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool, error) {
+	if d == nil {
+		return false, errors.New("no directory")
+	}
+	return d[aid] == endpoint, nil
+}
+
+func TestRegisterPeer(t *testing.T) {
+	const known = hub.AID("aid://known.example/x@1.0.0")
+	l := newLobby(t, func(o *access.Options) { o.Directory = directory{known: "https://known.example"} })
+	key := l.add(t, frontend, "")
+	register := func(c access.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
+		v, err := l.Identify(t.Context(), c)
+		if err != nil {
+			v = access.Visitor{}
+		}
+		return l.RegisterPeer(t.Context(), v, access.NewPeer{AID: aid, Endpoint: endpoint})
+	}
+	t.Run("R1-053 a stranger cannot register", func(t *testing.T) {
+		l.refused = nil
+		if _, err := register(access.Credentials{}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("got %v", err)
+		}
+		if !slices.Contains(l.refused, "peer:aid://evil.example/x@1.0.0|peers/register|unauthenticated") {
+			t.Errorf("recorded %v", l.refused)
+		}
+	})
+	t.Run("R1-053 one that the exchange knows waits for the operator", func(t *testing.T) {
+		if p, err := register(access.Credentials{}, known, "https://known.example/"); err != nil || p.State != hub.PeerPending {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if _, err := register(access.Credentials{}, known, "https://elsewhere.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("elsewhere: got %v", err)
+		}
+	})
+	t.Run("R1-053 only its key can move a peer", func(t *testing.T) {
+		if _, err := register(access.Credentials{}, frontend, "https://evil.example"); err == nil {
+			t.Error("moved by a stranger")
+		}
+		if p, err := register(access.Credentials{Bearer: key, AgentID: frontend}, frontend, "https://new.example"); err != nil || p.Endpoint != "https://new.example" || p.State != hub.PeerApproved {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if _, err := register(access.Credentials{Bearer: key}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("another with this key: got %v", err)
+		}
+	})
+	t.Run("R1-053 a legacy peer registers nobody but itself, and does not move", func(t *testing.T) {
+		l.add(t, "agent-old", "10.1.2.3")
+		old := access.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
+		if p, err := register(old, "agent-old", "https://f.example/"); err != nil || p.State != hub.PeerApproved {
+			t.Errorf("itself: got %+v, %v", p, err)
+		}
+		if _, err := register(old, "agent-old", "https://evil.example"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("elsewhere: got %v", err)
+		}
+		if _, err := register(old, "agent-new", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("another: got %v", err)
+		}
+	})
+	t.Run("R1-053 an open hub takes everybody", func(t *testing.T) {
+		open := newLobby(t, func(o *access.Options) { o.Open = true })
+		v, err := open.Identify(t.Context(), access.Credentials{AgentID: "agent-x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := open.RegisterPeer(t.Context(), v, access.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if err := open.Admit(t.Context(), v, "cacp/contract/sync", project); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-087 those who wait are bounded", func(t *testing.T) {
+		full := newLobby(t, nil)
+		var err error
+		for i := 0; i < 200 && err == nil; i++ {
+			_, err = full.RegisterPeer(t.Context(), access.Visitor{Actor: full.boss}, access.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+		}
+		if hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestProjectTokens(t *testing.T) {
+	l := newLobby(t, nil)
+	all := slices.Concat(reads, writes, syncs, pulls)
+	t.Run("R1-068 a token permits what it says, in its project", func(t *testing.T) {
+		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []access.Permission{access.PermitRead, access.PermitPropose}})
+		v, err := l.Identify(t.Context(), access.Credentials{Token: token, AgentID: frontend})
+		if err != nil || v.AID != frontend || v.Project != project {
+			t.Fatalf("got %+v, %v", v, err)
+		}
+		if got, want := l.may(t, v, project, all), slices.Concat(reads, []string{"cacp/contract/propose", "cacp/contract/update"}); !slices.Equal(got, want) {
+			t.Errorf("may %v, want %v", got, want)
+		}
+		if got := l.may(t, v, "other", all); got != nil {
+			t.Errorf("in another project: may %v", got)
+		}
+	})
+	t.Run("R1-068 no token permits to sync", func(t *testing.T) {
+		v, err := l.Identify(t.Context(), access.Credentials{Bearer: l.token(t, access.NewToken{Agent: frontend, Project: project, Permissions: access.Permissions})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.may(t, v, project, syncs, pulls); got != nil {
+			t.Errorf("may %v", got)
+		}
+	})
+	t.Run("R1-068 a token narrows what a key permits", func(t *testing.T) {
+		key := l.add(t, frontend, "")
+		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Permissions: []access.Permission{access.PermitRead}})
+		v, err := l.Identify(t.Context(), access.Credentials{Bearer: key, Token: token, AgentID: frontend})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.may(t, v, project, all); !slices.Equal(got, reads) {
+			t.Errorf("may %v, want %v", got, reads)
+		}
+		other := l.token(t, access.NewToken{Agent: "aid://example.com/other@1.0.0", Project: project})
+		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: key, Token: other}); hub.CodeOf(err) != hub.CodeTampering {
+			t.Errorf("with the token of another: got %v", err)
+		}
+		if _, err := l.Identify(t.Context(), access.Credentials{Token: other, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
+			t.Errorf("with the name of another: got %v", err)
+		}
+	})
+	t.Run("R1-068 the claims are those of the protocol", func(t *testing.T) {
+		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Repo: "r2", Life: time.Hour})
+		parts := strings.Split(token, ".")
+		raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got["jti"] == "" || got["iss"] != "aid://hub.example/backend@1.0.0" {
+			t.Errorf("got %v", got)
+		}
+		delete(got, "jti")
+		delete(got, "iss")
+		want := map[string]any{
+			"sub": string(frontend), "project_id": string(project), "repo_id": "r2", "iat": float64(l.now.Unix()), "exp": float64(l.now.Unix() + 3600),
+			"permissions": []any{"project:read", "contract:propose", "contract:respond", "context:share", "implementation:update"},
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+	t.Run("R1-068 expired, forged and foreign tokens are refused", func(t *testing.T) {
+		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Life: time.Hour})
+		stranger := newLobby(t, nil).token(t, access.NewToken{Agent: frontend, Project: project})
+		claims := jwt.MapClaims{"sub": string(frontend), "project_id": string(project), "permissions": []string{"project:read"}, "exp": l.now.Add(time.Hour).Unix()}
+		none, err := jwt.NewWithClaims(jwt.SigningMethodNone, claims).SignedString(jwt.UnsafeAllowNoneSignatureType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte("change-me-in-production"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hs512, err := jwt.NewWithClaims(jwt.SigningMethodHS512, claims).SignedString([]byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split(token, ".")
+		for name, bad := range map[string]string{
+			"of another hub": stranger, "without a signature": none, "with a public secret": public, "with another algorithm": hs512,
+			"cut": token[:len(token)-2], "changed": parts[0] + "." + parts[1] + "A." + parts[2], "empty": "..",
+		} {
+			if _, err := l.Identify(t.Context(), access.Credentials{Token: bad}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+		l.now = l.now.Add(2 * time.Hour)
+		if _, err := l.Identify(t.Context(), access.Credentials{Token: token}); hub.CodeOf(err) != hub.CodeUnauthenticated || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("expired: got %v", err)
+		}
+	})
+	t.Run("R1-068 a token that cannot be is not made", func(t *testing.T) {
+		for name, test := range map[string]struct {
+			n    access.NewToken
+			code hub.Code
+		}{
+			"for nobody":            {access.NewToken{Project: project}, hub.CodeInvalid},
+			"for no project":        {access.NewToken{Agent: frontend}, hub.CodeInvalid},
+			"for an unknown one":    {access.NewToken{Agent: frontend, Project: "nowhere"}, hub.CodeNotFound},
+			"for ever":              {access.NewToken{Agent: frontend, Project: project, Life: 1000 * time.Hour}, hub.CodeInvalid},
+			"with a new permission": {access.NewToken{Agent: frontend, Project: project, Permissions: []access.Permission{"peer:sync"}}, hub.CodeInvalid},
+		} {
+			if _, _, err := l.MintToken(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+				t.Errorf("%s: got %v, want %s", name, err, test.code)
+			}
+		}
+	})
+}
+
+func TestInvites(t *testing.T) {
+	l := newLobby(t, nil)
+	here := netip.MustParseAddr("203.0.113.7")
+	invite := func(t *testing.T, life time.Duration) (hub.Invite, string) {
+		t.Helper()
+		in, text, err := l.Invite(t.Context(), l.boss, access.NewInvite{Project: project, Repo: "frontend-app", Life: life})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in, text
+	}
+	redeem := func(text string, aid hub.AID) (hub.Welcome, error) {
+		return l.Redeem(t.Context(), here, false, hub.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: access.KeyPrefix + "theirs"})
+	}
+	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
+		in, text := invite(t, 0)
+		if !regexp.MustCompile(`^INV-f0ebc-[A-Za-z0-9_-]{22}-[0-9a-f]{2}$`).MatchString(text) {
+			t.Errorf("got %q", text)
+		}
+		w, err := redeem(text, frontend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.AID != "aid://hub.example/backend@1.0.0" || w.Project != project || w.ForRepo != "frontend-app" || w.Endpoint != "https://hub.example" {
+			t.Errorf("got %+v", w)
+		}
+		v, err := l.Identify(t.Context(), access.Credentials{Bearer: w.Key, AgentID: frontend})
+		if err != nil || v.Trust != hub.TrustVerified {
+			t.Errorf("got %+v, %v", v, err)
+		}
+		peers, err := l.Peers(t.Context(), l.boss)
+		if err != nil || len(peers) != 1 {
+			t.Fatalf("got %v, %v", peers, err)
+		}
+		if key, err := l.PeerKey(peers[0]); err != nil || key != access.KeyPrefix+"theirs" {
+			t.Errorf("to send: got %q, %v", key, err)
+		}
+		if _, err := redeem(text, "aid://evil.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("a second time: got %v", err)
+		}
+		list, err := l.Invites(t.Context(), l.boss, project)
+		if err != nil || len(list) != 1 || list[0].ID != in.ID || list[0].RedeemedBy != frontend {
+			t.Errorf("got %+v, %v", list, err)
+		}
+		if got := l.may(t, v, "other", reads, syncs); got != nil {
+			t.Errorf("the guest may %v in a project that it was not invited to", got)
+		}
+		if got := l.may(t, v, project, reads, writes, syncs); len(got) != len(reads)+len(writes)+len(syncs) {
+			t.Errorf("in its project it may only %v", got)
+		}
+	})
+	t.Run("R1-069 an invite does not take over a peer", func(t *testing.T) {
+		_, text := invite(t, 0)
+		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("got %v", err)
+		}
+		if _, err := l.Redeem(t.Context(), here, true, hub.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+			t.Errorf("with its key: got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite can be revoked", func(t *testing.T) {
+		in, text := invite(t, 0)
+		if _, err := l.RevokeInvite(t.Context(), l.boss, in.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "revoked") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := l.RevokeInvite(t.Context(), l.boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
+			t.Errorf("one that is none: got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite expires", func(t *testing.T) {
+		_, text := invite(t, time.Hour)
+		l.now = l.now.Add(time.Hour)
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite for nothing is not made", func(t *testing.T) {
+		for name, test := range map[string]struct {
+			n    access.NewInvite
+			code hub.Code
+		}{
+			"to no project":    {access.NewInvite{Project: "nowhere", Repo: "frontend-app"}, hub.CodeNotFound},
+			"to no repository": {access.NewInvite{Project: project, Repo: "x"}, hub.CodeNotFound},
+			"for ever":         {access.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
+			"for everything":   {access.NewInvite{Project: project, Repo: "frontend-app", Permissions: []access.Permission{"*"}}, hub.CodeInvalid},
+		} {
+			if _, _, err := l.Invite(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+				t.Errorf("%s: got %v, want %s", name, err, test.code)
+			}
+		}
+	})
+	t.Run("R1-069 guessing has an end", func(t *testing.T) {
+		l.now = l.now.Add(time.Hour)
+		_, text := invite(t, 0)
+		var err error
+		n := 0
+		for ; n < 100 && hub.CodeOf(err) != hub.CodeRateLimited; n++ {
+			_, err = redeem(fmt.Sprintf("INV-f0ebc-guess%d-00", n), "aid://a.example/x@1.0.0")
+		}
+		if n != 11 {
+			t.Errorf("stopped after %d attempts, want 11: %v", n, err)
+		}
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("a good one from there: got %v", err)
+		}
+		elsewhere := netip.MustParseAddr("2001:db8::1")
+		if _, err := l.Redeem(t.Context(), elsewhere, false, hub.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
+			t.Errorf("from elsewhere: got %v", err)
+		}
+	})
+	t.Run("R1-069 what is stored is a hash", func(t *testing.T) {
+		in, text := invite(t, 0)
+		raw, err := json.Marshal(in)
+		if err != nil || strings.Contains(string(raw), text) || in.Hash == text || in.Hash != hub.HashSecret(text) {
+			t.Errorf("got %s, %v", raw, err)
+		}
+	})
+}
+
+func TestJoin(t *testing.T) {
+	host := newLobby(t, nil)
+	guest := newLobby(t, func(o *access.Options) { o.Self, o.Home, o.Repo = frontend, "https://guest.example", "frontend-app" })
+	_, text, err := host.Invite(t.Context(), host.boss, access.NewInvite{Project: project, Repo: "frontend-app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	redeem := func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+		return host.Redeem(ctx, netip.MustParseAddr("203.0.113.7"), false, r)
+	}
+	t.Run("R1-069 a torn invite does not leave the house", func(t *testing.T) {
+		if _, err := guest.Join(t.Context(), guest.boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-069 both sides hold keys after a join", func(t *testing.T) {
+		w, err := guest.Join(t.Context(), guest.boss, text, redeem)
+		if err != nil || w.Key != "" {
+			t.Fatalf("got %+v, %v", w, err)
+		}
+		for _, test := range []struct {
+			at, from *lobby
+			name     hub.AID
+		}{{host, guest, frontend}, {guest, host, "aid://hub.example/backend@1.0.0"}} {
+			peers, err := test.from.Peers(t.Context(), test.from.boss)
+			if err != nil || len(peers) != 1 {
+				t.Fatalf("got %v, %v", peers, err)
+			}
+			key, err := test.from.PeerKey(peers[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := test.at.Identify(t.Context(), access.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
+				t.Errorf("%s: got %+v, %v", test.name, v, err)
+			}
+			if in, err := test.at.InScope(t.Context(), test.name, "other"); err != nil || in {
+				t.Errorf("%s takes part in another project: %v", test.name, err)
+			}
+		}
+	})
+}
+
+func TestVault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secrets.key")
+	v, err := access.OpenVault(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("R1-068 the key file is for its owner alone", func(t *testing.T) {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("got %v, %v", info.Mode(), err)
+		}
+		if err := os.Chmod(path, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := access.OpenVault(path); hub.CodeOf(err) != hub.CodePolicy {
+			t.Errorf("readable by others: got %v", err)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("R1-068 what was sealed is read by the same key and place alone", func(t *testing.T) {
+		sealed := v.Seal("secret", "here")
+		again, err := access.OpenVault(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := again.Open(sealed, "here"); err != nil || got != "secret" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		other, err := access.OpenVault(filepath.Join(t.TempDir(), "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, open := range map[string]func() (string, error){
+			"elsewhere":    func() (string, error) { return v.Open(sealed, "there") },
+			"another key":  func() (string, error) { return other.Open(sealed, "here") },
+			"changed":      func() (string, error) { return v.Open(sealed[:len(sealed)-2]+"AA", "here") },
+			"not sealed":   func() (string, error) { return v.Open("secret", "here") },
+			"another form": func() (string, error) { return v.Open("v9."+sealed[3:], "here") },
+		} {
+			if got, err := open(); hub.CodeOf(err) != hub.CodeDegraded || got != "" {
+				t.Errorf("%s: got %q, %v", name, got, err)
+			}
+		}
+		if v.Seal("secret", "here") == sealed {
+			t.Error("sealing twice gives the same")
+		}
+		if len(v.SigningKey()) != ed25519.PublicKeySize || !v.SigningKey().Equal(again.SigningKey()) || v.SigningKey().Equal(other.SigningKey()) {
+			t.Error("the signing key does not follow from the file")
+		}
+	})
+	t.Run("R1-089 a damaged key file is not replaced", func(t *testing.T) {
+		bad := filepath.Join(t.TempDir(), "k")
+		if err := os.WriteFile(bad, []byte("oops"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := access.OpenVault(bad); hub.CodeOf(err) != hub.CodeDegraded {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-068 without a key file there are no tokens and no invites", func(t *testing.T) {
+		l := newLobby(t, func(o *access.Options) { o.Vault = nil })
+		if _, _, err := l.MintToken(t.Context(), l.boss, access.NewToken{Agent: frontend, Project: project}); hub.CodeOf(err) != hub.CodeNotEnabled {
+			t.Errorf("token: got %v", err)
+		}
+		if _, _, err := l.Invite(t.Context(), l.boss, access.NewInvite{Project: project, Repo: "frontend-app"}); hub.CodeOf(err) != hub.CodeNotEnabled {
+			t.Errorf("invite: got %v", err)
+		}
+	})
+}
+
+func FuzzIdentify(f *testing.F) {
+	store, err := sqlite.Open(f.TempDir(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { store.Close() })
+	vault, err := access.OpenVault(filepath.Join(f.TempDir(), "k"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	a := access.New(store, &access.Options{Vault: vault, Self: "aid://hub.example/backend@1.0.0"})
+	f.Add("cacp_sk_live_x", "aid://a/b@1.0.0", "eyJ.eyJ.x", "INV-f0ebc-x-00")
+	f.Fuzz(func(t *testing.T, bearer, agent, token, invite string) {
+		if v, err := a.Identify(t.Context(), access.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
+			t.Fatalf("somebody unknown was let in: %+v", v)
+		}
+		if _, err := a.Redeem(t.Context(), netip.Addr{}, false, hub.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
+			t.Fatalf("%q was redeemed", invite)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package access
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Vault guards the secrets that a hub must be able to read again: the keys
+// that it sends to its peers, and those that it signs with. All of them come
+// from, or are encrypted under, one key in a file that only its owner can read.
+// Whoever has the store without that file has none of them.
+type Vault struct {
+	seal    cipher.AEAD
+	tokens  []byte
+	signing ed25519.PrivateKey
+}
+
+// vaultBytes is the size of the key in the file.
+const vaultBytes = 32
+
+// OpenVault reads the key file, or makes one if there is none. It reports
+// CodePolicy when others can read the file.
+func OpenVault(path string) (*Vault, error) {
+	const op = "access.OpenVault"
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeVault(path); err != nil {
+			return nil, fmt.Errorf("access: make the key file: %w", err)
+		}
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("access: look at the key file: %w", err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, hub.Errorf(hub.CodePolicy, op, "others can read %s", path).WithHint("chmod 600 %s; if somebody may have read it, exchange keys with every peer again", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("access: read the key file: %w", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != vaultBytes {
+		return nil, hub.Errorf(hub.CodeDegraded, op, "%s does not hold a key", path).
+			WithHint("put it back from a backup; without it keys must be exchanged with every peer again")
+	}
+	return newVault(key)
+}
+
+// makeVault writes a new key so that a file with half of one is never found.
+func makeVault(path string) error {
+	var key [vaultBytes]byte
+	rand.Read(key[:]) // never fails: the runtime ends the program instead
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already if it was linked
+	_, err = f.WriteString(hex.EncodeToString(key[:]) + "\n")
+	if err == nil {
+		err = f.Chmod(0o600)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return os.Rename(f.Name(), path) // a file system without links
+	}
+	return nil
+}
+
+func newVault(key []byte) (*Vault, error) {
+	derive := func(purpose string) ([]byte, error) { return hkdf.Key(sha256.New, key, nil, "parley/1 "+purpose, 32) }
+	sealing, err := derive("seal")
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	tokens, err := derive("project tokens")
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	signing, err := derive("manifest")
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	block, err := aes.NewCipher(sealing)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	seal, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	return &Vault{seal: seal, tokens: tokens, signing: ed25519.NewKeyFromSeed(signing)}, nil
+}
+
+// sealedPrefix says how what follows was sealed.
+const sealedPrefix = "v1."
+
+// Seal encrypts a secret for a place. Only Open with the same place reads it.
+func (v *Vault) Seal(secret, place string) string {
+	return sealedPrefix + base64.RawStdEncoding.EncodeToString(v.seal.Seal(nil, nil, []byte(secret), []byte(place)))
+}
+
+// Open returns what was sealed for a place.
+func (v *Vault) Open(sealed, place string) (string, error) {
+	text, ok := strings.CutPrefix(sealed, sealedPrefix)
+	raw, err := base64.RawStdEncoding.DecodeString(text)
+	if ok && err == nil {
+		raw, err = v.seal.Open(nil, nil, raw, []byte(place))
+	}
+	if !ok || err != nil {
+		return "", hub.Errorf(hub.CodeDegraded, "access.Open", "a secret for %s cannot be read with this hub's key file", place).
+			WithHint("put the key file back that belongs to this database, or exchange keys with the peer again")
+	}
+	return string(raw), nil
+}
+
+// SigningKey returns the public half of the key that the hub signs with.
+func (v *Vault) SigningKey() ed25519.PublicKey { return v.signing.Public().(ed25519.PublicKey) }

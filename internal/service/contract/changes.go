@@ -1,0 +1,198 @@
+package contract
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// maxChanges is how many changes are read at a time at most.
+const maxChanges = 1000
+
+// Changes returns the log of changes after a number, in order.
+func (s *Service) Changes(ctx context.Context, after int64, limit int) ([]hub.Change, error) {
+	limit, err := page("contract.Changes", limit, maxChanges)
+	if err != nil {
+		return nil, err
+	}
+	var all []hub.Change
+	err = s.store.View(ctx, func(r hub.Reader) (err error) {
+		all, err = r.Changes(after, limit)
+		return err
+	})
+	return all, err
+}
+
+// Newest returns the number of the newest change.
+func (s *Service) Newest(ctx context.Context) (int64, error) {
+	var newest int64
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		_, newest, err = r.ChangeSpan()
+		return err
+	})
+	return newest, err
+}
+
+// Copies returns what changed as it is now, each thing once: first projects,
+// because nothing can be taken without its project, then the rest in the order
+// of its last change. What the peer "to" has as it is now is left out.
+func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error) {
+	type thing struct {
+		project hub.ProjectID
+		kind    hub.ChangeKind
+		object  string
+	}
+	last := map[thing]int64{}
+	for _, c := range changes {
+		last[thing{c.Project, c.Kind, c.Object}] = c.Seq
+	}
+	var out []hub.Copy
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		out = out[:0]
+		for _, c := range changes {
+			if last[thing{c.Project, c.Kind, c.Object}] != c.Seq || c.Origin != "" && c.Origin == to {
+				continue
+			}
+			copied, err := load(r, c)
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			out = append(out, copied)
+		}
+		slices.SortStableFunc(out, func(a, b hub.Copy) int { return cmp.Compare(heads(b), heads(a)) })
+		return nil
+	})
+	return out, err
+}
+
+func heads(c hub.Copy) int {
+	if c.Head != nil {
+		return 1
+	}
+	return 0
+}
+
+// load returns a thing that changed as it is now.
+func load(r hub.Reader, change hub.Change) (hub.Copy, error) {
+	out := hub.Copy{Project: change.Project}
+	switch change.Kind {
+	case hub.ChangeProject:
+		p, err := r.Project(change.Project)
+		out.Head = &p
+		return out, err
+	case hub.ChangeRepo:
+		p, err := r.Project(change.Project)
+		if err != nil {
+			return out, err
+		}
+		repo, ok := p.Repo(hub.RepoID(change.Object))
+		if !ok {
+			return out, hub.Errorf(hub.CodeNotFound, "contract.Copies", "no repository %s in project %s", change.Object, change.Project)
+		}
+		out.Repo = &repo
+		return out, nil
+	case hub.ChangePacket:
+		p, err := r.Packet(change.Project, hub.PacketID(change.Object))
+		out.Packet = &p
+		return out, err
+	}
+	c, err := r.Contract(change.Project, hub.ContractID(change.Object))
+	if err == nil {
+		c, err = whole(r, c)
+	}
+	out.Contract = &c
+	return out, err
+}
+
+// The log of changes keeps what some peer has not got yet, and in any case the
+// newest changesKept for those who watch.
+const (
+	changesKept = 10_000
+	trimEvery   = 10 * time.Minute
+	trimAtOnce  = 2000
+)
+
+// Run keeps the log of changes from growing, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+	for {
+		if err := s.Trim(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("the log of changes could not be trimmed", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Trim removes changes that every peer has, except the newest.
+func (s *Service) Trim(ctx context.Context) error { return s.trim(ctx, changesKept) }
+
+func (s *Service) trim(ctx context.Context, keep int64) error {
+	for {
+		dropped := 0
+		err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			_, newest, err := tx.ChangeSpan()
+			if err != nil {
+				return err
+			}
+			upTo := newest - keep
+			boxes, err := tx.Outboxes()
+			if err != nil {
+				return err
+			}
+			for _, box := range boxes {
+				peer, err := tx.Peer(box.Peer)
+				if err != nil {
+					return err
+				}
+				if peer.State == hub.PeerApproved {
+					upTo = min(upTo, box.Sent)
+				}
+			}
+			dropped, err = tx.DropChanges(upTo, trimAtOnce)
+			return err
+		})
+		if err != nil || dropped < trimAtOnce {
+			return err
+		}
+	}
+}
+
+// Summary says what a project holds, maxChanges contracts at a time.
+func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error) {
+	const op = "contract.Summary"
+	out := hub.Summary{Project: id}
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		p, err := project(r, op, id)
+		if err != nil {
+			return err
+		}
+		out.Head, out.Contracts, out.Next = projectSum(p), []hub.ContractSum{}, ""
+		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: maxChanges})
+		if err != nil {
+			return err
+		}
+		for _, c := range found {
+			if c, err = whole(r, c); err != nil {
+				return err
+			}
+			out.Contracts = append(out.Contracts, hub.ContractSum{ID: c.ID, Sum: contractSum(c)})
+		}
+		if len(found) == maxChanges {
+			out.Next = found[maxChanges-1].ID
+		}
+		out.Buckets, err = buckets(r, id)
+		return err
+	})
+	return out, err
+}

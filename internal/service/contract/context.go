@@ -1,0 +1,231 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A NewPacket is a packet as it is asked for.
+type NewPacket struct {
+	Project hub.ProjectID
+	Type    hub.ContextType
+	Content json.RawMessage // an object
+	Related []hub.ContractID
+	ReplyTo hub.PacketID
+}
+
+// Share lets the others of a project know something.
+func (s *Service) Share(ctx context.Context, caller Caller, n NewPacket) (hub.Packet, error) {
+	const op = "contract.Share"
+	var out hub.Packet
+	err := s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) (err error) {
+		out, err = se.share(op, p, by, n)
+		return err
+	})
+	return out, err
+}
+
+// share stores a packet, records it and tells those concerned.
+func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hub.Packet, error) {
+	content, err := hub.CompactContent(op, n.Content)
+	if err != nil {
+		return hub.Packet{}, err
+	}
+	packet := hub.Packet{
+		Project: p.ID, ID: hub.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: hub.Instant{}.After(se.s.o.Clock),
+		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
+	}
+	if err := packet.Check(); err != nil {
+		return packet, err
+	}
+	if n.ReplyTo != "" {
+		parent, err := se.tx.Packet(p.ID, n.ReplyTo)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return packet, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", n.ReplyTo)
+		}
+		if err != nil {
+			return packet, err
+		}
+		packet.At = later(packet.At, hub.InstantMicro(parent.At.Micro()+1)) // an answer comes after what it answers
+	}
+	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
+		return packet, err
+	}
+	if err := se.tx.AddPacket(packet); err != nil {
+		return packet, err
+	}
+	return packet, se.shared(p, packet, by.Name)
+}
+
+// shared records a packet and tells those concerned.
+func (se *session) shared(p hub.Project, packet hub.Packet, by string) error {
+	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type), Digest: packet.Digest()}
+	change := hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(packet.ID)}
+	if err := se.record(hub.ActionContextShared, change, f); err != nil {
+		return err
+	}
+	n := notice{Event: "shared", Project: p.ID, Packet: packet.ID, Name: strings.ReplaceAll(string(packet.Type), "_", " "), By: by}
+	if len(packet.Related) > 0 {
+		n.Contract = packet.Related[0]
+	}
+	if packet.Type == hub.ContextQuestion {
+		var q struct {
+			Urgent bool `json:"urgent"`
+		}
+		n.Urgent = json.Unmarshal(packet.Content, &q) == nil && q.Urgent
+	}
+	return se.tell(p, packet.FromRepo, n)
+}
+
+// roomForPacket refuses a packet more than a project may have.
+func (s *Service) roomForPacket(op string, p hub.Project, bytes int64) error {
+	if p.Tally.Packets >= s.o.Limits.Packets {
+		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is as many as this hub keeps", p.Tally.Packets)
+	}
+	return s.roomForContent(op, p, bytes)
+}
+
+// A Question is what Ask shares.
+type Question struct {
+	Project  hub.ProjectID
+	Question string
+	Options  []string // nil if it is open
+	Urgent   bool
+	Related  []hub.ContractID
+	ReplyTo  hub.PacketID
+}
+
+// Ask shares a question.
+func (s *Service) Ask(ctx context.Context, caller Caller, q Question) (hub.Packet, error) {
+	if q.Question == "" {
+		return hub.Packet{}, hub.Errorf(hub.CodeInvalid, "contract.Ask", "question required")
+	}
+	return s.shareValue(ctx, caller, NewPacket{Project: q.Project, Type: hub.ContextQuestion, Related: q.Related, ReplyTo: q.ReplyTo}, struct {
+		Question string   `json:"question"`
+		Options  []string `json:"options"`
+		Urgent   bool     `json:"urgent"`
+	}{q.Question, q.Options, q.Urgent})
+}
+
+// A Decision is what Decide shares.
+type Decision struct {
+	Project      hub.ProjectID
+	Decision     string
+	Chosen       string
+	Rationale    string
+	Implications []string
+	Related      []hub.ContractID
+	ReplyTo      hub.PacketID
+}
+
+// Decide shares a decision.
+func (s *Service) Decide(ctx context.Context, caller Caller, d Decision) (hub.Packet, error) {
+	const op = "contract.Decide"
+	for _, m := range [...]struct{ name, value string }{{"decision", d.Decision}, {"chosen", d.Chosen}, {"rationale", d.Rationale}} {
+		if m.value == "" {
+			return hub.Packet{}, hub.Errorf(hub.CodeInvalid, op, "%s required", m.name)
+		}
+	}
+	if d.Implications == nil {
+		d.Implications = []string{}
+	}
+	return s.shareValue(ctx, caller, NewPacket{Project: d.Project, Type: hub.ContextDecision, Related: d.Related, ReplyTo: d.ReplyTo}, struct {
+		Decision     string   `json:"decision"`
+		Chosen       string   `json:"chosen"`
+		Rationale    string   `json:"rationale"`
+		Implications []string `json:"implications"`
+	}{d.Decision, d.Chosen, d.Rationale, d.Implications})
+}
+
+// shareValue shares a packet whose content is v.
+func (s *Service) shareValue(ctx context.Context, caller Caller, n NewPacket, v any) (hub.Packet, error) {
+	content, err := json.Marshal(v)
+	if err != nil {
+		return hub.Packet{}, err
+	}
+	n.Content = content
+	return s.Share(ctx, caller, n)
+}
+
+// maxPackets is how many packets a page has at most, defaultPackets how many
+// unless asked for more.
+const (
+	maxPackets     = 500
+	defaultPackets = 50
+)
+
+// Packets returns packets by time.
+func (s *Service) Packets(ctx context.Context, _ Caller, q hub.PacketQuery) (hub.PacketPage, error) {
+	const op = "contract.Packets"
+	if q.Limit == 0 {
+		q.Limit = defaultPackets
+	}
+	if _, err := page(op, q.Limit, maxPackets); err != nil {
+		return hub.PacketPage{}, err
+	}
+	if q.Type != "" && !q.Type.Known() {
+		return hub.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
+	}
+	var out hub.PacketPage
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		if _, err := project(r, op, q.Project); err != nil {
+			return err
+		}
+		var err error
+		out, err = r.Packets(q)
+		return err
+	})
+	return out, err
+}
+
+// maxThread is how many packets a thread has at most when it is read.
+const maxThread = 500
+
+// Thread returns a packet, or the one that it answers, with the answers to it,
+// oldest first. deep begins where the thread began and walks on to the answers
+// to answers.
+func (s *Service) Thread(ctx context.Context, _ Caller, id hub.ProjectID, packet hub.PacketID, deep bool) ([]hub.Packet, error) {
+	const op = "contract.Thread"
+	var out []hub.Packet
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		if _, err := project(r, op, id); err != nil {
+			return err
+		}
+		root, err := r.Packet(id, packet)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
+		}
+		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
+			var parent hub.Packet
+			if parent, err = r.Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
+				err = nil // it has not come here yet
+				break
+			}
+			root = parent
+		}
+		if err != nil {
+			return err
+		}
+		out = []hub.Packet{root}
+		seen := map[hub.PacketID]bool{root.ID: true}
+		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
+			answers, err := r.Packets(hub.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
+			if err != nil {
+				return err
+			}
+			for _, a := range answers.Packets {
+				if !seen[a.ID] {
+					seen[a.ID] = true
+					out = append(out, a)
+				}
+			}
+		}
+		slices.SortStableFunc(out, func(a, b hub.Packet) int { return a.At.Compare(b.At) })
+		return nil
+	})
+	return out, err
+}

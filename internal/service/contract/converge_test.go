@@ -1,0 +1,468 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+)
+
+// A node is one hub of a simulated network.
+type node struct {
+	n       int
+	aid     hub.AID
+	repo    string
+	store   hub.Store
+	reopen  func() hub.Store // nil if nothing survives but the store itself
+	service *Service
+	skew    time.Duration
+	sent    []int64 // by peer: the last change that it has acknowledged
+}
+
+// A network is three hubs whose clocks differ and whose messages may be lost,
+// doubled, late and out of order.
+type network struct {
+	t     *testing.T
+	rand  *rand.Rand
+	now   time.Time
+	nodes []*node
+	cut   [][2]int // pairs that cannot reach each other
+	late  []parcel // that come once more
+	ids   int
+	line  bool // the first and the last never reach each other
+	wire  bool // copies are written and read on their way, which takes most of the time
+
+	project hub.ProjectID
+	acked   acknowledged
+}
+
+// A parcel is a batch on its way.
+type parcel struct {
+	from, to int
+	copies   []hub.Copy
+	again    bool // it has come before, or comes too late
+}
+
+// acknowledged is what callers were told.
+type acknowledged struct {
+	contents   map[hub.ContractID][]hub.ContractVersion
+	packets    []hub.PacketID
+	agreements map[hub.ContractID][]hub.Agreement
+	work       map[hub.ContractID][]hub.Implementation
+	repos      []hub.RepoID
+	claims     map[hub.RepoID]hub.AID
+}
+
+var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func newNetwork(t *testing.T, seed uint64, store func(n int) (hub.Store, func() hub.Store)) *network {
+	w := &network{
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: start,
+		acked: acknowledged{
+			contents: map[hub.ContractID][]hub.ContractVersion{}, agreements: map[hub.ContractID][]hub.Agreement{},
+			work: map[hub.ContractID][]hub.Implementation{}, claims: map[hub.RepoID]hub.AID{},
+		},
+	}
+	w.line, w.wire = w.rand.IntN(3) == 0, seed%10 == 0
+	for i := range 3 {
+		n := &node{n: i, aid: hub.AID(fmt.Sprintf("aid://h%d.example/a@1.0.0", i)), repo: fmt.Sprintf("repo%d", i), sent: make([]int64, 3)}
+		n.store, n.reopen = store(i)
+		w.nodes = append(w.nodes, n)
+		w.skew(n)
+		w.boot(n)
+	}
+	return w
+}
+
+// skew sets a clock wrong, by up to an hour.
+func (w *network) skew(n *node) {
+	n.skew = time.Duration(w.rand.Int64N(int64(2*time.Hour))) - time.Hour
+}
+
+// boot starts a hub on its store.
+func (w *network) boot(n *node) {
+	n.service = New(n.store, &Options{
+		Clock: func() time.Time { return w.now.Add(n.skew) }, Self: n.aid, Repo: n.repo,
+	})
+	n.service.newID = func() string {
+		w.ids++
+		return fmt.Sprintf("%06d-%d", w.ids, n.n)
+	}
+}
+
+func (n *node) caller() Caller { return Caller{Actor: hub.Actor{ID: "agent"}, AID: n.aid} }
+
+// apart reports whether two hubs cannot reach each other now.
+func (w *network) apart(a, b int) bool {
+	return w.line && a+b == 2 && a != b || slices.Contains(w.cut, [2]int{min(a, b), max(a, b)})
+}
+
+// send makes one attempt to bring the changes of one hub to another.
+func (w *network) send(a, b int, reliable bool) bool {
+	from := w.nodes[a]
+	changes, err := from.service.Changes(context.Background(), from.sent[b], 1+w.rand.IntN(20))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(changes) == 0 {
+		return false
+	}
+	copies, err := from.service.Copies(context.Background(), w.nodes[b].aid, changes)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.wire {
+		copies = overWire(w.t, copies)
+	}
+	p := parcel{from: a, to: b, copies: copies}
+	luck := w.rand.IntN(10)
+	switch {
+	case reliable:
+	case w.apart(a, b) || luck < 2:
+		return true // lost on the way
+	case luck < 4:
+		w.late = append(w.late, p)
+	}
+	w.deliver(p)
+	if reliable || luck != 5 { // else the answer is lost
+		from.sent[b] = changes[len(changes)-1].Seq
+	}
+	return true
+}
+
+// overWire returns copies as they are when they have been sent.
+func overWire(t *testing.T, copies []hub.Copy) (out []hub.Copy) {
+	t.Helper()
+	raw, err := json.Marshal(copies)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *network) deliver(p parcel) {
+	done, err := w.nodes[p.to].service.Sync(context.Background(), w.nodes[p.from].aid, true, p.copies)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i, d := range done {
+		if d.Status == hub.SyncError && !(p.again && d.Code == hub.CodeNotFound) {
+			w.t.Fatalf("hub %d refused %+v of hub %d: %s", p.to, p.copies[i], p.from, d.Reason)
+		}
+	}
+}
+
+// step lets something happen.
+func (w *network) step() {
+	w.now = w.now.Add(time.Duration(w.rand.IntN(3)) * 400 * time.Microsecond) // often nothing, so that times tie
+	a, b := w.rand.IntN(3), w.rand.IntN(3)
+	switch luck := w.rand.IntN(100); {
+	case luck < 45:
+		w.operate(w.nodes[a])
+	case luck < 80:
+		if a != b {
+			w.send(a, b, false)
+		}
+	case luck < 86 && len(w.late) > 0:
+		i := w.rand.IntN(len(w.late))
+		p := w.late[i]
+		p.again = true
+		if w.rand.IntN(2) == 0 {
+			w.late = slices.Delete(w.late, i, i+1)
+		}
+		if !w.apart(p.from, p.to) {
+			w.deliver(p)
+		}
+	case luck < 90:
+		if a != b {
+			w.cut = append(w.cut, [2]int{min(a, b), max(a, b)})
+		}
+	case luck < 95:
+		w.cut = nil
+	case luck < 97:
+		w.skew(w.nodes[a])
+	case luck < 99:
+		n := w.nodes[a]
+		if n.reopen != nil {
+			n.store = n.reopen()
+		}
+		w.boot(n)
+		w.late = slices.DeleteFunc(w.late, func(p parcel) bool { return p.to == a })
+	}
+}
+
+// operate lets an agent do something at random. What is refused because of the
+// state that things are in does not count.
+func (w *network) operate(n *node) {
+	ctx, who := context.Background(), n.caller()
+	if w.project == "" {
+		if n.n != 0 {
+			return
+		}
+		p, err := n.service.CreateProject(ctx, who, NewProject{Name: "x", Repos: []hub.Repo{
+			{Name: "repo0", Role: "backend", Language: "go"}, {Name: "repo1", Role: "frontend", Language: "go"}, {Name: "repo2", Role: "infra", Language: "go"},
+		}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.project = p.ID
+		for _, r := range p.Repos {
+			w.acked.repos = append(w.acked.repos, r.ID)
+		}
+		return
+	}
+	_, repo, err := n.service.JoinProject(ctx, who, w.project, n.repo, "")
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return // the project has not come here yet
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.acked.claims[repo.ID] = n.aid
+	contracts, err := n.service.Contracts(ctx, who, hub.ContractQuery{Project: w.project})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	content := json.RawMessage(fmt.Sprintf(`{"n":%d}`, w.rand.IntN(1000)))
+	luck := w.rand.IntN(100)
+	if len(contracts) == 0 || luck < 10 && len(contracts) < 4 {
+		r, err := n.service.Propose(ctx, who, Proposal{Project: w.project, Type: hub.ContractCustom, Name: "c", Content: content})
+		if w.done(err) {
+			w.acked.contents[r.Contract.ID] = append(w.acked.contents[r.Contract.ID], hub.ContractVersion{Version: 1, Content: content})
+		}
+		return
+	}
+	c := contracts[w.rand.IntN(len(contracts))]
+	switch {
+	case luck < 30:
+		r, err := n.service.Update(ctx, who, Revision{Project: w.project, Contract: c.ID, Content: content, Note: fmt.Sprint(luck)})
+		if w.done(err) {
+			w.acked.contents[c.ID] = append(w.acked.contents[c.ID], hub.ContractVersion{Version: r.Contract.Version, Content: content})
+		}
+	case luck < 55:
+		action := []string{ActionAgree, ActionAgree, ActionAgree, ActionRequestChange, ActionReject}[w.rand.IntN(5)]
+		r, err := n.service.Respond(ctx, who, Response{Project: w.project, Contract: c.ID, Action: action, Comment: strings.Repeat("x", w.rand.IntN(2))})
+		if w.done(err) && action == ActionAgree {
+			w.acked.agreements[c.ID] = append(w.acked.agreements[c.ID], hub.Agreement{Repo: r.Repo, Version: r.Contract.Version, Content: hub.ContentHash(r.Contract.Content)})
+		}
+		if err == nil && r.Packet != "" {
+			w.acked.packets = append(w.acked.packets, r.Packet)
+		}
+	case luck < 82:
+		do := n.service.Start
+		if w.rand.IntN(2) == 0 {
+			do = n.service.Complete
+		}
+		r, err := do(ctx, who, Work{Project: w.project, Contract: c.ID, Files: []string{"f"}})
+		if w.done(err) {
+			impl, _ := r.Contract.Implementation(r.Repo)
+			w.acked.work[c.ID] = append(w.acked.work[c.ID], impl)
+		}
+	case luck < 88:
+		result := []string{VerifySuccess, VerifyFailure, VerifyPartial}[w.rand.IntN(3)]
+		_, err := n.service.Verify(ctx, who, Verification{Project: w.project, Contract: c.ID, Result: result})
+		w.done(err)
+	case luck < 96:
+		p, err := n.service.Share(ctx, who, NewPacket{Project: w.project, Type: hub.ContextProgress, Content: content, Related: []hub.ContractID{c.ID}})
+		if w.done(err) {
+			w.acked.packets = append(w.acked.packets, p.ID)
+		}
+	case luck < 98:
+		_, err := n.service.SetPolicy(ctx, who, w.project, hub.AgreementPolicies[w.rand.IntN(3)])
+		w.done(err)
+	default:
+		if len(w.acked.repos) < 5 {
+			w.ids++
+			r, err := n.service.AddRepo(ctx, who, w.project, hub.Repo{Name: fmt.Sprint("more", w.ids), Role: "shared", Language: "go"})
+			if w.done(err) {
+				w.acked.repos = append(w.acked.repos, r.ID)
+			}
+		}
+	}
+}
+
+// done reports whether something was acknowledged. What is wrong for another
+// reason than the state of things fails the test.
+func (w *network) done(err error) bool {
+	switch hub.CodeOf(err) {
+	case "":
+		return true
+	case hub.CodeConflict, hub.CodeNotFound, hub.CodePolicy:
+		return false
+	}
+	w.t.Fatal(err)
+	return false
+}
+
+// heal brings everything to everyone.
+func (w *network) heal() {
+	w.cut = nil
+	for range 1000 {
+		moved := false
+		for a := range w.nodes {
+			for b := range w.nodes {
+				if a != b && !w.apart(a, b) && w.send(a, b, true) {
+					moved = true
+				}
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+	w.t.Fatal("the hubs do not come to rest")
+}
+
+// state returns everything that a hub knows of the project.
+func (w *network) state(n *node) string {
+	var b bytes.Buffer
+	p, err := n.service.Project(context.Background(), Caller{}, w.project)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "policy %s\n", p.Policy)
+	if err := n.service.WriteProject(context.Background(), Caller{}, w.project, &b, WriteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	sum, err := n.service.Summary(context.Background(), w.project, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\n%+v", sum)
+	return b.String()
+}
+
+// missing returns what was acknowledged and is not there.
+func (w *network) missing(n *node) (out []string) {
+	var b bytes.Buffer
+	if err := n.service.WriteProject(context.Background(), Caller{}, w.project, &b, WriteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := hub.DecodeProject(b.Bytes())
+	if err != nil {
+		w.t.Fatalf("what was written cannot be read: %v", err)
+	}
+	find := func(id hub.ContractID) hub.Contract {
+		i := slices.IndexFunc(p.Contracts, func(c hub.Contract) bool { return c.ID == id })
+		if i < 0 {
+			out = append(out, fmt.Sprintf("contract %s", id))
+			return hub.Contract{}
+		}
+		return p.Contracts[i]
+	}
+	for id, contents := range w.acked.contents {
+		c := find(id)
+		all := slices.Concat(c.History, c.Conflicts, []hub.ContractVersion{{Version: c.Version, Content: c.Content}})
+		for _, v := range contents {
+			if !slices.ContainsFunc(all, func(x hub.ContractVersion) bool { return sameContent(x, v) }) {
+				out = append(out, fmt.Sprintf("contract %s version %d content %s", id, v.Version, v.Content))
+			}
+		}
+	}
+	for id, agreements := range w.acked.agreements {
+		c := find(id)
+		for _, a := range agreements {
+			if !slices.ContainsFunc(c.Agreements, func(x hub.Agreement) bool {
+				return x.Repo == a.Repo && x.Version == a.Version && x.Content == a.Content
+			}) {
+				out = append(out, fmt.Sprintf("contract %s agreement %+v", id, a))
+			}
+		}
+	}
+	for id, work := range w.acked.work {
+		c := find(id)
+		for _, i := range work {
+			if is, ok := c.Implementation(i.Repo); !ok || is.At().Compare(i.At()) < 0 {
+				out = append(out, fmt.Sprintf("contract %s implementation %+v, it is %+v", id, i, is))
+			}
+		}
+	}
+	for _, id := range w.acked.packets {
+		if !slices.ContainsFunc(p.Packets, func(x hub.Packet) bool { return x.ID == id }) {
+			out = append(out, fmt.Sprintf("packet %s", id))
+		}
+	}
+	for _, id := range w.acked.repos {
+		if r, ok := p.Repo(id); !ok || r.Agent != w.acked.claims[id] {
+			out = append(out, fmt.Sprintf("repository %s claimed by %q", id, w.acked.claims[id]))
+		}
+	}
+	return out
+}
+
+// converge plays one schedule and reports how it ended, and how often contents
+// were in conflict.
+func converge(t *testing.T, seed uint64, steps int, store func(n int) (hub.Store, func() hub.Store)) (conflicts int) {
+	t.Helper()
+	w := newNetwork(t, seed, store)
+	for w.project == "" {
+		w.operate(w.nodes[0])
+	}
+	for range steps {
+		w.step()
+	}
+	w.heal()
+	want := w.state(w.nodes[0])
+	for _, n := range w.nodes[1:] {
+		if got := w.state(n); got != want {
+			t.Fatalf("seed %d: hubs 0 and %d differ:\n%s\n%s", seed, n.n, want, got)
+		}
+	}
+	if missing := w.missing(w.nodes[0]); len(missing) > 0 {
+		t.Fatalf("seed %d: acknowledged and missing: %s", seed, strings.Join(missing, "; "))
+	}
+	return strings.Count(want, `"conflicts":`)
+}
+
+func TestConvergence(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-056 three hubs come to the same state, whatever the network and the clocks do, and nothing acknowledged is missing", func(t *testing.T) {
+		t.Parallel()
+		conflicts := 0
+		for seed := range uint64(schedules) {
+			conflicts += converge(t, seed, 60, func(int) (hub.Store, func() hub.Store) { return newMemory(), nil })
+		}
+		if conflicts < schedules/100 {
+			t.Errorf("%d conflicts in %d schedules: they try nothing", conflicts, schedules)
+		}
+	})
+	t.Run("R1-056 three hubs on disk that are restarted come to the same state", func(t *testing.T) {
+		t.Parallel()
+		for seed := range uint64(diskSchedules) {
+			converge(t, 1_000_000+seed, 100, func(int) (hub.Store, func() hub.Store) { return onDisk(t) })
+		}
+	})
+}
+
+// onDisk returns a store on disk, and how to close it and open it again.
+func onDisk(t *testing.T) (hub.Store, func() hub.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	open := func() *sqlite.Store {
+		s, err := sqlite.Open(dir, &sqlite.Options{Readers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	t.Cleanup(func() { s.Close() })
+	return s, func() hub.Store {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open()
+		return s
+	}
+}

@@ -1,0 +1,144 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Diff is what changed between two versions of a contract.
+type Diff struct {
+	From    int          `json:"from"`
+	To      int          `json:"to"`
+	Changes []Difference `json:"changes"`
+	Cut     bool         `json:"cut,omitempty"` // there are more
+}
+
+// A Difference is one value that is not as it was.
+type Difference struct {
+	Path string          `json:"path"` // a JSON pointer
+	Kind string          `json:"kind"` // added, removed or changed
+	Old  json.RawMessage `json:"old,omitempty"`
+	New  json.RawMessage `json:"new,omitempty"`
+}
+
+// maxDifferences is how many differences a diff has at most, and maxDepth how
+// deep it looks.
+const (
+	maxDifferences = 1000
+	maxDepth       = 64
+)
+
+// Diff returns what changed between two versions. 0 stands for the newest as
+// to, and for the one before to as from.
+func (s *Service) Diff(ctx context.Context, caller Caller, id hub.ProjectID, contractID hub.ContractID, from, to int) (Diff, error) {
+	c, err := s.Contract(ctx, caller, id, contractID, true)
+	if err != nil {
+		return Diff{}, err
+	}
+	if to == 0 {
+		to = c.Version
+	}
+	if from == 0 {
+		from = max(to-1, 1)
+	}
+	old, err := contentOf(c, from)
+	if err != nil {
+		return Diff{}, err
+	}
+	new, err := contentOf(c, to)
+	if err != nil {
+		return Diff{}, err
+	}
+	d := Diff{From: from, To: to, Changes: []Difference{}}
+	d.compare("", old, new, 0)
+	return d, nil
+}
+
+// contentOf returns the content that a contract had in a version.
+func contentOf(c hub.Contract, version int) (json.RawMessage, error) {
+	if version == c.Version {
+		return c.Content, nil
+	}
+	for _, v := range c.History {
+		if v.Version == version {
+			return v.Content, nil
+		}
+	}
+	return nil, hub.Errorf(hub.CodeNotFound, "contract.Diff", "contract %s has no version %d", c.ID, version)
+}
+
+// compare notes how new differs from old. Objects are compared by member and
+// lists by place; all else as a whole.
+func (d *Diff) compare(path string, old, new json.RawMessage, depth int) {
+	if d.Cut || bytes.Equal(old, new) {
+		return
+	}
+	if depth < maxDepth {
+		if a, b := members(old), members(new); a != nil && b != nil {
+			names := maps.Clone(a)
+			maps.Copy(names, b)
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				d.member(path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), a[name], b[name], depth)
+			}
+			return
+		}
+		if a, b := items(old), items(new); a != nil && b != nil {
+			for i := range max(len(a), len(b)) {
+				d.member(path+"/"+strconv.Itoa(i), at(a, i), at(b, i), depth)
+			}
+			return
+		}
+	}
+	if hub.ContentHash(old) != hub.ContentHash(new) {
+		d.add(Difference{Path: path, Kind: "changed", Old: old, New: new})
+	}
+}
+
+func (d *Diff) member(path string, old, new json.RawMessage, depth int) {
+	switch {
+	case old == nil:
+		d.add(Difference{Path: path, Kind: "added", New: new})
+	case new == nil:
+		d.add(Difference{Path: path, Kind: "removed", Old: old})
+	default:
+		d.compare(path, old, new, depth+1)
+	}
+}
+
+func (d *Diff) add(x Difference) {
+	if len(d.Changes) >= maxDifferences {
+		d.Cut = true
+		return
+	}
+	d.Changes = append(d.Changes, x)
+}
+
+// members returns the members of an object, nil for anything else.
+func members(raw json.RawMessage) (m map[string]json.RawMessage) {
+	if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+// items returns the items of a list, nil for anything else.
+func items(raw json.RawMessage) (l []json.RawMessage) {
+	if !bytes.HasPrefix(raw, []byte("[")) || json.Unmarshal(raw, &l) != nil {
+		return nil
+	}
+	return l
+}
+
+func at(l []json.RawMessage, i int) json.RawMessage {
+	if i < len(l) {
+		return l[i]
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package contract
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A NewFile is a file as it comes in.
+type NewFile struct {
+	Project     hub.ProjectID
+	Name        string
+	ContentType string
+	Purpose     string
+	Content     string // base64, without blanks
+}
+
+// A File is a file that was kept.
+type File struct {
+	SavedTo string `json:"savedTo"` // below the hub's folder for shared files
+	Size    int    `json:"size"`
+	SHA256  string `json:"sha256"`
+}
+
+// ShareFile keeps a file in the project's folder.
+func (s *Service) ShareFile(ctx context.Context, caller Caller, n NewFile) (File, error) {
+	return s.keep(ctx, "contract.ShareFile", caller, n, func(*session, hub.Project, File) error { return nil })
+}
+
+// FulfilRequest keeps the file that somebody asked for.
+func (s *Service) FulfilRequest(ctx context.Context, caller Caller, requestID string, n NewFile) (File, error) {
+	const op = "contract.FulfilRequest"
+	return s.keep(ctx, op, caller, n, func(se *session, p hub.Project, f File) error {
+		r, err := se.tx.FileRequest(p.ID, requestID)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return hub.Errorf(hub.CodeNotFound, op, "Request %s not found", requestID)
+		}
+		if err != nil {
+			return err
+		}
+		if !r.FulfilledAt.IsZero() {
+			return hub.Errorf(hub.CodeConflict, op, "Request %s is fulfilled already", requestID)
+		}
+		r.FulfilledAt, r.File = r.At.After(s.o.Clock), f.SavedTo
+		return se.tx.PutFileRequest(r)
+	})
+}
+
+// sharedBytes is where the store counts what shared files take up, and
+// fileOverhead what each counts beside its content.
+const (
+	sharedBytes  = "files.bytes"
+	fileOverhead = 4096
+)
+
+// keep writes a file and then notes it, together with what and does. A file
+// that cannot be noted is removed again.
+func (s *Service) keep(ctx context.Context, op string, caller Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
+	if s.o.Files == nil {
+		return File{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no shared files")
+	}
+	data, err := s.decodeFile(op, n)
+	if err != nil {
+		return File{}, err
+	}
+	sum := sha256.Sum256(data)
+	f := File{Size: len(data), SHA256: hex.EncodeToString(sum[:])}
+	if err := s.act(ctx, op, caller, n.Project, func(*session, hub.Project, hub.Repo) error { return nil }); err != nil {
+		return File{}, err // before anything is written
+	}
+	if f.SavedTo, err = s.save(op, n, data); err != nil {
+		return File{}, err
+	}
+	err = s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		if err := se.countFile(op, int64(f.Size)+fileOverhead); err != nil {
+			return err
+		}
+		if err := and(se, p, f); err != nil {
+			return err
+		}
+		se.changed = true
+		return se.note(hub.ActionFileShared, f.SHA256, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: s.aid(caller), Digest: f.SHA256, Action: n.Purpose})
+	})
+	if err != nil {
+		return File{}, errors.Join(err, s.o.Files.Remove(f.SavedTo))
+	}
+	return f, nil
+}
+
+// decodeFile checks a file before it is decoded, and decodes it strictly.
+func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
+	switch {
+	case n.Name == "":
+		return nil, hub.Errorf(hub.CodeInvalid, op, "file.name required")
+	case !n.Project.Valid():
+		return nil, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", n.Project)
+	case len(n.Purpose) > hub.MaxName || len(n.ContentType) > hub.MaxName:
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType have at most %d bytes", hub.MaxName)
+	case base64.StdEncoding.DecodedLen(len(n.Content)) > s.o.Limits.File+2:
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content: a file has at most %d bytes", s.o.Limits.File)
+	case strings.ContainsAny(n.Content, "\r\n"):
+		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: base64 has no line breaks")
+	}
+	data, err := base64.StdEncoding.Strict().DecodeString(n.Content)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: not base64: %v", err)
+	}
+	if len(data) > s.o.Limits.File {
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content: a file has at most %d bytes", s.o.Limits.File)
+	}
+	return data, nil
+}
+
+// save writes a file into the project's folder, under a name that nothing else
+// has, and returns where.
+func (s *Service) save(op string, n NewFile, data []byte) (string, error) {
+	if err := s.o.Files.Mkdir(string(n.Project), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", hub.Errorf(hub.CodeDegraded, op, "the project's folder cannot be made: %v", err)
+	}
+	name := path.Join(string(n.Project), s.newID()[24:]+"-"+baseName(n.Name))
+	f, err := s.o.Files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", hub.Errorf(hub.CodeDegraded, op, "the file cannot be made: %v", err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(hub.Errorf(hub.CodeDegraded, op, "the file cannot be written: %v", err), s.o.Files.Remove(name))
+	}
+	return name, nil
+}
+
+// baseName returns the last part of a path, of either kind, with nothing in it
+// that a shell or a file system could take for more than a name.
+func baseName(name string) string {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	clean := []byte(name[max(0, len(name)-100):])
+	for i, c := range clean {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			clean[i] = '_'
+		}
+	}
+	return string(clean)
+}
+
+// countFile adds to what shared files take up.
+func (se *session) countFile(op string, n int64) error {
+	text, err := se.tx.Meta(sharedBytes)
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return err
+	}
+	total, _ := strconv.ParseInt(text, 10, 64) // "" is 0
+	if total+n > se.s.o.Limits.Shared {
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d bytes of shared files, and has them", se.s.o.Limits.Shared)
+	}
+	return se.tx.PutMeta(sharedBytes, strconv.FormatInt(total+n, 10))
+}
+
+// RequestFile asks the others of a project for a file. Project, Description and
+// Format must be given.
+func (s *Service) RequestFile(ctx context.Context, caller Caller, r hub.FileRequest) (hub.FileRequest, error) {
+	const op = "contract.RequestFile"
+	switch {
+	case strings.TrimSpace(r.Description) == "":
+		return r, hub.Errorf(hub.CodeInvalid, op, "description required")
+	case len(r.Description) > hub.MaxText || len(r.Format) > hub.MaxName:
+		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", hub.MaxText, hub.MaxName)
+	}
+	r.ID, r.FulfilledAt, r.File = s.newID(), hub.Instant{}, ""
+	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), hub.Instant{}.After(s.o.Clock)
+		open, err := se.tx.FileRequests(p.ID, s.o.Limits.Requests)
+		if err != nil {
+			return err
+		}
+		if len(open) >= s.o.Limits.Requests {
+			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is as many as this hub keeps", len(open))
+		}
+		if err := se.tx.AddFileRequest(r); err != nil {
+			return err
+		}
+		if err := se.note(hub.ActionFileRequested, r.ID, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: r.FromAgent}); err != nil {
+			return err
+		}
+		return se.tell(p, by.ID, notice{Event: "asks for a file", Project: p.ID, By: by.Name})
+	})
+	return r, err
+}
+
+// FileRequests returns the requests of a project, newest first.
+func (s *Service) FileRequests(ctx context.Context, _ Caller, id hub.ProjectID) ([]hub.FileRequest, error) {
+	var out []hub.FileRequest
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		_, err := project(r, "contract.FileRequests", id)
+		if err == nil {
+			out, err = r.FileRequests(id, s.o.Limits.Requests)
+		}
+		return err
+	})
+	return out, err
+}

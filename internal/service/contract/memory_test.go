@@ -1,0 +1,191 @@
+package contract
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A memory is a store of projects that is quick enough for thousands of
+// schedules. The rules of a real one are tested where it is made.
+type memory struct {
+	hub.Store // everything else is not there
+	state     memoryState
+}
+
+type contractKey struct {
+	project hub.ProjectID
+	id      hub.ContractID
+}
+
+type packetKey struct {
+	project hub.ProjectID
+	id      hub.PacketID
+}
+
+type memoryState struct {
+	projects  map[hub.ProjectID]hub.Project
+	contracts map[contractKey]hub.Contract
+	packets   map[packetKey]hub.Packet
+	changes   []hub.Change
+	entries   int64
+}
+
+func newMemory() *memory {
+	return &memory{state: memoryState{
+		projects: map[hub.ProjectID]hub.Project{}, contracts: map[contractKey]hub.Contract{}, packets: map[packetKey]hub.Packet{},
+	}}
+}
+
+func (m *memory) View(_ context.Context, fn func(hub.Reader) error) error {
+	return fn(&memoryTx{s: &m.state})
+}
+
+func (m *memory) Update(_ context.Context, _ hub.Durability, fn func(hub.Tx) error) error {
+	s := m.state
+	s.projects, s.contracts, s.packets = maps.Clone(s.projects), maps.Clone(s.contracts), maps.Clone(s.packets)
+	s.changes = slices.Clip(s.changes)
+	if err := fn(&memoryTx{s: &s}); err != nil {
+		return err
+	}
+	m.state = s
+	return nil
+}
+
+// A memoryTx has what this package calls while nobody is told and no file is
+// shared.
+type memoryTx struct {
+	hub.Tx
+	s *memoryState
+}
+
+var errMissing = hub.Errorf(hub.CodeNotFound, "memory", "it is not there")
+
+func (t *memoryTx) Project(id hub.ProjectID) (hub.Project, error) {
+	p, ok := t.s.projects[id]
+	if !ok {
+		return p, errMissing
+	}
+	return p, nil
+}
+
+func (t *memoryTx) Projects(after hub.ProjectID, limit int) (all []hub.Project, _ error) {
+	for _, id := range slices.Sorted(maps.Keys(t.s.projects)) {
+		if id > after && len(all) < limit {
+			all = append(all, t.s.projects[id])
+		}
+	}
+	return all, nil
+}
+
+func (t *memoryTx) AddProject(p hub.Project) error { t.s.projects[p.ID] = p; return nil }
+func (t *memoryTx) PutProject(p hub.Project) error { t.s.projects[p.ID] = p; return nil }
+
+func (t *memoryTx) Contract(project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
+	c, ok := t.s.contracts[contractKey{project, id}]
+	if !ok {
+		return c, errMissing
+	}
+	c.History, c.Conflicts = nil, nil
+	return c, nil
+}
+
+func (t *memoryTx) Contracts(q hub.ContractQuery) (all []hub.Contract, _ error) {
+	for key, c := range t.s.contracts {
+		if key.project == q.Project && key.id > q.After {
+			c.History, c.Conflicts = nil, nil
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b hub.Contract) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(len(all), q.Limit)], nil
+}
+
+func (t *memoryTx) Versions(project hub.ProjectID, id hub.ContractID) (history, conflicts []hub.ContractVersion, _ error) {
+	c := t.s.contracts[contractKey{project, id}]
+	return c.History, c.Conflicts, nil
+}
+
+func (t *memoryTx) AddContract(c hub.Contract) error {
+	t.s.contracts[contractKey{c.Project, c.ID}] = c
+	return nil
+}
+
+func (t *memoryTx) PutContract(c, was hub.Contract) error {
+	key := contractKey{c.Project, c.ID}
+	if is := t.s.contracts[key]; is.Version != was.Version || is.UpdatedAt != was.UpdatedAt {
+		return hub.Errorf(hub.CodeConflict, "memory", "it is not as it was")
+	}
+	c.History, c.Conflicts = t.s.contracts[key].History, t.s.contracts[key].Conflicts
+	t.s.contracts[key] = c
+	return nil
+}
+
+func (t *memoryTx) AddVersion(project hub.ProjectID, id hub.ContractID, v hub.ContractVersion) error {
+	c := t.s.contracts[contractKey{project, id}]
+	c.History = append(slices.Clip(c.History), v)
+	t.s.contracts[contractKey{project, id}] = c
+	return nil
+}
+
+func (t *memoryTx) PutVersions(c hub.Contract) error {
+	is := t.s.contracts[contractKey{c.Project, c.ID}]
+	is.History, is.Conflicts = c.History, c.Conflicts
+	t.s.contracts[contractKey{c.Project, c.ID}] = is
+	return nil
+}
+
+func (t *memoryTx) Packet(project hub.ProjectID, id hub.PacketID) (hub.Packet, error) {
+	p, ok := t.s.packets[packetKey{project, id}]
+	if !ok {
+		return p, errMissing
+	}
+	return p, nil
+}
+
+func (t *memoryTx) AddPacket(p hub.Packet) error {
+	t.s.packets[packetKey{p.Project, p.ID}] = p
+	return nil
+}
+
+func (t *memoryTx) PutPacket(p hub.Packet) error { return t.AddPacket(p) }
+
+func (t *memoryTx) Packets(q hub.PacketQuery) (page hub.PacketPage, _ error) {
+	for key, p := range t.s.packets {
+		if key.project == q.Project {
+			page.Packets = append(page.Packets, p)
+		}
+	}
+	slices.SortFunc(page.Packets, func(a, b hub.Packet) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	return page, nil
+}
+
+func (t *memoryTx) PacketIDs(project hub.ProjectID, after hub.PacketID, _ int) (ids []hub.PacketID, _ error) {
+	for key := range t.s.packets {
+		if key.project == project && key.id > after {
+			ids = append(ids, key.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+func (t *memoryTx) AddChange(c hub.Change) error {
+	c.Seq = int64(len(t.s.changes)) + 1
+	t.s.changes = append(t.s.changes, c)
+	return nil
+}
+
+func (t *memoryTx) Changes(seq int64, limit int) ([]hub.Change, error) {
+	rest := t.s.changes[min(int(seq), len(t.s.changes)):]
+	return rest[:min(len(rest), limit)], nil
+}
+
+func (t *memoryTx) Append(e hub.Entry) (hub.Entry, error) {
+	t.s.entries++
+	e.Seq = t.s.entries
+	return e, nil
+}

@@ -1,0 +1,287 @@
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// The functions in this file join two copies of one thing. They are pure, and
+// it does not matter which copy comes first, how copies are grouped, or how
+// often one comes: each part of a copy is either the greater of two by a total
+// order, or the union of both.
+
+// mergeContract joins two copies of a contract, both with History and
+// Conflicts.
+//
+// The copy with the higher version gives content and status, then that with
+// the later time, then that with the greater hash of its content. What lost and
+// is not in the history is kept among the conflicts. Implementations are joined
+// by repository, agreements by repository and version.
+func mergeContract(a, b hub.Contract) hub.Contract {
+	won, lost := a, b
+	if compareHeads(a, b) < 0 {
+		won, lost = b, a
+	}
+	out := won
+	out.CreatedAt = earlier(a.CreatedAt, b.CreatedAt)
+	out.ReopenedAt = later(a.ReopenedAt, b.ReopenedAt)
+	out.Implementations = mergeImplementations(a.Implementations, b.Implementations)
+	out.Agreements = mergeAgreements(a.Agreements, b.Agreements)
+	out.History, out.Conflicts = mergeVersions(won, lost)
+	return out
+}
+
+// compareHeads orders what two copies say a contract is now.
+func compareHeads(a, b hub.Contract) int {
+	order := cmp.Or(cmp.Compare(a.Version, b.Version), a.UpdatedAt.Compare(b.UpdatedAt))
+	if order == 0 && !bytes.Equal(a.Content, b.Content) {
+		order = strings.Compare(hub.ContentHash(a.Content), hub.ContentHash(b.Content))
+	}
+	// As far as it concerns the content this is the order in which
+	// mergeVersions chooses, so that it does not matter who lost first.
+	return cmp.Or(order,
+		cmp.Compare(a.ProposedBy, b.ProposedBy), bytes.Compare(a.Content, b.Content),
+		cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)),
+		cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+}
+
+// earlier returns the earlier of two times that are times.
+func earlier(a, b hub.Instant) hub.Instant {
+	if a.IsZero() || !b.IsZero() && b.Compare(a) < 0 {
+		return b
+	}
+	return a
+}
+
+func later(a, b hub.Instant) hub.Instant {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
+// greatest joins two lists by key: of those with the same key the greatest
+// stands. The outcome is in the order of keys.
+func greatest[T any, K comparable](a, b []T, key func(T) K, compareKeys func(K, K) int, compare func(x, y T) int) []T {
+	byKey := make(map[K]T, len(a)+len(b))
+	for _, list := range [...][]T{a, b} {
+		for _, x := range list {
+			k := key(x)
+			if y, ok := byKey[k]; !ok || compare(x, y) > 0 {
+				byKey[k] = x
+			}
+		}
+	}
+	if len(byKey) == 0 {
+		return nil
+	}
+	out := make([]T, 0, len(byKey))
+	for _, x := range byKey {
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(x, y T) int { return compareKeys(key(x), key(y)) })
+	return out
+}
+
+func mergeImplementations(a, b []hub.Implementation) []hub.Implementation {
+	return greatest(a, b, func(i hub.Implementation) hub.RepoID { return i.Repo }, cmp.Compare[hub.RepoID], compareImplementations)
+}
+
+// compareImplementations orders two reports of one repository's work: the newer
+// stands. Among equals the one that says more about the work does, then the one
+// that claims less of a version: who does not know it may have guessed too high.
+func compareImplementations(a, b hub.Implementation) int {
+	if sameImplementation(a, b) {
+		return 0
+	}
+	return cmp.Or(
+		a.At().Compare(b.At()),
+		cmp.Compare(slices.Index(hub.ImplementationStatuses, a.Status), slices.Index(hub.ImplementationStatuses, b.Status)),
+		cmp.Compare(b.Version, a.Version),
+		compareWritten(a, b))
+}
+
+// compareWritten orders two values by what is sent of them.
+func compareWritten(a, b any) int {
+	x, _ := json.Marshal(a) // what was decoded can be encoded
+	y, _ := json.Marshal(b)
+	return bytes.Compare(x, y)
+}
+
+type agreementKey struct {
+	version int
+	repo    hub.RepoID
+	content string
+}
+
+func mergeAgreements(a, b []hub.Agreement) []hub.Agreement {
+	all := greatest(a, b,
+		func(g hub.Agreement) agreementKey { return agreementKey{g.Version, g.Repo, g.Content} },
+		func(x, y agreementKey) int {
+			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.repo, y.repo), cmp.Compare(x.content, y.content))
+		},
+		func(x, y hub.Agreement) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Agent, y.Agent)) })
+	if n := len(all) - hub.MaxAgreements; n > 0 {
+		all = all[n:] // to older versions
+	}
+	return all
+}
+
+// A variant is a content that a contract had on some hub.
+type variant struct {
+	hub.ContractVersion
+	hash string
+}
+
+type variantKey struct {
+	version int
+	hash    string
+}
+
+func (v variant) key() variantKey { return variantKey{v.Version, v.hash} }
+
+// mergeVersions joins all contents but that of the winning head, and splits
+// them into those that later versions replaced, one for each version, and those
+// that lost.
+func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVersion) {
+	var all []variant
+	add := func(v hub.ContractVersion, superseded bool) {
+		v.Superseded = v.Superseded || superseded
+		all = append(all, variant{v, hub.ContentHash(v.Content)})
+	}
+	for _, c := range [...]hub.Contract{won, lost} {
+		for _, v := range c.History {
+			add(v, true)
+		}
+		for _, v := range c.Conflicts {
+			add(v, false)
+		}
+	}
+	if lost.Version != won.Version || !bytes.Equal(lost.Content, won.Content) {
+		add(hub.ContractVersion{Version: lost.Version, Content: lost.Content, ProposedBy: lost.ProposedBy, At: lost.UpdatedAt}, false)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	head := variantKey{won.Version, hub.ContentHash(won.Content)}
+	distinct := greatest(all, nil, variant.key,
+		func(x, y variantKey) int {
+			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.hash, y.hash))
+		},
+		func(x, y variant) int {
+			return cmp.Or(compareBools(x.Superseded, y.Superseded), x.At.Compare(y.At), cmp.Compare(x.ChangeNotes, y.ChangeNotes), cmp.Compare(x.ProposedBy, y.ProposedBy), bytes.Compare(x.Content, y.Content))
+		})
+	trunk := map[int]variant{}
+	for _, v := range distinct {
+		other, taken := trunk[v.Version]
+		if v.Superseded && v.key() != head && (!taken || cmp.Or(v.At.Compare(other.At), cmp.Compare(v.hash, other.hash)) > 0) {
+			trunk[v.Version] = v
+		}
+	}
+	var losers []variant
+	for _, v := range distinct {
+		switch t, ok := trunk[v.Version]; {
+		case v.key() == head:
+		case ok && t.key() == v.key():
+			v.Superseded = false // as every one in the history is
+			history = append(history, v.ContractVersion)
+		default:
+			losers = append(losers, v)
+		}
+	}
+	if n := len(history) - hub.MaxVersions; n > 0 {
+		history = history[n:]
+	}
+	slices.SortFunc(losers, func(x, y variant) int {
+		return cmp.Or(cmp.Compare(y.Version, x.Version), y.At.Compare(x.At), cmp.Compare(x.hash, y.hash))
+	})
+	for _, v := range losers[:min(len(losers), hub.MaxConflicts)] {
+		conflicts = append(conflicts, v.ContractVersion)
+	}
+	return history, conflicts
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// mergeProject joins two copies of a project's own members and its
+// repositories.
+func mergeProject(a, b hub.Project) hub.Project {
+	out := a
+	if compareProjects(a, b) < 0 {
+		out = b
+	}
+	out.CreatedAt = earlier(a.CreatedAt, b.CreatedAt)
+	out.Repos = mergeRepos(a.Repos, b.Repos)
+	return out
+}
+
+// compareProjects orders what two copies say a project is.
+func compareProjects(a, b hub.Project) int {
+	return cmp.Or(
+		a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Objective, b.Objective),
+		cmp.Compare(slices.Index(hub.ProjectStatuses, a.Status), slices.Index(hub.ProjectStatuses, b.Status)),
+		cmp.Compare(a.Policy, b.Policy))
+}
+
+func mergeRepos(a, b []hub.Repo) []hub.Repo {
+	return greatest(a, b, func(r hub.Repo) hub.RepoID { return r.ID }, cmp.Compare[hub.RepoID], compareRepos)
+}
+
+// compareRepos orders two copies of a repository: one that is claimed stands,
+// then the earlier claim, then what was said last by who claimed it.
+func compareRepos(a, b hub.Repo) int {
+	switch {
+	case sameRepo(a, b):
+		return 0
+	case (a.Agent == "") != (b.Agent == ""):
+		return strings.Compare(string(a.Agent), string(b.Agent))
+	case !a.ClaimedAt.IsZero() && !b.ClaimedAt.IsZero() && a.ClaimedAt != b.ClaimedAt:
+		return b.ClaimedAt.Compare(a.ClaimedAt)
+	case a.ClaimedAt.IsZero() != b.ClaimedAt.IsZero():
+		return a.ClaimedAt.Compare(b.ClaimedAt) // a claim that has a time stands
+	}
+	return cmp.Or(cmp.Compare(a.Agent, b.Agent), a.UpdatedAt.Compare(b.UpdatedAt), compareWritten(a, b))
+}
+
+// comparePackets orders two packets with one id, which should be one.
+func comparePackets(a, b hub.Packet) int {
+	return cmp.Or(a.At.Compare(b.At), compareWritten(a, b))
+}
+
+// settle returns c as far as it has come by itself: agreed when all whose word
+// the policy asks for have agreed, implemented when all whom it concerns have
+// completed it. The time is that of what was last needed for it, so that every
+// hub comes to the same.
+func settle(c hub.Contract, p hub.Project) hub.Contract {
+	if (c.Status == hub.ContractProposed || c.Status == hub.ContractNegotiating) && p.Policy == hub.AgreeAll && len(c.Dissenting(p)) == 0 {
+		counted := false
+		for _, a := range c.Agreements {
+			if a.Version == c.Version && a.At.Compare(c.ReopenedAt) > 0 {
+				c.UpdatedAt, counted = later(c.UpdatedAt, a.At), true
+			}
+		}
+		if counted { // somebody has agreed, not nobody had to
+			c.Status = hub.ContractAgreed
+		}
+	}
+	if next, ok := c.Status.After(hub.MoveAllComplete); ok && len(c.Parties(p)) > 0 && len(c.Pending(p)) == 0 {
+		c.Status = next
+		for _, i := range c.Implementations {
+			c.UpdatedAt = later(c.UpdatedAt, i.CompletedAt)
+		}
+	}
+	return c
+}

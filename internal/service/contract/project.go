@@ -1,0 +1,248 @@
+package contract
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A NewProject is a project as it is asked for.
+type NewProject struct {
+	Name      string
+	Objective string
+	Repos     []hub.Repo          // Name, Role and Language must be given; ids are made here
+	Policy    hub.AgreementPolicy // default any
+}
+
+// CreateProject makes a project. A repository with the name of the hub's own is
+// claimed for this hub at once.
+func (s *Service) CreateProject(ctx context.Context, caller Caller, n NewProject) (hub.Project, error) {
+	const op = "contract.CreateProject"
+	if err := active(op, caller); err != nil {
+		return hub.Project{}, err
+	}
+	now := hub.Instant{}.After(s.o.Clock)
+	p := hub.Project{
+		ID: hub.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: hub.ProjectPlanning, Policy: n.Policy,
+		CreatedAt: now, UpdatedAt: now,
+	}
+	if p.Policy == "" {
+		p.Policy = hub.AgreeAny
+	}
+	for _, r := range n.Repos {
+		if err := s.admit(op, &p, &r, now); err != nil {
+			return hub.Project{}, err
+		}
+	}
+	if err := p.Check(); err != nil {
+		return hub.Project{}, err
+	}
+	err := s.update(ctx, caller, "", func(se *session) error {
+		if err := s.roomForProject(se.tx, op); err != nil {
+			return err
+		}
+		if err := se.tx.AddProject(p); err != nil {
+			return err
+		}
+		return se.record(hub.ActionProjectCreated, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller)})
+	})
+	return p, err
+}
+
+// admit adds a repository to a project that is not stored yet or again.
+func (s *Service) admit(op string, p *hub.Project, r *hub.Repo, now hub.Instant) error {
+	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = hub.RepoID(s.newID()), "", hub.Instant{}, now
+	if r.Name == s.o.Repo && s.o.Repo != "" {
+		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	if _, taken := p.RepoNamed(r.Name); taken {
+		return hub.Errorf(hub.CodeInvalid, op, "repos: there are two repositories called %q", r.Name)
+	}
+	if len(p.Repos) >= hub.MaxRepos {
+		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	}
+	p.Repos = append(slices.Clip(p.Repos), *r)
+	slices.SortFunc(p.Repos, func(a, b hub.Repo) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return nil
+}
+
+// roomForProject refuses a project more than the hub keeps.
+func (s *Service) roomForProject(tx hub.Reader, op string) error {
+	all, err := tx.Projects("", s.o.Limits.Projects)
+	if err == nil && len(all) >= s.o.Limits.Projects {
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d projects, and has them", s.o.Limits.Projects)
+	}
+	return err
+}
+
+func projectChange(p hub.Project) hub.Change {
+	return hub.Change{Project: p.ID, Kind: hub.ChangeProject, Object: string(p.ID)}
+}
+
+func repoChange(p hub.ProjectID, id hub.RepoID) hub.Change {
+	return hub.Change{Project: p, Kind: hub.ChangeRepo, Object: string(id)}
+}
+
+// JoinProject claims a repository for the caller and returns the project with
+// it. Claiming again is a success, and may change the endpoint.
+func (s *Service) JoinProject(ctx context.Context, caller Caller, id hub.ProjectID, repoName, endpoint string) (hub.Project, hub.Repo, error) {
+	const op = "contract.JoinProject"
+	var p hub.Project
+	var r hub.Repo
+	if err := active(op, caller); err != nil {
+		return p, r, err
+	}
+	if repoName == "" {
+		return p, r, hub.Errorf(hub.CodeInvalid, op, "repoName required")
+	}
+	agent := s.aid(caller)
+	if agent == "" {
+		return p, r, hub.Errorf(hub.CodeInvalid, op, "nobody across hubs has an id for %q", caller.ID).WithHint("start the hub with --aid")
+	}
+	err := s.update(ctx, caller, "", func(se *session) (err error) {
+		if p, err = project(se.tx, op, id); err != nil {
+			return err
+		}
+		var ok bool
+		if r, ok = p.RepoNamed(repoName); !ok {
+			return hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", repoName, id)
+		}
+		if r.Agent != "" && r.Agent != agent {
+			return hub.Errorf(hub.CodeConflict, op, "Repository %s is claimed by %s", repoName, r.Agent)
+		}
+		if endpoint == "" {
+			endpoint = r.Endpoint
+		}
+		if r.Agent == agent && r.Endpoint == endpoint {
+			return nil
+		}
+		r.UpdatedAt = r.UpdatedAt.After(s.o.Clock)
+		if r.Agent == "" {
+			r.Agent, r.ClaimedAt = agent, r.UpdatedAt
+		}
+		r.Endpoint = endpoint
+		if err := r.Check(); err != nil {
+			return err
+		}
+		p.Repos = slices.Clone(p.Repos)
+		p.Repos[slices.IndexFunc(p.Repos, func(x hub.Repo) bool { return x.ID == r.ID })] = r
+		if err := se.tx.PutProject(p); err != nil {
+			return err
+		}
+		return se.record(hub.ActionRepoClaimed, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
+	})
+	return p, r, err
+}
+
+// AddRepo adds a repository to a project.
+func (s *Service) AddRepo(ctx context.Context, caller Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
+	const op = "contract.AddRepo"
+	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, _ hub.Repo) error {
+		if err := s.admit(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
+			return err
+		}
+		if err := se.tx.PutProject(p); err != nil {
+			return err
+		}
+		if err := se.record(hub.ActionRepoAdded, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller)}); err != nil {
+			return err
+		}
+		return se.settleAll(p)
+	})
+	return r, err
+}
+
+// SetStatus says how far a project has come. What follows from its contracts
+// goes further by itself.
+func (s *Service) SetStatus(ctx context.Context, caller Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
+	return s.setProject(ctx, "contract.SetStatus", caller, id, string(status), func(p *hub.Project) { p.Status = status })
+}
+
+// SetPolicy says whose word makes a contract agreed, from now on.
+func (s *Service) SetPolicy(ctx context.Context, caller Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
+	return s.setProject(ctx, "contract.SetPolicy", caller, id, string(policy), func(p *hub.Project) { p.Policy = policy })
+}
+
+func (s *Service) setProject(ctx context.Context, op string, caller Caller, id hub.ProjectID, word string, set func(*hub.Project)) (hub.Project, error) {
+	var out hub.Project
+	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, r hub.Repo) error {
+		set(&p)
+		p.UpdatedAt = p.UpdatedAt.After(s.o.Clock)
+		if err := p.Check(); err != nil {
+			return err
+		}
+		if err := se.tx.PutProject(p); err != nil {
+			return err
+		}
+		out = standing(p)
+		if err := se.record(hub.ActionProjectChanged, projectChange(p), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller), Action: op, Status: word}); err != nil {
+			return err
+		}
+		return se.settleAll(p)
+	})
+	return out, err
+}
+
+// settleAll looks at every contract of a project whose repositories or policy
+// have changed.
+func (se *session) settleAll(p hub.Project) error {
+	var moved []hub.Contract // as they were: what is read must not change meanwhile
+	err := eachContract(se.tx, p.ID, func(c hub.Contract) error {
+		if settle(c, p).Status != c.Status {
+			moved = append(moved, c)
+		}
+		return nil
+	})
+	for _, was := range moved {
+		c := settle(was, p)
+		if err = se.tx.PutContract(c, was); err != nil {
+			break
+		}
+		if err = se.moved(hub.ActionContractSettled, p, hub.Repo{}, c, "settled"); err != nil {
+			break
+		}
+	}
+	return err
+}
+
+// standing returns p with the status that it has come to.
+func standing(p hub.Project) hub.Project {
+	p.Status = p.Standing()
+	return p
+}
+
+// Project returns a project without its contracts and packets, and how far it
+// has come.
+func (s *Service) Project(ctx context.Context, _ Caller, id hub.ProjectID) (hub.Project, error) {
+	var p hub.Project
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		p, err = project(r, "contract.Project", id)
+		return err
+	})
+	return standing(p), err
+}
+
+// maxProjects is how many projects a page has at most.
+const maxProjects = 200
+
+// Projects returns projects by id, beginning after one.
+func (s *Service) Projects(ctx context.Context, _ Caller, after hub.ProjectID, limit int) ([]hub.Project, error) {
+	limit, err := page("contract.Projects", limit, maxProjects)
+	if err != nil {
+		return nil, err
+	}
+	var all []hub.Project
+	err = s.store.View(ctx, func(r hub.Reader) (err error) {
+		all, err = r.Projects(after, limit)
+		return err
+	})
+	for i, p := range all {
+		all[i] = standing(p)
+	}
+	return all, err
+}

@@ -1,0 +1,281 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Proposal is a contract as it is asked for.
+type Proposal struct {
+	Project hub.ProjectID
+	Type    hub.ContractType
+	Name    string
+	Content json.RawMessage // an object
+}
+
+// A Result is a contract after something was done to it.
+type Result struct {
+	Contract hub.Contract // without History and Conflicts
+	Outcome  string       // agreed, change_requested, rejected, started, complete, verified, failed, partial or ""
+	Repo     hub.RepoID   // that the caller spoke for
+	Pending  []hub.Repo   // whose agreement or implementation is still needed
+	Packet   hub.PacketID // that holds the comment, or ""
+	Warnings []string     // about the shape of the content
+}
+
+// Propose makes a contract.
+func (s *Service) Propose(ctx context.Context, caller Caller, p Proposal) (Result, error) {
+	const op = "contract.Propose"
+	content, err := hub.CompactContent(op, p.Content)
+	if err != nil {
+		return Result{}, err
+	}
+	now := hub.Instant{}.After(s.o.Clock)
+	c := hub.Contract{
+		Project: p.Project, ID: hub.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: hub.ContractProposed,
+		Content: content, CreatedAt: now, UpdatedAt: now,
+	}
+	var out Result
+	err = s.act(ctx, op, caller, p.Project, func(se *session, in hub.Project, r hub.Repo) error {
+		c.ProposedBy = r.ID
+		if err := c.Check(); err != nil {
+			return err
+		}
+		if err := s.roomForContract(op, in, int64(len(content))); err != nil {
+			return err
+		}
+		if err := se.tx.AddContract(c); err != nil {
+			return err
+		}
+		out = Result{Contract: c, Repo: r.ID}
+		return se.moved(hub.ActionContractProposed, in, r, c, "proposed")
+	})
+	out.Warnings = contentWarnings(c.Type, content)
+	return out, err
+}
+
+// roomForContract refuses a contract more than a project may have.
+func (s *Service) roomForContract(op string, p hub.Project, bytes int64) error {
+	if p.Tally.Contracts >= s.o.Limits.Contracts {
+		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d contracts, which is as many as this hub keeps", p.Tally.Contracts)
+	}
+	return s.roomForContent(op, p, bytes)
+}
+
+// roomForContent refuses content beyond what a project may have.
+func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
+	if p.Tally.Bytes+bytes > s.o.Limits.Bytes {
+		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d bytes of content, and this hub keeps %d", p.Tally.Bytes, s.o.Limits.Bytes)
+	}
+	return nil
+}
+
+// moved records what happened to a contract and tells those concerned.
+func (se *session) moved(a hub.Action, p hub.Project, r hub.Repo, c hub.Contract, event string) error {
+	f := facts{
+		Project: p.ID, Agent: se.agent(), Source: se.source, Repo: r.ID, Version: c.Version, Status: string(c.Status), Action: event,
+		Digest: c.Digest(),
+	}
+	if err := se.record(a, contractChange(c), f); err != nil {
+		return err
+	}
+	return se.tell(p, r.ID, notice{Event: event, Project: p.ID, Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, By: r.Name})
+}
+
+func contractChange(c hub.Contract) hub.Change {
+	return hub.Change{Project: c.Project, Kind: hub.ChangeContract, Object: string(c.ID), Version: c.Version}
+}
+
+// The actions of a Response.
+const (
+	ActionAgree         = "agree"
+	ActionRequestChange = "request_change"
+	ActionReject        = "reject"
+)
+
+// A Response is one repository's answer to a contract.
+type Response struct {
+	Project  hub.ProjectID
+	Contract hub.ContractID
+	Action   string
+	Comment  string          // may be empty
+	Change   json.RawMessage // suggested instead; nil or any JSON value
+	Version  int             // that it is about; 0 for the one that is there
+}
+
+// responses says what each action does.
+var responses = map[string]struct {
+	move    hub.ContractMove
+	outcome string
+	action  hub.Action
+	packet  hub.ContextType // that a comment is kept as
+}{
+	ActionAgree:         {hub.MoveAgree, "agreed", hub.ActionContractAgreed, hub.ContextDecision},
+	ActionRequestChange: {hub.MoveRequestChange, "change_requested", hub.ActionContractContested, hub.ContextQuestion},
+	ActionReject:        {hub.MoveReject, "rejected", hub.ActionContractRejected, hub.ContextDecision},
+}
+
+// Respond agrees to a contract, asks for a change or rejects it. A comment or a
+// suggested change is also kept as a packet that is related to the contract.
+func (s *Service) Respond(ctx context.Context, caller Caller, r Response) (Result, error) {
+	const op = "contract.Respond"
+	does, ok := responses[r.Action]
+	if !ok {
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
+	}
+	var out Result
+	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		was, err := contract(se.tx, op, p.ID, r.Contract)
+		if err != nil {
+			return err
+		}
+		if err := sameVersion(op, was, r.Version); err != nil {
+			return err
+		}
+		c, err := step(op, was, does.move, r.Action, s.o.Clock)
+		if err != nil {
+			return err
+		}
+		if r.Action == ActionAgree {
+			if p.Policy == hub.AgreeCounterparty && by.ID == c.ProposedBy {
+				return hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself: the project wants another repository to agree", by.Name, c.Version)
+			}
+			c.Agreements = mergeAgreements(c.Agreements, []hub.Agreement{{
+				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: hub.ContentHash(c.Content), At: c.UpdatedAt,
+			}})
+			if out.Pending = c.Dissenting(p); len(out.Pending) > 0 {
+				c.Status = was.Status // until all have agreed
+			}
+		} else {
+			c.ReopenedAt = c.UpdatedAt
+		}
+		c = settle(c, p)
+		if out.Packet, err = se.comment(op, p, by, c, r, does.packet); err != nil {
+			return err
+		}
+		if err := se.tx.PutContract(c, was); err != nil {
+			return err
+		}
+		out.Contract, out.Outcome, out.Repo = c, does.outcome, by.ID
+		return se.moved(does.action, p, by, c, does.outcome)
+	})
+	return out, err
+}
+
+// step moves a contract. Its text names the word that the caller used.
+func step(op string, c hub.Contract, move hub.ContractMove, word string, clock hub.Clock) (hub.Contract, error) {
+	next, ok := c.Status.After(move)
+	if !ok {
+		return c, hub.Errorf(hub.CodeConflict, op, "Cannot %s contract in status %s", word, c.Status)
+	}
+	c.Status, c.UpdatedAt = next, c.UpdatedAt.After(clock)
+	return c, nil
+}
+
+// sameVersion refuses what is meant for a version that is not there any more.
+func sameVersion(op string, c hub.Contract, version int) error {
+	if version != 0 && version != c.Version {
+		return hub.Errorf(hub.CodeConflict, op, "contract %s has version %d now, not %d", c.ID, c.Version, version).
+			WithHint("look at what changed: parley contract diff %s", c.ID)
+	}
+	return nil
+}
+
+// comment keeps what was said with a response as a packet.
+func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract, r Response, t hub.ContextType) (hub.PacketID, error) {
+	if r.Comment == "" && len(r.Change) == 0 {
+		return "", nil
+	}
+	if len(r.Comment) > hub.MaxText {
+		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", hub.MaxText)
+	}
+	return se.remark(op, p, by, c, t, struct {
+		Action   string          `json:"action"`
+		Comment  string          `json:"comment"`
+		Change   json.RawMessage `json:"suggested_change,omitempty"`
+		Contract hub.ContractID  `json:"contract_id"`
+		Version  int             `json:"contract_version"`
+	}{r.Action, r.Comment, r.Change, c.ID, c.Version})
+}
+
+// remark shares a packet about a contract.
+func (se *session) remark(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return "", hub.Errorf(hub.CodeInvalid, op, "what is said about the contract is not JSON: %v", err)
+	}
+	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: t, Content: raw, Related: []hub.ContractID{c.ID}})
+	return packet.ID, err
+}
+
+// A Revision is the next version of a contract.
+type Revision struct {
+	Project  hub.ProjectID
+	Contract hub.ContractID
+	Content  json.RawMessage
+	Note     string
+	Version  int // that it replaces; 0 for the one that is there
+}
+
+// Update gives a contract its next version. What was implemented needs another
+// look then.
+func (s *Service) Update(ctx context.Context, caller Caller, u Revision) (Result, error) {
+	const op = "contract.Update"
+	content, err := hub.CompactContent(op, u.Content)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(u.Note) > hub.MaxText {
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", hub.MaxText)
+	}
+	var out Result
+	err = s.act(ctx, op, caller, u.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		was, err := contract(se.tx, op, p.ID, u.Contract)
+		if err != nil {
+			return err
+		}
+		if err := sameVersion(op, was, u.Version); err != nil {
+			return err
+		}
+		if s.o.Strict && was.Status != hub.ContractNegotiating {
+			return hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
+				WithHint("ask for a change first: cacp/contract/respond with request_change")
+		}
+		c, err := step(op, was, hub.MoveUpdate, "update", s.o.Clock)
+		if err != nil {
+			return err
+		}
+		if was.Version >= hub.MaxVersions {
+			return hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is as many as there can be", c.ID, was.Version)
+		}
+		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
+			return err
+		}
+		c.Version, c.Content, c.ProposedBy = was.Version+1, content, by.ID
+		c.Implementations = revise(c.Implementations)
+		if err := se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
+			Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
+		}); err != nil {
+			return err
+		}
+		if err := se.tx.PutContract(c, was); err != nil {
+			return err
+		}
+		out = Result{Contract: c, Repo: by.ID}
+		return se.moved(hub.ActionContractUpdated, p, by, c, "updated")
+	})
+	out.Warnings = contentWarnings(out.Contract.Type, content)
+	return out, err
+}
+
+// revise returns implementations that need another look.
+func revise(all []hub.Implementation) []hub.Implementation {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Status = hub.ImplNeedsRevision
+	}
+	return all
+}

@@ -1,0 +1,46 @@
+package contract
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// sameContract reports whether two copies of one contract say the same.
+func sameContract(a, b hub.Contract) bool {
+	return a.Version == b.Version && a.Status == b.Status && a.UpdatedAt == b.UpdatedAt && a.CreatedAt == b.CreatedAt &&
+		a.ReopenedAt == b.ReopenedAt && a.ProposedBy == b.ProposedBy && a.Type == b.Type && a.Name == b.Name &&
+		bytes.Equal(a.Content, b.Content) && slices.EqualFunc(a.Implementations, b.Implementations, sameImplementation) &&
+		slices.Equal(a.Agreements, b.Agreements) && sameVersions(a.History, b.History) && sameVersions(a.Conflicts, b.Conflicts)
+}
+
+func sameImplementation(a, b hub.Implementation) bool {
+	return a.Repo == b.Repo && a.Agent == b.Agent && a.Status == b.Status && a.Plan == b.Plan && a.Notes == b.Notes &&
+		a.TestEndpoint == b.TestEndpoint && a.StartedAt == b.StartedAt && a.CompletedAt == b.CompletedAt && a.Version == b.Version &&
+		slices.Equal(a.Files, b.Files)
+}
+
+func sameVersions(a, b []hub.ContractVersion) bool {
+	return slices.EqualFunc(a, b, func(x, y hub.ContractVersion) bool {
+		return x.Version == y.Version && x.ProposedBy == y.ProposedBy && x.At == y.At && x.ChangeNotes == y.ChangeNotes &&
+			x.Superseded == y.Superseded && bytes.Equal(x.Content, y.Content)
+	})
+}
+
+// sameContent reports whether two versions are one: neither times nor notes
+// count.
+func sameContent(a, b hub.ContractVersion) bool {
+	return a.Version == b.Version && (bytes.Equal(a.Content, b.Content) || hub.ContentHash(a.Content) == hub.ContentHash(b.Content))
+}
+
+// sameProject reports whether two copies of one project say the same about it
+// and its repositories.
+func sameProject(a, b hub.Project) bool {
+	return compareProjects(a, b) == 0 && a.CreatedAt == b.CreatedAt && slices.EqualFunc(a.Repos, b.Repos, sameRepo)
+}
+
+func sameRepo(a, b hub.Repo) bool {
+	return a.ID == b.ID && a.Name == b.Name && a.Role == b.Role && a.Language == b.Language && a.URL == b.URL && a.Agent == b.Agent &&
+		a.Endpoint == b.Endpoint && a.ClaimedAt == b.ClaimedAt && a.UpdatedAt == b.UpdatedAt && slices.Equal(a.Paths, b.Paths)
+}

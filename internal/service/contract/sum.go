@@ -1,0 +1,66 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// contractSum returns the hash of all that hubs exchange about a contract.
+// Contents count by their canonical form, so that who writes them differently
+// does not seem to have others.
+func contractSum(c hub.Contract) string {
+	canonical := func(raw json.RawMessage) json.RawMessage { return json.RawMessage(`"` + hub.ContentHash(raw) + `"`) }
+	c.Content = canonical(c.Content)
+	for _, versions := range []*[]hub.ContractVersion{&c.History, &c.Conflicts} {
+		*versions = slices.Clone(*versions)
+		for i, v := range *versions {
+			(*versions)[i].Content = canonical(v.Content)
+		}
+	}
+	return sumOf(c)
+}
+
+// projectSum returns the hash of all that hubs exchange about a project itself.
+func projectSum(p hub.Project) string { return sumOf(p) }
+
+func sumOf(v any) string {
+	b, _ := json.Marshal(v) // what is stored can be encoded
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// idsAtOnce is how many ids of packets are read at a time.
+const idsAtOnce = 2000
+
+// buckets sums up the packets of a project. The sum of a bucket does not depend
+// on the order, and says which ids are there, which is enough: packets never
+// change.
+func buckets(r hub.Reader, id hub.ProjectID) ([]hub.PacketBucket, error) {
+	var counts [256]int
+	var sums [256][sha256.Size]byte
+	for after, more := hub.PacketID(""), true; more; {
+		found, err := r.PacketIDs(id, after, idsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, packet := range found {
+			sum := sha256.Sum256([]byte(packet))
+			counts[sum[0]]++
+			subtle.XORBytes(sums[sum[0]][:], sums[sum[0]][:], sum[:])
+			after = packet
+		}
+		more = len(found) == idsAtOnce
+	}
+	out := []hub.PacketBucket{}
+	for n, count := range counts {
+		if count > 0 {
+			out = append(out, hub.PacketBucket{N: n, Count: count, Sum: hex.EncodeToString(sums[n][:])})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,465 @@
+package contract
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// aheadAfter is how far in the future a peer's times may lie before that is
+// noted. They are taken as they are in any case.
+const aheadAfter = 5 * time.Minute
+
+// maxCopies is how many copies share a transaction: enough to make a commit
+// cheap, few enough that others need not wait long for the writer.
+const maxCopies = 64
+
+// Sync merges copies that came from a peer, in order. native says that the peer
+// keeps what Parley adds to the protocol. A copy that cannot be taken gets its
+// own status and does not keep the others from being taken; at most maxCopies
+// at a time are taken all or none.
+func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
+	out := make([]hub.Synced, 0, len(copies))
+	for part := range slices.Chunk(copies, maxCopies) {
+		done := make([]hub.Synced, len(part))
+		err := s.update(ctx, Caller{Actor: hub.Actor{ID: hub.Self}}, from, func(se *session) error {
+			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
+			for i, c := range part {
+				var err error
+				m.known = false
+				done[i], err = m.merge(c)
+				switch hub.CodeOf(err) {
+				case "":
+				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound:
+					done[i] = hub.Synced{Status: hub.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
+				default:
+					return err
+				}
+			}
+			return m.noteClock()
+		})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, done...)
+	}
+	return out, nil
+}
+
+// SyncProject merges a whole project. The status is that of the project itself,
+// or updated if anything in it was new.
+func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p hub.ProjectCopy) (hub.Synced, error) {
+	p.Status = statusSet(p)
+	copies := make([]hub.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
+	copies = append(copies, hub.Copy{Project: p.ID, Head: &p.Project})
+	for i := range p.Contracts {
+		copies = append(copies, hub.Copy{Project: p.ID, Contract: &p.Contracts[i]})
+	}
+	for i := range p.Packets {
+		copies = append(copies, hub.Copy{Project: p.ID, Packet: &p.Packets[i]})
+	}
+	done, err := s.Sync(ctx, from, native, copies)
+	if err != nil {
+		return hub.Synced{}, err
+	}
+	out := done[0]
+	for _, d := range done[1:] {
+		switch {
+		case out.Status == hub.SyncError:
+		case d.Status == hub.SyncError:
+			out.Reason, out.Code = d.Reason, d.Code
+		case d.Status != hub.SyncSkipped && out.Status == hub.SyncSkipped:
+			out.Status, out.Reason = hub.SyncUpdated, ""
+		}
+		out.Behind = out.Behind || d.Behind
+	}
+	return out, nil
+}
+
+// statusSet returns the status of a whole project as somebody has set it. A
+// copy says how far the project has come, which may be no more than what follows
+// from its contracts; that is worked out anew wherever it is needed.
+func statusSet(p hub.ProjectCopy) hub.ProjectStatus {
+	var derived hub.Project
+	for _, c := range p.Contracts {
+		derived.Tally.Add(c.Tally())
+	}
+	if p.Status == derived.Standing() {
+		return hub.ProjectPlanning
+	}
+	return p.Status
+}
+
+// A merger takes the copies of one peer in one transaction.
+type merger struct {
+	*session
+	native   bool
+	received hub.Instant
+	ahead    hub.Instant // the latest time in a copy that lies too far ahead
+}
+
+// noNews says that a copy said nothing that is not known here.
+const noNews = "nothing new"
+
+// merge takes one copy. It writes nothing when it reports an error that the
+// peer can do something about.
+func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
+	const op = "contract.Sync"
+	if !c.Project.Valid() {
+		return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
+	}
+	if c.Head != nil {
+		return m.mergeHead(*c.Head)
+	}
+	p, err := m.tx.Project(c.Project)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Synced{}, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", c.Project)
+	}
+	if err != nil {
+		return hub.Synced{}, err
+	}
+	switch {
+	case c.Repo != nil:
+		return m.mergeRepo(p, *c.Repo)
+	case c.Contract != nil:
+		in := *c.Contract
+		in.Project = p.ID
+		return m.mergeContract(p, in)
+	case c.Packet != nil:
+		in := *c.Packet
+		in.Project = p.ID
+		return m.mergePacket(p, in)
+	}
+	return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "a copy of nothing")
+}
+
+// seen remembers a time that a peer sent.
+func (m *merger) seen(t hub.Instant) {
+	if t.Time().Sub(m.received.Time()) > aheadAfter {
+		m.ahead = later(m.ahead, t)
+	}
+}
+
+// noteClock writes a journal entry when times lay too far ahead and something
+// was taken over with them.
+func (m *merger) noteClock() error {
+	if m.ahead.IsZero() || !m.changed {
+		return nil
+	}
+	return m.note(hub.ActionClockAhead, string(m.source), hub.OutcomeOK, map[string]any{
+		"source": m.source, "latest": m.ahead, "seconds_ahead": int(m.ahead.Time().Sub(m.received.Time()).Seconds()),
+	})
+}
+
+// stamped returns the times of a copy, with those that it lacks filled in so
+// that the copy is not news because of them. was is the time of what is here.
+func (m *merger) stamped(created, updated, was hub.Instant) (hub.Instant, hub.Instant) {
+	if updated.IsZero() {
+		updated = later(created, was)
+	}
+	if updated.IsZero() {
+		updated = m.received
+	}
+	if created.IsZero() {
+		created = updated
+	}
+	return created, updated
+}
+
+// mergeHead takes a project without what it holds.
+func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
+	const op = "contract.Sync"
+	if in.Policy == "" && m.native {
+		in.Policy = hub.AgreeAny
+	}
+	if err := in.Check(); err != nil {
+		return hub.Synced{}, err
+	}
+	was, err := m.tx.Project(in.ID)
+	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+	m.seen(in.UpdatedAt)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		if in.Policy == "" {
+			in.Policy = hub.AgreeAny
+		}
+		in.Repos = slices.Clone(in.Repos)
+		for i, r := range in.Repos {
+			in.Repos[i] = m.stampRepo(hub.Repo{}, r)
+		}
+		in = mergeProject(in, in) // in the order that all hubs have
+		if err := m.s.roomForProject(m.tx, op); err != nil {
+			return hub.Synced{}, err
+		}
+		if err := m.tx.AddProject(in); err != nil {
+			return hub.Synced{}, err
+		}
+		m.known = true
+		return hub.Synced{Status: hub.SyncCreated}, m.record(hub.ActionProjectMerged, projectChange(in), facts{Project: in.ID, Agent: m.source, Source: m.source})
+	}
+	if err != nil {
+		return hub.Synced{}, err
+	}
+	in = m.completeProject(was, in)
+	merged := mergeProject(was, in)
+	merged.Tally = was.Tally
+	if len(merged.Repos) > hub.MaxRepos {
+		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	}
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: !sameProject(merged, mergeProject(in, in))}
+	if sameProject(merged, was) {
+		return out, nil
+	}
+	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
+	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
+}
+
+// putProject stores a project that a copy has changed.
+func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) error {
+	if err := m.tx.PutProject(p); err != nil {
+		return err
+	}
+	if err := m.record(a, c, facts{Project: p.ID, Agent: m.source, Source: m.source}); err != nil {
+		return err
+	}
+	for _, r := range was.Repos {
+		if now, _ := p.Repo(r.ID); r.Agent != "" && now.Agent != r.Agent {
+			if err := m.note(hub.ActionRepoLost, string(r.ID), hub.OutcomeOK, facts{Project: p.ID, Repo: r.ID, Agent: r.Agent, Source: m.source}); err != nil {
+				return err
+			}
+		}
+	}
+	m.known = false
+	same := func(a, b hub.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
+	if p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
+		return nil
+	}
+	return m.settleAll(p)
+}
+
+// completeProject fills in what a peer that is not native has dropped or does
+// not know, from what is here. What it would not change keeps its time: such
+// peers stamp anew whatever they get.
+func (m *merger) completeProject(was, in hub.Project) hub.Project {
+	if m.native {
+		return in
+	}
+	in.Policy = was.Policy
+	if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
+		in.Status = was.Status
+	}
+	if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {
+		in.UpdatedAt = was.UpdatedAt
+	}
+	in.Repos = slices.Clone(in.Repos)
+	for i, r := range in.Repos {
+		known, _ := was.Repo(r.ID)
+		in.Repos[i] = m.stampRepo(known, r)
+	}
+	return in
+}
+
+// stampRepo gives a repository from a peer that is not native the times that it
+// lacks. known is what is here of it.
+func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
+	if !in.UpdatedAt.IsZero() {
+		return in
+	}
+	if in.URL == "" {
+		in.URL = known.URL
+	}
+	if len(in.Paths) == 0 {
+		in.Paths = known.Paths
+	}
+	if in.Agent == known.Agent {
+		in.ClaimedAt = known.ClaimedAt
+		if in.Endpoint == "" {
+			in.Endpoint = known.Endpoint
+		}
+		in.UpdatedAt = known.UpdatedAt
+		if !known.ID.Valid() || !sameRepo(in, known) {
+			in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
+		}
+		return in
+	}
+	in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
+	if known.Agent == "" {
+		in.ClaimedAt = in.UpdatedAt // a claim against another one has no time, and so does not stand
+	}
+	return in
+}
+
+// mergeRepo takes a repository.
+func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
+	const op = "contract.Sync"
+	if err := in.Check(); err != nil {
+		return hub.Synced{}, err
+	}
+	known, there := p.Repo(in.ID)
+	in = m.stampRepo(known, in)
+	m.seen(in.UpdatedAt)
+	merged := p
+	merged.Repos = mergeRepos(p.Repos, []hub.Repo{in})
+	if len(merged.Repos) > hub.MaxRepos {
+		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	}
+	now, _ := merged.Repo(in.ID)
+	out := hub.Synced{Status: hub.SyncUpdated, Behind: !sameRepo(now, in)}
+	switch {
+	case !there:
+		out.Status = hub.SyncCreated
+	case sameRepo(now, known):
+		out.Status, out.Reason = hub.SyncSkipped, noNews
+		return out, nil
+	}
+	m.known = !out.Behind
+	return out, m.putProject(p, merged, hub.ActionRepoMerged, repoChange(p.ID, in.ID))
+}
+
+// mergeContract takes a contract with History and Conflicts.
+func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, error) {
+	const op = "contract.Sync"
+	if err := in.Check(); err != nil {
+		return hub.Synced{}, err
+	}
+	was, err := m.tx.Contract(p.ID, in.ID)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		in = m.completeContract(hub.Contract{}, in)
+		m.seen(in.UpdatedAt)
+		merged := settle(mergeContract(in, in), p)
+		if err := m.s.roomForContract(op, p, contentBytes(merged)); err != nil {
+			return hub.Synced{}, err
+		}
+		if err := m.tx.AddContract(merged); err != nil {
+			return hub.Synced{}, err
+		}
+		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
+		m.known = !out.Behind
+		return out, m.contractMerged(p, hub.Contract{}, merged, "received")
+	}
+	if err != nil {
+		return hub.Synced{}, err
+	}
+	if was, err = whole(m.tx, was); err != nil {
+		return hub.Synced{}, err
+	}
+	in = m.completeContract(was, in)
+	m.seen(in.UpdatedAt)
+	merged := settle(mergeContract(was, in), p)
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Version: merged.Version, Behind: !sameContract(merged, in)}
+	if sameContract(merged, was) {
+		return out, nil
+	}
+	if len(merged.Implementations) > hub.MaxRepos {
+		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", hub.MaxRepos)
+	}
+	if err := m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was)); err != nil {
+		return hub.Synced{}, err
+	}
+	if err := m.tx.PutContract(merged, was); err != nil {
+		return hub.Synced{}, err
+	}
+	if !sameVersions(merged.History, was.History) || !sameVersions(merged.Conflicts, was.Conflicts) {
+		if err := m.tx.PutVersions(merged); err != nil {
+			return hub.Synced{}, err
+		}
+	}
+	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
+	return out, m.contractMerged(p, was, merged, "merged")
+}
+
+// contractMerged records a contract that a copy has changed, and contents that
+// lost by that.
+func (m *merger) contractMerged(p hub.Project, was, c hub.Contract, event string) error {
+	by, _ := p.RepoOf(m.source)
+	if err := m.moved(hub.ActionContractMerged, p, by, c, event); err != nil {
+		return err
+	}
+	for _, v := range c.Conflicts {
+		if slices.ContainsFunc(was.Conflicts, func(x hub.ContractVersion) bool { return sameContent(x, v) }) {
+			continue
+		}
+		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, facts{
+			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Digest: hub.ContentHash(v.Content),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func contentBytes(c hub.Contract) int64 {
+	n := len(c.Content)
+	for _, list := range [...][]hub.ContractVersion{c.History, c.Conflicts} {
+		for _, v := range list {
+			n += len(v.Content)
+		}
+	}
+	return int64(n)
+}
+
+// completeContract fills in what a peer has dropped or does not know, from what
+// is here. was has no id if nothing is.
+func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
+	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+	in.History = slices.Clone(in.History)
+	for i, v := range in.History {
+		if v.At.IsZero() {
+			in.History[i].At = in.CreatedAt
+		}
+	}
+	in.Implementations = slices.Clone(in.Implementations)
+	for i, impl := range in.Implementations {
+		if impl.Version != 0 {
+			continue
+		}
+		impl.Version = in.Version
+		if known, ok := was.Implementation(impl.Repo); ok && known.At() == impl.At() {
+			impl.Version = known.Version
+		}
+		in.Implementations[i] = impl
+	}
+	if m.native || was.ID == "" {
+		return in
+	}
+	in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
+	if in.Version == was.Version && in.Status == was.Status && hub.ContentHash(in.Content) == hub.ContentHash(was.Content) {
+		in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
+	}
+	return in
+}
+
+// mergePacket takes a packet.
+func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
+	const op = "contract.Sync"
+	if err := in.Check(); err != nil {
+		return hub.Synced{}, err
+	}
+	was, err := m.tx.Packet(p.ID, in.ID)
+	_, in.At = m.stamped(hub.Instant{}, in.At, was.At)
+	m.seen(in.At)
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
+			return hub.Synced{}, err
+		}
+		if err := m.tx.AddPacket(in); err != nil {
+			return hub.Synced{}, err
+		}
+		by, _ := p.Repo(in.FromRepo)
+		m.known = true
+		return hub.Synced{Status: hub.SyncCreated}, m.shared(p, in, by.Name)
+	case err != nil:
+		return hub.Synced{}, err
+	case !m.native || comparePackets(in, was) <= 0:
+		return hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: comparePackets(in, was) < 0}, nil
+	}
+	if err := m.tx.PutPacket(in); err != nil {
+		return hub.Synced{}, err
+	}
+	m.known = true
+	return hub.Synced{Status: hub.SyncUpdated}, m.record(hub.ActionContextReplaced,
+		hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(in.ID)},
+		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Digest: in.Digest()})
+}

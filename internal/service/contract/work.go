@@ -1,0 +1,191 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Work is what one repository does about a contract.
+type Work struct {
+	Project      hub.ProjectID
+	Contract     hub.ContractID
+	Plan         string   // for Start
+	Files        []string // planned by Start, written by Complete
+	Notes        string   // for Complete
+	TestEndpoint string   // for Complete
+}
+
+// Start says that the caller's repository begins to implement a contract.
+func (s *Service) Start(ctx context.Context, caller Caller, w Work) (Result, error) {
+	const op = "contract.Start"
+	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkStarted, "started", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
+		c, err := step(op, was, hub.MoveStart, "start implementation of", s.o.Clock)
+		if err != nil {
+			return c, err
+		}
+		impl, _ := was.Implementation(by.ID)
+		return withImplementation(c, hub.Implementation{
+			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Files,
+			StartedAt: later(c.UpdatedAt, impl.At().After(s.o.Clock)), Version: c.Version,
+		}), nil
+	})
+}
+
+// Complete says that the caller's repository has implemented a contract. When
+// all whom it concerns have, the contract is implemented.
+func (s *Service) Complete(ctx context.Context, caller Caller, w Work) (Result, error) {
+	const op = "contract.Complete"
+	if w.Files == nil {
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("an empty list says that no file changed")
+	}
+	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkCompleted, "complete", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
+		c, err := step(op, was, hub.MoveComplete, "complete implementation of", s.o.Clock)
+		if err != nil {
+			return c, err
+		}
+		impl, ok := was.Implementation(by.ID)
+		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
+			return c, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
+				WithHint("say first that you begin: cacp/implementation/start")
+		}
+		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), hub.ImplComplete, w.Files, w.Notes, w.TestEndpoint
+		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))
+		return withImplementation(c, impl), nil
+	})
+}
+
+// work changes a contract by what one repository did, and looks whether all
+// have done it.
+func (s *Service) work(ctx context.Context, op string, caller Caller, id hub.ProjectID, contractID hub.ContractID, a hub.Action, outcome string, do func(hub.Contract, hub.Repo) (hub.Contract, error)) (Result, error) {
+	var out Result
+	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, by hub.Repo) error {
+		was, err := contract(se.tx, op, p.ID, contractID)
+		if err != nil {
+			return err
+		}
+		c, err := do(was, by)
+		if err != nil {
+			return err
+		}
+		c = settle(c, p)
+		if err := c.Check(); err != nil {
+			return err
+		}
+		if err := se.tx.PutContract(c, was); err != nil {
+			return err
+		}
+		out = Result{Contract: c, Outcome: outcome, Repo: by.ID, Pending: c.Pending(p)}
+		return se.moved(a, p, by, c, outcome)
+	})
+	return out, err
+}
+
+// withImplementation returns c with the work of one repository in place of what
+// it had of it.
+func withImplementation(c hub.Contract, impl hub.Implementation) hub.Contract {
+	others := slices.DeleteFunc(slices.Clone(c.Implementations), func(i hub.Implementation) bool { return i.Repo == impl.Repo })
+	c.Implementations = mergeImplementations(others, []hub.Implementation{impl})
+	return c
+}
+
+// The results of a Verification.
+const (
+	VerifySuccess = "success"
+	VerifyFailure = "failure"
+	VerifyPartial = "partial"
+)
+
+// A Verification says whether the implementations of a contract work together.
+type Verification struct {
+	Project  hub.ProjectID
+	Contract hub.ContractID
+	Result   string
+	Notes    string
+	Failures json.RawMessage // nil or any JSON value
+}
+
+// verifications says what each result does.
+var verifications = map[string]struct {
+	move    hub.ContractMove
+	outcome string
+}{
+	VerifySuccess: {hub.MoveVerified, "verified"},
+	VerifyFailure: {hub.MoveFailed, "failed"},
+	VerifyPartial: {hub.MovePartial, "partial"},
+}
+
+// Verify says whether what was implemented works together. After a failure
+// every implementation needs another look. Notes are kept as a packet that is
+// related to the contract.
+func (s *Service) Verify(ctx context.Context, caller Caller, v Verification) (Result, error) {
+	const op = "contract.Verify"
+	does, ok := verifications[v.Result]
+	if !ok {
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "result: %q is not %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
+	}
+	if len(v.Notes) > hub.MaxText {
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", hub.MaxText)
+	}
+	var out Result
+	err := s.act(ctx, op, caller, v.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		was, err := contract(se.tx, op, p.ID, v.Contract)
+		if err != nil {
+			return err
+		}
+		c, err := step(op, was, does.move, "verify", s.o.Clock)
+		if err != nil {
+			return err
+		}
+		if v.Result == VerifyFailure {
+			c.Implementations = revise(c.Implementations)
+		}
+		if out.Packet, err = se.verdict(op, p, by, c, v); err != nil {
+			return err
+		}
+		if err := se.tx.PutContract(c, was); err != nil {
+			return err
+		}
+		out.Contract, out.Outcome, out.Repo, out.Pending = c, does.outcome, by.ID, c.Pending(p)
+		return se.moved(hub.ActionWorkVerified, p, by, c, does.outcome)
+	})
+	return out, err
+}
+
+// verdict keeps what was said with a verification as a packet.
+func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract, v Verification) (hub.PacketID, error) {
+	if v.Notes == "" && len(v.Failures) == 0 {
+		return "", nil
+	}
+	return se.remark(op, p, by, c, hub.ContextProgress, struct {
+		Result   string          `json:"result"`
+		Notes    string          `json:"notes"`
+		Failures json.RawMessage `json:"failure_details,omitempty"`
+		Contract hub.ContractID  `json:"contract_id"`
+		Version  int             `json:"contract_version"`
+	}{v.Result, v.Notes, v.Failures, c.ID, c.Version})
+}
+
+// A Progress says how far each repository is with a contract.
+type Progress struct {
+	Contract hub.Contract
+	Pending  []hub.Repo // those that have not completed the current version
+}
+
+// Progress says how far each repository is with a contract.
+func (s *Service) Progress(ctx context.Context, _ Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
+	const op = "contract.Progress"
+	var out Progress
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		p, err := project(r, op, id)
+		if err != nil {
+			return err
+		}
+		c, err := contract(r, op, id, contractID)
+		out = Progress{c, c.Pending(p)}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,566 @@
+package contract_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+func TestContext(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-038 what is shared is kept with its contracts", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.propose()
+		p, err := d.Share(t.Context(), d.front, contract.NewPacket{
+			Project: c.Project, Type: hub.ContextCode, Content: json.RawMessage(`{"language":"python","snippet":"a < b && c"}`), Related: []hub.ContractID{c.ID},
+		})
+		d.ok(err)
+		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project})
+		d.ok(err)
+		equal(d, "packets", page.Packets, []hub.Packet{p})
+		equal(d, "from", p.FromAgent, frontAID)
+		t.Run("R1-039 what is shared is in the log that peers are told from", func(t *testing.T) {
+			last := d.last()
+			equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
+		})
+	})
+	t.Run("R1-017 only the ten types, and only objects are shared", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		equal(d, "types", len(hub.PacketTypes), 10)
+		for _, typ := range append(slices.Clone(hub.PacketTypes), "", "gossip") {
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: typ, Content: json.RawMessage(`{}`)})
+			if typ.Known() {
+				d.ok(err)
+			} else {
+				d.refused(err, hub.CodeInvalid, "type")
+			}
+		}
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`[]`)})
+		d.refused(err, hub.CodeInvalid, "content")
+		_, err = d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`), Related: []hub.ContractID{"../x"}})
+		d.refused(err, hub.CodeInvalid, "related_contracts")
+	})
+	t.Run("R1-040 a question has its options and urgency", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		for want, q := range map[string]contract.Question{
+			`{"question":"JWT?","options":["yes","no"],"urgent":true}`: {Question: "JWT?", Options: []string{"yes", "no"}, Urgent: true},
+			`{"question":"Why?","options":null,"urgent":false}`:        {Question: "Why?"},
+		} {
+			q.Project = d.project.ID
+			p, err := d.Ask(t.Context(), d.back, q)
+			d.ok(err)
+			equal(d, "type", p.Type, hub.ContextQuestion)
+			equal(d, "content", string(p.Content), want)
+		}
+		_, err := d.Ask(t.Context(), d.back, contract.Question{Project: d.project.ID})
+		d.refused(err, hub.CodeInvalid, "question required")
+	})
+	t.Run("R1-041 a decision has what was chosen, why, and what follows", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		p, err := d.Decide(t.Context(), d.back, contract.Decision{Project: d.project.ID, Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
+		d.ok(err)
+		equal(d, "type", p.Type, hub.ContextDecision)
+		equal(d, "content", string(p.Content), `{"decision":"auth","chosen":"JWT","rationale":"stateless","implications":[]}`)
+		_, err = d.Decide(t.Context(), d.back, contract.Decision{Project: d.project.ID, Decision: "auth", Chosen: "JWT"})
+		d.refused(err, hub.CodeInvalid, "rationale required")
+	})
+	t.Run("R1-072 packets are listed by type, contract and time, the newest if asked", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		var all []hub.Packet
+		for i, typ := range []hub.ContextType{hub.ContextCode, hub.ContextTest, hub.ContextCode} {
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: typ, Content: json.RawMessage(`{}`), Related: []hub.ContractID{hub.ContractID(fmt.Sprint("c", i))}})
+			d.ok(err)
+			all = append(all, p)
+		}
+		for _, test := range []struct {
+			name string
+			q    hub.PacketQuery
+			want []hub.Packet
+		}{
+			{"all", hub.PacketQuery{}, all},
+			{"type", hub.PacketQuery{Type: hub.ContextTest}, all[1:2]},
+			{"contract", hub.PacketQuery{Contract: "c2"}, all[2:]},
+			{"since", hub.PacketQuery{Since: all[1].At}, all[1:]},
+			{"newest", hub.PacketQuery{Newest: true, Limit: 1}, all[2:]},
+		} {
+			test.q.Project = d.project.ID
+			page, err := d.Packets(t.Context(), d.back, test.q)
+			d.ok(err)
+			equal(d, test.name, page.Packets, test.want)
+		}
+		_, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: d.project.ID, Limit: 501})
+		d.refused(err, hub.CodeInvalid, "limit")
+	})
+	t.Run("R1-073 a thread is a packet with its answers, and deeper if asked", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		say := func(to hub.PacketID) hub.Packet {
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: to})
+			d.ok(err)
+			return p
+		}
+		root := say("")
+		a := say(root.ID)
+		deep := say(a.ID)
+		b := say(root.ID)
+		ids := func(packet hub.PacketID, all bool) (out []hub.PacketID) {
+			thread, err := d.Thread(t.Context(), d.back, d.project.ID, packet, all)
+			d.ok(err)
+			for _, p := range thread {
+				out = append(out, p.ID)
+			}
+			return out
+		}
+		equal(d, "from the root", ids(root.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
+		equal(d, "from an answer", ids(b.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
+		equal(d, "deep", ids(deep.ID, true), []hub.PacketID{root.ID, a.ID, deep.ID, b.ID})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "none"})
+		d.refused(err, hub.CodeNotFound, "Packet none not found")
+		_, err = d.Thread(t.Context(), d.back, d.project.ID, "none", false)
+		d.refused(err, hub.CodeNotFound, "Packet none not found")
+	})
+}
+
+func TestWork(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-042 work begins on what is agreed, and keeps the plan", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		_, err := d.Start(t.Context(), d.back, d.work(d.propose()))
+		d.refused(err, hub.CodeConflict, "Cannot start implementation of contract in status proposed")
+		c := d.bring(hub.ContractAgreed)
+		r, err := d.Start(t.Context(), d.back, d.work(c))
+		d.ok(err)
+		impl := r.Contract.Implementations[0]
+		equal(d, "status", impl.Status, hub.ImplInProgress)
+		equal(d, "plan", impl.Plan, "with SQLAlchemy")
+		equal(d, "agent", impl.Agent, backAID)
+		equal(d, "started", impl.StartedAt.IsZero(), false)
+	})
+	t.Run("R1-043 a contract is implemented when every repository has completed it", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractAgreed)
+		_, err := d.Complete(t.Context(), d.back, d.work(c))
+		d.refused(err, hub.CodeConflict, "No implementation started")
+		d.implement(c, d.back)
+		c = d.read(c)
+		equal(d, "status", c.Status, hub.ContractAgreed)
+		equal(d, "files", c.Implementations[0].Files, []string{"src/routes/user.py"})
+		d.implement(c, d.front)
+		equal(d, "status", d.read(c).Status, hub.ContractImplemented)
+		_, err = d.Complete(t.Context(), d.back, contract.Work{Project: c.Project, Contract: c.ID})
+		d.refused(err, hub.CodeInvalid, "files required")
+	})
+	t.Run("R1-043 parties in the content say whom a contract concerns", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		r, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		d.ok(err)
+		_, err = d.respond(d.front, r.Contract, contract.ActionAgree, "")
+		d.ok(err)
+		d.implement(r.Contract, d.back)
+		equal(d, "status", d.read(r.Contract).Status, hub.ContractImplemented)
+	})
+	t.Run("what was completed for one version does not count for the next", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractAgreed)
+		d.implement(c, d.back)
+		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+		d.ok(err)
+		equal(d, "status", d.read(c).Implementations[0].Status, hub.ImplNeedsRevision)
+		_, err = d.respond(d.front, c, contract.ActionAgree, "")
+		d.ok(err)
+		_, err = d.Complete(t.Context(), d.back, d.work(c))
+		d.refused(err, hub.CodeConflict, "for version 2")
+		d.implement(c, d.front)
+		equal(d, "status", d.read(c).Status, hub.ContractAgreed)
+		d.implement(c, d.back)
+		equal(d, "status", d.read(c).Status, hub.ContractImplemented)
+	})
+	t.Run("work on what was implemented opens it again", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractImplemented)
+		r, err := d.Start(t.Context(), d.back, d.work(c))
+		d.ok(err)
+		equal(d, "status", r.Contract.Status, hub.ContractAgreed)
+	})
+	t.Run("R1-044 verification succeeds, fails, or says nothing yet, and the notes are kept", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		for result, want := range map[string]struct {
+			status  hub.ContractStatus
+			outcome string
+			work    hub.ImplementationStatus
+		}{
+			contract.VerifySuccess: {hub.ContractVerified, "verified", hub.ImplComplete},
+			contract.VerifyFailure: {hub.ContractAgreed, "failed", hub.ImplNeedsRevision},
+			contract.VerifyPartial: {hub.ContractImplemented, "partial", hub.ImplComplete},
+		} {
+			c := d.bring(hub.ContractImplemented)
+			r := d.verify(c, result)
+			equal(d, result, r.Contract.Status, want.status)
+			equal(d, result, r.Outcome, want.outcome)
+			equal(d, result, d.read(c).Implementations[0].Status, want.work)
+			page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project, Contract: c.ID})
+			d.ok(err)
+			equal(d, "notes", strings.Contains(string(page.Packets[0].Content), "integration tests"), true)
+		}
+		_, err := d.Verify(t.Context(), d.front, contract.Verification{Project: d.project.ID, Contract: d.bring(hub.ContractAgreed).ID, Result: contract.VerifySuccess})
+		d.refused(err, hub.CodeConflict, "Cannot verify contract in status agreed")
+		_, err = d.Verify(t.Context(), d.front, contract.Verification{Project: d.project.ID, Contract: "x", Result: "maybe"})
+		d.refused(err, hub.CodeInvalid, "result")
+	})
+	t.Run("R1-074 progress says who has not completed a contract", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractAgreed)
+		d.implement(c, d.back)
+		p, err := d.Progress(t.Context(), d.back, c.Project, c.ID)
+		d.ok(err)
+		equal(d, "implementations", len(p.Contract.Implementations), 1)
+		equal(d, "pending", len(p.Pending) == 1 && p.Pending[0].Name == "frontend-app", true)
+	})
+	t.Run("the gate says which contracts are not far enough, and why", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		check := func(require hub.ContractStatus, repo string) contract.Verdict {
+			v, err := d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Require: require, Repo: repo})
+			d.ok(err)
+			return v
+		}
+		equal(d, "no contracts", check("", ""), contract.Verdict{OK: true, Failures: []contract.Failure{}})
+		c := d.propose()
+		v := check("", "frontend-app")
+		equal(d, "proposed", v.OK, false)
+		equal(d, "reason", v.Failures[0].Reason, "nobody has agreed to this version")
+		_, err := d.respond(d.front, c, contract.ActionAgree, "")
+		d.ok(err)
+		equal(d, "agreed", check("", "").OK, true)
+		d.implement(c, d.back)
+		equal(d, "reason", check(hub.ContractImplemented, "").Failures[0].Reason, "not completed by frontend-app")
+		d.implement(c, d.front)
+		equal(d, "implemented", check(hub.ContractImplemented, "").OK, true)
+		equal(d, "reason", check(hub.ContractVerified, "").Failures[0].Reason, "nobody has verified it")
+		d.verify(c, contract.VerifySuccess)
+		equal(d, "verified", check(hub.ContractVerified, "").OK, true)
+		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		d.ok(err)
+		equal(d, "a contract of others", check("", "frontend-app").OK, true)
+		equal(d, "one's own", check("", "backend-api").OK, false)
+		_, err = d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Require: "proposed"})
+		d.refused(err, hub.CodeInvalid, "require")
+		_, err = d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Repo: "nowhere"})
+		d.refused(err, hub.CodeNotFound, "nowhere")
+	})
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	var root string
+	share := func(t *testing.T, limits contract.Limits) *desk {
+		root = t.TempDir()
+		files, err := os.OpenRoot(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { files.Close() })
+		return newDesk(t, func(o *contract.Options) { o.Files, o.Limits = files, limits }).begin()
+	}
+	file := func(d *desk, name, content string) contract.NewFile {
+		return contract.NewFile{Project: d.project.ID, Name: name, Content: base64.StdEncoding.EncodeToString([]byte(content))}
+	}
+	t.Run("R1-075 a file is kept below the project's folder, whatever its name", func(t *testing.T) {
+		d := share(t, contract.Limits{})
+		for _, name := range []string{"schema.sql", "../../etc/passwd", `..\..\x.exe`, "..", ".", "/", "a b\x00c", strings.Repeat("x", 500), "ü/漢"} {
+			f, err := d.ShareFile(t.Context(), d.back, file(d, name, "data of "+name))
+			d.ok(err)
+			if !filepath.IsLocal(f.SavedTo) || filepath.Dir(f.SavedTo) != string(d.project.ID) || strings.ContainsAny(f.SavedTo, "\x00\\ ") {
+				t.Errorf("%q went to %q", name, f.SavedTo)
+			}
+			got, err := os.ReadFile(filepath.Join(root, f.SavedTo))
+			d.ok(err)
+			equal(d, "content", string(got), "data of "+name)
+			equal(d, "size", f.Size, len(got))
+		}
+	})
+	t.Run("R1-087 what is too large or no base64 is refused and leaves nothing", func(t *testing.T) {
+		d := share(t, contract.Limits{File: 100, Shared: 3 * 4096})
+		for content, want := range map[string]hub.Code{
+			"!!!": hub.CodeInvalid, "YQ": hub.CodeInvalid, "YR==": hub.CodeInvalid, "YQ==\n": hub.CodeInvalid, "YWJj ZGVm": hub.CodeInvalid,
+			base64.StdEncoding.EncodeToString(make([]byte, 101)):    hub.CodeTooLarge,
+			base64.StdEncoding.EncodeToString(make([]byte, 10_000)): hub.CodeTooLarge,
+		} {
+			_, err := d.ShareFile(t.Context(), d.back, contract.NewFile{Project: d.project.ID, Name: "x", Content: content})
+			d.refused(err, want, "file.content")
+		}
+		for range 2 {
+			_, err := d.ShareFile(t.Context(), d.back, file(d, "x", "y"))
+			d.ok(err)
+		}
+		_, err := d.ShareFile(t.Context(), d.back, file(d, "x", "y")) // each counts more than its content
+		d.refused(err, hub.CodeTooLarge, "shared files")
+		_, err = d.ShareFile(t.Context(), d.back, contract.NewFile{Project: "../..", Name: "x", Content: "YQ=="})
+		d.refused(err, hub.CodeInvalid, "projectId")
+		_, err = d.ShareFile(t.Context(), d.back, contract.NewFile{Project: "unknown", Name: "x", Content: "YQ=="})
+		d.refused(err, hub.CodeNotFound, "unknown")
+		var names []string
+		d.ok(filepath.WalkDir(root, func(name string, e os.DirEntry, err error) error {
+			if !e.IsDir() {
+				names = append(names, name)
+			}
+			return err
+		}))
+		equal(d, "files", len(names), 2)
+	})
+	t.Run("a file is asked for and sent once", func(t *testing.T) {
+		d := share(t, contract.Limits{})
+		var r hub.FileRequest
+		requests := func() []hub.FileRequest {
+			all, err := d.FileRequests(t.Context(), d.front, d.project.ID)
+			d.ok(err)
+			return all
+		}
+		t.Run("R1-076 a file is asked for", func(t *testing.T) {
+			var err error
+			r, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
+			d.ok(err)
+			_, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID})
+			d.refused(err, hub.CodeInvalid, "description required")
+		})
+		t.Run("R1-077 requests are listed", func(t *testing.T) {
+			equal(d, "requests", requests(), []hub.FileRequest{r})
+		})
+		t.Run("R1-078 a request is fulfilled once", func(t *testing.T) {
+			f, err := d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
+			d.ok(err)
+			equal(d, "file", requests()[0].File, f.SavedTo)
+			_, err = d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
+			d.refused(err, hub.CodeConflict, "fulfilled already")
+			_, err = d.FulfilRequest(t.Context(), d.front, "none", file(d, "schema.sql", "x"))
+			d.refused(err, hub.CodeNotFound, "Request none not found")
+		})
+	})
+	t.Run("a hub without a folder shares no files", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		_, err := d.ShareFile(t.Context(), d.back, file(d, "x", "y"))
+		d.refused(err, hub.CodeNotEnabled, "")
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-087 a project has so many contracts and packets, and no more", func(t *testing.T) {
+		d := newDesk(t, func(o *contract.Options) { o.Limits = contract.Limits{Projects: 1, Contracts: 2, Packets: 2} }).begin()
+		propose := func() error {
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+			return err
+		}
+		share := func() error {
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			return err
+		}
+		for range 2 {
+			d.ok(propose())
+			d.ok(share())
+		}
+		d.refused(propose(), hub.CodeTooLarge, "2 contracts")
+		d.refused(share(), hub.CodeTooLarge, "2 context packets")
+		_, err := d.CreateProject(t.Context(), d.back, contract.NewProject{Name: "x"})
+		d.refused(err, hub.CodeTooLarge, "projects")
+		all, err := d.Sync(t.Context(), "peer", true, []hub.Copy{
+			{Project: "other", Head: &hub.Project{ID: "other", Name: "x", Status: hub.ProjectPlanning}},
+			{Project: d.project.ID, Packet: &hub.Packet{ID: "k", FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
+		})
+		d.ok(err)
+		equal(d, "from a peer", [2]hub.Code{all[0].Code, all[1].Code}, [2]hub.Code{hub.CodeTooLarge, hub.CodeTooLarge})
+	})
+	t.Run("R1-087 content has so many bytes, and so has a project", func(t *testing.T) {
+		d := newDesk(t, func(o *contract.Options) { o.Limits.Bytes = 300_000 }).begin()
+		big := json.RawMessage(`{"x":"` + strings.Repeat("y", 200_000) + `"}`)
+		propose := func(content json.RawMessage) error {
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: content})
+			return err
+		}
+		d.refused(propose(json.RawMessage(`{"x":"`+strings.Repeat("y", hub.MaxContent)+`"}`)), hub.CodeTooLarge, "content")
+		d.ok(propose(big))
+		d.refused(propose(big), hub.CodeTooLarge, "bytes of content")
+	})
+	t.Run("a contract has so many versions, and no more", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.propose()
+		update := func(i int) error {
+			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
+			return err
+		}
+		for i := 1; i < hub.MaxVersions; i++ {
+			d.ok(update(i))
+		}
+		d.refused(update(0), hub.CodeTooLarge, "versions")
+	})
+	t.Run("R1-086 no id leads out of its place", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a b", "ü", "a\x00", strings.Repeat("x", 129)} {
+			all, err := d.Sync(t.Context(), "peer", true, []hub.Copy{
+				{Project: hub.ProjectID(id), Head: &hub.Project{ID: hub.ProjectID(id), Name: "x", Status: hub.ProjectPlanning}},
+				{Project: d.project.ID, Contract: &hub.Contract{ID: hub.ContractID(id), Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r"}},
+				{Project: d.project.ID, Packet: &hub.Packet{ID: hub.PacketID(id), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
+				{Project: d.project.ID, Repo: &hub.Repo{ID: hub.RepoID(id), Name: "x", Role: "x", Language: "x"}},
+			})
+			d.ok(err)
+			for _, s := range all {
+				equal(d, fmt.Sprintf("%q", id), s.Code, hub.CodeInvalid)
+			}
+		}
+		_, err := d.Project(t.Context(), d.back, "../x")
+		d.refused(err, hub.CodeNotFound, "")
+	})
+	t.Run("the log of changes is trimmed up to what every peer has", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.propose()
+		var copies []hub.Copy
+		for i := range 10_050 {
+			copies = append(copies, hub.Copy{Project: c.Project, Packet: &hub.Packet{ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}})
+		}
+		_, err := d.Sync(t.Context(), "peer", true, copies)
+		d.ok(err)
+		peer := hub.Peer{AID: "slow", Endpoint: "x", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: c.CreatedAt}
+		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			if err := tx.PutPeer(peer); err != nil {
+				return err
+			}
+			return tx.PutOutbox(hub.Outbox{Peer: "slow", Sent: 7})
+		}))
+		oldest := func() int64 {
+			d.ok(d.Trim(t.Context()))
+			return d.changes(0)[0].Seq
+		}
+		equal(d, "a peer waits", oldest(), 8)
+		peer.State = hub.PeerRemoved
+		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(peer) }))
+		equal(d, "nobody waits", oldest() > 8, true)
+	})
+}
+
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	t.Run("an event is a message in the inbox of the agent whose repository it concerns", func(t *testing.T) {
+		store, err := sqlite.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		now := hub.Clock((&clock{now: start}).read)
+		for _, id := range []hub.AgentID{"ada", "bob"} {
+			err := store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+				return tx.AddAgent(hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now.Now()})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		wires := new(bus.Local)
+		room, err := mailroom.New(store, nil, &mailroom.Options{Clock: now, Bus: wires})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDesk(t, nil)
+		d.Service = contract.New(store, &contract.Options{
+			Clock: now, Self: backAID, Repo: "backend-api", Bus: wires, Sender: room,
+			Local: func(aid hub.AID) (hub.AgentID, bool) {
+				id, ok := map[hub.AID]hub.AgentID{backAID: "ada", frontAID: "bob"}[aid]
+				return id, ok
+			},
+		})
+		d.store = store
+		d.begin()
+		hints, cancel := wires.Subscribe(hub.TopicInbox("bob"))
+		defer cancel()
+		inbox := func(agent hub.AgentID) (out []hub.Message) {
+			d.ok(store.View(t.Context(), func(r hub.Reader) error {
+				page, err := r.Inbox(agent, hub.InboxFilter{Limit: 200, Now: now.Now()})
+				out = page.Messages
+				return err
+			}))
+			return out
+		}
+		c := d.propose()
+		<-hints
+		equal(d, "the proposer's own", len(inbox("ada")), 0)
+		got := inbox("bob")
+		equal(d, "messages", len(got), 1)
+		equal(d, "from", got[0].From, hub.Self)
+		equal(d, "type", got[0].Type, hub.TypeStatusUpdate)
+		var payload struct{ Summary, Event, Contract_id string }
+		d.ok(json.Unmarshal(got[0].Payload, &payload))
+		equal(d, "contract", payload.Contract_id, string(c.ID))
+		equal(d, "summary", payload.Summary, `backend-api: contract "Get User Profile" version 1 is proposed (proposed)`)
+		_, err = d.respond(d.front, c, contract.ActionAgree, "")
+		d.ok(err)
+		equal(d, "the answer", len(inbox("ada")), 1)
+		_, err = d.Ask(t.Context(), d.back, contract.Question{Project: c.Project, Question: "now?", Urgent: true})
+		d.ok(err)
+		equal(d, "urgent", inbox("bob")[0].Priority, hub.PriorityHigh)
+		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []hub.Copy{{Project: c.Project, Contract: &hub.Contract{
+			ID: "foreign", Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r",
+		}}})
+		d.ok(err)
+		equal(d, "from another hub", len(inbox("ada")), 2)
+		for range 60 {
+			d.propose()
+		}
+		if n := len(inbox("bob")); n > 35 {
+			t.Errorf("%d messages: nobody can read so many", n)
+		}
+	})
+}
+
+func TestPersistence(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-054 a change is stored with its journal row and its row for peers, whether or not a peer can be reached", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: d.project.CreatedAt})
+		}))
+		before, entries := d.last().Seq, len(d.journal())
+		c := d.propose()
+		equal(d, "contract", d.read(c).Status, hub.ContractProposed)
+		equal(d, "changes", len(d.changes(before)), 1)
+		equal(d, "entries", len(d.journal()), entries+1)
+	})
+	t.Run("R1-089 what was acknowledged is there after a restart, with its journal and log of changes", func(t *testing.T) {
+		dir := t.TempDir()
+		var before []byte
+		for round := range 2 {
+			store, err := sqlite.Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newDesk(t, nil)
+			d.store, d.Service = store, contract.New(store, &contract.Options{Clock: d.clock.read, Self: backAID, Repo: "backend-api"})
+			if round == 0 {
+				d.begin()
+				d.bring(hub.ContractVerified)
+				equal(d, "changes", len(d.changes(0)), 10)
+				if n := len(d.journal()); n != 10 {
+					t.Errorf("the journal has %d entries, want one for each change: %v", n, d.journal())
+				}
+			} else {
+				all, err := d.Projects(t.Context(), d.back, "", 0)
+				d.ok(err)
+				d.project = all[0]
+			}
+			if after := d.whole(contract.WriteOptions{}); round == 1 && !bytes.Equal(before, after) {
+				t.Errorf("got %s\nwant %s", after, before)
+			} else {
+				before = after
+			}
+			d.ok(store.Close())
+		}
+	})
+}

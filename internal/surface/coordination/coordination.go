@@ -1,0 +1,106 @@
+// Package coordination is how others come in to agree on contracts: the methods
+// of the coordination protocol with what Parley adds to them, over JSON-RPC on
+// the endpoint of the hub, and the few pages that agents look for.
+//
+// It finds out who is asking and what of the protocol is meant, in either
+// spelling, and answers with the members of both the protocol's document and
+// its reference implementation. What is decided, the services decide.
+package coordination
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/journal"
+)
+
+// Services is what the methods work on.
+type Services struct {
+	Contracts *contract.Service
+	Access    *access.Access
+	Journal   *journal.Journal
+	Network   Network
+	Bus       hub.Bus // whose hints end a wait for changes
+
+	Self hub.AID // this hub
+	Repo string  // that it speaks for
+
+	// Done is closed when the hub stops: nobody waits any longer then.
+	Done <-chan struct{}
+
+	// Log is told of failures that are not the caller's; may be nil.
+	Log *slog.Logger
+
+	// Observe is told of every call that was answered; may be nil.
+	Observe func(method string, code hub.Code, took time.Duration)
+}
+
+// Network is what the methods ask of whoever calls other hubs.
+type Network interface {
+	// Answer answers what hubs ask each other to stay in step. It reports
+	// whether the method is one of those.
+	Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error)
+	// Receive merges copies that a peer sent, each with its own status.
+	Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
+	// Compare compares everything with a peer soon.
+	Compare(peer hub.AID) error
+	// Standings returns how far every peer is behind.
+	Standings(ctx context.Context) ([]Standing, error)
+	// Redeem hands an invite in at another hub.
+	Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error)
+	// Discover asks an exchange for agents.
+	Discover(ctx context.Context, s Search) ([]Found, error)
+	// Enlist tells an exchange about this hub.
+	Enlist(ctx context.Context, exchange string) (Enlisted, error)
+}
+
+// A Standing says how far a peer is behind.
+type Standing struct {
+	hub.Peer
+	Lag         int64       `json:"lag"` // changes that it has not been sent
+	CatchUp     bool        `json:"catchUp,omitempty"`
+	Tries       int         `json:"tries,omitempty"`
+	NextTry     hub.Instant `json:"nextTry,omitzero"`
+	DeadLetters int         `json:"deadLetters,omitempty"` // up to 1,000
+}
+
+// A Search says which agents to look for in an exchange.
+type Search struct {
+	Exchange  string   `json:"exchange"` // its address; "" for the one that is configured
+	Query     string   `json:"query"`
+	Role      string   `json:"role"`
+	Languages []string `json:"languages"`
+	Limit     int      `json:"limit"`
+}
+
+// A Found is an agent as an exchange describes it.
+type Found struct {
+	AID         string  `json:"aid"`
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Score       float64 `json:"score,omitempty"`
+	Verified    bool    `json:"verified"` // by the exchange
+	Endpoint    string  `json:"endpoint,omitempty"`
+	Version     string  `json:"version,omitempty"` // of coordination; empty if it does not coordinate
+	Key         string  `json:"key,omitempty"`     // that it signs with
+}
+
+// Enlisted is what an exchange made of this hub's manifest.
+type Enlisted struct {
+	AID      string `json:"aid"`
+	Verified bool   `json:"verified"`
+	Existed  bool   `json:"existed"` // the exchange knew the hub already
+}
+
+// caller returns whom a visitor acts for.
+func caller(v access.Visitor) contract.Caller {
+	if v.Guest {
+		return contract.Caller{Actor: v.Actor}
+	}
+	return contract.Caller{Actor: v.Actor, AID: v.AID}
+}

@@ -1,0 +1,251 @@
+package coordination
+
+import (
+	"context"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+)
+
+// InviteParams are the parameters of cacp/invite/create.
+type InviteParams struct {
+	inProject
+	Repo        string              `json:"repoName"`
+	Permissions []access.Permission `json:"permissions,omitempty"`
+	TTLS        int64               `json:"ttlS,omitempty"` // seconds; default a day
+}
+
+// Invited is the answer to cacp/invite/create. The text is in it this once.
+type Invited struct {
+	hub.Invite
+	Text string `json:"invite"`
+	Hub  string `json:"hub,omitempty"` // where to redeem it
+}
+
+func createInvite(ctx context.Context, s *Services, v access.Visitor, p InviteParams) (Invited, error) {
+	if err := required("cacp/invite/create", "repoName", p.Repo); err != nil {
+		return Invited{}, err
+	}
+	life, err := seconds("cacp/invite/create", p.TTLS)
+	if err != nil {
+		return Invited{}, err
+	}
+	in, text, err := s.Access.Invite(ctx, v.Actor, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	return Invited{in, text, s.Access.Home()}, err
+}
+
+// seconds reads a span of time.
+func seconds(op string, n int64) (time.Duration, error) {
+	const year = 366 * 24 * 3600
+	if n < 0 || n > year {
+		return 0, hub.Errorf(hub.CodeInvalid, op, "ttlS: %d is not between 0 and %d", n, year)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// InviteID are the parameters of cacp/invite/revoke.
+type InviteID struct {
+	anywhere
+	ID string `json:"inviteId"`
+}
+
+func revokeInvite(ctx context.Context, s *Services, v access.Visitor, p InviteID) (hub.Invite, error) {
+	return s.Access.RevokeInvite(ctx, v.Actor, p.ID)
+}
+
+// InvitesParams are the parameters of cacp/invite/list.
+type InvitesParams struct {
+	anywhere
+	Project hub.ProjectID `json:"projectId,omitempty"`
+}
+
+// Invites is the answer to cacp/invite/list.
+type Invites struct {
+	Invites []hub.Invite `json:"invites"` // newest first
+}
+
+func listInvites(ctx context.Context, s *Services, v access.Visitor, p InvitesParams) (Invites, error) {
+	found, err := s.Access.Invites(ctx, v.Actor, p.Project)
+	return Invites{found}, err
+}
+
+// PeerParams are the parameters of methods about one peer.
+type PeerParams struct {
+	anywhere
+	AID      hub.AID `json:"agentId"`
+	Endpoint string  `json:"endpoint,omitempty"`
+	Repo     string  `json:"repoName,omitempty"`
+	Key      string  `json:"key,omitempty"`  // that the peer wants from us
+	From     string  `json:"from,omitempty"` // address or network of a legacy peer
+}
+
+// PeerAdded is a peer with the key that it must send, which is in it this once.
+type PeerAdded struct {
+	Peer hub.Peer `json:"peer"`
+	Key  string   `json:"key,omitempty"`
+}
+
+func addPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerAdded, error) {
+	added, key, err := s.Access.AddPeer(ctx, v.Actor, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+	return PeerAdded{added, key}, err
+}
+
+// JoinHubParams are the parameters of parley/peer/join.
+type JoinHubParams struct {
+	anywhere
+	Invite string `json:"invite"`
+	Hub    string `json:"hub"`
+}
+
+func joinHub(ctx context.Context, s *Services, v access.Visitor, p JoinHubParams) (hub.Welcome, error) {
+	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
+		return hub.Welcome{}, err
+	}
+	return s.Access.Join(ctx, v.Actor, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+		return s.Network.Redeem(ctx, p.Hub, r)
+	})
+}
+
+// Peers is the answer to parley/peer/list and GET /peers.
+type Peers struct {
+	Peers []Standing `json:"peers"`
+}
+
+func listPeers(ctx context.Context, s *Services, v access.Visitor, _ None) (Peers, error) {
+	if _, err := s.Access.Peers(ctx, v.Actor); err != nil { // who may see them
+		return Peers{}, err
+	}
+	all, err := s.Network.Standings(ctx)
+	return Peers{all}, err
+}
+
+// None are the parameters of a method that has none.
+type None struct{ anywhere }
+
+// PeerChanged is the answer to what changes a peer.
+type PeerChanged struct {
+	Peer hub.Peer `json:"peer"`
+}
+
+func approvePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.ApprovePeer(ctx, v.Actor, p.AID)
+	return PeerChanged{got}, err
+}
+
+func removePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.RemovePeer(ctx, v.Actor, p.AID)
+	return PeerChanged{got}, err
+}
+
+// Asked is the answer to parley/peer/sync.
+type Asked struct {
+	Peers []hub.AID `json:"peers"` // that are compared with now
+}
+
+func syncPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (Asked, error) {
+	peers, err := s.Access.Peers(ctx, v.Actor)
+	if err != nil {
+		return Asked{}, err
+	}
+	out := Asked{[]hub.AID{}}
+	for _, peer := range peers {
+		if p.AID != "" && p.AID != peer.AID || p.AID == "" && peer.State != hub.PeerApproved {
+			continue
+		}
+		if err := s.Network.Compare(peer.AID); err != nil {
+			return out, err
+		}
+		out.Peers = append(out.Peers, peer.AID)
+	}
+	if p.AID != "" && len(out.Peers) == 0 {
+		return out, hub.Errorf(hub.CodeNotFound, "parley/peer/sync", "%.100s is not a peer", p.AID).WithHint("parley peer list shows the peers")
+	}
+	return out, nil
+}
+
+// TokenParams are the parameters of parley/project/token.
+type TokenParams struct {
+	inProject
+	Agent       string              `json:"agent"` // name of an agent here, or an AID
+	Repo        hub.RepoID          `json:"repoId,omitempty"`
+	Permissions []access.Permission `json:"permissions,omitempty"`
+	TTLS        int64               `json:"ttlS,omitempty"` // seconds; default a day
+}
+
+// Token is a project token. It is shown this once.
+type Token struct {
+	Token     string      `json:"token"`
+	Agent     hub.AID     `json:"agentId"`
+	ExpiresAt hub.Instant `json:"expiresAt"`
+}
+
+func mintToken(ctx context.Context, s *Services, v access.Visitor, p TokenParams) (Token, error) {
+	if err := required("parley/project/token", "agent", p.Agent); err != nil {
+		return Token{}, err
+	}
+	life, err := seconds("parley/project/token", p.TTLS)
+	if err != nil {
+		return Token{}, err
+	}
+	agent := hub.AID(p.Agent)
+	if id := hub.AgentID(p.Agent); id.Valid() {
+		if aid := s.Access.AID(id); aid != "" {
+			agent = aid
+		}
+	}
+	token, expires, err := s.Access.MintToken(ctx, v.Actor, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	return Token{token, agent, expires}, err
+}
+
+// SearchParams are the parameters of parley/discover.
+type SearchParams struct {
+	anywhere
+	Search
+}
+
+// Discovered is the answer to parley/discover.
+type Discovered struct {
+	Agents []Found `json:"agents"`
+}
+
+func discover(ctx context.Context, s *Services, v access.Visitor, p SearchParams) (Discovered, error) {
+	if err := operatorOnly("parley/discover", v); err != nil {
+		return Discovered{}, err
+	}
+	found, err := s.Network.Discover(ctx, p.Search)
+	return Discovered{found}, err
+}
+
+// ExchangeParams are the parameters of parley/peer/enlist.
+type ExchangeParams struct {
+	anywhere
+	Exchange string `json:"exchange,omitempty"` // default the one that is configured
+}
+
+func enlist(ctx context.Context, s *Services, v access.Visitor, p ExchangeParams) (Enlisted, error) {
+	if err := operatorOnly("parley/peer/enlist", v); err != nil {
+		return Enlisted{}, err
+	}
+	return s.Network.Enlist(ctx, p.Exchange)
+}
+
+// operatorOnly guards what makes the hub call somebody.
+func operatorOnly(op string, v access.Visitor) error {
+	if v.IsOperator() {
+		return nil
+	}
+	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.Actor.ID).
+		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
+}
+
+// Announced is the answer to cacp/peer/announce.
+type Announced struct {
+	Status string  `json:"status"`
+	AID    hub.AID `json:"myAgentId"`
+	Repo   string  `json:"myRepoName"`
+}
+
+func announce(_ context.Context, s *Services, _ access.Visitor, _ None) (Announced, error) {
+	return Announced{"acknowledged", s.Self, s.Repo}, nil
+}

@@ -1,0 +1,297 @@
+package coordination
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/contract"
+)
+
+// A NewRepo is a repository as it is asked for.
+type NewRepo struct {
+	Name     string   `json:"name"`
+	Role     string   `json:"role"`
+	Language string   `json:"language"`
+	Paths    []string `json:"relevantPaths,omitempty"`
+	URL      string   `json:"url,omitempty"`
+}
+
+func (r NewRepo) repo() hub.Repo {
+	return hub.Repo{Name: r.Name, Role: r.Role, Language: r.Language, Paths: r.Paths, URL: r.URL}
+}
+
+// NewProject are the parameters of cacp/project/create.
+type NewProject struct {
+	anywhere
+	Name      string              `json:"name"`
+	Objective string              `json:"objective"`
+	Repos     []NewRepo           `json:"repos,omitempty"`
+	Policy    hub.AgreementPolicy `json:"agreementPolicy,omitempty"`
+}
+
+// ProjectCreated is the answer to cacp/project/create.
+type ProjectCreated struct {
+	Project   hub.ProjectID `json:"projectId"`
+	Status    string        `json:"status"`
+	RepoCount int           `json:"repoCount"`
+}
+
+func createProject(ctx context.Context, s *Services, v access.Visitor, p NewProject) (ProjectCreated, error) {
+	if err := required("cacp/project/create", "name", p.Name, "objective", p.Objective); err != nil {
+		return ProjectCreated{}, err
+	}
+	n := contract.NewProject{Name: p.Name, Objective: p.Objective, Policy: p.Policy}
+	for _, r := range p.Repos {
+		n.Repos = append(n.Repos, r.repo())
+	}
+	made, err := s.Contracts.CreateProject(ctx, caller(v), n)
+	return ProjectCreated{made.ID, "created", len(made.Repos)}, err
+}
+
+// required takes names and values in turn and reports the first that is empty.
+func required(op string, pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return hub.Errorf(hub.CodeInvalid, op, "%s required", pairs[i])
+		}
+	}
+	return nil
+}
+
+// JoinParams are the parameters of cacp/project/join.
+type JoinParams struct {
+	inProject
+	Repo     string `json:"repoName"`
+	Endpoint string `json:"agentEndpoint,omitempty"`
+}
+
+// Joined is the answer to cacp/project/join.
+type Joined struct {
+	Repo    hub.RepoID `json:"repoId"`
+	Status  string     `json:"status"`
+	Project string     `json:"projectName"`
+}
+
+func joinProject(ctx context.Context, s *Services, v access.Visitor, p JoinParams) (Joined, error) {
+	project, repo, err := s.Contracts.JoinProject(ctx, caller(v), p.Project, p.Repo, p.Endpoint)
+	return Joined{repo.ID, "joined", project.Name}, err
+}
+
+// ProjectParams are the parameters of methods that need a project and no more.
+type ProjectParams struct{ inProject }
+
+func getProject(ctx context.Context, s *Services, v access.Visitor, p ProjectParams, w io.Writer) error {
+	return s.Contracts.WriteProject(ctx, caller(v), p.Project, w, contract.WriteOptions{})
+}
+
+// ListParams are the parameters of cacp/project/list.
+type ListParams struct {
+	anywhere
+	After   hub.ProjectID `json:"after,omitempty"`
+	Limit   int           `json:"limit,omitempty"`   // default all
+	Summary bool          `json:"summary,omitempty"` // leave out what the projects hold
+}
+
+// A ProjectSummary is what a list tells of a project besides the project.
+type ProjectSummary struct {
+	ID        hub.ProjectID `json:"projectId"`
+	Repos     int           `json:"repoCount"`
+	Contracts int           `json:"contractCount"`
+	Packets   int           `json:"packetCount"`
+	CreatedAt hub.Instant   `json:"createdAt"`
+}
+
+func summary(p hub.Project) ProjectSummary {
+	return ProjectSummary{p.ID, len(p.Repos), p.Tally.Contracts, p.Tally.Packets, p.CreatedAt}
+}
+
+// projectPage is how many projects are read at a time.
+const projectPage = 100
+
+func listProjects(ctx context.Context, s *Services, v access.Visitor, p ListParams, w io.Writer) error {
+	if p.Limit < 0 {
+		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit: %d is negative", p.Limit)
+	}
+	mark, after := `{"projects":[`, p.After
+	for left := p.Limit; ; {
+		page, err := s.Contracts.Projects(ctx, caller(v), after, projectPage)
+		if err != nil {
+			return err
+		}
+		for _, project := range page {
+			if in, err := s.mayList(ctx, v, project.ID); err != nil {
+				return err
+			} else if !in {
+				continue
+			}
+			if _, err := io.WriteString(w, mark); err != nil {
+				return err
+			}
+			mark = ","
+			if err := s.writeListed(ctx, v, project, p.Summary, w); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				_, err := io.WriteString(w, "]}")
+				return err
+			}
+		}
+		if len(page) < projectPage {
+			break
+		}
+		after = page[len(page)-1].ID
+	}
+	if mark != "," {
+		if _, err := io.WriteString(w, mark); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "]}")
+	return err
+}
+
+// mayList reports whether a visitor gets to see a project in a list.
+func (s *Services) mayList(ctx context.Context, v access.Visitor, id hub.ProjectID) (bool, error) {
+	if v.Local() || v.Guest {
+		return true, nil
+	}
+	return s.Access.InScope(ctx, v.AID, id)
+}
+
+// writeListed writes a project of a list: with everything in it and the members
+// of a summary, or with the latter alone.
+func (s *Services) writeListed(ctx context.Context, v access.Visitor, p hub.Project, short bool, w io.Writer) error {
+	extra, err := json.Marshal(summary(p))
+	if err != nil {
+		return err
+	}
+	if !short {
+		return s.Contracts.WriteProject(ctx, caller(v), p.ID, w, contract.WriteOptions{Extra: extra})
+	}
+	head, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	head[len(head)-1] = ','
+	_, err = w.Write(slices.Concat(head, extra[1:]))
+	return err
+}
+
+// ProjectChanged is the answer to methods that change a project itself.
+type ProjectChanged struct {
+	Project hub.ProjectID       `json:"projectId"`
+	Status  hub.ProjectStatus   `json:"status"`
+	Policy  hub.AgreementPolicy `json:"agreementPolicy"`
+}
+
+func changed(p hub.Project, err error) (ProjectChanged, error) {
+	return ProjectChanged{p.ID, p.Status, p.Policy}, err
+}
+
+// StatusParams are the parameters of cacp/project/updateStatus.
+type StatusParams struct {
+	inProject
+	Status hub.ProjectStatus `json:"status"`
+}
+
+func updateStatus(ctx context.Context, s *Services, v access.Visitor, p StatusParams) (ProjectChanged, error) {
+	return changed(s.Contracts.SetStatus(ctx, caller(v), p.Project, p.Status))
+}
+
+// PolicyParams are the parameters of cacp/project/setPolicy.
+type PolicyParams struct {
+	inProject
+	Policy hub.AgreementPolicy `json:"policy"`
+}
+
+func setPolicy(ctx context.Context, s *Services, v access.Visitor, p PolicyParams) (ProjectChanged, error) {
+	if err := required("cacp/project/setPolicy", "policy", string(p.Policy)); err != nil {
+		return ProjectChanged{}, err
+	}
+	return changed(s.Contracts.SetPolicy(ctx, caller(v), p.Project, p.Policy))
+}
+
+// RepoParams are the parameters of cacp/project/addRepo: the repository, or its
+// members beside the project.
+type RepoParams struct {
+	inProject
+	Repo *NewRepo `json:"repo,omitempty"`
+	NewRepo
+}
+
+// RepoAdded is the answer to cacp/project/addRepo.
+type RepoAdded struct {
+	Repo   hub.RepoID `json:"repoId"`
+	Status string     `json:"status"`
+}
+
+func addRepo(ctx context.Context, s *Services, v access.Visitor, p RepoParams) (RepoAdded, error) {
+	n := p.NewRepo
+	if p.Repo != nil {
+		n = *p.Repo
+	}
+	added, err := s.Contracts.AddRepo(ctx, caller(v), p.Project, n.repo())
+	return RepoAdded{added.ID, "added"}, err
+}
+
+// ChangesParams are the parameters of cacp/project/changes.
+type ChangesParams struct {
+	anywhere
+	After *int64 `json:"after,omitempty"` // nil for those from now on
+	Limit int    `json:"limit,omitempty"`
+	WaitS int    `json:"waitS,omitempty"` // seconds, if there is none yet
+}
+
+// Changes is the answer to cacp/project/changes.
+type Changes struct {
+	Changes []hub.Change `json:"changes"`
+	Next    int64        `json:"next"` // to ask for as after
+}
+
+// maxWait is how long a call waits for changes at most.
+const maxWait = 60 * time.Second
+
+func changes(ctx context.Context, s *Services, _ access.Visitor, p ChangesParams) (Changes, error) {
+	const op = "cacp/project/changes"
+	wait := time.Duration(p.WaitS) * time.Second
+	if wait < 0 || wait > maxWait {
+		return Changes{}, hub.Errorf(hub.CodeInvalid, op, "waitS: %d is not between 0 and %d", p.WaitS, maxWait/time.Second)
+	}
+	hints, cancel := s.Bus.Subscribe(hub.TopicChanges)
+	defer cancel()
+	out := Changes{Changes: []hub.Change{}}
+	if p.After != nil {
+		out.Next = *p.After
+	} else {
+		newest, err := s.Contracts.Newest(ctx)
+		if err != nil {
+			return out, err
+		}
+		out.Next = newest
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		found, err := s.Contracts.Changes(ctx, out.Next, p.Limit)
+		if err != nil {
+			return out, err
+		}
+		if len(found) > 0 {
+			return Changes{found, found[len(found)-1].Seq}, nil
+		}
+		select {
+		case <-hints:
+		case <-timer.C:
+			return out, nil
+		case <-s.Done:
+			return out, nil
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+	}
+}
