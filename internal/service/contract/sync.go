@@ -111,6 +111,9 @@ func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
 		return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
 	}
 	if c.Head != nil {
+		if c.Head.ID != c.Project { // who may send the one may not send the other
+			return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
+		}
 		return m.mergeHead(*c.Head)
 	}
 	p, err := m.tx.Project(c.Project)

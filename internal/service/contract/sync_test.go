@@ -276,9 +276,15 @@ func TestSync(t *testing.T) {
 		bad, good := c, c
 		bad.Status = "rejected"
 		good.ID = "good"
-		all, err := d.Sync(t.Context(), peer, true, []hub.Copy{{Project: c.Project, Contract: &bad}, {Project: c.Project}, {Project: c.Project, Contract: &good}})
+		all, err := d.Sync(t.Context(), peer, true, []hub.Copy{
+			{Project: c.Project, Contract: &bad}, {Project: c.Project}, {Project: "other", Head: &d.project}, {Project: c.Project, Contract: &good},
+		})
 		d.ok(err)
-		equal(d, "statuses", []hub.SyncStatus{all[0].Status, all[1].Status, all[2].Status}, []hub.SyncStatus{hub.SyncError, hub.SyncError, hub.SyncCreated})
+		var got []hub.SyncStatus
+		for _, s := range all {
+			got = append(got, s.Status)
+		}
+		equal(d, "statuses", got, []hub.SyncStatus{hub.SyncError, hub.SyncError, hub.SyncError, hub.SyncCreated})
 	})
 	t.Run("a summary tells whether and where two hubs differ", func(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
