@@ -91,9 +91,6 @@ func encodeLine(l Line) []byte {
 	return []byte(b.String())
 }
 
-// Redact returns text without the secrets of the run.
-func (r *Recorder) Redact(text []byte) []byte { return r.redactor.Redact(text) }
-
 // Close ends the recording, and reports what kept it from being complete.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
