@@ -113,11 +113,13 @@ func init() {
 			return out
 		}, Breaks: []string{"STOP-05"}},
 		&Mutant{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
-			if m.Tag() == "agent_message_chunk" {
-				w.Note["said"] = true
+			if session, ok := m.Params()["sessionId"].(string); ok && m.Tag() == "agent_message_chunk" {
+				w.Note[session] = true
 			}
-			if m.Answers != nil && m.Answers.Method() == prompt && w.Note["said"] == nil && m.Result()["stopReason"] == "cancelled" {
-				return nil
+			if m.Answers != nil && m.Answers.Method() == prompt && m.Result()["stopReason"] == "cancelled" {
+				if session, _ := m.Answers.Params()["sessionId"].(string); w.Note[session] == nil {
+					return nil
+				}
 			}
 			return keep(m)
 		}},

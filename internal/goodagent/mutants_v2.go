@@ -69,10 +69,11 @@ func init() {
 		{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: reason("end_turn", "max_tokens")},
 		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, Out: reason("cancelled", "end_turn")},
 		{Rule: "CAN-09", Does: "never ends a turn that was cancelled before it has said something", Breaks: []string{"TOOL-09"}, Out: func(w *Wire, m Message) []Message {
+			session, _ := m.Params()["sessionId"].(string)
 			if m.Tag() == "agent_message_chunk" {
-				w.Note["said"] = true
+				w.Note[session] = true
 			}
-			if m.Update()["stopReason"] == "cancelled" && w.Note["said"] == nil {
+			if m.Update()["stopReason"] == "cancelled" && w.Note[session] == nil {
 				return nil
 			}
 			return keep(m)
