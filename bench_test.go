@@ -1,6 +1,7 @@
 package parley_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -545,15 +546,15 @@ func (t *table) process(home string, n int) {
 	must(b, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Signal(os.Interrupt)
-	line := make([]byte, 256)
-	k, err := pipe.Read(line)
+	said := bufio.NewReader(pipe)
+	line, err := said.ReadString('\n')
 	must(b, err)
 	t.fact(fmt.Sprintf("start with %d messages", n), time.Since(began).Round(time.Millisecond).String())
-	url, ok := strings.CutPrefix(strings.TrimSpace(string(line[:k])), "listening on ")
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
-		b.Fatalf("got %q", line[:k])
+		b.Fatalf("got %q", line)
 	}
-	go io.Copy(io.Discard, pipe)
+	go io.Copy(io.Discard, said)
 	t.fact("resident memory, idle", resident(b, cmd.Process.Pid))
 	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
 	must(b, err)
