@@ -127,8 +127,9 @@ func TestComply(t *testing.T) {
 		contains(t, do(t, parley(t, nil, "comply", "--list-rules")).out, "CAN-01   MUST   ", "[required.prompt.cancel]")
 		var rules struct {
 			Rules []struct {
-				ID, Level, Text, Docs, Fix string
-				Tests                      []string
+				ID, Level, Class, Text, Docs, Fix string
+				Implied, Unstable                 bool
+				Tests                             []string
 			}
 		}
 		strict(t, do(t, parley(t, nil, "comply", "--list-rules", "--json")).out, &rules)
@@ -139,7 +140,7 @@ func TestComply(t *testing.T) {
 	t.Run("R4-068 frames are shown when asked for, and written down", func(t *testing.T) {
 		dir := t.TempDir()
 		r := do(t, parley(t, nil, "comply", "--verbose", "--record", dir, "--test", unknown, "--", "sh", good))
-		contains(t, r.err, `sh `+unknown+` out: {"jsonrpc":"2.0","id":99,`, `sh `+unknown+` in: {`)
+		contains(t, r.err, `sh `+unknown+` out: {"jsonrpc":"2.0","id":99,`, `sh `+unknown+` in: {`, "percent, was the runner's own")
 		raw, err := os.ReadFile(filepath.Join(dir, "sh", unknown+".jsonl"))
 		if err != nil || !strings.Contains(string(raw), `"id":99`) {
 			t.Errorf("got %s (%v)", raw, err)
