@@ -63,10 +63,10 @@ type complyNotice struct {
 }
 
 func TestComply(t *testing.T) {
-	good, bad := complyAgent(t, "-32601"), complyAgent(t, "-32000")
+	good, bad := complyAgent(t, "-32601"), complyAgent(t, "-32050")
 	unknown := "required.error.unknown-method"
 	t.Run("R4-068 an agent that passes is exit 0, with the report on stdout and progress on stderr", func(t *testing.T) {
-		r := do(t, parley(t, nil, "comply", "--", "sh", good))
+		r := do(t, parley(t, nil, "comply", "--test", "required.prompt.cancel", "--test", unknown, "--", "sh", good))
 		if r.code != exitDone {
 			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
 		}
@@ -83,7 +83,7 @@ func TestComply(t *testing.T) {
 		if test.ID != unknown || test.Status != "FAIL" || len(test.Findings) != 1 || got.Agents[0].Totals["FAIL"] != 1 || got.Agents[0].ProtocolVersion != 1 {
 			t.Fatalf("got %+v", test)
 		}
-		if f := test.Findings[0]; f.Rule != "RPC-07" || f.Level != "MUST" || len(f.Frames) != 2 || len(f.Docs) == 0 || f.Fix == "" || !strings.Contains(f.Actual, "-32000") {
+		if f := test.Findings[0]; f.Rule != "RPC-07" || f.Level != "MUST" || len(f.Frames) != 2 || len(f.Docs) == 0 || f.Fix == "" || !strings.Contains(f.Actual, "-32050") {
 			t.Errorf("got %+v", f)
 		}
 	})
