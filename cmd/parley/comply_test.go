@@ -66,12 +66,12 @@ func TestComply(t *testing.T) {
 	good, bad := complyAgent(t, "-32601"), complyAgent(t, "-32050")
 	unknown := "required.error.unknown-method"
 	t.Run("R4-068 an agent that passes is exit 0, with the report on stdout and progress on stderr", func(t *testing.T) {
-		r := do(t, parley(t, nil, "comply", "--test", "required.prompt.cancel", "--test", unknown, "--", "sh", good))
+		r := do(t, parley(t, nil, "comply", "--test", "required.session.new", "--test", unknown, "--", "sh", good))
 		if r.code != exitDone {
 			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 		contains(t, r.out, "# ACP Compliance Report", "## sh\n", "### PASS: ", unknown)
-		contains(t, r.err, "PASS    sh: required.prompt.cancel\n")
+		contains(t, r.err, "PASS    sh: required.session.new\n")
 	})
 	t.Run("R4-068 an agent that fails a required test is exit 1, in JSON with rule and proof", func(t *testing.T) {
 		r := do(t, parley(t, nil, "comply", "--format", "json", "--rule", "RPC-07", "--", "sh", bad))
