@@ -5,16 +5,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // A Baseline lists failures that are expected.
 type Baseline struct{ entries []knownFailure }
 
-type knownFailure struct{ test, agent string } // agent is "" for all
+type knownFailure struct{ what, agent string } // a test or a rule; agent is "" for all
 
-// ParseBaseline reads a baseline: one test id a line, followed by the name of the
-// agent if it is not for all. Empty lines and what starts with # is ignored. The
+// ParseBaseline reads a baseline: the id of a test or of a rule in the ledger a
+// line, followed by the name of the agent if it is not for all. Empty lines and what starts with # is ignored. The
 // path is named in errors, which are of type *FileError.
 func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	b := &Baseline{}
@@ -24,8 +25,8 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		test, agent, _ := strings.Cut(line, " ")
-		known := knownFailure{test, strings.TrimSpace(agent)}
+		what, agent, _ := strings.Cut(line, " ")
+		known := knownFailure{what, strings.TrimSpace(agent)}
 		for _, k := range b.entries {
 			if k == known {
 				return nil, &FileError{path, n, fmt.Errorf("%s is there twice", line)}
@@ -39,8 +40,9 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	return b, nil
 }
 
-// Apply marks the results that the baseline expects to fail, and notes entries
-// that are stale because the test was run and did not fail.
+// Apply marks the results and findings that the baseline expects, and notes
+// entries that are stale because the test was run and did not fail, or the rule is
+// not in the ledger.
 func (b *Baseline) Apply(r *Report) {
 	for i := range r.Agents {
 		a := &r.Agents[i]
@@ -48,10 +50,13 @@ func (b *Baseline) Apply(r *Report) {
 			if k.agent != "" && k.agent != a.Name {
 				continue
 			}
+			if slices.ContainsFunc(ruleTable(), func(r Rule) bool { return r.ID == k.what }) {
+				a.expect(k.what)
+			}
 			for j := range a.Tests {
 				t := &a.Tests[j]
 				switch {
-				case t.ID != k.test:
+				case t.ID != k.what:
 				case t.Status == Pass || t.Status == NA:
 					a.Stale = append(a.Stale, t.ID)
 				default:
@@ -59,5 +64,19 @@ func (b *Baseline) Apply(r *Report) {
 				}
 			}
 		}
+	}
+}
+
+// expect marks the findings in the ledger about a rule, and notes that it is stale
+// if there are none.
+func (a *AgentReport) expect(rule string) {
+	found := false
+	for i := range a.Ledger {
+		if a.Ledger[i].Rule == rule {
+			a.Ledger[i].Known, found = true, true
+		}
+	}
+	if !found {
+		a.Stale = append(a.Stale, rule)
 	}
 }

@@ -103,7 +103,7 @@ func TestHostile(t *testing.T) {
 			}
 			return []goodagent.Message{m}
 		}}
-		text := strings.Replace(steps(prompt(1, "parley:say text=hello"), expect(`{"response": {"id": 1}}`)), `"ledger": false, `, "", 1)
+		text := strings.Replace(steps(prompt(1, "parley:say text=hello"), expect(`{"response": {"id": 1}}`)), `"ledger": false, `, `"rules": ["SNEW-10"], `, 1)
 		got := playWith(t, goodAgent(mean), text, nil)
 		wantStatus(t, got, comply.Fail)
 		wantFinding(t, got, "SNEW-10", "another")

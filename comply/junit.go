@@ -45,10 +45,17 @@ func (r *Report) JUnit(w io.Writer) error {
 		for i := range a.Tests {
 			s.add(&a.Tests[i], a.Name)
 		}
+		for _, f := range a.Broken() {
+			s.Tests++
+			s.Failures++
+			s.Cases = append(s.Cases, junitCase{Name: f.Rule, Class: printable(a.Name) + ".ledger", Failure: &junitNote{
+				Message: printable(fmt.Sprintf("expected %s; %s", f.Expected, f.Actual)), Text: printable(details([]Finding{f})),
+			}})
+		}
 		for _, id := range a.Stale {
 			s.Tests++
 			s.Failures++
-			s.Cases = append(s.Cases, junitCase{Name: id, Class: printable(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: the test does not fail any more"}})
+			s.Cases = append(s.Cases, junitCase{Name: id, Class: printable(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
 		}
 		doc.Suites = append(doc.Suites, s)
 	}
@@ -66,7 +73,7 @@ func (r *Report) JUnit(w io.Writer) error {
 
 func (s *junitSuite) add(t *Result, agent string) {
 	c := junitCase{Name: t.ID, Class: printable(agent)}
-	note := &junitNote{Message: printable(t.remark()), Text: printable(t.details())}
+	note := &junitNote{Message: printable(t.remark()), Text: printable(details(t.Findings))}
 	switch {
 	case t.Failed() && t.Status == Errored:
 		s.Errors++
@@ -84,10 +91,10 @@ func (s *junitSuite) add(t *Result, agent string) {
 	s.Cases = append(s.Cases, c)
 }
 
-// details lists the findings as text.
-func (t *Result) details() string {
+// details lists findings as text.
+func details(findings []Finding) string {
 	var b strings.Builder
-	for _, f := range t.Findings {
+	for _, f := range findings {
 		fmt.Fprintf(&b, "%s (%s)\nexpected: %s\ncame: %s\n", f.Rule, f.Level, f.Expected, f.Actual)
 		for _, frame := range f.Frames {
 			fmt.Fprintf(&b, "frame %d, %s: %s\n", frame.Seq, frame.Direction, frame.Text)

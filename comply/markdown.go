@@ -102,6 +102,16 @@ func (m *markdown) table(r *Report) {
 			}
 			rows = append(rows, row)
 		}
+		row := []string{"Every frame"}
+		for i := range r.Agents {
+			cell, broken := Pass, r.Agents[i].Broken()
+			for _, f := range broken {
+				cell = Fail
+				notes = append(notes, plain(cut(fmt.Sprintf("%s: expected %s; %s", f.Rule, f.Expected, f.Actual), 600)))
+			}
+			row = append(row, string(cell)+marks(len(notes)-len(broken), len(notes)))
+		}
+		rows = append(rows, row)
 	}
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -130,6 +140,14 @@ func (m *markdown) table(r *Report) {
 	if len(notes) > 0 {
 		m.line("")
 	}
+}
+
+// marks points to the notes after the first n, up to the last.
+func marks(n, last int) (s string) {
+	for n++; n <= last; n++ {
+		s += fmt.Sprintf(" [%d]", n)
+	}
+	return s
 }
 
 // remark says in one sentence why a result is not PASS.
@@ -172,6 +190,35 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	for i := range a.Tests {
 		m.test(&a.Tests[i])
 	}
+	m.ledger(a)
+}
+
+// ledger writes what the checks of every frame found, each rule once.
+func (m *markdown) ledger(a *AgentReport) {
+	count := map[string]int{}
+	var first []Finding
+	for _, f := range a.Ledger {
+		if count[f.Rule]++; count[f.Rule] == 1 {
+			first = append(first, f)
+		}
+	}
+	if len(first) == 0 {
+		return
+	}
+	m.line("### Every frame\n")
+	m.line("What the checks of every frame found, whatever the test was about. Each rule stands here once, with its first proof.\n")
+	for _, f := range first {
+		m.finding(f)
+		switch n := count[f.Rule]; {
+		case f.Known:
+			m.line("  - the baseline expects this")
+		case n > 1:
+			m.line("  - first in %s, and in %d more conversations", code(f.Test), n-1)
+		default:
+			m.line("  - in %s", code(f.Test))
+		}
+	}
+	m.line("")
 }
 
 // capsLine writes capabilities as a list of paths with their values.
@@ -277,18 +324,22 @@ func (m *markdown) test(t *Result) {
 		m.line("%s\n", plain(t.Reason))
 	}
 	for _, f := range t.Findings {
-		m.line("- **%s** (%s)", plain(f.Rule), f.Level)
-		m.line("  - expected: %s", plain(f.Expected))
-		m.line("  - came: %s", plain(f.Actual))
-		for _, frame := range f.Frames {
-			m.line("  - frame %d, %s: %s", frame.Seq, frame.Direction, code(frame.Text))
-		}
-		m.line("  - to do: %s", plain(f.Fix))
-		for _, link := range f.Docs {
-			m.line("  - %s", plain(link))
-		}
+		m.finding(f)
 	}
 	if len(t.Findings) > 0 {
 		m.line("")
+	}
+}
+
+func (m *markdown) finding(f Finding) {
+	m.line("- **%s** (%s)", plain(f.Rule), f.Level)
+	m.line("  - expected: %s", plain(f.Expected))
+	m.line("  - came: %s", plain(f.Actual))
+	for _, frame := range f.Frames {
+		m.line("  - frame %d, %s: %s", frame.Seq, frame.Direction, code(frame.Text))
+	}
+	m.line("  - to do: %s", plain(f.Fix))
+	for _, link := range f.Docs {
+		m.line("  - %s", plain(link))
 	}
 }

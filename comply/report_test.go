@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/goodagent"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -185,4 +186,49 @@ func TestOptionalShortfall(t *testing.T) {
 	t.Run("R4-064 one of which nothing is met is FAIL", func(t *testing.T) {
 		wantStatus(t, play(t, "none", optional(`{`+head+`, "steps": [{"expect": {"timeoutMs": 1, "messages": [`+chunk("zzz")+`]}}]}`)), comply.Fail)
 	})
+}
+
+// TestLedgerVerdict holds what an agent does wrong everywhere apart from what a
+// test is about.
+func TestLedgerVerdict(t *testing.T) {
+	odd := &goodagent.Mutant{Rule: "none", Out: func(_ *goodagent.Wire, m goodagent.Message) []goodagent.Message {
+		if u := m.Update(); u != nil {
+			u["mood"] = "fine"
+		}
+		return []goodagent.Message{m}
+	}}
+	text := strings.Replace(steps(prompt(1, "parley:say text=hello"), expect(`{"response": {"id": 1}}`)), `"ledger": false, `, "", 1)
+	tests := suite(t, map[string]string{"case": text})
+	report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(odd)}, tests, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &report.Agents[0]
+	wantStatus(t, a.Tests[0], comply.Pass)
+	if broken := a.Broken(); len(broken) != 1 || broken[0].Rule != "UPD-21" || !report.Failed() {
+		t.Errorf("got %+v, failed: %v; want the run to fail by UPD-21 alone", broken, report.Failed())
+	}
+	var junit, page strings.Builder
+	if err := report.JUnit(&junit); err != nil || !strings.Contains(junit.String(), `failures="1"`) {
+		t.Errorf("got %v and %s, want one failure", err, junit.String())
+	}
+	if err := report.Markdown(&page, &comply.MarkdownOptions{Summary: true}); err != nil || !strings.Contains(page.String(), "| FAIL [1]") {
+		t.Errorf("got %v and %s, want a row for every frame", err, page.String())
+	}
+	known, err := comply.ParseBaseline("b", []byte("UPD-21\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known.Apply(report); report.Failed() {
+		t.Error("the run fails by what the baseline expects")
+	}
+	stale, err := comply.ParseBaseline("b", []byte("INIT-18\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stale.Apply(report); !report.Failed() || len(a.Stale) != 1 {
+		t.Errorf("got stale %v, want the rule that is not broken", a.Stale)
+	}
+	about := strings.Replace(text, `"title"`, `"rules": ["UPD-21"], "title"`, 1)
+	wantStatus(t, run(t, goodAgent(odd), suite(t, map[string]string{"case": about}), nil).Tests[0], comply.Fail)
 }

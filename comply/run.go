@@ -277,8 +277,10 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 	}
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
-		f.Test = ""
-		res.Findings = append(res.Findings, f)
+		if filled.concerns(f.Rule) {
+			f.Test = ""
+			res.Findings = append(res.Findings, f)
+		}
 	}
 	if res.judge(s.met > 0); res.Status == Pass && s.moot != "" {
 		res.Status, res.Reason = NA, s.moot

@@ -100,6 +100,14 @@ func defaultCapabilities(version schema.Version) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
+// concerns reports whether the test is failed by what breaks a rule in its
+// conversation: one that it is about, or one without which there is no
+// conversation. All else is in the ledger alone, or what an agent does wrong in
+// each of its messages would hide everything that it does right.
+func (t *Test) concerns(rule string) bool {
+	return slices.Contains(t.Rules, rule) || strings.HasPrefix(rule, "TRN-") || strings.HasPrefix(rule, "RPC-")
+}
+
 // parse reads a test as it is for the given variables. What the test says about
 // the client's capabilities is in effect for the whole of it, so the template is
 // filled twice if it says something.

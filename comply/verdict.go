@@ -3,6 +3,7 @@ package comply
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/jsonrpc"
@@ -58,8 +59,9 @@ type Finding struct {
 	Actual   string   `json:"actual"`
 	Frames   []Frame  `json:"frames"`
 	Docs     []string `json:"docs"`
-	Fix      string   `json:"fix"`            // what to do
-	Test     string   `json:"test,omitempty"` // the id of the test, where findings of several stand together
+	Fix      string   `json:"fix"`             // what to do
+	Test     string   `json:"test,omitempty"`  // the id of the test, where findings of several stand together
+	Known    bool     `json:"known,omitempty"` // the baseline expects it
 }
 
 // A Result is what came out of one test.
@@ -123,11 +125,22 @@ type Report struct {
 	Agents []AgentReport `json:"agents"`
 }
 
-// Failed reports whether a required test failed that was not expected to, or
-// the baseline is stale.
+// Broken returns what stands in the ledger and makes the whole run a failure: the
+// first finding of each MUST that was broken and not expected to be.
+func (a *AgentReport) Broken() (out []Finding) {
+	for _, f := range a.Ledger {
+		if f.Level == Must && !f.Known && !slices.ContainsFunc(out, func(o Finding) bool { return o.Rule == f.Rule }) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Failed reports whether a required test failed or a MUST was broken that was not
+// expected to, or the baseline is stale.
 func (r *Report) Failed() bool {
 	for _, a := range r.Agents {
-		if len(a.Stale) > 0 {
+		if len(a.Stale) > 0 || len(a.Broken()) > 0 {
 			return true
 		}
 		for _, t := range a.Tests {

@@ -34,7 +34,6 @@ type Agent struct {
 
 	mu     sync.Mutex // guards what follows
 	logout bool       // nobody is logged in
-	turns  int        // begun so far, for ids
 	open   map[acp.SessionID]*conversation
 }
 

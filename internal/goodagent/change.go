@@ -97,11 +97,3 @@ func fails(method string, code int) filter {
 		response["error"] = map[string]any{"code": code, "message": "no"}
 	})
 }
-
-// succeeds makes requests for the method succeed with a result, whatever happens.
-func succeeds(method string, result map[string]any) filter {
-	return onAnswer(method, func(response map[string]any) {
-		delete(response, "error")
-		response["result"] = result
-	})
-}
