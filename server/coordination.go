@@ -35,16 +35,6 @@ type network struct {
 	Coordination
 }
 
-// Standings returns how far every peer is behind.
-func (n network) Standings(ctx context.Context) ([]coordination.Standing, error) {
-	all, err := n.Syncer.Standings(ctx)
-	out := make([]coordination.Standing, len(all))
-	for i, s := range all {
-		out[i] = coordination.Standing(s)
-	}
-	return out, err
-}
-
 // Redeem hands an invite in at another hub.
 func (n network) Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error) {
 	w, err := n.client.Redeem(ctx, endpoint, r)
@@ -61,36 +51,28 @@ func (n network) exchange(address string) (*peer.Exchange, error) {
 }
 
 // Discover asks an exchange for agents.
-func (n network) Discover(ctx context.Context, s coordination.Search) ([]coordination.Found, error) {
+func (n network) Discover(ctx context.Context, s coordination.Search) ([]hub.Found, error) {
 	x, err := n.exchange(s.Exchange)
 	if err != nil {
 		return nil, err
 	}
-	var found []peer.Found
 	if s.Query != "" {
-		found, err = x.Search(ctx, peer.Search{Query: s.Query, Filters: peer.SearchFilters{Protocols: []string{"cacp"}}, Limit: s.Limit})
-	} else {
-		found, err = x.Discover(ctx, s.Role, s.Languages, s.Limit)
+		return x.Search(ctx, peer.Search{Query: s.Query, Filters: peer.SearchFilters{Protocols: []string{"cacp"}}, Limit: s.Limit})
 	}
-	out := make([]coordination.Found, len(found))
-	for i, f := range found {
-		out[i] = coordination.Found(f)
-	}
-	return out, err
+	return x.Discover(ctx, s.Role, s.Languages, s.Limit)
 }
 
 // Enlist tells an exchange about this hub.
-func (n network) Enlist(ctx context.Context, exchange string) (coordination.Enlisted, error) {
+func (n network) Enlist(ctx context.Context, exchange string) (hub.Registration, error) {
 	x, err := n.exchange(exchange)
 	if err != nil {
-		return coordination.Enlisted{}, err
+		return hub.Registration{}, err
 	}
 	m, err := n.self.Manifest(n.vault.SigningKey(), hub.At(time.Now()), nil)
 	if err != nil {
-		return coordination.Enlisted{}, err
+		return hub.Registration{}, err
 	}
-	got, err := x.Register(ctx, m)
-	return coordination.Enlisted(got), err
+	return x.Register(ctx, m)
 }
 
 // coordinates adds the pages of coordination to those of the hub. Others may

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -63,7 +64,7 @@ were exchanged with it.`,
 func (a *app) enlist(cmd *cobra.Command, exchange string) error {
 	p := map[string]any{}
 	set(p, "exchange", exchange)
-	got, err := coordinate[coordination.Enlisted](cmd.Context(), a, "parley/peer/enlist", p)
+	got, err := coordinate[hub.Registration](cmd.Context(), a, "parley/peer/enlist", p)
 	if err != nil {
 		return err
 	}

@@ -293,7 +293,7 @@ part is down, behind, or refused something.`,
 			if err != nil {
 				return err
 			}
-			shown := coordination.Peers{Peers: []coordination.Standing{}}
+			shown := coordination.Peers{Peers: []hub.Standing{}}
 			for _, p := range got.Peers {
 				if len(args) == 0 || string(p.AID) == args[0] {
 					shown.Peers = append(shown.Peers, p)
@@ -317,7 +317,7 @@ part is down, behind, or refused something.`,
 	}
 }
 
-func writeStandings(w io.Writer, peers []coordination.Standing) {
+func writeStandings(w io.Writer, peers []hub.Standing) {
 	if len(peers) == 0 {
 		fmt.Fprintln(w, "no peers")
 	}

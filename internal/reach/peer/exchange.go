@@ -48,7 +48,7 @@ type SearchFilters struct {
 
 // Search returns agents that match, best first. Entries that cannot be read are
 // left out.
-func (e *Exchange) Search(ctx context.Context, s Search) ([]Found, error) {
+func (e *Exchange) Search(ctx context.Context, s Search) ([]hub.Found, error) {
 	const op = "peer.Search"
 	if s.Limit <= 0 {
 		s.Limit = 10
@@ -69,7 +69,7 @@ func (e *Exchange) Search(ctx context.Context, s Search) ([]Found, error) {
 }
 
 // decodeListings reads a list of agents, bare or with an envelope around it.
-func decodeListings(op string, body []byte, limit int) ([]Found, error) {
+func decodeListings(op string, body []byte, limit int) ([]hub.Found, error) {
 	var raw []json.RawMessage
 	if body = bytes.TrimSpace(body); len(body) > 0 && body[0] == '[' {
 		if json.Unmarshal(body, &raw) != nil {
@@ -82,7 +82,7 @@ func decodeListings(op string, body []byte, limit int) ([]Found, error) {
 		}
 		raw = append(envelope.Results, envelope.Agents...)
 	}
-	out := []Found{}
+	out := []hub.Found{}
 	for _, r := range raw {
 		var l listing
 		if json.Unmarshal(r, &l) != nil {
@@ -97,60 +97,53 @@ func decodeListings(op string, body []byte, limit int) ([]Found, error) {
 
 // Agent returns one agent. It reports CodeNotFound when the exchange does not
 // know it, and CodeTampering when it answers with another.
-func (e *Exchange) Agent(ctx context.Context, aid string) (Found, error) {
+func (e *Exchange) Agent(ctx context.Context, aid string) (hub.Found, error) {
 	const op = "peer.Agent"
 	if _, err := ParseAID(aid); err != nil {
-		return Found{}, hub.Errorf(hub.CodeInvalid, op, "%w", err)
+		return hub.Found{}, hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	a, err := e.client.do(ctx, call{method: http.MethodGet, url: e.base + "/v1/agents/" + url.QueryEscape(aid)})
 	if err != nil {
-		return Found{}, err
+		return hub.Found{}, err
 	}
 	switch a.Status {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return Found{}, hub.Errorf(hub.CodeNotFound, op, "the exchange does not know %s", aid)
+		return hub.Found{}, hub.Errorf(hub.CodeNotFound, op, "the exchange does not know %s", aid)
 	default:
-		return Found{}, e.refusal(op, a)
+		return hub.Found{}, e.refusal(op, a)
 	}
 	var l listing
 	if json.Unmarshal(a.Body, &l) != nil {
-		return Found{}, nonsense(op)
+		return hub.Found{}, nonsense(op)
 	}
 	f, ok := l.found()
 	if !ok {
-		return Found{}, nonsense(op)
+		return hub.Found{}, nonsense(op)
 	}
 	if f.AID != aid {
-		return Found{}, hub.Errorf(hub.CodeTampering, op, "the exchange was asked for %s and answered with %.100q", aid, f.AID)
+		return hub.Found{}, hub.Errorf(hub.CodeTampering, op, "the exchange was asked for %s and answered with %.100q", aid, f.AID)
 	}
 	return f, nil
 }
 
-// A Registration is what an exchange made of a manifest.
-type Registration struct {
-	AID      string `json:"aid"`
-	Verified bool   `json:"verified"`
-	Existed  bool   `json:"existed"` // the exchange knew the agent already
-}
-
 // Register tells the exchange about this hub. One that knows it already counts
 // as told, provided that it names the same endpoint.
-func (e *Exchange) Register(ctx context.Context, m Manifest) (Registration, error) {
+func (e *Exchange) Register(ctx context.Context, m Manifest) (hub.Registration, error) {
 	const op = "peer.Register"
 	body, err := json.Marshal(map[string]any{"manifest": m})
 	if err != nil {
-		return Registration{}, fmt.Errorf("peer: register: %w", err)
+		return hub.Registration{}, fmt.Errorf("peer: register: %w", err)
 	}
 	a, err := e.client.do(ctx, call{method: http.MethodPost, url: e.base + "/v1/register/", body: body})
 	if err != nil {
-		return Registration{}, err
+		return hub.Registration{}, err
 	}
 	switch {
 	case a.Status == http.StatusConflict:
 		return e.registered(ctx, op, m)
 	case a.Status < 200 || a.Status > 299:
-		return Registration{}, e.refusal(op, a)
+		return hub.Registration{}, e.refusal(op, a)
 	}
 	var v struct {
 		Success  *bool
@@ -158,26 +151,26 @@ func (e *Exchange) Register(ctx context.Context, m Manifest) (Registration, erro
 		Message  string
 	}
 	if json.Unmarshal(a.Body, &v) != nil {
-		return Registration{}, nonsense(op)
+		return hub.Registration{}, nonsense(op)
 	}
 	if v.Success != nil && !*v.Success {
-		return Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, cut(v.Message, 300))
+		return hub.Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, cut(v.Message, 300))
 	}
-	return Registration{AID: m.AID, Verified: v.Verified}, nil
+	return hub.Registration{AID: m.AID, Verified: v.Verified}, nil
 }
 
 // registered compares what the exchange has under our id with what we are.
-func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (Registration, error) {
+func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (hub.Registration, error) {
 	f, err := e.Agent(ctx, m.AID)
 	if err != nil {
-		return Registration{}, err
+		return hub.Registration{}, err
 	}
 	for _, p := range m.Invocation.Protocols {
 		if p.Endpoint == f.Endpoint {
-			return Registration{AID: m.AID, Verified: f.Verified, Existed: true}, nil
+			return hub.Registration{AID: m.AID, Verified: f.Verified, Existed: true}, nil
 		}
 	}
-	return Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange has %s at %q already", m.AID, f.Endpoint).
+	return hub.Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange has %s at %q already", m.AID, f.Endpoint).
 		WithHint("if that is an older address of this hub, ask the exchange to change it, or register another version of the agent id")
 }
 
@@ -217,13 +210,13 @@ func (e *Exchange) refusal(op string, a Answer) error {
 
 // Discover returns agents that coordinate, for a role and languages that are
 // wanted; both may be empty.
-func (e *Exchange) Discover(ctx context.Context, role string, languages []string, limit int) ([]Found, error) {
+func (e *Exchange) Discover(ctx context.Context, role string, languages []string, limit int) ([]hub.Found, error) {
 	words := append(nonEmpty("cacp protocol coding", role), languages...)
 	found, err := e.Search(ctx, Search{Query: strings.Join(words, " "), Filters: SearchFilters{Protocols: []string{"cacp"}}, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	out := []Found{}
+	out := []hub.Found{}
 	for _, f := range found {
 		if f.Version != "" {
 			out = append(out, f)

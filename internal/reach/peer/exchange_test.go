@@ -146,7 +146,7 @@ func TestSearch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := peer.Found{AID: "aid://example.com/frontend@1.0.0", Name: "Frontend", Score: 0.9, Verified: true, Endpoint: "https://f.example", Version: "2.0", Key: "ed25519:AAAA"}
+			want := hub.Found{AID: "aid://example.com/frontend@1.0.0", Name: "Frontend", Score: 0.9, Verified: true, Endpoint: "https://f.example", Version: "2.0", Key: "ed25519:AAAA"}
 			if len(got) != 1 || got[0] != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -198,21 +198,21 @@ func TestRegister(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		answers map[string]answer
-		want    peer.Registration
+		want    hub.Registration
 		code    hub.Code
 	}{
 		{"as the exchange does", map[string]answer{"POST /v1/register/": {201, `{"message":"ok","aid":"aid://example.com/backend@1.0.0","verified":false}`}},
-			peer.Registration{AID: self.AID}, ""},
+			hub.Registration{AID: self.AID}, ""},
 		{"as the registry does", map[string]answer{"POST /v1/register/": {201, `{"id":"1","status":"registered","verified":true}`}},
-			peer.Registration{AID: self.AID, Verified: true}, ""},
-		{"that did not succeed", map[string]answer{"POST /v1/register/": {200, `{"success":false,"message":"no"}`}}, peer.Registration{}, hub.CodeInvalid},
+			hub.Registration{AID: self.AID, Verified: true}, ""},
+		{"that did not succeed", map[string]answer{"POST /v1/register/": {200, `{"success":false,"message":"no"}`}}, hub.Registration{}, hub.CodeInvalid},
 		{"that was there before", map[string]answer{"POST /v1/register/": {409, `{"detail":"exists"}`}, ours: {200, there("https://backend.example.com/", self.AID)}},
-			peer.Registration{AID: self.AID, Verified: true, Existed: true}, ""},
-		{"that somebody else has", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://evil.example", self.AID)}}, peer.Registration{}, hub.CodeConflict},
-		{"about which it lies", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://backend.example.com/", "aid://evil.example/x@1.0.0")}}, peer.Registration{}, hub.CodeTampering},
-		{"that is then gone", map[string]answer{"POST /v1/register/": {409, `{}`}}, peer.Registration{}, hub.CodeNotFound},
-		{"that is refused", map[string]answer{"POST /v1/register/": {400, `{"detail":[{"loc":["manifest"],"msg":"bad"}]}`}}, peer.Registration{}, hub.CodeInvalid},
-		{"with nonsense", map[string]answer{"POST /v1/register/": {200, `yes`}}, peer.Registration{}, hub.CodeUnreachable},
+			hub.Registration{AID: self.AID, Verified: true, Existed: true}, ""},
+		{"that somebody else has", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://evil.example", self.AID)}}, hub.Registration{}, hub.CodeConflict},
+		{"about which it lies", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://backend.example.com/", "aid://evil.example/x@1.0.0")}}, hub.Registration{}, hub.CodeTampering},
+		{"that is then gone", map[string]answer{"POST /v1/register/": {409, `{}`}}, hub.Registration{}, hub.CodeNotFound},
+		{"that is refused", map[string]answer{"POST /v1/register/": {400, `{"detail":[{"loc":["manifest"],"msg":"bad"}]}`}}, hub.Registration{}, hub.CodeInvalid},
+		{"with nonsense", map[string]answer{"POST /v1/register/": {200, `yes`}}, hub.Registration{}, hub.CodeUnreachable},
 	} {
 		t.Run("R1-059 registration "+test.name, func(t *testing.T) {
 			e, r := exchange(t, test.answers)

@@ -172,19 +172,6 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// A Found is an agent as an exchange describes it. The exchange's word is all
-// that stands behind it.
-type Found struct {
-	AID         string  `json:"aid"`
-	Name        string  `json:"name"`
-	Description string  `json:"description,omitempty"`
-	Score       float64 `json:"score,omitempty"`
-	Verified    bool    `json:"verified"` // by the exchange
-	Endpoint    string  `json:"endpoint,omitempty"`
-	Version     string  `json:"version,omitempty"` // of coordination; empty if it does not coordinate
-	Key         string  `json:"key,omitempty"`     // that it signs with
-}
-
 // listing is an entry of an exchange in any of the dialects that there are.
 type listing struct {
 	AID         string          `json:"aid"`
@@ -196,8 +183,8 @@ type listing struct {
 }
 
 // found reads an entry. It says so when there is nothing to call.
-func (l listing) found() (Found, bool) {
-	f := Found{AID: l.AID, Name: cut(l.Name, 200), Description: cut(l.Description, 2000), Score: l.Score, Verified: l.Verified}
+func (l listing) found() (hub.Found, bool) {
+	f := hub.Found{AID: l.AID, Name: cut(l.Name, 200), Description: cut(l.Description, 2000), Score: l.Score, Verified: l.Verified}
 	var m struct {
 		AID, Name, Description string
 		Invocation             struct {
@@ -235,7 +222,7 @@ func (l listing) found() (Found, bool) {
 		}
 	}
 	if _, err := ParseAID(f.AID); err != nil {
-		return Found{}, false
+		return hub.Found{}, false
 	}
 	if endpoint, err := hub.ParseEndpoint(f.Endpoint); err == nil {
 		f.Endpoint = endpoint

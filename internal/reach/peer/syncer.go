@@ -242,19 +242,9 @@ func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies 
 	return results, nil
 }
 
-// A Standing says how far a peer is behind.
-type Standing struct {
-	hub.Peer
-	Lag         int64       `json:"lag"` // changes that it has not been sent
-	CatchUp     bool        `json:"catchUp,omitempty"`
-	Tries       int         `json:"tries,omitempty"`
-	NextTry     hub.Instant `json:"nextTry,omitzero"`
-	DeadLetters int         `json:"deadLetters,omitempty"` // up to 1,000
-}
-
 // Standings returns how far every peer is behind, by AID.
-func (s *Syncer) Standings(ctx context.Context) ([]Standing, error) {
-	out := []Standing{}
+func (s *Syncer) Standings(ctx context.Context) ([]hub.Standing, error) {
+	out := []hub.Standing{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
 		peers, err := r.Peers()
@@ -266,7 +256,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]Standing, error) {
 			return err
 		}
 		for _, p := range peers {
-			st := Standing{Peer: p}
+			st := hub.Standing{Peer: p}
 			box, err := r.Outbox(p.AID)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err

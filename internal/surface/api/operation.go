@@ -103,6 +103,16 @@ func (o Operation) tool(name, schema string) Operation {
 // decode reads parameters. Unknown members are refused, except where P keeps
 // them; so are members that differ from each other in case only.
 func decode(op string, raw []byte, into any) error {
+	return decodeObject(op, raw, into, jsonv2.RejectUnknownMembers(true))
+}
+
+// DecodeLoose reads parameters of a protocol that others speak too: names may be
+// written in camelCase or snake_case, and what is unknown is left alone.
+func DecodeLoose(op string, raw []byte, into any) error {
+	return decodeObject(op, raw, into, jsonv2.MatchCaseInsensitiveNames(true))
+}
+
+func decodeObject(op string, raw []byte, into any, how jsonv2.Options) error {
 	if len(raw) == 0 {
 		raw = []byte("{}")
 	}
@@ -112,25 +122,7 @@ func decode(op string, raw []byte, into any) error {
 	if err := hub.StrictObject(raw); err != nil {
 		return err
 	}
-	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
-	}
-	return nil
-}
-
-// DecodeLoose reads parameters of a protocol that others speak too: names may be
-// written in camelCase or snake_case, and what is unknown is left alone.
-func DecodeLoose(op string, raw []byte, into any) error {
-	if len(raw) == 0 || string(raw) == "null" {
-		raw = []byte("{}")
-	}
-	if raw[0] != '{' {
-		return hub.Errorf(hub.CodeInvalid, op, "params must be an object")
-	}
-	if err := hub.StrictObject(raw); err != nil {
-		return err
-	}
-	if err := jsonv2.Unmarshal(raw, into, jsonv2.MatchCaseInsensitiveNames(true)); err != nil {
+	if err := jsonv2.Unmarshal(raw, into, how); err != nil {
 		return hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
 	}
 	return nil

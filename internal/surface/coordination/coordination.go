@@ -50,23 +50,13 @@ type Network interface {
 	// Compare compares everything with a peer soon.
 	Compare(peer hub.AID) error
 	// Standings returns how far every peer is behind.
-	Standings(ctx context.Context) ([]Standing, error)
+	Standings(ctx context.Context) ([]hub.Standing, error)
 	// Redeem hands an invite in at another hub.
 	Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error)
 	// Discover asks an exchange for agents.
-	Discover(ctx context.Context, s Search) ([]Found, error)
+	Discover(ctx context.Context, s Search) ([]hub.Found, error)
 	// Enlist tells an exchange about this hub.
-	Enlist(ctx context.Context, exchange string) (Enlisted, error)
-}
-
-// A Standing says how far a peer is behind.
-type Standing struct {
-	hub.Peer
-	Lag         int64       `json:"lag"` // changes that it has not been sent
-	CatchUp     bool        `json:"catchUp,omitempty"`
-	Tries       int         `json:"tries,omitempty"`
-	NextTry     hub.Instant `json:"nextTry,omitzero"`
-	DeadLetters int         `json:"deadLetters,omitempty"` // up to 1,000
+	Enlist(ctx context.Context, exchange string) (hub.Registration, error)
 }
 
 // A Search says which agents to look for in an exchange.
@@ -76,25 +66,6 @@ type Search struct {
 	Role      string   `json:"role"`
 	Languages []string `json:"languages"`
 	Limit     int      `json:"limit"`
-}
-
-// A Found is an agent as an exchange describes it.
-type Found struct {
-	AID         string  `json:"aid"`
-	Name        string  `json:"name"`
-	Description string  `json:"description,omitempty"`
-	Score       float64 `json:"score,omitempty"`
-	Verified    bool    `json:"verified"` // by the exchange
-	Endpoint    string  `json:"endpoint,omitempty"`
-	Version     string  `json:"version,omitempty"` // of coordination; empty if it does not coordinate
-	Key         string  `json:"key,omitempty"`     // that it signs with
-}
-
-// Enlisted is what an exchange made of this hub's manifest.
-type Enlisted struct {
-	AID      string `json:"aid"`
-	Verified bool   `json:"verified"`
-	Existed  bool   `json:"existed"` // the exchange knew the hub already
 }
 
 // caller returns whom a visitor acts for.

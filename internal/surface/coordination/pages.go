@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"bytes"
 	"net/http"
 
 	"github.com/parley-agents/parley/hub"
@@ -23,7 +24,7 @@ func (h *Handler) Peers(w http.ResponseWriter, r *http.Request) {
 	}
 	if !v.IsOperator() {
 		for i, s := range all {
-			all[i] = Standing{Lag: s.Lag, Peer: hub.Peer{AID: s.AID, Endpoint: s.Endpoint, Repo: s.Repo, State: s.State, Trust: s.Trust, Health: s.Health, AddedAt: s.AddedAt}}
+			all[i] = hub.Standing{Lag: s.Lag, Peer: hub.Peer{AID: s.AID, Endpoint: s.Endpoint, Repo: s.Repo, State: s.State, Trust: s.Trust, Health: s.Health, AddedAt: s.AddedAt}}
 		}
 	}
 	write(w, http.StatusOK, Peers{all})
@@ -79,7 +80,7 @@ func (h *Handler) Register(w http.ResponseWriter, r *http.Request) {
 	var in PeerParams
 	body, err := api.ReadBody(w, r, maxGuestBody)
 	if err == nil {
-		err = api.DecodeLoose("peers/register", body, &in)
+		err = api.DecodeLoose("peers/register", bytes.TrimSpace(body), &in)
 	}
 	if err == nil {
 		err = required("peers/register", "agentId", string(in.AID), "endpoint", in.Endpoint)

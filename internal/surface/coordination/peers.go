@@ -109,7 +109,7 @@ func joinHub(ctx context.Context, s *Services, v access.Visitor, p JoinHubParams
 
 // Peers is the answer to parley/peer/list and GET /peers.
 type Peers struct {
-	Peers []Standing `json:"peers"`
+	Peers []hub.Standing `json:"peers"`
 }
 
 func listPeers(ctx context.Context, s *Services, v access.Visitor, _ None) (Peers, error) {
@@ -206,7 +206,7 @@ type SearchParams struct {
 
 // Discovered is the answer to parley/discover.
 type Discovered struct {
-	Agents []Found `json:"agents"`
+	Agents []hub.Found `json:"agents"`
 }
 
 func discover(ctx context.Context, s *Services, v access.Visitor, p SearchParams) (Discovered, error) {
@@ -223,9 +223,9 @@ type ExchangeParams struct {
 	Exchange string `json:"exchange,omitempty"` // default the one that is configured
 }
 
-func enlist(ctx context.Context, s *Services, v access.Visitor, p ExchangeParams) (Enlisted, error) {
+func enlist(ctx context.Context, s *Services, v access.Visitor, p ExchangeParams) (hub.Registration, error) {
 	if err := operatorOnly("parley/peer/enlist", v); err != nil {
-		return Enlisted{}, err
+		return hub.Registration{}, err
 	}
 	return s.Network.Enlist(ctx, p.Exchange)
 }
