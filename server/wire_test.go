@@ -288,6 +288,9 @@ func TestVisitors(t *testing.T) {
 		call(t, "", strings.Replace(get, project, "elsewhere", 1), "X-Project-Token", token).wantError(t, -32000, hub.CodeDenied)
 		call(t, "", strings.Replace(get, "project/get", "project/join", 1), "X-Project-Token", token).wantError(t, -32000, hub.CodeDenied)
 		call(t, "", `{"jsonrpc":"2.0","id":1,"method":"parley/whoami"}`, "X-Project-Token", token).wantError(t, -32000, hub.CodeDenied)
+		if a := r.do(t, "GET", "/peers", token, nil); a.status != http.StatusForbidden {
+			t.Errorf("/peers: got %d %s, want 403", a.status, a.body)
+		}
 	})
 	t.Run("R1-060 what an agent or a peer may not do, only the operator does", func(t *testing.T) {
 		agent := r.add(t, "builder")[0]

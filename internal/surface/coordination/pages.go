@@ -17,6 +17,10 @@ func (h *Handler) Peers(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	if v.Legacy || v.Permissions != nil {
+		h.fail(w, r, v, "peers", hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", v.AID))
+		return
+	}
 	all, err := h.services.Network.Standings(r.Context())
 	if err != nil {
 		h.fail(w, r, v, "peers", err)
