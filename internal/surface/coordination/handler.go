@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
@@ -164,7 +165,8 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, v access.Visito
 	if !ok || m.write == nil || req.Invalid != nil || size > maxBody {
 		return false
 	}
-	out := &envelope{w: w, id: req.ID}
+	out := &envelope{w: w, id: req.ID, pace: http.NewResponseController(w)}
+	defer out.pace.SetWriteDeadline(time.Time{}) // for what follows on the connection
 	err := h.services.observe(r.Context(), v, req.Method, func() error {
 		return m.write(r.Context(), h.services, v, req.Params, out)
 	})
@@ -180,14 +182,20 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, v access.Visito
 	return true
 }
 
-// An envelope writes the beginning of a response before the result.
+// writeTimeout is how long a part of a large answer may wait for its reader.
+const writeTimeout = 30 * time.Second
+
+// An envelope writes the beginning of a response before the result. A reader
+// that stops reading ends it.
 type envelope struct {
 	w     http.ResponseWriter
+	pace  *http.ResponseController
 	id    json.RawMessage
 	begun bool
 }
 
 func (e *envelope) Write(p []byte) (int, error) {
+	e.pace.SetWriteDeadline(time.Now().Add(writeTimeout)) // where there is no connection nobody reads slowly
 	if !e.begun {
 		e.begun = true
 		e.w.Header().Set("Content-Type", "application/json")
