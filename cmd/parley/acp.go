@@ -249,6 +249,9 @@ func (a *app) narrator() *narrator {
 
 // tell prints an update.
 func (n *narrator) tell(u *acp.Update) {
+	if kind := u.Kind(); kind != acp.KindAgentMessage && isTerminal(n.out) {
+		n.end() // what is not said stands on lines of its own
+	}
 	switch u.Kind() {
 	case acp.KindAgentMessage:
 		id, whole := u.Message()
