@@ -126,10 +126,11 @@ type Report struct {
 }
 
 // Broken returns what stands in the ledger and makes the whole run a failure: the
-// first finding of each MUST that was broken and not expected to be.
+// first finding of each MUST that was broken in a test and not expected to be. What
+// was said before the tests is said again in them.
 func (a *AgentReport) Broken() (out []Finding) {
 	for _, f := range a.Ledger {
-		if f.Level == Must && !f.Known && !slices.ContainsFunc(out, func(o Finding) bool { return o.Rule == f.Rule }) {
+		if f.Level == Must && !f.Known && f.Test != probeName && !slices.ContainsFunc(out, func(o Finding) bool { return o.Rule == f.Rule }) {
 			out = append(out, f)
 		}
 	}
