@@ -95,6 +95,9 @@ func (c *converter) content(m *ContentBlock) (out acpv1.ContentBlock) {
 
 // block converts one part of a message. Version 1 has no icons.
 func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
+	if t := m.Text; t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil {
+		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // most of what is ever said
+	}
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
 		link := *m.ResourceLink
 		if link.Icons.IsSet() {
