@@ -45,6 +45,9 @@ func splitList(value string) (items []string, codes []Code) {
 		}
 	}
 	items = splitPlain(value)
+	if strings.IndexByte(value, '`') < 0 && strings.IndexByte(value, '*') < 0 {
+		return items, nil
+	}
 	for i, item := range items {
 		for _, mark := range [...]string{"`", "**"} { // neither _ nor *: names and patterns begin and end with them
 			if inner, ok := strings.CutPrefix(item, mark); ok && len(inner) > len(mark) && strings.HasSuffix(inner, mark) {
