@@ -61,7 +61,7 @@ func run(list string, in io.Reader, out io.Writer) error {
 	}
 	var b strings.Builder
 	b.WriteString("# Agents\n\n" +
-		"What the built-in tests find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
+		"What the built-in tests that are listed below find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
 		"[scripted one](model.md), which does what the prompts of the tests say. Where runs came to different verdicts all are shown, and the\n" +
 		"test counts as one that varies: it depends on the moment, and on how busy the machine is. Written by `make agents`; do not edit.\n\n")
 	writeAgents(&b, all.Agents, tested)
