@@ -24,14 +24,21 @@ func splitPlain(value string) []string {
 // emptyMarkers are what agents write for an empty list.
 var emptyMarkers = [...]string{"none", "n/a", "-", "(none)", "[]"}
 
+func emptyMarker(value string) bool {
+	for _, m := range emptyMarkers {
+		if len(m) == len(value) && foldedPrefix(value, m) {
+			return true
+		}
+	}
+	return false
+}
+
 // splitList reads a list in any of the ways that agents write one. The codes
 // say which, if it is not the plain way.
 func splitList(value string) (items []string, codes []Code) {
 	value = trim(value)
-	for _, m := range emptyMarkers {
-		if len(m) == len(value) && foldedPrefix(value, m) {
-			return nil, []Code{CodeEmptyMarker}
-		}
+	if emptyMarker(value) {
+		return nil, []Code{CodeEmptyMarker}
 	}
 	if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
 		var all []string

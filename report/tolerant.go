@@ -8,6 +8,14 @@ import (
 // readTolerant reads a text as people mean it, and adds to what was said about
 // it before. The status is empty if there is none.
 func readTolerant(text string, skipped int, d diagnostics) (Result, diagnostics) {
+	if r, ok := readCanonical(text, skipped); ok {
+		return r, d
+	}
+	return readAnyhow(text, skipped, d)
+}
+
+// readAnyhow reads a text that may be written in any way.
+func readAnyhow(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	s := sorter{text: text, d: d}
 	s.sort(skipped)
 	if s.oddEnd > 0 {

@@ -1,12 +1,12 @@
 package report
 
 // A shape says how the value of a field is read.
-type shape string
+type shape uint8
 
 const (
-	aWord shape = "word" // from a fixed vocabulary, on the line of the field
-	aList shape = "list"
-	aText shape = "text"
+	aWord shape = iota // from a fixed vocabulary, on the line of the field
+	aList
+	aText
 )
 
 // A term is a field that a message may have.
@@ -27,14 +27,22 @@ var (
 	}
 )
 
-// statusPlace is where STATUS stands among the reportTerms.
-const statusPlace = 0
+// Where the fields of a report stand among the reportTerms.
+const (
+	statusPlace = iota
+	createdPlace
+	modifiedPlace
+	testsPlace
+	buildPlace
+	errorPlace
+	learnedPlace
+)
 
 // find returns the place of a name, written in any case, among the terms; -1
 // if it is none of them.
 func find(terms []term, name string) int {
 	for i := range terms {
-		if len(terms[i].name) == len(name) && foldedPrefix(name, terms[i].name) {
+		if term := terms[i].name; len(term) == len(name) && (term == name || foldedPrefix(name, term)) {
 			return i
 		}
 	}

@@ -1,0 +1,78 @@
+package report
+
+import "strings"
+
+// readCanonical reads a text that is nothing but a report as Text writes it:
+// known fields in their order, each once and with a plain value, perhaps behind
+// blanks. Most reports come so, and nothing has to be recovered from them. It
+// reports false for any other text; else it returns what readAnyhow would find.
+func readCanonical(text string, skipped int) (r Result, ok bool) {
+	if !strings.HasPrefix(text, "STATUS:") || !simple(text) {
+		return Result{}, false
+	}
+	text = strings.TrimSuffix(text, "\n")
+	count := strings.Count(text, "\n") + 1
+	if count > len(reportTerms) {
+		return Result{}, false
+	}
+	r.Fields = make([]Found, 0, count)
+	place := 0
+	for rest := text; len(r.Fields) < count; place++ {
+		s := rest
+		if i := strings.IndexByte(rest, '\n'); i >= 0 {
+			s, rest = rest[:i], rest[i+1:]
+		}
+		for place < len(reportTerms) && !names(s, reportTerms[place].name) {
+			place++
+		}
+		if place == len(reportTerms) {
+			return Result{}, false
+		}
+		name := reportTerms[place].name
+		value := s[len(name)+1:]
+		value = value[indent(value):]
+		if value == "" || !solid(value[0]) || !solid(value[len(value)-1]) || !r.takeCanonical(place, value) {
+			return Result{}, false
+		}
+		r.Fields = append(r.Fields, Found{Name: name, RawName: s[:len(name)], Value: value, Line: skipped + len(r.Fields) + 1, Col: 1})
+	}
+	r.Blocks = []Block{{Text: text, First: skipped + 1, Last: skipped + count, Status: r.Status, Chosen: true, to: count}}
+	return r, true
+}
+
+// names reports whether a line is a field of that name, in capitals.
+func names(line, name string) bool {
+	return len(line) > len(name) && line[len(name)] == ':' && line[:len(name)] == name
+}
+
+// takeCanonical sets a field whose value is written plainly.
+func (r *Result) takeCanonical(place int, value string) (ok bool) {
+	switch place {
+	case statusPlace:
+		r.Status = Status(value)
+		return r.Status.Known()
+	case testsPlace:
+		r.Tests = Tests(value)
+		return canonicalTests(value) == len(value) && lower(value) == value
+	case buildPlace:
+		r.Build = State(value)
+		return r.Build == Pass || r.Build == Fail || r.Build == Skip
+	case createdPlace:
+		r.FilesCreated, ok = splitCanonical(value)
+	case modifiedPlace:
+		r.FilesModified, ok = splitCanonical(value)
+	case errorPlace:
+		r.Error, ok = value, true
+	case learnedPlace:
+		r.Learned, ok = value, true
+	}
+	return ok
+}
+
+// splitCanonical reads a list without any mark.
+func splitCanonical(value string) (items []string, ok bool) {
+	if strings.HasSuffix(value, ",") || strings.ContainsAny(value, "\"()[]*`") || emptyMarker(value) {
+		return nil, false
+	}
+	return splitPlain(value), true
+}
