@@ -10,54 +10,8 @@ import (
 // Rows of message_meta and message_party are there to find messages by. For an
 // ordinary message they say nothing that its own row does not say, so they are
 // not written with it but later, for many at once and in the order of the
-// index, which costs a fraction: that is to file a message. Until then it
-// stands in the backlog, where readers look, too.
-//
-// Nobody can tell whether a message is filed. Readers never wait for it, and
-// what a killed process did not file is filed when the store is opened.
-
-// filedAtOnce is how many messages are filed together. More than that wait only
-// while the writer is busy with a batch.
-const filedAtOnce = 512
-
-// An unfiled message is kept, but not filed. It never changes: whoever changes
-// its parties files it first.
-type unfiled struct {
-	seq     int64
-	id      hub.EnvelopeID
-	thread  string
-	kind    hub.MessageType
-	rank    int64
-	created hub.Time
-	parties []hub.Party
-
-	meta bool // has its row of message_meta: something in it is not ordinary
-}
-
-func newUnfiled(seq int64, m *hub.Message, parties []hub.Party, meta bool) *unfiled {
-	return &unfiled{
-		seq: seq, id: m.ID, thread: m.ThreadID, kind: m.Type, rank: int64(m.Priority.Rank()), created: m.CreatedAt,
-		parties: parties, meta: meta,
-	}
-}
-
-// concerns reports whether the agent is the sender or a recipient.
-func (u *unfiled) concerns(agent hub.AgentID) bool {
-	return slices.ContainsFunc(u.parties, func(p hub.Party) bool { return p.Agent == agent })
-}
-
-// awaits reports whether the message lies in the agent's inbox.
-func (u *unfiled) awaits(agent hub.AgentID) bool {
-	return slices.Contains(u.parties, hub.Party{Agent: agent, State: hub.PartyUnread})
-}
-
-// A backlog holds all messages that are not filed and, so that it need not be
-// exact, maybe some that are filed or not committed: readers check each in
-// their snapshot.
-type backlog struct {
-	turn int // rises when messages leave
-	rows []*unfiled
-}
+// index: that is to file a message. Until then readers find it in the backlog,
+// and need not wait.
 
 // ordinaryParties returns whom a message concerns if nothing has happened to it
 // yet, and nobody must let it pass. It reports false if its own row does not
@@ -80,21 +34,26 @@ func sameParties(a, b []hub.Party) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(p hub.Party) bool { return !slices.Contains(b, p) })
 }
 
-// shelve puts a message into the backlog, or files it at once if its own row
+// enqueue lets a message wait to be indexed. It is filed at once if its own row
 // does not tell whom it concerns.
-func (t *tx) shelve(op string, seq int64, m *hub.Message, parties []hub.Party) error {
+func (t *tx) enqueue(op string, seq, row int64, m *hub.Message, parties []hub.Party) error {
+	e := newEntry(seq, row, m, parties)
 	usual, ordinary := ordinaryParties(m.From, m.To)
 	ordinary = ordinary && sameParties(usual, parties)
-	meta := !ordinary || m.Hop != 0 || m.Cause != "" || len(m.Extra) > 0
-	if meta {
+	if ordinary {
+		e.parties = usual
+	}
+	if e.meta = !ordinary || m.Hop != 0 || m.Cause != "" || len(m.Extra) > 0; e.meta {
 		if err := t.addMeta(op, seq, m); err != nil {
 			return err
 		}
 	}
-	if !ordinary {
-		return t.addParties(op, []*unfiled{newUnfiled(seq, m, parties, meta)})
+	if e.filed = !ordinary; e.filed {
+		if err := t.addParties(op, []*entry{e}); err != nil {
+			return err
+		}
 	}
-	t.backlog = append(t.backlog, newUnfiled(seq, m, usual, meta))
+	t.line.add(e)
 	return nil
 }
 
@@ -116,14 +75,14 @@ const rowsAtOnce = 32
 
 // addMetas writes the rows of message_meta that some messages lack. It returns
 // those messages that are there: another program may have removed others.
-func (t *tx) addMetas(op string, messages []*unfiled) ([]*unfiled, error) {
-	there := make([]*unfiled, 0, len(messages))
-	var rest []*unfiled
-	for _, u := range messages {
-		if u.meta {
-			there = append(there, u)
+func (t *tx) addMetas(op string, messages []*entry) ([]*entry, error) {
+	there := make([]*entry, 0, len(messages))
+	var rest []*entry
+	for _, e := range messages {
+		if e.meta {
+			there = append(there, e)
 		} else {
-			rest = append(rest, u)
+			rest = append(rest, e)
 		}
 	}
 	alone := 0 // so many are written one by one, because one of them is gone
@@ -133,10 +92,10 @@ func (t *tx) addMetas(op string, messages []*unfiled) ([]*unfiled, error) {
 			id, n = stmtAddPlainMetas, rowsAtOnce
 		}
 		q := t.c.query(id)
-		for _, u := range rest[:n] {
-			q.int(u.seq)
-			q.text(string(u.id))
-			t.top.filed = max(t.top.filed, u.seq)
+		for _, e := range rest[:n] {
+			q.int(e.seq)
+			q.text(string(e.id))
+			t.top.filed = max(t.top.filed, e.seq)
 		}
 		_, err := t.change(op, &q)
 		switch gone := hub.CodeOf(err) == hub.CodeNotFound; {
@@ -155,15 +114,15 @@ func (t *tx) addMetas(op string, messages []*unfiled) ([]*unfiled, error) {
 }
 
 // addParties writes the rows of message_party of some messages.
-func (t *tx) addParties(op string, messages []*unfiled) error {
+func (t *tx) addParties(op string, messages []*entry) error {
 	type row struct {
-		*unfiled
+		*entry
 		hub.Party
 	}
 	var rows []row
-	for _, u := range messages {
-		for _, p := range u.parties {
-			rows = append(rows, row{u, p})
+	for _, e := range messages {
+		for _, p := range e.parties {
+			rows = append(rows, row{e, p})
 		}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.seq, b.seq)) })
@@ -189,38 +148,33 @@ func (t *tx) addParties(op string, messages []*unfiled) error {
 	return nil
 }
 
-// file files messages of the backlog. They leave it when the transaction is
+// file files messages that wait. Readers learn of it when the transaction is
 // committed.
-func (t *tx) file(op string, messages ...*unfiled) error {
-	if t.filed == nil {
-		t.filed = map[*unfiled]bool{}
-	}
-	due := make([]*unfiled, 0, len(messages))
-	for _, u := range messages {
-		if !t.filed[u] {
-			due = append(due, u)
+func (t *tx) file(op string, messages ...*entry) error {
+	var due []*entry
+	for _, e := range messages {
+		if !e.filed {
+			due = append(due, e)
 		}
 	}
 	there, err := t.addMetas(op, due)
 	if err != nil {
 		return err
 	}
-	for _, u := range due {
-		t.filed[u] = true
+	for _, e := range due {
+		e.filed = true
 	}
+	t.line.filing = append(t.line.filing, due...)
 	return t.addParties(op, there)
 }
 
-// fileAll files the whole backlog.
-func (t *tx) fileAll() error { return t.file("sqlite.Update", t.backlog...) }
-
 // fileMessage files one message and reports whether it had to be.
 func (t *tx) fileMessage(op string, id hub.EnvelopeID) (bool, error) {
-	i := slices.IndexFunc(t.backlog, func(u *unfiled) bool { return u.id == id })
-	if i < 0 || t.filed[t.backlog[i]] {
+	e := t.line.unfiled[id]
+	if e == nil || e.filed {
 		return false, nil
 	}
-	err := t.file(op, t.backlog[i])
+	err := t.file(op, e)
 	if err != nil {
 		t.spoil(err)
 	}
@@ -238,17 +192,12 @@ type summit struct {
 func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 	seq := seqOf(m.ID, m.CreatedAt)
 	for seq <= t.top.any {
-		end := (seq>>seqBits + 1) << seqBits
-		last, taken := int64(0), false // within the same millisecond
-		for _, u := range t.backlog {
-			if u.seq >= seq && u.seq < end {
-				last, taken = max(last, u.seq), taken || u.seq == seq
-			}
-		}
+		instant := seq >> seqBits
+		last, taken := t.line.latest[instant], t.line.seqs[seq]
 		if seq <= t.top.filed {
 			q := t.c.query(stmtLastSeq)
 			q.int(seq)
-			q.int(end)
+			q.int((instant + 1) << seqBits)
 			if q.next() {
 				last, taken = max(last, q.s.ColumnInt64(0)), true
 			}
@@ -259,38 +208,19 @@ func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 		if !taken {
 			return seq, nil
 		}
-		seq = last + 1
+		seq = max(seq, last) + 1
 	}
 	t.top.any = seq
 	return seq, nil
 }
 
-// committedBacklog takes off what is filed now. It reports whether anything
-// was.
-func (t *tx) committedBacklog() bool {
-	changed := len(t.filed) > 0
-	if changed {
-		t.backlog = slices.DeleteFunc(slices.Clone(t.backlog), func(u *unfiled) bool { return t.filed[u] })
-		clear(t.filed)
-	}
-	t.shelved = len(t.backlog)
-	return changed
-}
-
-// dropBacklog forgets the messages of a transaction that was undone. Readers
-// may hold the list, so that nothing in it is written over.
-func (t *tx) dropBacklog() {
-	t.backlog = slices.Clip(t.backlog[:t.shelved])
-	clear(t.filed)
-}
-
 // unfiledMessage returns a message of the backlog as it is in the reader's
 // snapshot, if it is there and not filed.
-func (r *reader) unfiledMessage(u *unfiled) (m hub.Message, found bool, err error) {
+func (r *reader) unfiledMessage(e *entry) (m hub.Message, found bool, err error) {
 	q := r.c.query(stmtUnfiled)
-	q.text(string(u.id))
-	q.text(string(u.parties[0].Agent))
-	q.int(u.seq)
+	q.text(string(e.id))
+	q.text(string(e.parties[0].Agent))
+	q.int(e.seq)
 	if found = q.next(); found {
 		m, _, err = r.c.scanMessage(q.s)
 		q.note(err)
@@ -315,26 +245,26 @@ func (r *reader) unfiledParties(id hub.EnvelopeID) ([]hub.Party, error) {
 // An overlay gives the messages of the backlog that belong into a list, in the
 // list's order.
 type overlay struct {
-	r     *reader
-	rows  []*unfiled
-	place func(*unfiled) position
-	keep  func(*hub.Message) bool
-	head  hub.Message // the first, if more
-	at    position    // its place
-	more  bool
-	err   error
+	r       *reader
+	entries []*entry
+	place   func(*entry) position
+	keep    func(*hub.Message) bool
+	head    hub.Message // the first, if more
+	at      position    // its place
+	more    bool
+	err     error
 }
 
-// overlay picks from the backlog, in the order of place. keep decides about
-// what a snapshot may have changed.
-func (r *reader) overlay(pick func(*unfiled) bool, place func(*unfiled) position, keep func(*hub.Message) bool) *overlay {
+// overlay picks from what concerns an agent, or from all if it is "", in the
+// order of place. keep decides about what a snapshot may have changed.
+func (r *reader) overlay(agent hub.AgentID, pick func(*entry) bool, place func(*entry) position, keep func(*hub.Message) bool) *overlay {
 	o := &overlay{r: r, place: place, keep: keep}
-	for _, u := range r.backlog {
-		if pick(u) {
-			o.rows = append(o.rows, u)
+	r.backlog.each(agent, func(e *entry) {
+		if pick(e) {
+			o.entries = append(o.entries, e)
 		}
-	}
-	slices.SortFunc(o.rows, func(a, b *unfiled) int {
+	})
+	slices.SortFunc(o.entries, func(a, b *entry) int {
 		p, q := place(a), place(b)
 		return cmp.Or(cmp.Compare(p.a, q.a), cmp.Compare(p.b, q.b))
 	})
@@ -344,10 +274,10 @@ func (r *reader) overlay(pick func(*unfiled) bool, place func(*unfiled) position
 
 // next moves to the next message.
 func (o *overlay) next() {
-	for o.more = false; !o.more && o.err == nil && len(o.rows) > 0; o.rows = o.rows[1:] {
+	for o.more = false; !o.more && o.err == nil && len(o.entries) > 0; o.entries = o.entries[1:] {
 		var found bool
-		o.head, found, o.err = o.r.unfiledMessage(o.rows[0])
-		o.at = o.place(o.rows[0])
+		o.head, found, o.err = o.r.unfiledMessage(o.entries[0])
+		o.at = o.place(o.entries[0])
 		o.more = found && o.err == nil && o.keep(&o.head)
 	}
 }

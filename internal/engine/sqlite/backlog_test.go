@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -271,15 +272,62 @@ func TestBacklog(t *testing.T) {
 		ids = append(ids, m.ID)
 		view(t, s, func(r hub.Reader) error { wantLists(t, r, ids, ids); return nil })
 	})
-	t.Run("more than belong together are filed on the way", func(t *testing.T) {
-		s := openTest(t, nil)
-		for range filedAtOnce + 10 {
-			put(t, s)
+	t.Run("what waits is indexed when nobody comes", func(t *testing.T) {
+		s := openAt(t, t.TempDir(), &Options{patience: time.Nanosecond})
+		dir := filepath.Dir(s.path)
+		var ids []hub.EnvelopeID
+		for range 3 {
+			ids = append(ids, put(t, s))
 		}
-		idle(t, s, func() {
-			if got := len(s.backlog.Load().rows); got > filedAtOnce {
-				t.Errorf("%d wait, want at most %d", got, filedAtOnce)
+		for s.left.Load() < 3 {
+			runtime.Gosched()
+		}
+		if got, want := unfiledIn(t, dir), "0"; got != want {
+			t.Errorf("%s unfiled, want %s", got, want)
+		}
+		view(t, s, func(r hub.Reader) error { wantLists(t, r, ids, ids); return nil })
+	})
+	t.Run("a long line is filed in lots and seen as a whole", func(t *testing.T) {
+		s := openTest(t, nil)
+		var ids []hub.EnvelopeID
+		add := func(n int) {
+			update(t, s, func(tx hub.Tx) error {
+				for range n {
+					m, parties := benchMessage(testIDs, "ada", "bob")
+					ids = append(ids, m.ID)
+					if err := tx.AddMessage(m, parties); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		add(lotSize)
+		add(shelfSize / 2)
+		update(t, s, func(tx hub.Tx) error { // one of a shelf and one of the tail
+			return errors.Join(tx.PutParty(ids[7], "bob", hub.PartyFailed, hub.PartyUnread),
+				tx.PutParty(ids[lotSize+7], "bob", hub.PartyFailed, hub.PartyUnread))
+		})
+		inbox := slices.Delete(slices.Clone(ids), lotSize+7, lotSize+8)
+		inbox = slices.Delete(inbox, 7, 8)
+		view(t, s, func(old hub.Reader) error {
+			wantLists(t, old, inbox, ids)
+			update(t, s, func(w hub.Tx) error { return w.(*tx).indexLot() })
+			wantLists(t, old, inbox, ids)
+			view(t, s, func(r hub.Reader) error { wantLists(t, r, inbox, ids); return nil })
+			return nil
+		})
+		if got, want := s.came.Load()-s.left.Load(), int64(shelfSize/2); got != want {
+			t.Errorf("%d wait, want %d", got, want)
+		}
+		again := openAt(t, killed(t, s), nil)
+		view(t, again, func(r hub.Reader) error {
+			wantLists(t, r, inbox, ids)
+			page, err := r.Query(hub.Query{Viewer: "ada", Text: "printer", Limit: 5000})
+			if got, want := len(page.Messages), len(ids); got != want {
+				t.Errorf("found by its words: got %d, want %d", got, want)
 			}
+			return err
 		})
 	})
 }

@@ -374,7 +374,7 @@ func TestLoad(t *testing.T) {
 	})
 	t.Run("more rows than a batch are loaded and found", func(t *testing.T) {
 		big := openTest(t, nil)
-		const n = textsAtOnce + 3
+		const n = lotSize + 3
 		err := big.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			for range n {
 				m, parties := benchMessage(testIDs, "ada", "bob")

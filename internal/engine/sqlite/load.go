@@ -300,12 +300,11 @@ func (c *conn) indexTexts() error {
 		return err
 	}
 	defer st.Close()
-	t := &tx{reader: reader{c: c}}
-	last, found := int64(0), textsAtOnce
-	for found == textsAtOnce {
-		found = 0
+	t := newTx(c)
+	for last, found := int64(0), lotSize; found == lotSize; {
+		var lot []*entry
 		err := c.transact(func() error {
-			if err := errors.Join(st.BindInt64(1, last), st.BindInt64(2, textsAtOnce)); err != nil {
+			if err := errors.Join(st.BindInt64(1, last), st.BindInt64(2, lotSize)); err != nil {
 				return err
 			}
 			for st.Step() {
@@ -318,18 +317,19 @@ func (c *conn) indexTexts() error {
 					return err
 				}
 				m.Text = hub.SearchText(m.Topic, m.Payload)
-				t.texts = append(t.texts, newText(seq, &m, parties))
-				last, found = seq, found+1
+				e := newEntry(seq, 0, &m, parties)
+				e.spell()
+				lot, last = append(lot, e), seq
 			}
 			if err := errors.Join(st.Err(), st.Reset()); err != nil {
 				return err
 			}
-			return t.writeTexts()
+			return errors.Join(t.writeWords(lot), t.allDone())
 		})
 		if err != nil {
 			return err
 		}
-		t.committedTexts()
+		found = len(lot)
 	}
 	return nil
 }

@@ -276,7 +276,7 @@ func backfill(c *conn) error {
 	if err := normalizeTimes(c); err != nil {
 		return err
 	}
-	t := &tx{reader: reader{c: c}}
+	t := newTx(c)
 	for {
 		s, _, err := c.db.Prepare(`SELECT ` + strings.NewReplacer("d.hop", "0", "d.cause_id", "NULL", "d.extra_json", "NULL",
 			"d.seq", "0").Replace(messageColumns) + ` FROM messages AS m
@@ -305,15 +305,14 @@ func backfill(c *conn) error {
 				return err
 			}
 			m.Text = hub.SearchText(m.Topic, m.Payload)
-			if err := t.indexMessage("sqlite.Open", &m, parties); err != nil {
+			if err := t.indexMessage("sqlite.Open", 0, &m, parties); err != nil {
 				return err
 			}
 		}
 		if err := t.index(); err != nil {
 			return err
 		}
-		t.committedTexts() // undone as a whole if anything fails
-		t.committedBacklog()
+		t.committed() // undone as a whole if anything fails
 		if len(found) < backfillSize {
 			return nil
 		}

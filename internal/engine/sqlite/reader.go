@@ -9,7 +9,7 @@ import (
 // A reader is a hub.Reader on a connection that is in a transaction.
 type reader struct {
 	c       *conn
-	backlog []*unfiled // maybe more than is unfiled in the transaction, never less
+	backlog *backlog // of the snapshot
 }
 
 // scanAgent reads a row of agents.
@@ -200,9 +200,9 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		moreDelivered = delivered.next()
 	}
 
-	late := r.overlay(
-		func(u *unfiled) bool { return u.awaits(agent) && after.before(position{u.rank, u.seq}) },
-		func(u *unfiled) position { return position{u.rank, u.seq} },
+	late := r.overlay(agent,
+		func(e *entry) bool { return e.awaits(agent) && after.before(position{e.rank, e.seq}) },
+		func(e *entry) position { return position{e.rank, e.seq} },
 		func(m *hub.Message) bool { return m.ExpiresAt.IsZero() || m.ExpiresAt.After(f.Now.Time) },
 	)
 
@@ -264,21 +264,17 @@ func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
 		}
 		total += n
 	}
-	for _, u := range r.backlog {
-		if total >= limit {
-			break
+	var err error
+	r.backlog.each(agent, func(e *entry) {
+		if total >= limit || err != nil || !e.awaits(agent) {
+			return
 		}
-		if u.awaits(agent) {
-			_, found, err := r.unfiledMessage(u)
-			if err != nil {
-				return 0, engineError(op, err)
-			}
-			if found {
-				total++
-			}
+		var found bool
+		if _, found, err = r.unfiledMessage(e); found {
+			total++
 		}
-	}
-	return total, nil
+	})
+	return total, engineError(op, err)
 }
 
 func (r *reader) Held(limit int) ([]hub.Message, error) {

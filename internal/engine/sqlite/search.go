@@ -189,21 +189,25 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 		}
 		return position{-created.UnixMilli(), -seq}
 	}
-	within := func(u *unfiled) bool {
+	within := func(e *entry) bool {
 		if !byCreated {
-			return u.seq >= least && u.seq < end
+			return e.seq >= least && e.seq < end
 		}
-		return !u.created.Before(f.Since.Time) && (f.Until.IsZero() || u.created.Before(f.Until.Time)) &&
-			(f.Cursor == "" || position{-below.a, -below.b}.before(place(u.created, u.seq)))
+		return !e.created.Before(f.Since.Time) && (f.Until.IsZero() || e.created.Before(f.Until.Time)) &&
+			(f.Cursor == "" || position{-below.a, -below.b}.before(place(e.created, e.seq)))
 	}
-	late := r.overlay(
-		func(u *unfiled) bool {
+	concerned := viewer
+	if concerned == "" {
+		concerned = agent
+	}
+	late := r.overlay(concerned,
+		func(e *entry) bool {
 			return match == "" && // words and topics are found when they are settled
-				(viewer == "" || u.concerns(viewer)) && (agent == "" || u.concerns(agent)) &&
-				(viewer != "" || agent != "" || !u.meta) && // else it was found already
-				(f.Thread == "" || u.thread == f.Thread) && (f.Type == "" || u.kind == f.Type) && within(u)
+				(agent == "" || e.concerns(agent)) &&
+				(concerned != "" || !e.meta) && // else it was found already
+				(f.Thread == "" || e.thread == f.Thread) && (f.Type == "" || e.kind == f.Type) && within(e)
 		},
-		func(u *unfiled) position { return place(u.created, u.seq) },
+		func(e *entry) position { return place(e.created, e.seq) },
 		func(m *hub.Message) bool { return f.Status == "" || m.Status == f.Status },
 	)
 

@@ -42,7 +42,8 @@ type Options struct {
 	Readers int          // connections for View; 4 if zero
 	Log     *slog.Logger // silent if nil
 
-	busy time.Duration // how long to wait for another process; 5 s if zero
+	busy     time.Duration // how long to wait for another process; 5 s if zero
+	patience time.Duration // how long the writer waits for changes before it indexes; 100 ms if zero
 }
 
 // A Store is a hub.Store in an SQLite database.
@@ -50,6 +51,7 @@ type Store struct {
 	path string
 	full bool
 	busy time.Duration
+	rest time.Duration // see next
 	log  *slog.Logger
 	lock *os.File
 
@@ -63,9 +65,9 @@ type Store struct {
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
 
-	backlog   atomic.Pointer[backlog] // see backlog.go
-	textsWait atomic.Bool             // for the index of words; see texts.go
-	faulty    atomic.Bool             // the newest change could not be made; see Fault
+	backlog    atomic.Pointer[backlog] // see waiting.go
+	came, left atomic.Int64            // how many messages have come to be indexed, and were
+	faulty     atomic.Bool             // the newest change could not be made; see Fault
 
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
@@ -89,6 +91,9 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if o.busy == 0 {
 		o.busy = 5 * time.Second
 	}
+	if o.patience == 0 {
+		o.patience = 100 * time.Millisecond
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -107,6 +112,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		path:            filepath.Join(dir, databaseName),
 		full:            o.Full,
 		busy:            o.busy,
+		rest:            o.patience,
 		log:             o.Log,
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
@@ -129,7 +135,7 @@ func (s *Store) start(readers int) (err error) {
 	if err := ready(s.path, s.busy); err != nil {
 		return err
 	}
-	w := &writer{s: s}
+	w := &writer{s: s, quiet: time.NewTimer(s.rest)}
 	if err := w.connect(); err != nil {
 		return err
 	}
@@ -264,7 +270,7 @@ func (s *Store) snapshot(r *reader) (query, error) {
 		// leaves it meanwhile may be missing in the snapshot.
 		now := s.backlog.Load()
 		if err != nil || before.turn == now.turn {
-			r.backlog = now.rows
+			r.backlog = now
 			return hold, err
 		}
 		hold.done()

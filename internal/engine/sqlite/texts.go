@@ -7,65 +7,44 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/parley-agents/parley/hub"
-)
-
-// The index of words is written for many messages at once, because that costs
-// a fraction of writing it for each: rows wait in the writer's memory until
-// there are textsAtOnce of them, until somebody searches, or until the store is
-// closed. Then the backlog is filed with them. The cursor of textsCursor says
-// how far both have come; what a killed process left out is indexed when the
-// store is opened.
-const (
-	textsAtOnce = 2048
-	textsAtMost = 4 * textsAtOnce // if they cannot be written; then nothing else is
-	textsCursor = "sqlite.texts"  // its number is a rowid of messages
 )
 
 // maxOwners is up to how many agents have words of their own in the index for
 // one message. A message that concerns more is found by all and then checked.
 const maxOwners = 12
 
-// A textRow is one row of the index of words.
-type textRow struct {
-	seq int64
-
-	text, topic string // of the message
-	parties     []hub.Party
-
-	spelled bool   // what follows is set
-	tags    string // a word for each agent concerned, and one for the topic
-	body    string // the words of the text, each once
-	mine    string // the same and the topic's, each joined with each owner's prefix
+// spelledWords are a row of the index of words.
+type spelledWords struct {
+	tags string // a word for each agent concerned, and one for the topic
+	body string // the words of the text, each once
+	mine string // the same and the topic's, each joined with each owner's prefix
 }
 
-func newText(seq int64, m *hub.Message, parties []hub.Party) *textRow {
-	return &textRow{seq: seq, text: m.Text, topic: m.Topic, parties: parties}
-}
-
-// spell sets the words of a row. Words of an owner's own keep the cost of its
-// search to what it finds, however many others use the same words.
-func (row *textRow) spell() {
-	words := wordsOf(row.text)
+// spell takes the text of an entry apart. Words of an owner's own keep the cost
+// of its search to what it finds, however many others use the same words.
+func (e *entry) spell() {
+	words := wordsOf(e.text)
 	owners := []string{everyonePrefix}
 	var tags []string
-	for _, p := range row.parties {
+	for _, p := range e.parties {
 		tags = append(tags, agentTag(p.Agent))
 	}
-	if len(row.parties) <= maxOwners {
+	if len(e.parties) <= maxOwners {
 		owners = owners[:0]
-		for _, p := range row.parties {
+		for _, p := range e.parties {
 			owners = append(owners, ownerPrefix(p.Agent))
 		}
 	}
-	row.body = strings.Join(words, " ")
-	if row.topic != "" {
-		t := topicTag(row.topic)
+	body := strings.Join(words, " ")
+	if e.topic != "" {
+		t := topicTag(e.topic)
 		tags, words = append(tags, t), append(words, t)
 	}
 	var mine strings.Builder
-	mine.Grow(len(owners) * (len(row.body) + len(words)*(len(everyonePrefix)+16)))
+	mine.Grow(len(owners) * (len(body) + len(words)*(len(everyonePrefix)+16)))
 	for _, o := range owners {
 		for _, w := range words {
 			mine.WriteString(o)
@@ -73,8 +52,7 @@ func (row *textRow) spell() {
 			mine.WriteByte(' ')
 		}
 	}
-	row.tags, row.mine, row.spelled = strings.Join(tags, " "), mine.String(), true
-	row.text, row.topic, row.parties = "", "", nil
+	e.words = &spelledWords{strings.Join(tags, " "), body, mine.String()}
 }
 
 // everyonePrefix stands for all whom a message to many concerns.
@@ -123,38 +101,68 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 	return "(" + arm("mine", ownerPrefix(viewer)) + ") OR (" + arm("mine", everyonePrefix, agentTag(viewer)) + ")", nil
 }
 
-// index files the backlog and writes the texts that wait. They are kept until
-// the transaction is committed.
+// index indexes everything that waits.
 func (t *tx) index() error {
-	if err := t.fileAll(); err != nil {
-		return err
+	for t.line.more() {
+		if err := t.indexLot(); err != nil {
+			return err
+		}
 	}
-	return t.writeTexts()
+	return nil
 }
 
-// writeTexts writes the rows that wait.
-func (t *tx) writeTexts() error {
-	rows := t.texts[t.written:]
-	if len(rows) == 0 {
+// indexLot indexes what has waited longest, about lotSize messages. While they are
+// filed their texts are taken apart on another processor.
+func (t *tx) indexLot() error {
+	const op = "sqlite.Update"
+	lot, end := t.line.lot()
+	if len(lot) == 0 {
 		return nil
 	}
-	slices.SortFunc(rows, func(a, b *textRow) int { return cmp.Compare(a.seq, b.seq) }) // the index is slow when it has to go back
-	t.spelling.Wait()
-	for _, row := range rows {
-		if !row.spelled {
-			row.spell()
+	var spelling sync.WaitGroup
+	spelling.Go(func() {
+		for _, e := range lot {
+			if e.words == nil {
+				e.spell()
+			}
 		}
+	})
+	err := t.file(op, lot...)
+	spelling.Wait()
+	if err != nil {
+		return err
+	}
+	if err := t.writeWords(lot); err != nil {
+		return err
+	}
+	t.line.indexed = end
+	if row, waits := t.line.behind(end); waits {
+		t.done.row = row - 1
+		return t.PutCursor(textsCursor, t.done.row)
+	}
+	return t.allDone()
+}
+
+// writeWords writes the words of some messages. The index is slow when it has to
+// go back.
+func (t *tx) writeWords(entries []*entry) error {
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b *entry) int { return cmp.Compare(a.seq, b.seq) })
+	for _, e := range entries {
 		q := t.c.query(stmtAddText)
-		q.int(row.seq)
-		q.text(row.tags)
-		q.text(row.body)
-		q.text(row.mine)
+		q.int(e.seq)
+		q.text(e.words.tags)
+		q.text(e.words.body)
+		q.text(e.words.mine)
 		if err := q.exec(); err != nil {
 			return engineError("sqlite.Update", err)
 		}
+		t.wrote = true
 	}
-	t.written = len(t.texts)
-	t.wrote = true
+	return nil
+}
+
+// allDone notes that all messages are indexed.
+func (t *tx) allDone() error {
 	q := t.c.query(stmtTextsDone)
 	q.text(textsCursor)
 	if q.next() {
@@ -176,53 +184,22 @@ func (t *tx) reopen(op string, row int64) error {
 		return nil
 	}
 	t.done.row = row - 1
-	err := t.PutCursor(textsCursor, t.done.row)
-	if err != nil {
-		t.spoil(err)
-	}
-	return err
+	return t.PutCursor(textsCursor, t.done.row)
 }
 
-// committedTexts notes that what waits belongs to messages that are kept, and
-// forgets what is in the index. New rows are spelled beside the writer.
-func (t *tx) committedTexts() {
-	fresh := t.texts[t.kept:]
-	if t.written > 0 {
-		n := copy(t.texts, t.texts[t.written:])
-		clear(t.texts[n:])
-		t.texts = t.texts[:n]
-		t.written = 0
-		fresh = t.texts // the others are in the index
-	}
-	if len(fresh) > 0 {
-		fresh = slices.Clone(fresh)
-		t.spelling.Go(func() {
-			for _, row := range fresh {
-				row.spell()
-			}
-		})
-	}
-	t.kept = len(t.texts)
-	t.done.kept = t.done.row
-}
-
-// dropTexts forgets the rows of a transaction that was undone.
-func (t *tx) dropTexts() {
-	clear(t.texts[t.kept:])
-	t.texts, t.written = t.texts[:t.kept], 0
-	t.done.row = t.done.kept
-}
-
-// Settle implements hub.Store: it writes what waits into the index.
+// Settle implements hub.Store: it indexes what waits now. Others may change the
+// store between two lots.
 func (s *Store) Settle(ctx context.Context) error {
-	if !s.textsWait.Load() {
-		return nil
+	for goal := s.came.Load(); s.left.Load() < goal; {
+		if err := s.Update(ctx, hub.SurvivesKill, func(t hub.Tx) error { return t.(*tx).indexLot() }); err != nil {
+			return err
+		}
 	}
-	return s.Update(ctx, hub.SurvivesKill, func(t hub.Tx) error { return t.(*tx).index() })
+	return nil
 }
 
 // catchUp indexes messages that were kept but not indexed when a process was
-// killed: a few more than textsAtOnce at most.
+// killed: a few more than maxWaiting at most.
 func catchUp(t *tx) (err error) {
 	const op = "sqlite.Open"
 	txn, err := t.c.db.BeginImmediate()
@@ -250,26 +227,26 @@ func catchUp(t *tx) (err error) {
 		if err != nil {
 			return err
 		}
-		seq, meta := seqs[i], seqs[i] != 0
-		if parties != nil {
-			if !meta {
-				if seq, err = t.freeSeq(op, &m); err != nil {
-					return err
-				}
+		seq, meta, filed := seqs[i], seqs[i] != 0, parties == nil
+		if filed {
+			if parties, err = t.Parties(m.ID); hub.CodeOf(err) == hub.CodeNotFound {
+				continue // another program wrote it
+			} else if err != nil {
+				return err
 			}
-			t.backlog = append(t.backlog, newUnfiled(seq, &m, parties, meta))
-		} else if parties, err = t.Parties(m.ID); hub.CodeOf(err) == hub.CodeNotFound {
-			continue // another program wrote it
-		} else if err != nil {
-			return err
+		} else if !meta {
+			if seq, err = t.freeSeq(op, &m); err != nil {
+				return err
+			}
 		}
 		m.Text = hub.SearchText(m.Topic, m.Payload)
-		t.texts = append(t.texts, newText(seq, &m, parties))
+		e := newEntry(seq, 0, &m, parties) // its row does not matter: all are indexed
+		e.meta, e.filed = meta, filed
+		t.line.add(e)
 	}
 	if err := t.index(); err != nil {
 		return err
 	}
-	t.committedTexts() // all is over if the commit fails
-	t.committedBacklog()
+	t.committed() // all is over if the commit fails
 	return nil
 }

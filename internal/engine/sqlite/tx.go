@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -12,18 +11,35 @@ import (
 type tx struct {
 	reader
 
-	head    head              // of the journal, as far as this transaction has come
-	shelved int               // so many of the backlog belong to earlier transactions
-	filed   map[*unfiled]bool // leave the backlog if this one is committed
-	top     summit            // maybe too high, never too low
-	texts   []*textRow        // that wait for the index of words; see texts.go
-	kept    int               // so many of them belong to earlier transactions
-	written int               // so many of them are in the index if this one is committed
-	done    mark              // how far the index has come
-	wrote   bool              // the function at hand has changed something
-	fault   error             // what broke the function at hand, even if it did not say so
+	head  head   // of the journal, as far as this transaction has come
+	line  line   // what waits to be indexed; see waiting.go
+	top   summit // maybe too high, never too low
+	done  mark   // how far all are indexed
+	wrote bool   // the function at hand has changed something
+	fault error  // what broke the function at hand, even if it did not say so
+}
 
-	spelling sync.WaitGroup // rows of texts are being spelled
+// newTx returns a tx on a connection.
+func newTx(c *conn) *tx {
+	t := new(tx)
+	t.use(c)
+	return t
+}
+
+// use lets the tx go on with another connection, or with none.
+func (t *tx) use(c *conn) { t.reader = reader{c: c, backlog: &t.line.backlog} }
+
+// committed makes what was changed beside the database last, too. It reports
+// whether messages were filed.
+func (t *tx) committed() (filed bool) {
+	t.done.kept = t.done.row
+	return t.line.keep()
+}
+
+// undone takes that back.
+func (t *tx) undone() {
+	t.done.row = t.done.kept
+	t.line.drop()
 }
 
 // A head is the newest entry of the journal.
@@ -134,11 +150,15 @@ func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 		return err
 	}
 	// From here on an error leaves half a message behind.
-	if err := t.indexMessage(op, &m, parties); err != nil {
-		t.spoil(err)
-		return err
+	row := t.c.db.LastInsertRowID()
+	err := t.reopen(op, row)
+	if err == nil {
+		err = t.indexMessage(op, row, &m, parties)
 	}
-	return nil
+	if err != nil {
+		t.spoil(err)
+	}
+	return err
 }
 
 func (t *tx) insertMessage(op string, e *hub.Envelope) error {
@@ -187,23 +207,17 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) error {
 	q.int(int64(compactLen(e.Payload)))
 	q.text(e.CreatedAt.String())
 	q.time(e.UpdatedAt)
-	if _, err = t.change(op, &q); err != nil {
-		return err
-	}
-	return t.reopen(op, t.c.db.LastInsertRowID())
+	_, err = t.change(op, &q)
+	return err
 }
 
 // indexMessage sees to everything about a message that is not in its own row.
-func (t *tx) indexMessage(op string, m *hub.Message, parties []hub.Party) error {
+func (t *tx) indexMessage(op string, row int64, m *hub.Message, parties []hub.Party) error {
 	seq, err := t.freeSeq(op, m)
 	if err != nil {
 		return err
 	}
-	if err := t.shelve(op, seq, m, parties); err != nil {
-		return err
-	}
-	t.texts = append(t.texts, newText(seq, m, parties))
-	return nil
+	return t.enqueue(op, seq, row, m, parties)
 }
 
 // Query sees the texts of this transaction, too.

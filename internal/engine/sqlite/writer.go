@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -82,6 +83,7 @@ type writer struct {
 	committed head   // of the journal, as in the database
 	strict    bool   // commits are synced right now
 	batch     []*job // taken and not answered yet
+	quiet     *time.Timer
 }
 
 // run serves the queue until it is closed.
@@ -98,30 +100,48 @@ func (w *writer) run() {
 		w.answer(hub.Errorf(hub.CodeInternal, "sqlite.Update", "a function ended the writer's goroutine"))
 		go w.run()
 	}()
-	for j := range w.s.queue {
+	for j := w.next(); j != nil; j = w.next() {
 		w.take(j)
 		w.gather()
 		w.serve()
-		w.tidy() // while those who were answered prepare what they do next
+		if w.tx.line.crowded() { // while those who were answered prepare what they do next
+			w.alone((*tx).indexLot)
+		}
 	}
-	if len(w.tx.texts) > 0 {
+	if w.tx.line.more() {
 		if err := w.alone((*tx).index); err != nil {
 			w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
 		}
 	}
-	w.tx.spelling.Wait()
 	finished = true
 }
 
-// tidy indexes what waits if it is enough to be worth it. What cannot be
-// indexed now goes on waiting.
-func (w *writer) tidy() {
-	switch {
-	case len(w.tx.texts) >= textsAtOnce:
-		w.alone((*tx).index)
-	case len(w.tx.backlog) >= filedAtOnce:
-		w.alone((*tx).fileAll)
+// next waits for a job; nil if there will be none. While nobody comes it indexes
+// what waits: soon if there is enough for a lot, else when it was quiet for a
+// while. What cannot be indexed now goes on waiting.
+func (w *writer) next() *job {
+	select {
+	case j := <-w.s.queue:
+		return j
+	default:
 	}
+	rest := w.s.rest
+	if w.tx.line.size() >= lotSize {
+		rest /= 50
+	}
+	for w.tx.line.more() {
+		w.quiet.Reset(rest)
+		select {
+		case j := <-w.s.queue:
+			return j
+		case <-w.quiet.C:
+		}
+		if err := w.alone((*tx).indexLot); err != nil {
+			break
+		}
+		rest = 0
+	}
+	return <-w.s.queue
 }
 
 // alone runs fn in a transaction of its own.
@@ -240,13 +260,13 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		w.rollback()
 		return nil
 	}
-	if len(w.tx.texts) >= textsAtMost {
-		if err := w.tx.index(); err != nil {
+	if w.tx.line.size() >= 2*maxWaiting { // they cannot be indexed; then nothing else is kept
+		if err := w.tx.indexLot(); err != nil {
 			return fail(err)
 		}
 	}
-	if len(w.tx.backlog) > w.tx.shelved {
-		w.show(0) // before anybody can have it in his snapshot
+	if w.tx.line.grew() {
+		w.show() // before anybody can have it in his snapshot
 	}
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
@@ -262,18 +282,19 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	}
 	w.s.faulty.Store(false)
 	w.committed = w.tx.head
-	w.tx.committedTexts()
-	if w.tx.committedBacklog() {
-		w.show(1)
+	if w.tx.committed() {
+		w.show()
 	}
-	w.s.textsWait.Store(w.tx.kept > 0)
+	w.s.came.Store(w.tx.line.came)
+	w.s.left.Store(w.tx.line.left)
 	w.relax()
 	return nil
 }
 
-// show lets readers see the backlog, which left messages have left or not.
-func (w *writer) show(left int) {
-	w.s.backlog.Store(&backlog{turn: w.s.backlog.Load().turn + left, rows: w.tx.backlog})
+// show lets readers see the backlog as it is.
+func (w *writer) show() {
+	b := w.tx.line.backlog
+	w.s.backlog.Store(&b)
 }
 
 // verdict returns an error if the transaction cannot be committed after a
@@ -340,7 +361,8 @@ func (w *writer) connect() error {
 			return err
 		}
 	}
-	w.c, w.tx.c = c, c
+	w.c = c
+	w.tx.use(c)
 	seq, hash, err := w.tx.JournalHead()
 	if err != nil {
 		w.disconnect()
@@ -372,14 +394,14 @@ func (w *writer) disconnect() {
 	if err := w.c.close(); err != nil {
 		w.s.log.Warn("closing the writer's connection", "err", err)
 	}
-	w.c, w.tx.c, w.strict = nil, nil, false
+	w.c, w.strict = nil, false
+	w.tx.use(nil)
 }
 
 // rollback undoes the transaction, if the engine has not done so itself.
 func (w *writer) rollback() {
 	w.tx.head = w.committed
-	w.tx.dropTexts()
-	w.tx.dropBacklog()
+	w.tx.undone()
 	if w.c == nil {
 		return
 	}
