@@ -134,8 +134,9 @@ type Options struct {
 	OtherOwners bool          // look at repositories of other users, too
 
 	// Scratch is the folder for temporary files, by default the system's. A
-	// process that is killed leaves its own there, as parley-evidence-*. It must
-	// not be in a working tree that is looked at.
+	// process that is killed leaves its own there, as parley-evidence-*; New
+	// removes those that are a day old. It must not be in a working tree that
+	// is looked at.
 	Scratch string
 }
 
@@ -190,6 +191,7 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 			return nil, fmt.Errorf("evidence: find git: %w", err)
 		}
 	}
+	in.sweep()
 	return in, nil
 }
 

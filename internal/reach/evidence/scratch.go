@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,30 @@ func (in *Inspector) newScratch(ctx context.Context, r *repository, format int) 
 	return s, nil
 }
 
+// scratchName begins the names of the folders; staleScratch is after how long
+// nobody can be using one any more.
+const (
+	scratchName  = "parley-evidence-"
+	staleScratch = 24 * time.Hour
+)
+
+// sweep removes what killed processes have left. What cannot be removed, such as
+// another user's, stays.
+func (in *Inspector) sweep() {
+	left, err := filepath.Glob(filepath.Join(cmp.Or(in.scratch, os.TempDir()), scratchName+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && time.Since(info.ModTime()) > staleScratch {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
 // emptyScratch returns a scratch that is nothing but a folder.
 func (in *Inspector) emptyScratch() (*scratch, error) {
-	dir, err := os.MkdirTemp(in.scratch, "parley-evidence-*")
+	dir, err := os.MkdirTemp(in.scratch, scratchName+"*")
 	if err != nil {
 		return nil, fmt.Errorf("evidence: make a scratch folder: %w", err)
 	}

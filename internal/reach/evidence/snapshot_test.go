@@ -380,6 +380,21 @@ func TestSnapshotLeavesNothingBehind(t *testing.T) {
 	if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
 		t.Errorf("in a folder that was given: %d temporary files are left", len(left))
 	}
+	killed, other := filepath.Join(elsewhere, "parley-evidence-1"), filepath.Join(elsewhere, "parley-evidence-2")
+	for _, dir := range []string{killed, other} {
+		if err := os.MkdirAll(filepath.Join(dir, "objects"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(killed, time.Time{}, time.Now().Add(-25*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := evidence.New(nil, &evidence.Options{Scratch: elsewhere}); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(elsewhere, "*")); !slices.Equal(left, []string{other}) {
+		t.Errorf("after killed processes: got %q, want only the one that may be in use, %q", left, other)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := evidence.Snapshot(ctx, dir, nil); hub.CodeOf(err) != hub.CodeDegraded {
