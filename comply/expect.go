@@ -236,13 +236,13 @@ func (x *expect) play(ctx context.Context, s *stage) *Finding {
 	s.met += len(w.list) - len(missing)
 	c.mu.Unlock()
 	if len(missing) > 0 {
-		return s.missed(x, missing[0], err)
+		return s.missed(x, w, missing[0], err)
 	}
 	return s.capture(x, w.list)
 }
 
 // missed says what is known about a message that did not come.
-func (s *stage) missed(x *expect, a *awaited, why error) *Finding {
+func (s *stage) missed(x *expect, w *window, a *awaited, why error) *Finding {
 	ended := ""
 	if why != nil && !errors.Is(why, errTimeout) {
 		ended = "; " + s.endingText(why)
@@ -251,6 +251,13 @@ func (s *stage) missed(x *expect, a *awaited, why error) *Finding {
 	defer s.c.mu.Unlock()
 	if a.pattern == nil {
 		a.pattern = newPattern(a.body, a.scope(s.c.vars))
+	}
+	for _, q := range w.about(a) {
+		if q.answer != nil {
+			if f := s.cause(a, q); f != nil {
+				return f
+			}
+		}
 	}
 	var near *entry
 	var nearest *mismatch

@@ -76,9 +76,13 @@ type ledger struct {
 	noted int // how many flaws were found so far, repeated ones included
 }
 
+func newLedger(t *Test, version schema.Version, requests []*asked) *ledger {
+	return &ledger{test: t, scene: newScene(version, requests), seen: map[string]bool{}}
+}
+
 // audit returns what a ledger finds.
 func audit(t *Test, version schema.Version, log []*entry, requests []*asked) []Finding {
-	l := &ledger{test: t, scene: newScene(version, requests), seen: map[string]bool{}}
+	l := newLedger(t, version, requests)
 	for _, e := range log {
 		event := l.scene.event(e)
 		if e.dir == jsonrpc.In {

@@ -96,6 +96,12 @@ func (s *scene) opening() bool {
 }
 
 var sessionDuties = []duty{
+	{rule: "SNEW-01", on: resultOf(methodNewSession), flaw: func(_ *scene, e *event) string {
+		if id, ok := e.result["sessionId"].(string); ok && id == "" {
+			return "sessionId is empty"
+		}
+		return ""
+	}},
 	{rule: "SNEW-08", on: resultOf(methodNewSession), in: schema.V1, flaw: func(_ *scene, e *event) string { return badModes(e.result["modes"]) }},
 	{rule: "SNEW-09", on: resultOf(methodNewSession), flaw: func(s *scene, e *event) string { return badOptions(s, e.result["configOptions"]) }},
 	{rule: "SRES-03", on: resultOf("session/resume"), flaw: func(s *scene, e *event) string {

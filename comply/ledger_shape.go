@@ -13,15 +13,18 @@ import (
 	"github.com/parley-agents/parley/acp/schema"
 )
 
+// A shapeRule is a rule about the form of some messages.
+type shapeRule struct {
+	is   string // method, or tag of an update
+	at   string // beginning of the place; "" for anywhere
+	rule string
+}
+
 // shapeRules says which rule is broken by a message that does not have the shape
 // that the schema gives it, by what it is and where the departure is. The first
 // that fits counts. It is asked only if no check has found something: checks
 // know better what is wrong.
-var shapeRules = []struct {
-	is   string // method, or tag of an update
-	at   string // beginning of the place; "" for anywhere
-	rule string
-}{
+var shapeRules = []shapeRule{
 	{methodInitialize, "agentCapabilities", "INIT-11"},
 	{methodInitialize, "capabilities", "INIT-11"},
 	{methodInitialize, "authMethods", "INIT-12"},

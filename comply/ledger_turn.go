@@ -49,8 +49,14 @@ func stopped(s *scene, e *event) (reason any, t *turn) {
 var turnEnds selector = func(e *event) bool { return results(e) || e.tag == "state_update" }
 
 var turnDuties = []duty{
+	{rule: "PRM-01", on: resultOf(methodPrompt), in: schema.V1, flaw: func(_ *scene, e *event) string {
+		if e.result != nil && e.result["stopReason"] == nil {
+			return "the result has no stopReason"
+		}
+		return ""
+	}},
 	{rule: "PRM-02", on: resultOf(methodPrompt), in: schema.V1, flaw: func(_ *scene, e *event) string {
-		if e.result != nil && !slices.Contains(stopReasons, text(e.result, "stopReason")) {
+		if e.result["stopReason"] != nil && !slices.Contains(stopReasons, text(e.result, "stopReason")) {
 			return "stopReason is " + brief(e.result["stopReason"])
 		}
 		return ""

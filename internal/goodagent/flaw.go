@@ -69,6 +69,15 @@ func accept(method string, c condition, result any) filter {
 	})
 }
 
+// nulls answers requests for the method with null, unless they fail.
+func nulls(method string) filter {
+	return onAnswer(method, func(response map[string]any) {
+		if !failed(response) {
+			response["result"] = nil
+		}
+	})
+}
+
 // ignore never answers some requests for the method.
 func ignore(method string, c condition) filter {
 	return func(_ *Wire, m Message) []Message {
@@ -159,6 +168,16 @@ func noted(f filter) filter {
 			return f(w, m)
 		}
 		return keep(m)
+	}
+}
+
+// unnoted returns a filter that works until something is noted.
+func unnoted(f filter) filter {
+	return func(w *Wire, m Message) []Message {
+		if w.Note["noted"] == true {
+			return keep(m)
+		}
+		return f(w, m)
 	}
 }
 

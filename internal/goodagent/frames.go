@@ -139,6 +139,10 @@ func ends(reason string) func(Message) bool {
 	return func(m Message) bool { return answering("session/prompt")(m) && m.Result()["stopReason"] == reason }
 }
 
+// saidBye chooses responses to prompts that were to end so: what follows them does
+// not come between the steps of another test.
+func saidBye(m Message) bool { return ends("end_turn")(m) && says("Bye.")(m.Answers.Params()) }
+
 // code chooses errors with the code.
 func code(n string, change func(map[string]any)) filter {
 	return onError(func(e map[string]any) {

@@ -1,5 +1,17 @@
 package goodagent
 
+import "path/filepath"
+
+// ofFile returns a change that is made only to params with the path of a file of
+// that name: others must be read as they should, or it shows elsewhere.
+func ofFile(name string, change func(map[string]any)) func(map[string]any) {
+	return func(params map[string]any) {
+		if path, _ := params["path"].(string); filepath.Base(path) == name {
+			change(params)
+		}
+	}
+}
+
 func init() {
 	files := func(name string) func(map[string]any) {
 		return func(caps map[string]any) {
@@ -19,10 +31,10 @@ func init() {
 				fs["readTextFile"], fs["writeTextFile"] = true, true
 			}
 		}))},
-		&Mutant{Rule: "FS-04", Does: "reads relative paths", Out: onCall("fs/read_text_file", set("path", "a.txt"))},
+		&Mutant{Rule: "FS-04", Does: "reads relative paths", Out: onCall("fs/read_text_file", ofFile("a.txt", set("path", "a.txt")))},
 		&Mutant{Rule: "FS-05", Does: "counts lines from 0", Out: onCall("fs/read_text_file", set("line", 0))},
 		&Mutant{Rule: "FS-06", Does: "reads files for another session", Out: onCall("fs/read_text_file", set("sessionId", "somebody-else"))},
-		&Mutant{Rule: "FS-11", Does: "reads files outside of the session", Breaks: []string{"ADIR-09"}, Out: onceCall("fs/read_text_file", set("path", "/etc/hosts"))},
+		&Mutant{Rule: "FS-11", Does: "reads files outside of the session", Breaks: []string{"ADIR-09"}, Out: onCall("fs/read_text_file", ofFile("a.txt", set("path", "/etc/hosts")))},
 		&Mutant{Rule: "TERM-01", Does: "uses terminals of every client", In: pretend(set("terminal", true))},
 		&Mutant{Rule: "TERM-02", Does: "has numbers as arguments", Out: onceCall("terminal/create", set("args", []any{1}))},
 		&Mutant{Rule: "TERM-03", Does: "does not release terminals", Breaks: []string{"TERM-06"}, Change: func(a *Agent) { a.Traits.KeepTerminals = true }},

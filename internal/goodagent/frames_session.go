@@ -4,10 +4,10 @@ import "encoding/json"
 
 func init() {
 	register(
-		&Mutant{Rule: "INIT-02", Does: "has a fraction as version", Out: onResult("initialize", set("protocolVersion", json.Number("1.0")))},
+		&Mutant{Rule: "INIT-02", Does: "has a fraction as version", Out: onResult("initialize", when("protocolVersion", json.Number("1"), set("protocolVersion", json.Number("1.0"))))},
 		&Mutant{Rule: "INIT-06", Does: "answers with members of both versions", Out: onResult("initialize", set("info", object{"name": "x", "version": "1"}))},
 		&Mutant{Rule: "INIT-06", Name: "v2", V2: true, Does: "answers with members of both versions", Out: onResult("initialize", set("agentInfo", object{"name": "x", "version": "1"}))},
-		&Mutant{Rule: "INIT-11", Does: "has a capability of the wrong type", Out: onResult("initialize", within("agentCapabilities", within("sessionCapabilities", set("list", true))))},
+		&Mutant{Rule: "INIT-11", Does: "has a capability of the wrong type", Out: onResult("initialize", within("agentCapabilities", within("mcpCapabilities", set("sse", "yes"))))},
 		&Mutant{Rule: "INIT-12", Does: "has two ways to log in with the same id", Out: onResult("initialize", func(r map[string]any) {
 			methods, _ := r["authMethods"].([]any)
 			r["authMethods"] = append(methods, methods[0])
@@ -35,7 +35,11 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLOAD-04", Does: "answers session/load with a list", Out: onAnswer("session/load", set("result", []any{}))},
+		&Mutant{Rule: "SLOAD-04", Does: "answers session/load with a list", Out: onAnswer("session/load", func(r map[string]any) {
+			if !failed(r) {
+				r["result"] = []any{}
+			}
+		})},
 		&Mutant{Rule: "SLOAD-06", Does: "uses a message id again when it loads", Out: func(w *Wire, m Message) []Message {
 			if m.Tag() != "agent_message_chunk" || w.Open("session/load") == nil {
 				return keep(m)

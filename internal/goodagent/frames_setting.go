@@ -37,10 +37,10 @@ func init() {
 		&Mutant{Rule: "EXT-06", Does: "has text as _meta", Out: onUpdate("usage_update", set("_meta", "x"))},
 		&Mutant{Rule: "EXT-08", Does: "has a trace of its own kind", Out: onUpdate("usage_update", set("_meta", object{"traceparent": "x"}))},
 		&Mutant{Rule: "EXT-09", Does: "does not advertise its extensions", Out: onResult("initialize", within("agentCapabilities", unset("_meta")))},
-		&Mutant{Rule: "ERR-01", Does: "has codes of more than 32 bits", Breaks: []string{"ERR-08"}, Out: code("-32000", set("code", 5_000_000_000))},
+		&Mutant{Rule: "ERR-01", Does: "has codes of more than 32 bits", Breaks: []string{"AUTH-05", "ERR-03", "ERR-08"}, Out: code("-32000", set("code", 5_000_000_000))},
 		&Mutant{Rule: "ERR-02", Does: "has a whole trace as message", Out: onError(set("message", "no login\n\tat main.go:12\n\tat agent.go:40"))},
-		&Mutant{Rule: "ERR-06", Does: "has one code for everything", Out: code("-32000", func(e map[string]any) { e["code"], e["message"] = -32603, "unknown user" })},
-		&Mutant{Rule: "ERR-07", Does: "says that requests were cancelled", Out: code("-32000", set("code", -32800))},
-		&Mutant{Rule: "ERR-08", Does: "passes on codes of HTTP", Out: code("-32000", set("code", 429))},
+		&Mutant{Rule: "ERR-06", Does: "has one code for everything", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", func(e map[string]any) { e["code"], e["message"] = -32603, "unknown user" })},
+		&Mutant{Rule: "ERR-07", Does: "says that requests were cancelled", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", -32800))},
+		&Mutant{Rule: "ERR-08", Does: "passes on codes of HTTP", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", 429))},
 	)
 }

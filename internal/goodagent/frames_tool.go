@@ -15,10 +15,12 @@ func asked(change func(params map[string]any)) filter {
 func init() {
 	register(
 		&Mutant{Rule: "TOOL-02", Does: "announces tool calls twice", Out: followed(tagged("tool_call"), func(_ *Wire, m Message) Message { return m.Copy() })},
-		&Mutant{Rule: "TOOL-03", Does: "does not announce tool calls", Out: drop(tagged("tool_call"))},
+		&Mutant{Rule: "TOOL-03", Does: "tells about tool calls that it has not announced", Out: followed(tagged("plan"), func(_ *Wire, m Message) Message {
+			return update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": "nobody-knows", "status": "completed"})
+		})},
 		&Mutant{Rule: "TOOL-04", Does: "has tool calls with an empty title", Out: onUpdate("tool_call", set("title", ""))},
 		&Mutant{Rule: "TOOL-05", Does: "has a kind of tool calls of its own", Out: onUpdate("tool_call", set("kind", "magic"))},
-		&Mutant{Rule: "TOOL-06", Does: "has a status of tool calls of its own", Out: onUpdate("tool_call_update", when("status", "in_progress", set("status", "running")))},
+		&Mutant{Rule: "TOOL-06", Does: "has a status of tool calls of its own", Breaks: []string{"TOOL-08"}, Out: onUpdate("tool_call_update", when("status", "in_progress", set("status", "running")))},
 		&Mutant{Rule: "TOOL-07", Does: "goes on with tool calls that have ended", Out: func(_ *Wire, m Message) []Message {
 			if m.Tag() != "tool_call_update" || m.Update()["status"] != "completed" {
 				return keep(m)
@@ -26,9 +28,7 @@ func init() {
 			again := update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": m.Update()["toolCallId"], "status": "in_progress"})
 			return []Message{m, again, m.Copy()}
 		}},
-		&Mutant{Rule: "TOOL-09", Does: "does not say that tool calls have ended", Out: drop(func(m Message) bool {
-			return m.Tag() == "tool_call_update" && m.Update()["status"] == "completed"
-		})},
+		&Mutant{Rule: "TOOL-09", Does: "does not say that tool calls have ended", Out: onUpdate("tool_call_update", when("status", "completed", unset("status")))},
 		&Mutant{Rule: "TOOL-10", Does: "shows text without a wrapper", Out: shown("content", func(c map[string]any) {
 			c["type"], c["text"] = "text", "x"
 			delete(c, "content")
@@ -52,7 +52,7 @@ func init() {
 		&Mutant{Rule: "PERM-01", Does: "asks without saying about what", Out: onceCall("session/request_permission", unset("toolCall"))},
 		&Mutant{Rule: "PERM-02", Does: "has a kind of options of its own", Out: asked(each("options", when("kind", "reject_always", set("kind", "perhaps"))))},
 		&Mutant{Rule: "PERM-03", Does: "has two options with the same id", Out: asked(each("options", when("optionId", "never", set("optionId", "no"))))},
-		&Mutant{Rule: "PERM-04", Does: "asks after the turn", In: dropStray, Out: followed(ends("end_turn"), func(_ *Wire, m Message) Message {
+		&Mutant{Rule: "PERM-04", Does: "asks after the turn", In: dropStray, Out: followed(saidBye, func(_ *Wire, m Message) Message {
 			q := notification("session/request_permission", object{
 				"sessionId": m.session(), "toolCall": object{"toolCallId": "late", "title": "Late"},
 				"options": []any{object{"optionId": "yes", "name": "Yes", "kind": "allow_once"}},
@@ -63,6 +63,6 @@ func init() {
 		&Mutant{Rule: "PERM-12", Does: "begins before it was allowed to", Out: followed(calling("session/request_permission"), func(_ *Wire, m Message) Message {
 			return update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": child(m.Params(), "toolCall")["toolCallId"], "status": "in_progress"})
 		})},
-		&Mutant{Rule: "PERM-14", Does: "offers only to refuse", Out: asked(each("options", set("kind", "reject_once")))},
+		&Mutant{Rule: "PERM-14", Does: "offers only to refuse", Breaks: []string{"PERM-06"}, Out: asked(each("options", set("kind", "reject_once")))},
 	)
 }

@@ -33,7 +33,7 @@ func init() {
 		&Mutant{Rule: "RPC-04", Does: "sends a result and an error", Out: onAnswer("session/list", set("error", object{"code": -32603, "message": "no"}))},
 		&Mutant{Rule: "RPC-05", Does: "sends an error without a message", Out: onError(unset("message"))},
 		&Mutant{Rule: "RPC-12", Does: "has fractions as ids", Out: func(w *Wire, m Message) []Message {
-			if m.Method() == "fs/read_text_file" {
+			if m.Method() == "terminal/output" {
 				w.Note["id"] = m.Object["id"]
 				m.Object["id"] = json.Number("0.5")
 			}

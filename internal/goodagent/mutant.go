@@ -163,6 +163,16 @@ func (w *Wire) Open(method string) *Message {
 	return nil
 }
 
+// asks reports whether a request of the agent with that method waits.
+func (w *Wire) asks(method string) bool {
+	for _, m := range w.ask {
+		if m.Method() == method {
+			return true
+		}
+	}
+	return false
+}
+
 // filter puts the mutant between the agent and its client.
 func (m *Mutant) filter(in io.Reader, out io.Writer) (io.Reader, io.Writer, func()) {
 	w := &Wire{Note: map[string]any{}, m: m, out: out, in: map[string]*Message{}, ask: map[string]*Message{}}

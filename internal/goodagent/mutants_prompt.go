@@ -11,6 +11,20 @@ func blocks(params map[string]any) int {
 	return len(list)
 }
 
+// active is under what a mutant notes that something goes on in the session of a
+// message.
+func active(m Message) string {
+	session, _ := m.session().(string)
+	return "active " + session
+}
+
+// noteActive notes that the agent says something, or asks the client.
+func noteActive(w *Wire, m Message) {
+	if m.Tag() == "agent_message_chunk" || m.Method() != "" && m.Object["id"] != nil {
+		w.Note[active(m)] = true
+	}
+}
+
 func init() {
 	const (
 		prompt = "session/prompt"
@@ -18,7 +32,7 @@ func init() {
 	)
 	register(
 		&Mutant{Rule: "PRM-01", Does: "ends turns without a reason", Breaks: []string{"PRM-02", "PRM-19", "STOP-01"}, Out: onResult(prompt, unset("stopReason"))},
-		&Mutant{Rule: "PRM-03", Does: "refuses text", Out: refuse(prompt, says("hello-7"), -32602)},
+		&Mutant{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
 		&Mutant{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
 		&Mutant{Rule: "PRM-05", Does: "refuses images", Out: refuse(prompt, says(`"image"`), -32602)},
 		&Mutant{Rule: "PRM-06", Does: "refuses sound", Out: refuse(prompt, says(`"audio"`), -32602)},
@@ -52,16 +66,16 @@ func init() {
 			return []Message{m, {Object: object{"jsonrpc": "2.0", "id": late, "result": object{"stopReason": "end_turn"}}}}
 		}},
 		&Mutant{Rule: "PRM-18", Does: "does not answer a prompt to a busy session", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
-			if m.Method() == prompt {
-				if w.Note["turn"] == true {
+			if session, _ := m.session().(string); m.Method() == prompt {
+				if w.Note[session] == true {
 					return nil
 				}
-				w.Note["turn"] = true
+				w.Note[session] = true
 			}
 			return keep(m)
 		}, Out: func(w *Wire, m Message) []Message {
-			if m.Answers != nil && m.Answers.Method() == prompt {
-				delete(w.Note, "turn")
+			if session, _ := m.session().(string); answering(prompt)(m) {
+				delete(w.Note, session)
 			}
 			return keep(m)
 		}},
@@ -78,7 +92,7 @@ func init() {
 		})},
 		&Mutant{Rule: "ERR-10", Does: "hangs when the model fails", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says("refused-by-provider"))},
 
-		&Mutant{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, Out: stops("cancelled", "end_turn")},
+		&Mutant{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
 		&Mutant{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: onRequest(prompt, every, func(r map[string]any) {
 			if child(r, "result")["stopReason"] == "cancelled" {
 				fail(r, -32603)
@@ -112,39 +126,32 @@ func init() {
 			}
 			return out
 		}, Breaks: []string{"STOP-05"}},
-		&Mutant{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
-			if session, ok := m.Params()["sessionId"].(string); ok && m.Tag() == "agent_message_chunk" {
-				w.Note[session] = true
-			}
-			if m.Answers != nil && m.Answers.Method() == prompt && m.Result()["stopReason"] == "cancelled" {
-				if session, _ := m.Answers.Params()["sessionId"].(string); w.Note[session] == nil {
-					return nil
-				}
+		&Mutant{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said or asked something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
+			noteActive(w, m)
+			if ends("cancelled")(m) && w.Note[active(m)] == nil {
+				return nil
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "CAN-10", Does: "fails when it is cancelled twice", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
-			if m.Method() == cancel && w.Open(prompt) != nil {
-				if w.Note["cancelled"] == true {
-					return nil
-				}
-				w.Note["cancelled"] = true
+		&Mutant{Rule: "CAN-10", Does: "fails when it is cancelled again, the first time for nothing", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
+			if m.Method() == cancel && w.Open(prompt) == nil {
+				w.Note["noted"] = true
 			}
 			return keep(m)
-		}, Out: func(w *Wire, m Message) []Message {
-			if m.Answers != nil && m.Answers.Method() == prompt && w.Note["cancelled"] == true {
-				fail(m.Object, -32603)
+		}, Out: noted(onRequest(prompt, every, func(r map[string]any) {
+			if child(r, "result")["stopReason"] == "cancelled" {
+				fail(r, -32603)
 			}
-			return keep(m)
-		}},
+		}))},
 		&Mutant{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil || m.Answers.Method() != prompt || m.Result() == nil {
 				return keep(m)
 			}
-			if w.Note["stopped"] == true {
+			session, _ := m.session().(string)
+			if w.Note[session] == true {
 				m.Result()["stopReason"] = "cancelled"
 			}
-			w.Note["stopped"] = m.Result()["stopReason"] == "cancelled"
+			w.Note[session] = m.Result()["stopReason"] == "cancelled"
 			return keep(m)
 		}, Breaks: []string{"STOP-05"}},
 		&Mutant{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {

@@ -127,7 +127,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SCLO-04", Does: "does not answer for a session that never was", Breaks: []string{"RPC-03"}, Out: ignore(shut, unknownSession)},
+		&Mutant{Rule: "SCLO-04", Does: "does not answer for a session that never was", Breaks: []string{"INIT-16", "RPC-03"}, Out: ignore(shut, unknownSession)},
 		&Mutant{Rule: "SCLO-05", Does: "takes prompts in a closed session", Out: after(shut, func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "session/prompt" && failed(m.Object) {
 				delete(m.Object, "error")
@@ -156,7 +156,7 @@ func init() {
 			return keep(m)
 		}},
 		&Mutant{Rule: "SFRK-03", Does: "tells the first session what was said in its fork", Out: misspeaks("not recalled: quagga", "recalled: quagga")},
-		&Mutant{Rule: "SFRK-04", Does: "does not answer for a fork in another folder", Breaks: []string{"RPC-03"}, Out: ignore(fork, says(`/a"`))},
+		&Mutant{Rule: "SFRK-04", Does: "does not answer for a fork in another folder", Breaks: []string{"RPC-03"}, In: notes("session/new", says(`/a"`)), Out: unnoted(ignore(fork, says(`/a"`)))},
 		&Mutant{Rule: "SFRK-05", Does: "gives a fork the folders of the first session", Out: after(fork, onResult(list, each("sessions", set("additionalDirectories", []any{"/inherited"}))))},
 	)
 }

@@ -92,14 +92,14 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "LIFE-01", Does: "answers nothing but sessions after a hundred of them", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
+		&Mutant{Rule: "LIFE-01", Does: "answers nothing but what is about sessions after a hundred of them", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil {
 				return keep(m)
 			}
 			count, _ := w.Note["count"].(int)
 			if m.Answers.Method() == "session/new" {
 				w.Note["count"] = count + 1
-			} else if count >= 100 {
+			} else if count >= 100 && m.Answers.Method() != "session/list" {
 				return nil
 			}
 			return keep(m)
@@ -134,7 +134,7 @@ func init() {
 			return line, true
 		})},
 		&Mutant{Rule: "RPC-11", Does: "ends at malformed JSON", Breaks: []string{"RPC-09"}, Bytes: lines(func(line []byte) ([]byte, bool) {
-			if len(line) > 0 && !json.Valid(line) {
+			if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
 				return nil, false
 			}
 			return line, true
@@ -166,12 +166,13 @@ func init() {
 			if len(ids) > 1 && ids[0] == m.Object["id"] {
 				i = 1
 			}
-			m.Object["id"], w.Note["ids"] = ids[i], slices.Delete(ids, i, i+1)
+			m.Object["id"] = ids[i]
+			w.Note["ids"] = slices.Delete(ids, i, i+1)
 			return keep(m)
 		}},
 		&Mutant{Rule: "RPC-15", Does: "fails the turn when the client fails", In: replied("fs/", failed), Out: thenFails},
 		&Mutant{Rule: "RPC-16", Does: "is dead after a response to nothing", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
-			if m.Method() == "" && m.Answers == nil {
+			if _, response := m.Object["result"]; response && m.Answers == nil {
 				w.Note["dead"] = true
 			}
 			if w.Note["dead"] == true {

@@ -25,6 +25,16 @@ func outcomeIs(name string) func(response map[string]any) bool {
 	return func(r map[string]any) bool { return child(child(r, "result"), "outcome")["outcome"] == name }
 }
 
+// takesCancelled does not hear that a turn is cancelled while it asks, and takes the
+// question that is cancelled with it for permission.
+func takesCancelled(w *Wire, m Message) []Message {
+	if m.Method() == "session/cancel" && w.asks("session/request_permission") {
+		w.Note["noted"] = true
+		return nil
+	}
+	return hears(outcomeIs("cancelled"), "once")(w, m)
+}
+
 // hidesFailure reports failed calls as completed.
 var hidesFailure = onUpdate("tool_call_update", func(u map[string]any) {
 	if u["status"] == "failed" {
@@ -69,15 +79,15 @@ func init() {
 
 		&Mutant{Rule: "PERM-05", Does: "does not do what was allowed", In: hears(selected("once"), "no")},
 		&Mutant{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
-		&Mutant{Rule: "PERM-07", Does: "takes a cancelled question for permission", Change: func(a *Agent) { a.Traits.IgnoreCancel = true }, In: hears(outcomeIs("cancelled"), "once"), Out: stops("end_turn", "cancelled"), Breaks: []string{"CAN-01", "CAN-12", "STOP-05"}},
+		&Mutant{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(stops("end_turn", "cancelled"))},
 		&Mutant{Rule: "PERM-08", Does: "takes an error for permission", In: hears(failed, "once")},
 		&Mutant{Rule: "PERM-09", Does: "takes an option that it did not offer for permission", In: hears(selected("no-such-option"), "once")},
 		&Mutant{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("parley_test_postponed"), "once")},
 		&Mutant{Rule: "PERM-11", Does: "does not remember a permission for always", In: hears(selected("always"), "once")},
 
 		&Mutant{Rule: "FS-07", Does: "reads something else than the client says", In: func(_ *Wire, m Message) []Message {
-			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && m.Result() != nil {
-				m.Result()["content"] = "hello from the disk\n"
+			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && m.Result()["content"] == "hello from quagga\n" {
+				m.Result()["content"] = "hello from zanzibar\n"
 			}
 			return keep(m)
 		}},
@@ -86,7 +96,7 @@ func init() {
 				p["content"] = "deux\n"
 			}
 		})},
-		&Mutant{Rule: "FS-09", Does: "fails when a write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil }), Out: thenFails},
+		&Mutant{Rule: "FS-09", Does: "fails when a write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: thenFails},
 		&Mutant{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
 		&Mutant{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
 		&Mutant{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},

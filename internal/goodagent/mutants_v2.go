@@ -60,7 +60,7 @@ func init() {
 			if m.Tag() != "" {
 				w.Note["session"] = m.Params()["sessionId"]
 			}
-			if m.Answers != nil && m.Answers.Method() == "_parley.test/no_such_method" {
+			if m.Answers != nil && m.Answers.Method() == "_parley.test/no_such_method" && w.Note["session"] != nil {
 				return []Message{update(w.Note["session"], object{"sessionUpdate": "state_update", "state": "running"}), m}
 			}
 			return keep(m)
@@ -68,12 +68,9 @@ func init() {
 		{Rule: "PRM-16", Does: "forgets the turn before", Change: func(a *Agent) { a.Traits.Forgetful = true }},
 		{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: reason("end_turn", "max_tokens")},
 		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, Out: reason("cancelled", "end_turn")},
-		{Rule: "CAN-09", Does: "never ends a turn that was cancelled before it has said something", Breaks: []string{"TOOL-09"}, Out: func(w *Wire, m Message) []Message {
-			session, _ := m.Params()["sessionId"].(string)
-			if m.Tag() == "agent_message_chunk" {
-				w.Note[session] = true
-			}
-			if m.Update()["stopReason"] == "cancelled" && w.Note[session] == nil {
+		{Rule: "CAN-09", Does: "never ends a turn that was cancelled before it has said or asked something", Breaks: []string{"TOOL-09"}, Out: func(w *Wire, m Message) []Message {
+			noteActive(w, m)
+			if m.Update()["stopReason"] == "cancelled" && w.Note[active(m)] == nil {
 				return nil
 			}
 			return keep(m)
@@ -95,8 +92,7 @@ func init() {
 		}},
 		{Rule: "PERM-05", Does: "does not do what was allowed", In: hears(selected("once"), "no")},
 		{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
-		{Rule: "PERM-07", Does: "takes a cancelled question for permission", Breaks: []string{"CAN-01", "CAN-12", "STOP-05", "CAN-11"},
-			Change: func(a *Agent) { a.Traits.IgnoreCancel = true }, In: hears(outcomeIs("cancelled"), "once"), Out: reason("end_turn", "cancelled")},
+		{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(reason("end_turn", "cancelled"))},
 		{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("_parley_test_postponed"), "once")},
 	} {
 		m.Name, m.V2 = "v2", true

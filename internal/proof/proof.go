@@ -5,7 +5,9 @@ package proof
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/goodagent"
@@ -50,17 +52,52 @@ func Found(report comply.AgentReport) map[string][]string {
 	return out
 }
 
-// Try runs tests against a mutant, which a is. opts may be nil; the version is
-// that of the mutant.
+// Clean reports whether the mutant was found to break its rule, and nothing that
+// does not follow from that.
+func (v Verdict) Clean() bool { return v.Caught && len(v.Unrelated) == 0 }
+
+// String says for people what was found out, with the tests that found what is not
+// broken.
+func (v Verdict) String() string {
+	if !v.Caught {
+		return "NOT CAUGHT"
+	}
+	text, sep := "caught", ", and also found: "
+	for _, rule := range v.Unrelated {
+		text += fmt.Sprintf("%s%s (%s)", sep, rule, strings.Join(v.Found[rule], " "))
+		sep = ", "
+	}
+	return text
+}
+
+// patience is how much longer the windows are when a mutant is tried again: a
+// verdict that comes from a busy machine does not come twice.
+const patience = 5
+
+// Try runs tests against a mutant, which a is, and once more with longer windows if
+// the verdict is not clean. opts may be nil; the version is that of the mutant.
 func Try(ctx context.Context, m *goodagent.Mutant, a comply.Agent, tests []*comply.Test, opts *comply.Options) (Verdict, error) {
 	var o comply.Options
 	if opts != nil {
 		o = *opts
 	}
+	if o.TimeoutScale == 0 {
+		o.TimeoutScale = 1
+	}
 	if o.Protocol = 1; m.V2 {
 		o.Protocol = 2
 	}
-	report, err := comply.Run(ctx, []comply.Agent{a}, Applicable(tests, o.Protocol), &o)
+	tests = Applicable(tests, o.Protocol)
+	v, err := try(ctx, m, a, tests, &o)
+	if err == nil && !v.Clean() {
+		o.TimeoutScale *= patience
+		v, err = try(ctx, m, a, tests, &o)
+	}
+	return v, err
+}
+
+func try(ctx context.Context, m *goodagent.Mutant, a comply.Agent, tests []*comply.Test, opts *comply.Options) (Verdict, error) {
+	report, err := comply.Run(ctx, []comply.Agent{a}, tests, opts)
 	if err != nil {
 		return Verdict{}, err
 	}

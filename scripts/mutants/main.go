@@ -1,8 +1,9 @@
 // Command mutants runs the whole suite against every mutant of the good agent and
 // prints which rules were found to be broken: the kill matrix. It fails if a
-// mutant was not caught.
+// mutant was not caught, or was found to break a rule that does not follow from its
+// own.
 //
-//	go run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent [-smoke DIR] [-only PREFIX]
+//	go run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent [-smoke DIR] [-only PREFIX,PREFIX]
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,9 +36,15 @@ func run(ctx context.Context) error {
 	parley := flag.String("parley", "bin/parley", "the program, which has the MCP server for tests")
 	program := flag.String("goodagent", "bin/goodagent", "the good agent as a program")
 	smoke := flag.String("smoke", "comply/testdata/smoke", "folder with more tests")
-	only := flag.String("only", "", "run only mutants whose ids begin so")
+	only := flag.String("only", "", "run only mutants whose ids begin so; several are separated by commas")
 	jobs := flag.Int("jobs", 8, "mutants at the same time")
 	flag.Parse()
+	for _, path := range []*string{parley, program} { // agents are started in other folders
+		var err error
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
 	tests, err := comply.Suite()
 	if err != nil {
 		return err
@@ -46,7 +54,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	tests = append(tests, more...)
-	mutants := slices.DeleteFunc(goodagent.Mutants(), func(m *goodagent.Mutant) bool { return !strings.HasPrefix(m.ID(), *only) })
+	mutants := slices.DeleteFunc(goodagent.Mutants(), func(m *goodagent.Mutant) bool { return !begins(m.ID(), strings.Split(*only, ",")) })
 	verdicts := make([]proof.Verdict, len(mutants))
 	errs := make([]error, len(mutants))
 	next := make(chan int)
@@ -56,6 +64,10 @@ func run(ctx context.Context) error {
 	for range *jobs {
 		work.Go(func() {
 			for i := range next {
+				if ctx.Err() != nil {
+					errs[i] = ctx.Err()
+					continue
+				}
 				m := mutants[i]
 				agent := proof.Agent(m)
 				if m.Process {
@@ -77,38 +89,38 @@ func run(ctx context.Context) error {
 	return report(mutants, verdicts, errs)
 }
 
+func begins(id string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+}
+
 func word(v proof.Verdict, err error) string {
-	switch {
-	case err != nil:
+	if err != nil {
 		return err.Error()
-	case !v.Caught:
-		return "NOT CAUGHT"
-	case len(v.Unrelated) > 0:
-		return "caught, and also found: " + strings.Join(v.Unrelated, " ")
 	}
-	return "caught"
+	return v.String()
 }
 
 // report prints the matrix: a line for each mutant, with the rules that were
 // found to be broken and how many tests found it. Its own rule is first; what
 // does not follow from it has a question mark.
 func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error) error {
-	caught, clean := 0, 0
+	caught, alone, clean := 0, 0, 0
 	for i, m := range mutants {
 		v := verdicts[i]
 		if errs[i] != nil {
 			fmt.Printf("%-24s error: %v\n", m.ID(), errs[i])
 			continue
 		}
-		if v.Caught {
-			caught++
-		}
-		if len(v.Unrelated) == 0 {
-			clean++
-		}
 		own := "NOT CAUGHT"
 		if v.Caught {
+			caught++
 			own = fmt.Sprintf("%s:%d", m.Rule, len(v.Found[m.Rule]))
+		}
+		if len(v.Unrelated) == 0 {
+			alone++
+		}
+		if v.Clean() {
+			clean++
 		}
 		cells := []string{own}
 		for _, rule := range slices.Sorted(maps.Keys(v.Found)) {
@@ -122,9 +134,9 @@ func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error)
 		}
 		fmt.Printf("%-24s %s\n", m.ID(), strings.Join(cells, " "))
 	}
-	fmt.Printf("\n%d mutants, %d caught, %d of all found to break nothing else\n", len(mutants), caught, clean)
-	if caught < len(mutants) {
-		return fmt.Errorf("%d mutants were not caught", len(mutants)-caught)
+	fmt.Printf("\n%d mutants: %d caught, %d found to break nothing unrelated, %d both\n", len(mutants), caught, alone, clean)
+	if clean < len(mutants) {
+		return fmt.Errorf("%d of %d mutants were not caught, or something was held against them that they do not break", len(mutants)-clean, len(mutants))
 	}
 	return nil
 }
