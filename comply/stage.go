@@ -17,11 +17,6 @@ const (
 	ruleNewSession = "SNEW-01"
 	ruleAnswer     = "RPC-03"
 	ruleID         = "RPC-02"
-	ruleResponse   = "RPC-04"
-	ruleLogin      = "INIT-20"
-	ruleStopReason = "PRM-01"
-	ruleEndTurn    = "STOP-01"
-	ruleCancelled  = "STOP-05"
 )
 
 // A planned step is a step at its place in one run.

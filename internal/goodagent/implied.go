@@ -25,7 +25,7 @@ var implied = map[string][]string{
 	"SCLO-03":  {"CAN-05"},              // the turn in the session was cancelled with it
 	"SFRK-01":  {"SNEW-10"},             // a session without an id cannot be known
 	"SFRK-02":  {"SNEW-10", "SFRK-05"},  // nor one under the id of another, whose folders it has
-	"SLIST-11": {"SCLO-07"},             // what is not listed is not listed when it is closed
+	"SLIST-11": {"ADIR-06", "SCLO-07"},  // what is not listed is not listed with its folders, or when it is closed
 	"SLOAD-01": {"ADIR-02", "SLOAD-09"}, // not with folders, nor after a restart
 	"SLOAD-05": {"SLOAD-06"},            // two messages become one
 	"SLOAD-11": {"ADIR-09", "FS-11"},    // the old folder is outside

@@ -111,7 +111,10 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLIST-11", Does: "does not list new sessions", Out: onResult(list, set("sessions", []any{}))},
+		&Mutant{Rule: "SLIST-11", Does: "does not list new sessions", Out: onResult(list, func(r map[string]any) {
+			r["sessions"] = []any{}
+			delete(r, "nextCursor")
+		})},
 		&Mutant{Rule: "SLIST-13", Does: "accepts a relative folder", Out: accept(list, is("cwd", "some/folder"), object{"sessions": []any{}})},
 
 		&Mutant{Rule: "SCLO-01", Does: "answers session/close with null", Out: accept(shut, every, nil)},

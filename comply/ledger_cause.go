@@ -7,6 +7,15 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
+// The rules that explain an answer which no step was about.
+const (
+	ruleResponse   = "RPC-04"
+	ruleLogin      = "INIT-20"
+	ruleStopReason = "PRM-01"
+	ruleEndTurn    = "STOP-01"
+	ruleCancelled  = "STOP-05"
+)
+
 // cause returns what explains that the answer to q is not what a step waits for,
 // whatever the step is about: it does not have the form of an answer to such a
 // request, or initialize wants a login, or the turn behind it did not come to its
