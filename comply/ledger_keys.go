@@ -172,9 +172,15 @@ func (l *ledger) lintValue(e *event, defs map[string]*shape, schemas []*shape, v
 	}
 }
 
+// draftMembers are members of results that are known from a draft, by method.
+var draftMembers = map[string]string{methodInitialize: "providers", methodPrompt: "usage"}
+
 // tolerated reports whether a member is known from a draft.
 func tolerated(e *event, name string) bool {
-	return name == "usage" && e.request != nil && e.request.method == methodPrompt || slices.Contains(draftTags, e.tag)
+	if e.request == nil {
+		return slices.Contains(draftTags, e.tag)
+	}
+	return draftMembers[e.request.method] == name
 }
 
 // strange notes a member that is not known, under the rule that fits.
