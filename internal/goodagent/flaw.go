@@ -69,11 +69,11 @@ func accept(method string, c condition, result any) filter {
 	})
 }
 
-// nulls answers requests for the method with null, unless they fail.
-func nulls(method string) filter {
+// results answers requests for the method with a value, unless they fail.
+func results(method string, value any) filter {
 	return onAnswer(method, func(response map[string]any) {
 		if !failed(response) {
-			response["result"] = nil
+			response["result"] = value
 		}
 	})
 }

@@ -35,11 +35,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLOAD-04", Does: "answers session/load with a list", Out: onAnswer("session/load", func(r map[string]any) {
-			if !failed(r) {
-				r["result"] = []any{}
-			}
-		})},
+		&Mutant{Rule: "SLOAD-04", Does: "answers session/load with a list", Out: results("session/load", []any{})},
 		&Mutant{Rule: "SLOAD-06", Does: "uses a message id again when it loads", Out: func(w *Wire, m Message) []Message {
 			if m.Tag() != "agent_message_chunk" || w.Open("session/load") == nil {
 				return keep(m)

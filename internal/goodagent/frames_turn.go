@@ -17,7 +17,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "PRM-19", Does: "answers prompts with null", Out: nulls("session/prompt")},
+		&Mutant{Rule: "PRM-19", Does: "answers prompts with null", Out: results("session/prompt", nil)},
 		&Mutant{Rule: "STOP-05", Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(stops("end_turn", "cancelled"))},
 		&Mutant{Rule: "STOP-05", Name: "v2", V2: true, Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(onUpdate("state_update", when("stopReason", "end_turn", set("stopReason", "cancelled"))))},
 		&Mutant{Rule: "CAN-04", Does: "tells about tool calls after the cancelled turn", Out: func(w *Wire, m Message) []Message {

@@ -25,13 +25,20 @@ func noteActive(w *Wire, m Message) {
 	}
 }
 
+// failsCancelled makes cancelled turns fail.
+var failsCancelled = onAnswer("session/prompt", func(response map[string]any) {
+	if child(response, "result")["stopReason"] == "cancelled" {
+		fail(response, -32603)
+	}
+})
+
 func init() {
 	const (
 		prompt = "session/prompt"
 		cancel = "session/cancel"
 	)
 	register(
-		&Mutant{Rule: "PRM-01", Does: "ends turns without a reason", Breaks: []string{"PRM-02", "PRM-19", "STOP-01"}, Out: onResult(prompt, unset("stopReason"))},
+		&Mutant{Rule: "PRM-01", Does: "ends turns without a reason", Out: onResult(prompt, unset("stopReason"))},
 		&Mutant{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
 		&Mutant{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
 		&Mutant{Rule: "PRM-05", Does: "refuses images", Out: refuse(prompt, says(`"image"`), -32602)},
@@ -93,11 +100,7 @@ func init() {
 		&Mutant{Rule: "ERR-10", Does: "hangs when the model fails", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says("refused-by-provider"))},
 
 		&Mutant{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
-		&Mutant{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: onRequest(prompt, every, func(r map[string]any) {
-			if child(r, "result")["stopReason"] == "cancelled" {
-				fail(r, -32603)
-			}
-		})},
+		&Mutant{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
 		&Mutant{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
 			if child(r, "result")["stopReason"] == "cancelled" {
 				time.Sleep(2300 * time.Millisecond)
@@ -138,11 +141,7 @@ func init() {
 				w.Note["noted"] = true
 			}
 			return keep(m)
-		}, Out: noted(onRequest(prompt, every, func(r map[string]any) {
-			if child(r, "result")["stopReason"] == "cancelled" {
-				fail(r, -32603)
-			}
-		}))},
+		}, Out: noted(failsCancelled)},
 		&Mutant{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil || m.Answers.Method() != prompt || m.Result() == nil {
 				return keep(m)

@@ -23,7 +23,7 @@ func init() {
 		}
 	}
 	register(
-		&Mutant{Rule: "MODE-02", Does: "answers session/set_mode with null", Out: nulls(setMode)},
+		&Mutant{Rule: "MODE-02", Does: "answers session/set_mode with null", Out: results(setMode, nil)},
 		&Mutant{Rule: "MODE-03", Does: "accepts a mode that it does not have", Out: accept(setMode, is("modeId", "no-such-mode"), object{})},
 		&Mutant{Rule: "MODE-04", Does: "does not change its mode while a turn runs", Out: busy(setMode)},
 		&Mutant{Rule: "MODE-07", Does: "does not keep mode and setting together", Breaks: []string{"CFG-11"}, Out: onResult(load, mode(set("currentValue", modePlan)))},
