@@ -36,12 +36,11 @@ var implied = map[string][]string{
 	"SNEW-03": { // all that is done is done outside
 		"ADIR-08", "ADIR-09", "FS-08", "FS-11", "PERM-05", "PERM-13", "SLOAD-11",
 	},
-	"SNEW-08": {"CFG-11"},  // what is left out agrees with no setting
 	"STOP-05": {"STOP-01"}, // a turn that nobody cancelled has come to its end
 	"TERM-03": {"TERM-11"}, // nor are those of cancelled turns
 	"TERM-06": {"TERM-11"}, // cancelling kills
 	"TOOL-01": { // what is not told has no state, and shows nothing
-		"FS-10", "MCP-10", "MCP-11", "TERM-09", "TOOL-08", "TOOL-17",
+		"FS-10", "MCP-10", "MCP-11", "TERM-09", "TOOL-08", "TOOL-09", "TOOL-17",
 	},
 	"TOOL-08": {"TERM-10", "UPD-17"},  // what was shown meanwhile is shown later
 	"TOOL-10": {"MCP-11"},             // what is shown is no block of content

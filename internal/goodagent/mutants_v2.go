@@ -68,7 +68,7 @@ func init() {
 		{Rule: "PRM-16", Does: "forgets the turn before", Change: func(a *Agent) { a.Traits.Forgetful = true }},
 		{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: reason("end_turn", "max_tokens")},
 		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, Out: reason("cancelled", "end_turn")},
-		{Rule: "CAN-09", Does: "never ends a turn that was cancelled before it has said or asked something", Breaks: []string{"TOOL-09"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-09", Does: "never ends a turn that was cancelled before it has said or asked something", Out: func(w *Wire, m Message) []Message {
 			noteActive(w, m)
 			if m.Update()["stopReason"] == "cancelled" && w.Note[active(m)] == nil {
 				return nil
