@@ -39,11 +39,20 @@ func run(ctx context.Context) error {
 	only := flag.String("only", "", "run only mutants whose ids begin so; several are separated by commas")
 	jobs := flag.Int("jobs", 8, "mutants at the same time")
 	flag.Parse()
-	for _, path := range []*string{parley, program} { // agents are started in other folders
+	for _, path := range []*string{parley, program, smoke} {
 		var err error
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
+	}
+	// Some mutants write where the process was started.
+	scratch, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	if err := os.Chdir(scratch); err != nil {
+		return err
 	}
 	tests, err := comply.Suite()
 	if err != nil {
