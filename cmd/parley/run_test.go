@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // A ran is what run --json ends with.
@@ -307,6 +309,50 @@ func TestRunWithAPrivateHub(t *testing.T) {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	h.start()
 	contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+}
+
+func TestRunsAtOnceShareAHub(t *testing.T) {
+	t.Parallel()
+	home := filepath.Join(t.TempDir(), "new")
+	for _, name := range []string{"one", "another", "a third"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := do(t, parley(t, nil, runArgs(t, "polite", newRepository(t), "--json", "--home", home)...))
+			if got := outcome(t, r); r.code != exitDone || !got.Told {
+				t.Errorf("exit %d, %+v\n%s", r.code, got, r.err)
+			}
+		})
+	}
+}
+
+func TestRunKeepsItsHub(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	a := &app{home: home}
+	first, stopFirst, err := a.hubForRun(t.Context(), home, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, stopSecond, err := a.hubForRun(t.Context(), home, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.URL != second.URL {
+		t.Fatalf("got a hub at %s, want that of the other run at %s", second.URL, first.URL)
+	}
+	stopFirst()
+	for err = errors.New("not asked"); err != nil && t.Context().Err() == nil; {
+		if _, err = second.Client.Whoami(t.Context()); err != nil && !errors.Is(err, api.ErrUnreachable) {
+			t.Fatal(err)
+		}
+	}
+	stopSecond()
+	if _, err := second.Client.Whoami(t.Context()); !errors.Is(err, api.ErrUnreachable) {
+		t.Errorf("after both runs: got %v, want that there is no hub", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(home, "*url")); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
+	}
 }
 
 func TestRuns(t *testing.T) {

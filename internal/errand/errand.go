@@ -45,6 +45,26 @@ type Hub struct {
 
 	Bridge    []string // see fleet.Tools
 	BridgeEnv []string
+
+	// Patience is how long it may be out of reach before a call fails, because
+	// it may be changing hands.
+	Patience time.Duration
+}
+
+// call calls the hub, again and again for as long as its patience lasts.
+func (h *Hub) call(ctx context.Context, fn func() error) error {
+	giveUp := time.Now().Add(h.Patience)
+	for wait := 10 * time.Millisecond; ; wait *= 2 {
+		err := fn()
+		if !errors.Is(err, api.ErrUnreachable) || !time.Now().Before(giveUp) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Options changes how an errand is run. The zero value works.
@@ -214,8 +234,12 @@ func (e *errand) enlist(ctx context.Context) error {
 		return err
 	}
 	r := e.account.Record().Run
-	begun, err := e.opts.Hub.Client.BeginRun(ctx, api.RunParams{
-		ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(max(e.order.Timeout, time.Second) / time.Second),
+	var begun api.RunKey
+	err := e.opts.Hub.call(ctx, func() (err error) {
+		begun, err = e.opts.Hub.Client.BeginRun(ctx, api.RunParams{
+			ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(max(e.order.Timeout, time.Second) / time.Second),
+		})
+		return err
 	})
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, api.ErrUnreachable) {
@@ -352,7 +376,11 @@ func (e *errand) move(ctx context.Context, next hub.RunState, session string) {
 	if e.opts.Hub != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 		defer cancel()
-		if _, err := e.opts.Hub.Client.MoveRun(ctx, api.RunMoveParams{ID: e.account.Record().ID, State: next, Session: session}); err != nil {
+		err := e.opts.Hub.call(ctx, func() error {
+			_, err := e.opts.Hub.Client.MoveRun(ctx, api.RunMoveParams{ID: e.account.Record().ID, State: next, Session: session})
+			return err
+		})
+		if err != nil {
 			e.problem(fmt.Errorf("errand: the hub was not told that the run is %s: %w", next, err))
 		}
 	}
@@ -411,7 +439,11 @@ func (e *errand) conclude(ctx context.Context, end ending) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
-	told, err := e.opts.Hub.Client.EndRun(ctx, endOf(e.account.Record().Run))
+	var told hub.Run
+	err = e.opts.Hub.call(ctx, func() (err error) {
+		told, err = e.opts.Hub.Client.EndRun(ctx, endOf(e.account.Record().Run))
+		return err
+	})
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound: // it never began there
 		return e.account.Update(func(r *fleet.Record) { r.Hub = false })
