@@ -217,15 +217,27 @@ func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 // unfiledMessage returns a message of the backlog as it is in the reader's
 // snapshot, if it is there and not filed.
 func (r *reader) unfiledMessage(e *entry) (m hub.Message, found bool, err error) {
-	q := r.c.query(stmtUnfiled)
-	q.text(string(e.id))
-	q.text(string(e.parties[0].Agent))
-	q.int(e.seq)
+	q := r.lookUp(stmtUnfiled, e)
 	if found = q.next(); found {
 		m, _, err = r.c.scanMessage(q.s)
 		q.note(err)
 	}
 	return m, found, q.done()
+}
+
+// isUnfiled reports whether there would be one.
+func (r *reader) isUnfiled(e *entry) (bool, error) {
+	q := r.lookUp(stmtIsUnfiled, e)
+	found := q.next()
+	return found, q.done()
+}
+
+func (r *reader) lookUp(id stmtID, e *entry) query {
+	q := r.c.query(id)
+	q.text(string(e.id))
+	q.text(string(e.parties[0].Agent))
+	q.int(e.seq)
+	return q
 }
 
 // unfiledParties returns the parties of a message that is not filed; none if it

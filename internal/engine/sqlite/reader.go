@@ -270,7 +270,7 @@ func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
 			return
 		}
 		var found bool
-		if _, found, err = r.unfiledMessage(e); found {
+		if found, err = r.isUnfiled(e); found {
 			total++
 		}
 	})

@@ -22,6 +22,7 @@ const (
 
 	stmtMessage
 	stmtUnfiled
+	stmtIsUnfiled
 	stmtUnfiledParties
 	stmtParties
 	stmtParty
@@ -288,6 +289,7 @@ var statements = [stmtCount]string{
 	stmtUnfiled: `SELECT ` + messageColumns + ` FROM messages AS m
 		LEFT JOIN message_meta AS d ON d.message_id = m.id
 		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.agent = ?2 AND p.seq = ?3)`,
+	stmtIsUnfiled: `SELECT 1 FROM messages WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.agent = ?2 AND p.seq = ?3)`,
 	stmtUnfiledParties: `SELECT m.from_agent, m.to_agents_json FROM messages AS m
 		LEFT JOIN message_meta AS d ON d.message_id = m.id
 		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)`,
