@@ -10,7 +10,7 @@ const (
 	// When the write-ahead log has walPages it is copied into the database.
 	// The longer that is put off, the more often a page was changed that has
 	// to be copied, and synced, only once.
-	walPages = 32 << 20 / 4096
+	walPages = 128 << 20 / 4096
 
 	// An attempt that found somebody in the way is made again when the log
 	// has grown by walPagesMore.

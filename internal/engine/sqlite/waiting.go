@@ -19,7 +19,7 @@ import (
 const (
 	shelfSize   = 512
 	lotSize     = 4 * shelfSize // so many are indexed together
-	maxWaiting  = 8 * lotSize   // more wait only while the writer is busy with a batch
+	maxWaiting  = 16 * lotSize  // more wait only while the writer is busy with a batch
 	maxTexts    = 16 << 20      // and not more than so many bytes of their texts
 	textsCursor = "sqlite.texts"
 )

@@ -127,7 +127,7 @@ func (w *writer) next() *job {
 	}
 	rest := w.s.rest
 	if w.tx.line.size() >= lotSize {
-		rest /= 50
+		rest /= 5
 	}
 	for w.tx.line.more() {
 		w.quiet.Reset(rest)
