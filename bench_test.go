@@ -122,7 +122,7 @@ func quiet(b *testing.B) time.Duration {
 	const look = 100 * time.Millisecond
 	began := time.Now()
 	for last := ticks(b); ; {
-		time.Sleep(look)
+		<-time.After(look)
 		now := ticks(b)
 		if now-last <= 1 {
 			return time.Since(began) - look
