@@ -195,6 +195,12 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 			return nil, usagef("--test: there is no test %q", id).WithHint("parley comply --list-tests shows them")
 		}
 	}
+	for _, id := range f.rules {
+		if !slices.ContainsFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == id }) &&
+			!slices.ContainsFunc(all, func(t *comply.Test) bool { return slices.Contains(t.Rules, id) }) {
+			return nil, usagef("--rule: there is no rule %q", id).WithHint("parley comply --list-rules shows them")
+		}
+	}
 	chosen := slices.DeleteFunc(all, func(t *comply.Test) bool {
 		switch {
 		case len(f.tests) > 0 && !slices.Contains(f.tests, t.ID):

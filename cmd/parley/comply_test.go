@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -191,8 +192,12 @@ func TestComply(t *testing.T) {
 		"a doubtful baseline": {"comply", "--baseline", write(t, "known", "a\na\n"), "--", "sh"},
 	} {
 		t.Run("R4-068 "+name+" is exit 2", func(t *testing.T) {
-			if r := do(t, parley(t, nil, args...)); r.code != exitUsage || r.out != "" || r.err == "" {
+			r := do(t, parley(t, nil, args...))
+			if r.code != exitUsage || r.out != "" || r.err == "" {
 				t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+			}
+			if slices.Contains(args, "--rule") && !strings.Contains(r.err, `there is no rule "NOPE-1"`) {
+				t.Errorf("got %s, want that the rule is named", r.err)
 			}
 		})
 	}
