@@ -176,7 +176,7 @@ func addAgents(b *testing.B, store hub.Store) []string {
 	who := access.New(store, nil)
 	var keys []string
 	for i := range senders {
-		_, _, secret, err := who.AddAgent(b.Context(), hub.Actor{ID: hub.Operator}, hub.Agent{ID: benchAgent(i)}, access.NewKey{})
+		_, _, secret, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: benchAgent(i)}, access.NewKey{})
 		must(b, err)
 		keys = append(keys, secret)
 	}
@@ -205,9 +205,9 @@ func (t *table) send() {
 	addAgents(b, store)
 	mail, err := mailroom.New(store, access.New(store, nil), &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
 	must(b, err)
-	actors := make([]hub.Actor, senders)
+	actors := make([]hub.Caller, senders)
 	for i := range actors {
-		actors[i] = hub.Actor{ID: benchAgent(i), Role: hub.RoleExecutor}
+		actors[i] = hub.Caller{ID: benchAgent(i), Role: hub.RoleExecutor}
 	}
 	draft := func(w int) mailroom.Draft {
 		return mailroom.Draft{To: []hub.AgentID{benchAgent(w + 1)}, Type: hub.TypeStatusUpdate, Payload: json.RawMessage(benchPayload)}
@@ -525,7 +525,7 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 	must(b, err)
 	who := access.New(store, nil)
 	for _, id := range []hub.AgentID{"reader", "writer"} {
-		_, _, _, err := who.AddAgent(b.Context(), hub.Actor{ID: hub.Operator}, hub.Agent{ID: id}, access.NewKey{})
+		_, _, _, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: id}, access.NewKey{})
 		must(b, err)
 	}
 	const batch = 500

@@ -101,22 +101,22 @@ func HashSecret(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// An Actor is who is asking, as found out by the surface that took the call.
-// Services check it against the thing touched; input never changes it.
-type Actor struct {
+// A Caller is the authenticated party behind one request. A surface identifies
+// it once; services check it against the thing touched; input never changes it.
+type Caller struct {
 	ID      AgentID
-	Key     KeyID // that it came with; "" if it needs none
+	Key     KeyID // the key of the request; "" if the caller needs none
 	Role    Role
 	Auditor bool
 	Paused  bool
-	Session string // the caller's session, from the runtime; may be empty
+	Session string // the caller's session, from its runtime; may be empty
 }
 
-// IsOperator reports whether a is the person who runs the hub.
-func (a Actor) IsOperator() bool { return a.ID == Operator }
+// IsOperator reports whether c is the person who runs the hub.
+func (c Caller) IsOperator() bool { return c.ID == Operator }
 
-// Coordinates reports whether a has a coordinator's authority.
-func (a Actor) Coordinates() bool { return a.IsOperator() || a.Role == RoleCoordinator }
+// Coordinates reports whether c has a coordinator's authority.
+func (c Caller) Coordinates() bool { return c.IsOperator() || c.Role == RoleCoordinator }
 
-// Audits reports whether a may read what was not sent to it.
-func (a Actor) Audits() bool { return a.IsOperator() || a.Auditor }
+// Audits reports whether c may read messages that it neither sent nor received.
+func (c Caller) Audits() bool { return c.IsOperator() || c.Auditor }

@@ -92,7 +92,7 @@ func agedHome(t *testing.T, home string) []hub.EnvelopeID {
 	now := time.Now().Add(-200 * 24 * time.Hour)
 	clock := func() time.Time { return now }
 	who := access.New(store, &access.Options{Clock: clock})
-	operator := hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	operator := hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
 	_, err = who.EnsureOperator(t.Context(), "")
 	for _, id := range []hub.AgentID{"ada", "bob"} {
 		_, _, _, added := who.AddAgent(t.Context(), operator, hub.Agent{ID: id}, access.NewKey{})
@@ -105,7 +105,7 @@ func agedHome(t *testing.T, home string) []hub.EnvelopeID {
 	var ids []hub.EnvelopeID
 	for n := range oldMessages {
 		now = now.Add(time.Minute)
-		got, err := mail.Send(t.Context(), hub.Actor{ID: "ada"}, mailroom.Draft{To: []hub.AgentID{"bob"}, Type: hub.TypeStatusUpdate, Text: fmt.Sprint("old ", n)})
+		got, err := mail.Send(t.Context(), hub.Caller{ID: "ada"}, mailroom.Draft{To: []hub.AgentID{"bob"}, Type: hub.TypeStatusUpdate, Text: fmt.Sprint("old ", n)})
 		if err != nil {
 			t.Fatal(err)
 		}

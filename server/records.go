@@ -68,7 +68,7 @@ func (r *Records) archiveOptions() journal.ArchiveOptions {
 }
 
 // Archive moves what is older than keep into a file; 0 means the default.
-func (r *Records) Archive(ctx context.Context, actor hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
+func (r *Records) Archive(ctx context.Context, actor hub.Caller, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
 	o := r.archiveOptions()
 	o.Keep, o.DryRun = keep, dryRun
 	return r.journal.Archive(ctx, actor, o)

@@ -125,7 +125,7 @@ Handoffs, their history and the messages about them stay for ever.`,
 			err := a.records(cmd.Context(),
 				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Archive(ctx, p); return err },
 				func(ctx context.Context, r api.Records) (err error) {
-					got, err = r.Archive(ctx, hub.Actor{ID: hub.Operator}, keep, p.DryRun)
+					got, err = r.Archive(ctx, hub.Caller{ID: hub.Operator}, keep, p.DryRun)
 					return err
 				})
 			if err != nil {

@@ -42,7 +42,7 @@ type node struct {
 	refused []string
 }
 
-var operator = hub.Actor{ID: hub.Operator}
+var operator = hub.Caller{ID: hub.Operator}
 
 // quick makes a syncer try again at once.
 func quick() *peer.Options {
@@ -277,7 +277,7 @@ func befriend(a, b *node) {
 	}
 }
 
-func (n *node) caller() contract.Caller { return contract.Caller{Actor: operator} }
+func (n *node) caller() contract.Caller { return contract.Caller{Caller: operator} }
 
 // project makes a project of which the node has its own repository.
 func (n *node) project(others ...*node) hub.ProjectID {

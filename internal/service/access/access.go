@@ -85,7 +85,7 @@ type listing struct {
 
 // A grant is what a good key stands for.
 type grant struct {
-	actor   hub.Actor
+	actor   hub.Caller
 	expires hub.Time
 }
 
@@ -110,14 +110,14 @@ func New(store hub.Store, opts *Options) *Access {
 
 // Authenticate returns who holds the secret. It reports CodeUnauthenticated
 // for one that is unknown, expired or revoked.
-func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Actor, error) {
+func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
 	const op = "access.Authenticate"
 	if secret == "" {
-		return hub.Actor{}, hub.Errorf(hub.CodeUnauthenticated, op, "no key was given").
+		return hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, op, "no key was given").
 			WithHint("send the agent's key as a bearer token; with the command line set PARLEY_KEY or use --key-file")
 	}
 	if !strings.HasPrefix(secret, KeyPrefix) {
-		return hub.Actor{}, unknownKey(op)
+		return hub.Caller{}, unknownKey(op)
 	}
 	hash, now := hub.HashSecret(secret), a.clock.Now()
 	a.mu.RLock()
@@ -139,17 +139,17 @@ func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Actor, er
 	})
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
-		return hub.Actor{}, unknownKey(op)
+		return hub.Caller{}, unknownKey(op)
 	case err != nil:
-		return hub.Actor{}, fmt.Errorf("access: authenticate: %w", err)
+		return hub.Caller{}, fmt.Errorf("access: authenticate: %w", err)
 	case !key.RevokedAt.IsZero():
-		return hub.Actor{}, hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s was revoked", key.Label, key.Agent).
+		return hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s was revoked", key.Label, key.Agent).
 			WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	case !key.Live(now):
-		return hub.Actor{}, hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s expired on %s", key.Label, key.Agent, key.ExpiresAt).
+		return hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s expired on %s", key.Label, key.Agent, key.ExpiresAt).
 			WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
-	g = grant{expires: key.ExpiresAt, actor: hub.Actor{
+	g = grant{expires: key.ExpiresAt, actor: hub.Caller{
 		ID: agent.ID, Key: key.ID, Role: agent.Role, Auditor: agent.Auditor, Paused: agent.State == hub.AgentPaused,
 	}}
 	a.mu.Lock()
@@ -218,7 +218,7 @@ type NewKey struct {
 
 // AddAgent adds an agent with its first key and returns both. Only the
 // operator may.
-func (a *Access) AddAgent(ctx context.Context, actor hub.Actor, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
+func (a *Access) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
 	const op = "access.AddAgent"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
@@ -240,7 +240,7 @@ func (a *Access) AddAgent(ctx context.Context, actor hub.Actor, agent hub.Agent,
 	return a.add(ctx, actor, agent, k)
 }
 
-func (a *Access) add(ctx context.Context, actor hub.Actor, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
+func (a *Access) add(ctx context.Context, actor hub.Caller, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
 	agent.State, agent.CreatedAt = hub.AgentActive, a.clock.Now()
 	k.Agent = agent.ID
 	key, secret, err := a.makeKey(k)
@@ -264,12 +264,12 @@ func (a *Access) add(ctx context.Context, actor hub.Actor, agent hub.Agent, k Ne
 }
 
 // added is the journal entry about a new agent.
-func added(actor hub.Actor, agent hub.Agent) hub.Entry {
+func added(actor hub.Caller, agent hub.Agent) hub.Entry {
 	return entry(agent.CreatedAt, actor, hub.ActionAgentAdded, string(agent.ID), map[string]any{"role": agent.Role, "auditor": agent.Auditor})
 }
 
 // MintKey makes another key for an agent. Only the operator may.
-func (a *Access) MintKey(ctx context.Context, actor hub.Actor, k NewKey) (hub.Key, string, error) {
+func (a *Access) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.Key, string, error) {
 	const op = "access.MintKey"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Key{}, "", err
@@ -331,7 +331,7 @@ func newSecret() string {
 	return KeyPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-func addKey(tx hub.Tx, actor hub.Actor, key hub.Key) error {
+func addKey(tx hub.Tx, actor hub.Caller, key hub.Key) error {
 	if err := tx.AddKey(key); err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func addKey(tx hub.Tx, actor hub.Actor, key hub.Key) error {
 
 // RevokeKeys revokes the keys of an agent, those with the given label or all,
 // and returns how many there were. Only the operator may.
-func (a *Access) RevokeKeys(ctx context.Context, actor hub.Actor, agent hub.AgentID, label string) (int, error) {
+func (a *Access) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.AgentID, label string) (int, error) {
 	const op = "access.RevokeKeys"
 	if err := operatorOnly(op, actor); err != nil {
 		return 0, err
@@ -375,7 +375,7 @@ func (a *Access) RevokeKeys(ctx context.Context, actor hub.Actor, agent hub.Agen
 
 // SetState pauses or resumes an agent. A paused one can read but not send.
 // Only the operator may.
-func (a *Access) SetState(ctx context.Context, actor hub.Actor, agent hub.AgentID, s hub.AgentState) (hub.Agent, error) {
+func (a *Access) SetState(ctx context.Context, actor hub.Caller, agent hub.AgentID, s hub.AgentState) (hub.Agent, error) {
 	const op = "access.SetState"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Agent{}, err
@@ -415,7 +415,7 @@ type Profile struct {
 // Agents returns every agent, the operator included, by name. Everybody may
 // see who is there; only the operator sees keys, without those that runs have
 // given back.
-func (a *Access) Agents(ctx context.Context, actor hub.Actor) ([]Profile, error) {
+func (a *Access) Agents(ctx context.Context, actor hub.Caller) ([]Profile, error) {
 	var out []Profile
 	now := a.clock.Now()
 	err := a.store.View(ctx, func(r hub.Reader) error {
@@ -445,7 +445,7 @@ func (a *Access) Agents(ctx context.Context, actor hub.Actor) ([]Profile, error)
 // secret. With secret "" it makes a new one, revokes the older ones, and
 // returns it.
 func (a *Access) EnsureOperator(ctx context.Context, secret string) (string, error) {
-	self := hub.Actor{ID: hub.Self}
+	self := hub.Caller{ID: hub.Self}
 	if secret != "" {
 		if actor, err := a.Authenticate(ctx, secret); err == nil && actor.IsOperator() {
 			return secret, nil
@@ -487,7 +487,7 @@ func (a *Access) EnsureOperator(ctx context.Context, secret string) (string, err
 	return secret, nil
 }
 
-func operatorOnly(op string, actor hub.Actor) error {
+func operatorOnly(op string, actor hub.Caller) error {
 	if actor.IsOperator() {
 		return nil
 	}
@@ -495,7 +495,7 @@ func operatorOnly(op string, actor hub.Actor) error {
 		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
 }
 
-func entry(at hub.Time, actor hub.Actor, action hub.Action, subject string, facts map[string]any) hub.Entry {
+func entry(at hub.Time, actor hub.Caller, action hub.Action, subject string, facts map[string]any) hub.Entry {
 	e := hub.Entry{At: at, Actor: actor.ID, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
 	if facts != nil {
 		e.Facts, _ = json.Marshal(facts) // strings, numbers and bools: cannot fail, keys are sorted

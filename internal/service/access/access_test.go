@@ -20,7 +20,7 @@ type desk struct {
 	store *sqlite.Store
 	hints *bus.Local
 	now   time.Time
-	boss  hub.Actor
+	boss  hub.Caller
 }
 
 func newDesk(t *testing.T) *desk {
@@ -34,7 +34,7 @@ func newDesk(t *testing.T) *desk {
 			t.Error(err)
 		}
 	})
-	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Actor{ID: hub.Operator}}
+	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
 	d.Access = access.New(store, &access.Options{Bus: d.hints, Clock: func() time.Time { return d.now }})
 	if _, err := d.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestAddAgent(t *testing.T) {
 func TestAuthority(t *testing.T) {
 	d := newDesk(t)
 	d.add(t, "alice")
-	alice := hub.Actor{ID: "alice", Role: hub.RoleCoordinator, Auditor: true}
+	alice := hub.Caller{ID: "alice", Role: hub.RoleCoordinator, Auditor: true}
 	for name, call := range map[string]func() error{
 		"add agents": func() error {
 			_, _, _, err := d.AddAgent(t.Context(), alice, hub.Agent{ID: "x"}, access.NewKey{})
@@ -171,7 +171,7 @@ func TestAuthority(t *testing.T) {
 		})
 	}
 	t.Run("everybody sees who is there and only the operator sees keys", func(t *testing.T) {
-		for _, actor := range []hub.Actor{alice, d.boss} {
+		for _, actor := range []hub.Caller{alice, d.boss} {
 			list, err := d.Agents(t.Context(), actor)
 			if err != nil || len(list) != 2 || list[0].ID != "alice" || list[1].ID != hub.Operator {
 				t.Fatalf("agents: got %+v (%v), want alice and the operator", list, err)
@@ -453,7 +453,7 @@ func TestOperator(t *testing.T) {
 		})
 	}
 	t.Run("the key of an agent is not taken for the operator's", func(t *testing.T) {
-		_, _, agents, err := a.AddAgent(t.Context(), hub.Actor{ID: hub.Operator}, hub.Agent{ID: "alice"}, access.NewKey{})
+		_, _, agents, err := a.AddAgent(t.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: "alice"}, access.NewKey{})
 		if err != nil {
 			t.Fatal(err)
 		}

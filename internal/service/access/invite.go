@@ -34,7 +34,7 @@ type NewInvite struct {
 
 // Invite makes an invite for one repository of one project. The text is shown
 // this once and can be redeemed once. Only the operator may.
-func (a *Access) Invite(ctx context.Context, actor hub.Actor, n NewInvite) (hub.Invite, string, error) {
+func (a *Access) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hub.Invite, string, error) {
 	const op = "access.Invite"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Invite{}, "", err
@@ -109,7 +109,7 @@ func whole(text string) bool {
 }
 
 // RevokeInvite makes an invite useless. Only the operator may.
-func (a *Access) RevokeInvite(ctx context.Context, actor hub.Actor, id string) (hub.Invite, error) {
+func (a *Access) RevokeInvite(ctx context.Context, actor hub.Caller, id string) (hub.Invite, error) {
 	const op = "access.RevokeInvite"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Invite{}, err
@@ -137,7 +137,7 @@ func (a *Access) RevokeInvite(ctx context.Context, actor hub.Actor, id string) (
 
 // Invites returns the invites of a project, or all, newest first. Only the
 // operator may.
-func (a *Access) Invites(ctx context.Context, actor hub.Actor, project hub.ProjectID) ([]hub.Invite, error) {
+func (a *Access) Invites(ctx context.Context, actor hub.Caller, project hub.ProjectID) ([]hub.Invite, error) {
 	if err := operatorOnly("access.Invites", actor); err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func widen(tx hub.Tx, aid hub.AID, project hub.ProjectID) error {
 
 // Join redeems an invite at another hub and keeps that hub as a peer. redeem
 // makes the call. Only the operator may.
-func (a *Access) Join(ctx context.Context, actor hub.Actor, invite string, redeem func(context.Context, hub.Redemption) (hub.Welcome, error)) (hub.Welcome, error) {
+func (a *Access) Join(ctx context.Context, actor hub.Caller, invite string, redeem func(context.Context, hub.Redemption) (hub.Welcome, error)) (hub.Welcome, error) {
 	const op = "access.Join"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Welcome{}, err

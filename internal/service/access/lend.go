@@ -7,7 +7,7 @@ import (
 // Lend makes a key for an agent, inside the transaction of another service, that
 // is good until a time, and returns its id and secret. After the commit the
 // service calls Changed.
-func (a *Access) Lend(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error) {
+func (a *Access) Lend(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error) {
 	key, secret, err := a.makeKey(NewKey{Agent: agent, Label: label})
 	if err != nil {
 		return "", "", err
@@ -18,7 +18,7 @@ func (a *Access) Lend(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label strin
 
 // Withdraw revokes the key of that label inside the transaction of another
 // service, if it is not revoked yet. After the commit the service calls Changed.
-func (a *Access) Withdraw(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label string) error {
+func (a *Access) Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string) error {
 	now := a.clock.Now()
 	n, err := tx.RevokeKeys(agent, label, now)
 	if err != nil || n == 0 {
@@ -30,7 +30,7 @@ func (a *Access) Withdraw(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label s
 
 // Enlist adds an agent without a key, as an executor, inside the transaction of
 // another service, if nobody is called that yet.
-func (a *Access) Enlist(tx hub.Tx, actor hub.Actor, id hub.AgentID) error {
+func (a *Access) Enlist(tx hub.Tx, actor hub.Caller, id hub.AgentID) error {
 	_, err := tx.Agent(id)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return err

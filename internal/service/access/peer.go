@@ -62,8 +62,8 @@ func (a *Access) Home() string { return a.home }
 
 // Visit returns an agent of this hub, which has shown its key already, as a
 // visitor.
-func (a *Access) Visit(actor hub.Actor) Visitor {
-	return Visitor{Actor: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
+func (a *Access) Visit(actor hub.Caller) Visitor {
+	return Visitor{Caller: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
 }
 
 // aidOf returns how an agent of this hub is called elsewhere, or "".
@@ -118,7 +118,7 @@ type NewPeer struct {
 // AddPeer adds a peer that is approved at once. It returns the key that the
 // peer must send, which is shown this once; a legacy peer has none. Only the
 // operator may.
-func (a *Access) AddPeer(ctx context.Context, actor hub.Actor, n NewPeer) (hub.Peer, string, error) {
+func (a *Access) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub.Peer, string, error) {
 	const op = "access.AddPeer"
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Peer{}, "", err
@@ -200,7 +200,7 @@ func trust(p hub.Peer) hub.TrustLevel {
 }
 
 // SetPeerKey keeps the key that a peer wants from us. Only the operator may.
-func (a *Access) SetPeerKey(ctx context.Context, actor hub.Actor, aid hub.AID, key string) error {
+func (a *Access) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID, key string) error {
 	const op = "access.SetPeerKey"
 	if err := operatorOnly(op, actor); err != nil {
 		return err
@@ -262,7 +262,7 @@ func (a *Access) RegisterPeer(ctx context.Context, v Visitor, n NewPeer) (hub.Pe
 			if a.open {
 				p.State, p.Trust = hub.PeerApproved, hub.TrustVerified
 			}
-			return a.putPeer(tx, v.Actor, hub.ActionPeerRegistered, p)
+			return a.putPeer(tx, v.Caller, hub.ActionPeerRegistered, p)
 		case err != nil:
 			return err
 		case was.Endpoint == p.Endpoint && was.Repo == cmp.Or(p.Repo, was.Repo):
@@ -273,7 +273,7 @@ func (a *Access) RegisterPeer(ctx context.Context, v Visitor, n NewPeer) (hub.Pe
 		}
 		was.Endpoint, was.Repo = p.Endpoint, cmp.Or(p.Repo, was.Repo)
 		p = was
-		return a.putPeer(tx, v.Actor, hub.ActionPeerMoved, p)
+		return a.putPeer(tx, v.Caller, hub.ActionPeerMoved, p)
 	})
 	if err != nil {
 		a.refuse(ctx, stranger(n.AID).ID, "peers/register", err)
@@ -304,7 +304,7 @@ func (a *Access) room(tx hub.Tx, op string) error {
 
 // ApprovePeer lets a peer in. One that has a key may do everything, one without
 // may read. Only the operator may.
-func (a *Access) ApprovePeer(ctx context.Context, actor hub.Actor, aid hub.AID) (hub.Peer, error) {
+func (a *Access) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
 	return a.movePeer(ctx, "access.ApprovePeer", actor, aid, hub.ActionPeerApproved, func(p *hub.Peer) {
 		p.State, p.Trust = hub.PeerApproved, trust(*p)
 	})
@@ -312,13 +312,13 @@ func (a *Access) ApprovePeer(ctx context.Context, actor hub.Actor, aid hub.AID) 
 
 // RemovePeer shuts a peer out: its key is forgotten, and so is the one that it
 // gave. Only the operator may.
-func (a *Access) RemovePeer(ctx context.Context, actor hub.Actor, aid hub.AID) (hub.Peer, error) {
+func (a *Access) RemovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
 	return a.movePeer(ctx, "access.RemovePeer", actor, aid, hub.ActionPeerRemoved, func(p *hub.Peer) {
 		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, hub.TrustUnknown, "", "", ""
 	})
 }
 
-func (a *Access) movePeer(ctx context.Context, op string, actor hub.Actor, aid hub.AID, action hub.Action, move func(*hub.Peer)) (hub.Peer, error) {
+func (a *Access) movePeer(ctx context.Context, op string, actor hub.Caller, aid hub.AID, action hub.Action, move func(*hub.Peer)) (hub.Peer, error) {
 	if err := operatorOnly(op, actor); err != nil {
 		return hub.Peer{}, err
 	}
@@ -349,7 +349,7 @@ func (a *Access) movePeer(ctx context.Context, op string, actor hub.Actor, aid h
 	return p, nil
 }
 
-func (a *Access) putPeer(tx hub.Tx, actor hub.Actor, action hub.Action, p hub.Peer) error {
+func (a *Access) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.Peer) error {
 	if err := tx.PutPeer(p); err != nil {
 		return err
 	}
@@ -374,7 +374,7 @@ func (a *Access) peersMoved() {
 }
 
 // Peers returns every peer, by AID. Only the operator may.
-func (a *Access) Peers(ctx context.Context, actor hub.Actor) ([]hub.Peer, error) {
+func (a *Access) Peers(ctx context.Context, actor hub.Caller) ([]hub.Peer, error) {
 	if err := operatorOnly("access.Peers", actor); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type NewToken struct {
 
 // MintToken makes a project token: a short-lived proof that an agent may do
 // some things in one project. Only the operator may.
-func (a *Access) MintToken(ctx context.Context, actor hub.Actor, t NewToken) (token string, expires hub.Instant, err error) {
+func (a *Access) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (token string, expires hub.Instant, err error) {
 	const op = "access.MintToken"
 	if err := operatorOnly(op, actor); err != nil {
 		return "", hub.Instant{}, err

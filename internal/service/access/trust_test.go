@@ -28,7 +28,7 @@ type lobby struct {
 	*access.Access
 	store   *sqlite.Store
 	now     time.Time
-	boss    hub.Actor
+	boss    hub.Caller
 	vault   *access.Vault
 	refused []string
 }
@@ -46,7 +46,7 @@ func newLobby(t *testing.T, change func(*access.Options)) *lobby {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Actor{ID: hub.Operator}}
+	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
 	if l.vault, err = access.OpenVault(filepath.Join(home, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestTrust(t *testing.T) {
 	})
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
 		known := hub.AID("aid://example.com/known@1.0.0")
-		v, err := l.RegisterPeer(t.Context(), access.Visitor{Actor: l.boss}, access.NewPeer{AID: known, Endpoint: "https://k.example"})
+		v, err := l.RegisterPeer(t.Context(), access.Visitor{Caller: l.boss}, access.NewPeer{AID: known, Endpoint: "https://k.example"})
 		if err != nil || v.State != hub.PeerPending || v.Trust != hub.TrustUnknown {
 			t.Fatalf("registered: got %+v, %v", v, err)
 		}
@@ -235,7 +235,7 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-060 only the operator decides about peers", func(t *testing.T) {
-		anna := hub.Actor{ID: "anna"}
+		anna := hub.Caller{ID: "anna"}
 		_, _, add := l.AddPeer(t.Context(), anna, access.NewPeer{AID: "x", Endpoint: "https://x.example"})
 		_, approve := l.ApprovePeer(t.Context(), anna, frontend)
 		_, remove := l.RemovePeer(t.Context(), anna, frontend)
@@ -345,7 +345,7 @@ func TestRegisterPeer(t *testing.T) {
 		full := newLobby(t, nil)
 		var err error
 		for i := 0; i < 200 && err == nil; i++ {
-			_, err = full.RegisterPeer(t.Context(), access.Visitor{Actor: full.boss}, access.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+			_, err = full.RegisterPeer(t.Context(), access.Visitor{Caller: full.boss}, access.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
 		}
 		if hub.CodeOf(err) != hub.CodeRateLimited {
 			t.Errorf("got %v", err)

@@ -21,13 +21,13 @@ type Credentials struct {
 // A Visitor is who sends a request about coordination: an agent of this hub,
 // another hub, or the holder of a project token.
 type Visitor struct {
-	hub.Actor         // of an agent here; of others a stand-in for the journal
-	AID       hub.AID // "" for an agent here that has none
-	Trust     hub.TrustLevel
-	Peer      bool // another hub, with a key or as a legacy peer
-	Native    bool // and one of ours
-	Legacy    bool // a peer that cannot send a key
-	Guest     bool // nobody that is known, where everybody is let in: it acts for the hub itself
+	hub.Caller         // of an agent here; of others a stand-in for the journal
+	AID        hub.AID // "" for an agent here that has none
+	Trust      hub.TrustLevel
+	Peer       bool // another hub, with a key or as a legacy peer
+	Native     bool // and one of ours
+	Legacy     bool // a peer that cannot send a key
+	Guest      bool // nobody that is known, where everybody is let in: it acts for the hub itself
 
 	// Project and Permissions bound what the holder of a project token may do.
 	Project     hub.ProjectID
@@ -38,13 +38,13 @@ type Visitor struct {
 // agent of a hub can have such a name.
 const strangers = "peer:"
 
-func stranger(aid hub.AID) hub.Actor { return hub.Actor{ID: hub.AgentID(strangers + aid)} }
+func stranger(aid hub.AID) hub.Caller { return hub.Caller{ID: hub.AgentID(strangers + aid)} }
 
-func (v Visitor) stranger() bool { return strings.HasPrefix(string(v.Actor.ID), strangers) }
+func (v Visitor) stranger() bool { return strings.HasPrefix(string(v.Caller.ID), strangers) }
 
 // Local reports whether the visitor is an agent of this hub that came with its
 // key.
-func (v Visitor) Local() bool { return v.Actor.ID != "" && !v.stranger() && v.Permissions == nil }
+func (v Visitor) Local() bool { return v.Caller.ID != "" && !v.stranger() && v.Permissions == nil }
 
 // Identify finds out who sends a request. It reports CodeUnauthenticated for
 // somebody unknown and CodeTampering for somebody who claims to be somebody
@@ -53,7 +53,7 @@ func (a *Access) Identify(ctx context.Context, c Credentials) (Visitor, error) {
 	const op = "access.Identify"
 	v, err := a.identify(ctx, op, c)
 	if err != nil {
-		a.refuse(ctx, v.Actor.ID, "authenticate", err)
+		a.refuse(ctx, v.Caller.ID, "authenticate", err)
 		return Visitor{}, err
 	}
 	return v, nil
@@ -84,7 +84,7 @@ func (a *Access) identify(ctx context.Context, op string, c Credentials) (Visito
 
 // anybody believes everybody, where the operator said so.
 func (a *Access) anybody(ctx context.Context, c Credentials) (Visitor, error) {
-	v := Visitor{Actor: stranger(c.AgentID), AID: c.AgentID, Trust: hub.TrustVerified, Peer: true}
+	v := Visitor{Caller: stranger(c.AgentID), AID: c.AgentID, Trust: hub.TrustVerified, Peer: true}
 	err := a.store.View(ctx, func(r hub.Reader) error {
 		p, err := r.Peer(c.AgentID)
 		v.Native, v.Guest = p.Native, hub.CodeOf(err) == hub.CodeNotFound
@@ -100,7 +100,7 @@ func (a *Access) anybody(ctx context.Context, c Credentials) (Visitor, error) {
 func (a *Access) byKey(ctx context.Context, op string, c Credentials) (Visitor, error) {
 	actor, unknown := a.Authenticate(ctx, c.Bearer)
 	if unknown == nil {
-		v := Visitor{Actor: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
+		v := Visitor{Caller: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
 		return v, matches(op, c.AgentID, v.AID, hub.AID(actor.ID))
 	}
 	if hub.CodeOf(unknown) != hub.CodeUnauthenticated {
@@ -117,7 +117,7 @@ func (a *Access) byKey(ctx context.Context, op string, c Credentials) (Visitor, 
 	if err != nil {
 		return Visitor{}, fmt.Errorf("access: look for a peer: %w", err)
 	}
-	v := Visitor{Actor: stranger(p.AID), AID: p.AID, Trust: p.Trust, Peer: true, Native: p.Native}
+	v := Visitor{Caller: stranger(p.AID), AID: p.AID, Trust: p.Trust, Peer: true, Native: p.Native}
 	if p.State != hub.PeerApproved {
 		return v, hub.Errorf(hub.CodeUnauthenticated, op, "%s is not an approved peer of this hub", p.AID).
 			WithHint("the operator approves it with: parley peer approve %s", p.AID)
@@ -150,7 +150,7 @@ func (a *Access) byName(ctx context.Context, op string, c Credentials) (Visitor,
 	case err != nil:
 		return Visitor{}, fmt.Errorf("access: look for a peer: %w", err)
 	}
-	v := Visitor{Actor: stranger(p.AID), AID: p.AID, Trust: p.Trust}
+	v := Visitor{Caller: stranger(p.AID), AID: p.AID, Trust: p.Trust}
 	switch {
 	case p.State != hub.PeerApproved || p.KeyHash != "":
 		return v, unknown // who has a key must show it
@@ -175,15 +175,15 @@ func (a *Access) narrow(op string, v Visitor, c Credentials) (Visitor, error) {
 	}
 	subject := hub.AID(t.Subject)
 	switch {
-	case v.AID != "" && v.AID != subject, v.Actor.ID != "" && v.AID == "" && hub.AID(v.Actor.ID) != subject:
+	case v.AID != "" && v.AID != subject, v.Caller.ID != "" && v.AID == "" && hub.AID(v.Caller.ID) != subject:
 		return v, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the key is not", subject)
 	case c.AgentID != "" && c.AgentID != subject:
-		return Visitor{Actor: stranger(subject)}, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
+		return Visitor{Caller: stranger(subject)}, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
 	}
-	if v.Actor.ID == "" {
-		v.Actor = stranger(subject)
+	if v.Caller.ID == "" {
+		v.Caller = stranger(subject)
 		if agent, ok := a.agentOf(subject); ok {
-			v.Actor = hub.Actor{ID: agent}
+			v.Caller = hub.Caller{ID: agent}
 		}
 	}
 	v.AID, v.Project, v.Permissions = subject, t.Project, list(t.Permissions)
@@ -205,7 +205,7 @@ func list[T any](s []T) []T {
 func (a *Access) Admit(ctx context.Context, v Visitor, method string, project hub.ProjectID) error {
 	err := a.admit(ctx, v, method, project)
 	if err != nil {
-		a.refuse(ctx, v.Actor.ID, method, err)
+		a.refuse(ctx, v.Caller.ID, method, err)
 	}
 	return err
 }
@@ -250,7 +250,7 @@ func (a *Access) Source(ctx context.Context, v Visitor, source hub.AID) error {
 		return nil
 	}
 	err := hub.Errorf(hub.CodeTampering, "access.Source", "%s sent something in the name of %.100q", v.AID, source)
-	a.refuse(ctx, v.Actor.ID, "source_agent", err)
+	a.refuse(ctx, v.Caller.ID, "source_agent", err)
 	return err
 }
 

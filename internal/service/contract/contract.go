@@ -25,7 +25,7 @@ import (
 type Sender interface {
 	// Post writes a message from actor inside tx. fresh says that the actor
 	// begins something with it, so that its limits count.
-	Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) (hub.Message, error)
+	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
 	// Announce wakes those who wait for messages that are committed now.
 	Announce(...hub.Message)
 }
@@ -112,7 +112,7 @@ func New(store hub.Store, opts *Options) *Service {
 
 // A Caller is who is asking, here and across hubs.
 type Caller struct {
-	hub.Actor
+	hub.Caller
 	AID hub.AID // "" where the actor has none; then it speaks for the hub's own repository
 }
 

@@ -59,8 +59,8 @@ func newDesk(t *testing.T, change func(*contract.Options)) *desk {
 		change(opts)
 	}
 	d.Service = contract.New(store, opts)
-	d.back = contract.Caller{Actor: hub.Actor{ID: "ada"}}
-	d.front = contract.Caller{Actor: hub.Actor{ID: "bob"}, AID: frontAID}
+	d.back = contract.Caller{Caller: hub.Caller{ID: "ada"}}
+	d.front = contract.Caller{Caller: hub.Caller{ID: "bob"}, AID: frontAID}
 	return d
 }
 

@@ -98,7 +98,7 @@ func (w *network) boot(n *node) {
 	}
 }
 
-func (n *node) caller() Caller { return Caller{Actor: hub.Actor{ID: "agent"}, AID: n.aid} }
+func (n *node) caller() Caller { return Caller{Caller: hub.Caller{ID: "agent"}, AID: n.aid} }
 
 // apart reports whether two hubs cannot reach each other now.
 func (w *network) apart(a, b int) bool {

@@ -70,7 +70,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 	if n.Contract != "" {
 		thread = "contract/" + string(n.Contract)
 	}
-	msg, err := se.s.o.Sender.Post(se.tx, hub.Actor{ID: hub.Self}, hub.Envelope{
+	msg, err := se.s.o.Sender.Post(se.tx, hub.Caller{ID: hub.Self}, hub.Envelope{
 		To: to, Type: hub.TypeStatusUpdate, ThreadID: thread, Topic: "coordination", Priority: priority, Payload: payload, Policy: hub.DefaultPolicy,
 	}, false)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 // Accept takes a proposed task over, if everything that its package claims is
 // there. Only the receiver may. If a check fails the handoff is rejected with
 // the reason and the evidence, which is not an error: the report says so.
-func (s *Service) Accept(ctx context.Context, actor hub.Actor, id hub.HandoffID, detail string) (Report, error) {
+func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID, detail string) (Report, error) {
 	const op = "handoff.Accept"
 	var h hub.Handoff
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -86,7 +86,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Actor, id hub.HandoffID,
 }
 
 // acceptable returns a handoff that the actor may accept now.
-func acceptable(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, detail string) (hub.Handoff, error) {
+func acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, detail string) (hub.Handoff, error) {
 	h, err := proposedTo(r, op, actor, id, detail)
 	if err == nil && h.NeedsHuman && h.ApprovedAt.IsZero() {
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id).
@@ -96,7 +96,7 @@ func acceptable(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, deta
 }
 
 // proposedTo returns a proposed handoff whose receiver is the actor.
-func proposedTo(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, text string) (hub.Handoff, error) {
+func proposedTo(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, text string) (hub.Handoff, error) {
 	if err := checkText(op, "detail", text); err != nil {
 		return hub.Handoff{}, err
 	}
@@ -105,7 +105,7 @@ func proposedTo(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, text
 
 // receivedBy returns a handoff in a state whose receiver is the actor. why says
 // what is wrong with any other state.
-func receivedBy(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID, state hub.HandoffState, why string) (hub.Handoff, error) {
+func receivedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, state hub.HandoffState, why string) (hub.Handoff, error) {
 	if err := active(op, actor); err != nil {
 		return hub.Handoff{}, err
 	}
@@ -153,7 +153,7 @@ func queued(h hub.Handoff) bool {
 }
 
 // reject moves a proposed handoff to rejected and tells the other side.
-func (s *Service) reject(m mover, actor hub.Actor, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) ([]hub.Message, error) {
+func (s *Service) reject(m mover, actor hub.Caller, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) ([]hub.Message, error) {
 	if reason == "" {
 		reason = hub.RejectOther
 	}
@@ -188,7 +188,7 @@ func (s *Service) reject(m mover, actor hub.Actor, h *hub.Handoff, ending hub.En
 }
 
 // Reject turns a proposed task down. Only the receiver may, and says why.
-func (s *Service) Reject(ctx context.Context, actor hub.Actor, id hub.HandoffID, reason hub.RejectReason, detail string) (Report, error) {
+func (s *Service) Reject(ctx context.Context, actor hub.Caller, id hub.HandoffID, reason hub.RejectReason, detail string) (Report, error) {
 	const op = "handoff.Reject"
 	if !slices.Contains(hub.RejectReasons, reason) {
 		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason to reject", reason).WithHint("the reasons are %v", hub.RejectReasons)
@@ -202,7 +202,7 @@ func (s *Service) Reject(ctx context.Context, actor hub.Actor, id hub.HandoffID,
 }
 
 // Withdraw takes a proposal back before it is accepted. Only the sender may.
-func (s *Service) Withdraw(ctx context.Context, actor hub.Actor, id hub.HandoffID, detail string) (Report, error) {
+func (s *Service) Withdraw(ctx context.Context, actor hub.Caller, id hub.HandoffID, detail string) (Report, error) {
 	const op = "handoff.Withdraw"
 	if err := checkText(op, "detail", detail); err != nil {
 		return Report{}, err
@@ -230,7 +230,7 @@ func (s *Service) Withdraw(ctx context.Context, actor hub.Actor, id hub.HandoffI
 }
 
 // refuse rejects the proposed handoff that find returns.
-func (s *Service) refuse(ctx context.Context, op string, actor hub.Actor, find func(hub.Tx) (hub.Handoff, error), ending hub.Ending, reason hub.RejectReason, detail string) (Report, error) {
+func (s *Service) refuse(ctx context.Context, op string, actor hub.Caller, find func(hub.Tx) (hub.Handoff, error), ending hub.Ending, reason hub.RejectReason, detail string) (Report, error) {
 	var h hub.Handoff
 	var posted []hub.Message
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
@@ -249,7 +249,7 @@ func (s *Service) refuse(ctx context.Context, op string, actor hub.Actor, find f
 
 // Release frees a task from a handoff, whatever its state. Only the operator
 // may. What was not accepted is rejected, what was accepted ends undone.
-func (s *Service) Release(ctx context.Context, actor hub.Actor, id hub.HandoffID, detail string) (Report, error) {
+func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffID, detail string) (Report, error) {
 	const op = "handoff.Release"
 	if !actor.IsOperator() {
 		return Report{}, hub.Errorf(hub.CodeDenied, op, "only the operator may release a task, and you are %s", actor.ID)

@@ -9,7 +9,7 @@ import (
 
 // Waiting returns the proposed handoffs that need the operator's approval,
 // oldest first.
-func (s *Service) Waiting(ctx context.Context, actor hub.Actor) ([]Report, error) {
+func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, error) {
 	if !actor.Audits() {
 		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors see what waits for approval")
 	}
@@ -41,7 +41,7 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Actor) ([]Report, error
 
 // Approve lets the receiver accept a handoff that needs a human. Only the
 // operator may.
-func (s *Service) Approve(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Approve"
 	var h hub.Handoff
 	var msg hub.Message
@@ -70,7 +70,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Actor, id hub.HandoffID
 }
 
 // Deny rejects a handoff that needs a human. Only the operator may.
-func (s *Service) Deny(ctx context.Context, actor hub.Actor, id hub.HandoffID, reason string) (Report, error) {
+func (s *Service) Deny(ctx context.Context, actor hub.Caller, id hub.HandoffID, reason string) (Report, error) {
 	const op = "handoff.Deny"
 	if err := checkText(op, "reason", reason); err != nil {
 		return Report{}, err
@@ -85,7 +85,7 @@ func (s *Service) Deny(ctx context.Context, actor hub.Actor, id hub.HandoffID, r
 }
 
 // undecided returns a handoff about which the operator has to decide.
-func undecided(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
+func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	if !actor.IsOperator() {
 		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator decides about handoffs that need a human, and you are %s", actor.ID)
 	}

@@ -21,7 +21,7 @@ type Completion struct {
 // looked at first: a claim that does not hold is refused, and so is "done" in a
 // place of work where nothing has changed since the task was taken, unless the
 // owner says so himself.
-func (s *Service) Complete(ctx context.Context, actor hub.Actor, id hub.HandoffID, c Completion) (Report, error) {
+func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.HandoffID, c Completion) (Report, error) {
 	const op = "handoff.Complete"
 	if err := checkText(op, "summary", c.Summary); err != nil {
 		return Report{}, err
@@ -96,7 +96,7 @@ func (s *Service) Complete(ctx context.Context, actor hub.Actor, id hub.HandoffI
 
 // end completes and closes an active handoff whose task is not done, and tells
 // the others concerned how it ended.
-func (s *Service) end(m mover, actor hub.Actor, h *hub.Handoff) (hub.Message, error) {
+func (s *Service) end(m mover, actor hub.Caller, h *hub.Handoff) (hub.Message, error) {
 	if err := m.move(h, hub.HandoffCompleted, h.Notes, nil); err != nil {
 		return hub.Message{}, err
 	}
@@ -126,7 +126,7 @@ func checkArtifacts(op string, refs []hub.ArtifactRef) error {
 const anyID = "00000000-0000-7000-8000-000000000000"
 
 // ownedBy returns a handoff by which the actor owns its task.
-func ownedBy(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
+func ownedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	return receivedBy(r, op, actor, id, hub.HandoffActivated, "only a task that was accepted and is under way can be completed")
 }
 
@@ -185,7 +185,7 @@ func withoutState(pkg hub.Package, c Completion) hub.Check {
 // Activate makes an accepted task its receiver's. Accepting does so by itself,
 // so that this is a success that changes nothing; except that the operator
 // confirms by it that the item was moved in a queue outside the hub.
-func (s *Service) Activate(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Activate"
 	var h hub.Handoff
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
@@ -222,7 +222,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Actor, id hub.HandoffI
 
 // Close puts away a handoff that is over. Completing does so by itself; what
 // was rejected is closed by either side. Closing again changes nothing.
-func (s *Service) Close(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Close"
 	var h hub.Handoff
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {

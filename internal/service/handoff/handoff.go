@@ -27,7 +27,7 @@ type Sender interface {
 	Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, error)
 	// Post writes a message from actor inside tx. fresh says that the actor
 	// begins something with it, so that its limits count.
-	Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) (hub.Message, error)
+	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
 	// Tell writes a message from the hub to the coordinators, except the agent
 	// it is about. Over the hub's own limit nothing is written, and the message
 	// returned has no id.
@@ -166,7 +166,7 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 
 // visible returns a handoff that the actor may see. What it may not see does
 // not exist for it.
-func visible(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Handoff, error) {
+func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
 	if err == nil && !h.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, hub.Errorf(hub.CodeNotFound, op, "there is no handoff %q that you can see", id).
@@ -176,7 +176,7 @@ func visible(r hub.Reader, op string, actor hub.Actor, id hub.HandoffID) (hub.Ha
 }
 
 // Show returns a handoff with its package and history.
-func (s *Service) Show(ctx context.Context, actor hub.Actor, id hub.HandoffID) (Report, error) {
+func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	var out Report
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		h, err := visible(r, "handoff.Show", actor, id)
@@ -228,7 +228,7 @@ const (
 
 // List returns handoffs. Those who audit see all of them, others their own;
 // mine asks for one's own in any case.
-func (s *Service) List(ctx context.Context, actor hub.Actor, q hub.HandoffQuery, mine bool) (Listing, error) {
+func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery, mine bool) (Listing, error) {
 	const op = "handoff.List"
 	if q.Limit == 0 {
 		q.Limit = defaultPage
@@ -341,7 +341,7 @@ func (m mover) entry(a hub.Action, h hub.Handoff, facts any) error {
 }
 
 // active refuses actors that may look but not act.
-func active(op string, actor hub.Actor) error {
+func active(op string, actor hub.Caller) error {
 	if actor.Paused {
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot move a handoff", actor.ID).
 			WithHint("the operator can lift this with: parley agent resume %s", actor.ID)
@@ -351,7 +351,7 @@ func active(op string, actor hub.Actor) error {
 
 // post writes the message that tells those concerned, except the actor, of a
 // move.
-func (s *Service) post(tx hub.Tx, actor hub.Actor, h hub.Handoff, t hub.MessageType, priority hub.Priority, payload any, fresh bool) (hub.Message, error) {
+func (s *Service) post(tx hub.Tx, actor hub.Caller, h hub.Handoff, t hub.MessageType, priority hub.Priority, payload any, fresh bool) (hub.Message, error) {
 	raw, err := json.Marshal(payload)
 	if err != nil {
 		return hub.Message{}, err

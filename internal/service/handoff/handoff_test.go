@@ -42,11 +42,11 @@ type desk struct {
 }
 
 var (
-	operator = hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
-	planner  = hub.Actor{ID: "planner", Role: hub.RoleCoordinator}
-	builder  = hub.Actor{ID: "builder", Role: hub.RoleExecutor}
-	tester   = hub.Actor{ID: "tester", Role: hub.RoleReviewer}
-	auditor  = hub.Actor{ID: "auditor", Role: hub.RoleReviewer, Auditor: true}
+	operator = hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	planner  = hub.Caller{ID: "planner", Role: hub.RoleCoordinator}
+	builder  = hub.Caller{ID: "builder", Role: hub.RoleExecutor}
+	tester   = hub.Caller{ID: "tester", Role: hub.RoleReviewer}
+	auditor  = hub.Caller{ID: "auditor", Role: hub.RoleReviewer, Auditor: true}
 )
 
 func open(t *testing.T) *desk {
@@ -66,7 +66,7 @@ func open(t *testing.T) *desk {
 	if _, err := d.who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []hub.Actor{planner, builder, tester, auditor} {
+	for _, a := range []hub.Caller{planner, builder, tester, auditor} {
 		if _, _, _, err := d.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func with(path string, value any) func(map[string]any) {
 }
 
 // propose initiates a handoff that must be taken.
-func (d *desk) propose(from hub.Actor, to hub.AgentID, raw json.RawMessage) handoff.Report {
+func (d *desk) propose(from hub.Caller, to hub.AgentID, raw json.RawMessage) handoff.Report {
 	d.t.Helper()
 	r, err := d.Initiate(d.t.Context(), from, handoff.Proposal{To: to, Package: raw})
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *desk) propose(from hub.Actor, to hub.AgentID, raw json.RawMessage) hand
 }
 
 // accept accepts a handoff that must pass its checks.
-func (d *desk) accept(by hub.Actor, id hub.HandoffID) handoff.Report {
+func (d *desk) accept(by hub.Caller, id hub.HandoffID) handoff.Report {
 	d.t.Helper()
 	r, err := d.Accept(d.t.Context(), by, id, "")
 	if err != nil || r.Status != hub.HandoffActivated {
@@ -208,7 +208,7 @@ func (d *desk) view(fn func(hub.Reader) error) {
 }
 
 // mail returns the types of the messages that lie in an inbox.
-func (d *desk) inbox(a hub.Actor) (types []string) {
+func (d *desk) inbox(a hub.Caller) (types []string) {
 	d.t.Helper()
 	d.view(func(r hub.Reader) error {
 		page, err := r.Inbox(a.ID, hub.InboxFilter{Limit: 100, Now: hub.At(d.clock())})
@@ -479,14 +479,14 @@ func TestWho(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		to   hub.AgentID
-		from hub.Actor
+		from hub.Caller
 		want hub.Code
 	}{
 		{"a receiver nobody knows", "bilder", planner, hub.CodeUnknownRecipient},
 		{"no receiver", "", planner, hub.CodeInvalid},
 		{"everyone as receiver", "*", planner, hub.CodeUnknownRecipient},
 		{"R3-060 oneself as receiver", "planner", planner, hub.CodeOwnership},
-		{"a sender that is paused", "builder", hub.Actor{ID: "planner", Paused: true}, hub.CodeDenied},
+		{"a sender that is paused", "builder", hub.Caller{ID: "planner", Paused: true}, hub.CodeDenied},
 	} {
 		t.Run(tt.name+" is refused", func(t *testing.T) {
 			d.on(t)
@@ -510,20 +510,22 @@ func TestWho(t *testing.T) {
 	if _, err := d.Complete(t.Context(), builder, id[hub.HandoffClosed], handoff.Completion{}); err != nil {
 		t.Fatal(err)
 	}
-	calls := map[string]func(hub.Actor, hub.HandoffID) (handoff.Report, error){
-		"accept": func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Accept(t.Context(), a, id, "") },
-		"reject": func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) {
+	calls := map[string]func(hub.Caller, hub.HandoffID) (handoff.Report, error){
+		"accept": func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Accept(t.Context(), a, id, "") },
+		"reject": func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) {
 			return d.Reject(t.Context(), a, id, hub.RejectOther, "no")
 		},
-		"withdraw": func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Withdraw(t.Context(), a, id, "") },
-		"complete": func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) {
+		"withdraw": func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) {
+			return d.Withdraw(t.Context(), a, id, "")
+		},
+		"complete": func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) {
 			return d.Complete(t.Context(), a, id, handoff.Completion{})
 		},
-		"activate": func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Activate(t.Context(), a, id) },
-		"close":    func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Close(t.Context(), a, id) },
-		"release":  func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Release(t.Context(), a, id, "") },
-		"approve":  func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Approve(t.Context(), a, id) },
-		"deny":     func(a hub.Actor, id hub.HandoffID) (handoff.Report, error) { return d.Deny(t.Context(), a, id, "") },
+		"activate": func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Activate(t.Context(), a, id) },
+		"close":    func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Close(t.Context(), a, id) },
+		"release":  func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Release(t.Context(), a, id, "") },
+		"approve":  func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Approve(t.Context(), a, id) },
+		"deny":     func(a hub.Caller, id hub.HandoffID) (handoff.Report, error) { return d.Deny(t.Context(), a, id, "") },
 	}
 	const (
 		no   = hub.CodeDenied
@@ -566,7 +568,7 @@ func TestWho(t *testing.T) {
 		{"deny", hub.HandoffProposed, [5]hub.Code{no, no, no, no, not}},
 	} {
 		t.Run(fmt.Sprintf("R3-063 %s of what is %s", tt.call, tt.state), func(t *testing.T) {
-			for i, who := range []hub.Actor{planner, builder, tester, auditor, operator} {
+			for i, who := range []hub.Caller{planner, builder, tester, auditor, operator} {
 				if tt.want[i] == "-" {
 					continue // would move it; see the other tests
 				}
@@ -660,7 +662,7 @@ func TestOwnership(t *testing.T) {
 		var wg sync.WaitGroup
 		results := make(chan error, 50)
 		for i := range 50 {
-			from := []hub.Actor{planner, tester, auditor, operator}[i%4]
+			from := []hub.Caller{planner, tester, auditor, operator}[i%4]
 			wg.Go(func() {
 				_, err := d.Initiate(t.Context(), from, handoff.Proposal{To: "builder", Package: pkg("T", nil)})
 				results <- err
@@ -776,7 +778,7 @@ func TestOwnership(t *testing.T) {
 			if err != nil || got.Ending != hub.EndedReleased || got.Status.Active() || !strings.Contains(got.Notes, "stuck") {
 				t.Errorf("got %+v (%v), want released", got, err)
 			}
-			for _, who := range []hub.Actor{planner, builder} {
+			for _, who := range []hub.Caller{planner, builder} {
 				if !slices.ContainsFunc(d.inbox(who), func(s string) bool { return s == "handoff.reject" || s == "handoff.complete" }) {
 					t.Errorf("%s: got %v, want to be told", who.ID, d.inbox(who))
 				}

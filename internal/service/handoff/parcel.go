@@ -20,7 +20,7 @@ type parcel struct {
 
 // unpack reads what the sender gave, refuses what contradicts the hub, and
 // fills in what the hub knows, except the chain of owners and the hash.
-func (s *Service) unpack(op string, actor hub.Actor, raw json.RawMessage) (*parcel, error) {
+func (s *Service) unpack(op string, actor hub.Caller, raw json.RawMessage) (*parcel, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("parley schema print handoff-package says what is asked for")
 	}
@@ -147,7 +147,7 @@ func (p *parcel) defaults(name string, values map[string]any) error {
 
 // origin fills in where the package comes from. A session that the hub knows
 // better is refused.
-func (p *parcel) origin(op string, actor hub.Actor) error {
+func (p *parcel) origin(op string, actor hub.Caller) error {
 	raw, given := p.members["provenance"]
 	if given && (len(raw) == 0 || raw[0] != '{') {
 		return hub.Errorf(hub.CodeInvalid, op, "package.provenance: must be an object")

@@ -30,7 +30,7 @@ const (
 // Initiate proposes a handoff. A package that is wrong in itself is refused and
 // stores nothing. An owner who hands an active task on gives up his own handoff
 // in the same moment.
-func (s *Service) Initiate(ctx context.Context, actor hub.Actor, p Proposal) (Report, error) {
+func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (Report, error) {
 	const op = "handoff.Initiate"
 	if err := active(op, actor); err != nil {
 		return Report{}, err
@@ -159,7 +159,7 @@ func requestHash(p Proposal) string {
 }
 
 // repeated looks for an earlier proposal with the same idempotency key.
-func repeated(tx hub.Tx, op string, actor hub.Actor, key, request string) (hub.Handoff, bool, error) {
+func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.Handoff, bool, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -177,7 +177,7 @@ func repeated(tx hub.Tx, op string, actor hub.Actor, key, request string) (hub.H
 // owners returns everyone who has owned a task, first to last, the actor
 // included, and the active handoff that the actor hands on with this, if any.
 // It refuses a task that is not the actor's, and a receiver that has had it.
-func owners(tx hub.Tx, op string, actor hub.Actor, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
+func owners(tx hub.Tx, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
 	owned, err := tx.Owned(task)
 	if err != nil {
 		return nil, nil, err

@@ -255,7 +255,7 @@ func TestApproval(t *testing.T) {
 			t.Errorf("got %v, want a word about the approval", h.Warnings)
 		}
 		d.refused(hub.CodePolicy, func() (handoff.Report, error) { return d.Accept(t.Context(), builder, h.ID, "") })
-		for _, who := range []hub.Actor{planner, builder, auditor} {
+		for _, who := range []hub.Caller{planner, builder, auditor} {
 			d.refused(hub.CodeDenied, func() (handoff.Report, error) { return d.Approve(t.Context(), who, h.ID) })
 		}
 		waiting, err := d.Waiting(t.Context(), operator)
@@ -432,7 +432,7 @@ func TestList(t *testing.T) {
 	d.accept(builder, ids[1])
 	for _, tt := range []struct {
 		name  string
-		actor hub.Actor
+		actor hub.Caller
 		q     hub.HandoffQuery
 		mine  bool
 		want  []hub.HandoffID

@@ -63,7 +63,7 @@ type ArchiveReport struct {
 // Killed at any instant, nothing is lost: the file is complete before the store
 // notes it, the store notes it before anything is removed, and only what is in
 // the file is removed. The next call removes what is left.
-func (j *Journal) Archive(ctx context.Context, actor hub.Actor, opts ArchiveOptions) (ArchiveReport, error) {
+func (j *Journal) Archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	const op = "journal.Archive"
 	if !actor.IsOperator() && actor.ID != hub.Self {
 		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator may archive, and you are %s", actor.ID)
@@ -84,7 +84,7 @@ func (j *Journal) Archive(ctx context.Context, actor hub.Actor, opts ArchiveOpti
 	return report, nil
 }
 
-func (j *Journal) archive(ctx context.Context, actor hub.Actor, opts ArchiveOptions) (ArchiveReport, error) {
+func (j *Journal) archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	pruned := 0
 	if !opts.DryRun {
 		var err error
@@ -272,7 +272,7 @@ type archiveFacts struct {
 }
 
 // record notes an archive in the store. From then on its content may go.
-func (j *Journal) record(ctx context.Context, actor hub.Actor, report ArchiveReport) error {
+func (j *Journal) record(ctx context.Context, actor hub.Caller, report ArchiveReport) error {
 	facts := archiveFacts{report.First, hub.Archive{
 		Seq: report.Last, Hash: report.hash, Cutoff: report.through, File: report.File, SHA256: report.SHA256,
 		Entries: report.Entries, Messages: report.Messages, At: j.clock.Now(),
@@ -365,7 +365,7 @@ func (j *Journal) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := j.Archive(ctx, hub.Actor{ID: hub.Self}, j.archives)
+		report, err := j.Archive(ctx, hub.Caller{ID: hub.Self}, j.archives)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -512,7 +512,7 @@ func TestArchiveRefuses(t *testing.T) {
 	w := newWorld(t)
 	for _, tt := range []struct {
 		name  string
-		actor hub.Actor
+		actor hub.Caller
 		opts  journal.ArchiveOptions
 		want  hub.Code
 	}{

@@ -65,7 +65,7 @@ func (j *Journal) Started(ctx context.Context, version string) error {
 }
 
 // ArtifactPut records that content was stored by its hash.
-func (j *Journal) ArtifactPut(ctx context.Context, actor hub.Actor, sha256 string, size int64) error {
+func (j *Journal) ArtifactPut(ctx context.Context, actor hub.Caller, sha256 string, size int64) error {
 	e := hub.Entry{At: j.clock.Now(), Actor: actor.ID, Action: hub.ActionArtifactPut, Subject: sha256, Outcome: hub.OutcomeOK}
 	e.Facts, _ = json.Marshal(map[string]int64{"size_bytes": size}) // a number: cannot fail
 	return j.put(ctx, e)
@@ -194,7 +194,7 @@ func (j *Journal) Run(ctx context.Context) {
 // limit, and the number up to which it has looked. An auditor sees everything;
 // others see what they did and what concerns messages they sent or received, and
 // tasks they gave or took.
-func (j *Journal) Events(ctx context.Context, actor hub.Actor, seq int64, limit int) ([]hub.Entry, int64, error) {
+func (j *Journal) Events(ctx context.Context, actor hub.Caller, seq int64, limit int) ([]hub.Entry, int64, error) {
 	var out []hub.Entry
 	err := j.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
@@ -230,7 +230,7 @@ func (j *Journal) Head(ctx context.Context) (int64, error) {
 	return seq, err
 }
 
-func maySee(r hub.Reader, actor hub.Actor, e hub.Entry) (bool, error) {
+func maySee(r hub.Reader, actor hub.Caller, e hub.Entry) (bool, error) {
 	if actor.Audits() || e.Actor == actor.ID {
 		return true, nil
 	}

@@ -212,10 +212,10 @@ func TestEntries(t *testing.T) {
 	if err := j.Started(t.Context(), "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.ArtifactPut(t.Context(), hub.Actor{ID: "alice"}, "abc", 7); err != nil {
+	if err := j.ArtifactPut(t.Context(), hub.Caller{ID: "alice"}, "abc", 7); err != nil {
 		t.Fatal(err)
 	}
-	boss := hub.Actor{ID: hub.Operator}
+	boss := hub.Caller{ID: hub.Operator}
 	entries, last, err := j.Events(t.Context(), boss, 0, 10)
 	if err != nil || len(entries) != 2 || last != 2 {
 		t.Fatalf("events: got %d up to %d (%v), want 2", len(entries), last, err)
@@ -248,9 +248,9 @@ func TestEntries(t *testing.T) {
 	})
 	t.Run("an agent sees its own entries and is told how far it has looked", func(t *testing.T) {
 		for _, tt := range []struct {
-			actor hub.Actor
+			actor hub.Caller
 			want  int
-		}{{hub.Actor{ID: "alice"}, 1}, {hub.Actor{ID: "bob"}, 0}, {hub.Actor{ID: "carol", Auditor: true}, 2}} {
+		}{{hub.Caller{ID: "alice"}, 1}, {hub.Caller{ID: "bob"}, 0}, {hub.Caller{ID: "carol", Auditor: true}, 2}} {
 			got, last, err := j.Events(t.Context(), tt.actor, 0, 10)
 			if err != nil || len(got) != tt.want || last != 2 {
 				t.Errorf("%s: got %d up to %d (%v), want %d up to 2", tt.actor.ID, len(got), last, err, tt.want)

@@ -57,7 +57,7 @@ func child() error {
 	switch os.Getenv(childWork) {
 	case "archive":
 		j := journal.New(deadly, &journal.Options{Clock: func() time.Time { return at.Time }})
-		_, err = j.Archive(context.Background(), hub.Actor{ID: hub.Self}, journal.ArchiveOptions{Dir: filepath.Join(home, "archives")})
+		_, err = j.Archive(context.Background(), hub.Caller{ID: hub.Self}, journal.ArchiveOptions{Dir: filepath.Join(home, "archives")})
 	case "copy":
 		err = journal.NewFiles(deadly, filepath.Join(home, "trail"), nil).Copy(context.Background())
 	case "export":

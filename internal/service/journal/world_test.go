@@ -23,10 +23,10 @@ import (
 )
 
 var (
-	operator = hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
-	ada      = hub.Actor{ID: "ada", Role: hub.RoleExecutor}
-	bob      = hub.Actor{ID: "bob", Role: hub.RoleReviewer}
-	eve      = hub.Actor{ID: "eve", Role: hub.RoleExecutor}
+	operator = hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	ada      = hub.Caller{ID: "ada", Role: hub.RoleExecutor}
+	bob      = hub.Caller{ID: "bob", Role: hub.RoleReviewer}
+	eve      = hub.Caller{ID: "eve", Role: hub.RoleExecutor}
 )
 
 // A world is a hub with real services over a real store, and a clock that
@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	w.open()
 	t.Cleanup(w.close)
 	w.must(w.access.EnsureOperator(t.Context(), ""))
-	for _, a := range []hub.Actor{ada, bob, eve} {
+	for _, a := range []hub.Caller{ada, bob, eve} {
 		_, _, _, err := w.access.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{})
 		w.must(nil, err)
 	}
@@ -108,7 +108,7 @@ func (w *world) close() {
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
 // send sends a message a second later than what came before.
-func (w *world) send(from hub.Actor, d mailroom.Draft) hub.EnvelopeID {
+func (w *world) send(from hub.Caller, d mailroom.Draft) hub.EnvelopeID {
 	w.t.Helper()
 	w.pass(time.Second)
 	if d.Type == "" {
@@ -123,7 +123,7 @@ func (w *world) send(from hub.Actor, d mailroom.Draft) hub.EnvelopeID {
 }
 
 // fetch empties an inbox; ack says that everything in it was processed.
-func (w *world) fetch(who hub.Actor, ack bool) {
+func (w *world) fetch(who hub.Caller, ack bool) {
 	w.t.Helper()
 	w.pass(time.Second)
 	w.must(w.mail.Inbox(w.t.Context(), who, mailroom.InboxRequest{Limit: 200, AckAll: ack}))

@@ -394,7 +394,7 @@ func TestInbox(t *testing.T) {
 	t.Run("R3-107 only the caller's own", func(t *testing.T) {
 		o := open(t, nil)
 		o.send(planner, say("x", "builder"))
-		for _, who := range []hub.Actor{planner, tester, auditor, operator} {
+		for _, who := range []hub.Caller{planner, tester, auditor, operator} {
 			if in := o.inbox(who, mailroom.InboxRequest{}); len(in.Messages) != 0 {
 				t.Errorf("%s sees %v", who.ID, texts(in.Messages))
 			}
@@ -445,7 +445,7 @@ func TestInbox(t *testing.T) {
 		o := open(t, nil)
 		r := o.send(planner, say("x", "builder", "tester"))
 		for _, step := range []struct {
-			who  hub.Actor
+			who  hub.Caller
 			req  mailroom.InboxRequest
 			want hub.MessageStatus
 		}{
@@ -487,7 +487,7 @@ func TestInbox(t *testing.T) {
 	t.Run("only what lies in the own inbox can be acked", func(t *testing.T) {
 		o := open(t, nil)
 		r := o.send(planner, say("x", "builder"))
-		for _, who := range []hub.Actor{tester, planner, operator} {
+		for _, who := range []hub.Caller{tester, planner, operator} {
 			if _, err := o.Inbox(t.Context(), who, mailroom.InboxRequest{Ack: []hub.EnvelopeID{r.ID}}); hub.CodeOf(err) != hub.CodeNotFound {
 				t.Errorf("%s: got %v", who.ID, err)
 			}
@@ -655,7 +655,7 @@ func TestGate(t *testing.T) {
 		if err != nil || !slices.Equal(ids(held.Messages), []hub.EnvelopeID{r.ID}) {
 			t.Errorf("got %v, %v", held, err)
 		}
-		for _, who := range []hub.Actor{planner, builder, auditor} {
+		for _, who := range []hub.Caller{planner, builder, auditor} {
 			if _, err := o.Approve(t.Context(), who, r.ID); hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("%s: got %v", who.ID, err)
 			}
@@ -756,7 +756,7 @@ func TestCapabilities(t *testing.T) {
 func TestQuery(t *testing.T) {
 	o := open(t, func(opts *mailroom.Options) { opts.Limits.Unsafe = true })
 	var sent []hub.EnvelopeID
-	put := func(from hub.Actor, d mailroom.Draft) {
+	put := func(from hub.Caller, d mailroom.Draft) {
 		sent = append(sent, o.send(from, d).ID)
 		o.pass(time.Minute)
 	}
@@ -779,7 +779,7 @@ func TestQuery(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		who  hub.Actor
+		who  hub.Caller
 		q    hub.Query
 		want []hub.EnvelopeID
 	}{

@@ -19,7 +19,7 @@ type Verdict struct {
 
 // Held returns the messages that wait for a human, oldest first. Only the
 // operator may see them all.
-func (m *Mailroom) Held(ctx context.Context, actor hub.Actor) (Listing, error) {
+func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) {
 	if !actor.Audits() {
 		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors see what is held")
 	}
@@ -38,16 +38,16 @@ func (m *Mailroom) Held(ctx context.Context, actor hub.Actor) (Listing, error) {
 }
 
 // Approve lets a held message pass. Only the operator may.
-func (m *Mailroom) Approve(ctx context.Context, actor hub.Actor, id hub.EnvelopeID) (Verdict, error) {
+func (m *Mailroom) Approve(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Approve", actor, id, true, "")
 }
 
 // Deny makes a held message fail. Only the operator may.
-func (m *Mailroom) Deny(ctx context.Context, actor hub.Actor, id hub.EnvelopeID, reason string) (Verdict, error) {
+func (m *Mailroom) Deny(ctx context.Context, actor hub.Caller, id hub.EnvelopeID, reason string) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Deny", actor, id, false, reason)
 }
 
-func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Actor, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
+func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
 	if !actor.IsOperator() {
 		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "a human gate is opened by the operator alone, and you are %s", actor.ID)
 	}

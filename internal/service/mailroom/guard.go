@@ -99,7 +99,7 @@ func (l Limits) complete() (Limits, error) {
 
 // guard checks rates, the breaker, and how long the conversation has become.
 // It fills in the message's place in its causal chain.
-func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	if !m.limits.Unsafe {
 		if err := m.suspended(tx, op, actor, msg.CreatedAt); err != nil {
 			return err
@@ -120,7 +120,7 @@ const handoffs = "handoff"
 
 // rates counts what the sender has sent lately. The messages themselves are
 // the count, so that a restart forgets nothing.
-func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) error {
+func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
 	if e.Broadcast() {
 		times, err := tx.BroadcastsSince(actor.ID, now.Add(-time.Hour+time.Millisecond), m.limits.BroadcastPerHour)
@@ -163,7 +163,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Actor, e hub.Envelope) 
 	return nil
 }
 
-func tooFast(op string, actor hub.Actor, what string, n int, unit string, wait time.Duration) error {
+func tooFast(op string, actor hub.Caller, what string, n int, unit string, wait time.Duration) error {
 	return hub.Errorf(hub.CodeRateLimited, op, "%s has sent %d messages %s within a%s %s; no more are allowed", actor.ID, n, what, map[string]string{"hour": "n"}[unit], unit).
 		WithHint("try again in %s; put several things into one message", wait.Round(time.Second)).
 		WithRetry(wait)
@@ -171,7 +171,7 @@ func tooFast(op string, actor hub.Actor, what string, n int, unit string, wait t
 
 // loops bounds hops and rounds, per thread and along the chain of causes, so
 // that a circle over several threads and agents ends too.
-func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	cause, hop, err := m.cause(tx, actor, msg)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
 
 // cause returns the message that this one follows from and that one's hops:
 // the one it replies to, else the last one that the same session read.
-func (m *Mailroom) cause(tx hub.Tx, actor hub.Actor, msg *hub.Message) (hub.EnvelopeID, int, error) {
+func (m *Mailroom) cause(tx hub.Tx, actor hub.Caller, msg *hub.Message) (hub.EnvelopeID, int, error) {
 	if msg.ReplyTo != "" {
 		parent, err := tx.Message(msg.ReplyTo)
 		return parent.ID, parent.Hop, err
@@ -270,7 +270,7 @@ func (t *tripped) As(target any) bool {
 
 // openBreaker records that the sender is suspended. The journal is where a
 // suspension is kept: a refused send changes no other table.
-func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Actor, t *tripped) error {
+func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *tripped) error {
 	facts, err := json.Marshal(struct {
 		Type    hub.MessageType `json:"type"`
 		To      []hub.AgentID   `json:"to"`
@@ -300,7 +300,7 @@ func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Actor, t *tripped)
 func breaker(agent hub.AgentID) string { return "breaker/" + string(agent) }
 
 // suspended reports CodeCircuitOpen while the sender is suspended.
-func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Actor, now hub.Time) error {
+func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub.Time) error {
 	entries, err := tx.JournalOf(breaker(actor.ID), 10_000)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -332,7 +332,7 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Actor, now hub.
 }
 
 // Reset lifts the suspension of an agent. Only the operator may.
-func (m *Mailroom) Reset(ctx context.Context, actor hub.Actor, agent hub.AgentID) (hub.Agent, error) {
+func (m *Mailroom) Reset(ctx context.Context, actor hub.Caller, agent hub.AgentID) (hub.Agent, error) {
 	if !actor.IsOperator() {
 		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator may lift a suspension")
 	}

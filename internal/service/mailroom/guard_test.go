@@ -187,7 +187,7 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestLoops(t *testing.T) {
-	answer := func(o *office, who hub.Actor, id hub.EnvelopeID, i int) (mailroom.Receipt, error) {
+	answer := func(o *office, who hub.Caller, id hub.EnvelopeID, i int) (mailroom.Receipt, error) {
 		return o.Respond(o.t.Context(), who, mailroom.Draft{ReplyTo: id, Text: fmt.Sprint("no, you ", i)})
 	}
 	t.Run("R3-110 two agents that answer each other stop at 50 messages", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestLoops(t *testing.T) {
 		r := o.send(planner, say("you", "builder"))
 		for i := 1; ; i++ {
 			o.pass(10 * time.Second) // below every rate
-			next, err := answer(o, []hub.Actor{planner, builder}[i%2], r.ID, i)
+			next, err := answer(o, []hub.Caller{planner, builder}[i%2], r.ID, i)
 			if err != nil {
 				if hub.CodeOf(err) != hub.CodeLoop || i != 50 {
 					t.Errorf("message %d: got %v, want %s for message 50", i, err, hub.CodeLoop)
@@ -207,7 +207,7 @@ func TestLoops(t *testing.T) {
 	})
 	t.Run("R3-110 a circle over three agents and ever new threads stops too", func(t *testing.T) {
 		o := open(t, func(opts *mailroom.Options) { opts.Limits.ThreadHops = 7 })
-		ring := []hub.Actor{planner, builder, tester}
+		ring := []hub.Caller{planner, builder, tester}
 		o.send(ring[0], say("round 0", ring[1].ID))
 		for i := 1; ; i++ {
 			o.pass(10 * time.Second)
@@ -251,7 +251,7 @@ func TestLoops(t *testing.T) {
 	negotiating := func(opts *mailroom.Options) {
 		opts.Features = []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}
 	}
-	step := func(o *office, who hub.Actor, kind hub.MessageType, thread string, seq int64) error {
+	step := func(o *office, who hub.Caller, kind hub.MessageType, thread string, seq int64) error {
 		to := map[hub.AgentID]hub.AgentID{"planner": "builder", "builder": "planner"}[who.ID]
 		_, err := o.Send(o.t.Context(), who, mailroom.Draft{To: []hub.AgentID{to}, Type: kind, ThreadID: thread, Sequence: &seq,
 			Payload: json.RawMessage(fmt.Sprintf(`{"n":%d}`, seq))})

@@ -43,7 +43,7 @@ type Ack struct {
 // Inbox returns what lies in the actor's own inbox, most pressing first and
 // oldest first among equals. What is returned counts as delivered, and with
 // an ack as read: it is then out of the inbox and will not come again.
-func (m *Mailroom) Inbox(ctx context.Context, actor hub.Actor, req InboxRequest) (Inbox, error) {
+func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest) (Inbox, error) {
 	const op = "mailroom.Inbox"
 	if req.Limit == 0 {
 		req.Limit = 50
@@ -103,7 +103,7 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Actor, req InboxRequest)
 }
 
 // stillAdmitted checks that the key of somebody who has waited is still good.
-func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Actor) error {
+func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Caller) error {
 	if actor.Key == "" {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Actor
 }
 
 // fetch reads a page and marks what is new on it.
-func (m *Mailroom) fetch(ctx context.Context, actor hub.Actor, req InboxRequest) (Inbox, error) {
+func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest) (Inbox, error) {
 	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: m.warn(nil)}
 	now := m.clock.Now()
 	var page hub.Page
@@ -177,7 +177,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Actor, req InboxRequest)
 
 // deepest returns the mark that reading these messages leaves: the longest
 // chain of causes counts.
-func deepest(actor hub.Actor, messages []hub.Message, now hub.Time) hub.SessionMark {
+func deepest(actor hub.Caller, messages []hub.Message, now hub.Time) hub.SessionMark {
 	mark := hub.SessionMark{Agent: actor.ID, Session: actor.Session, At: now}
 	for _, msg := range messages {
 		if mark.Message == "" || msg.Hop >= mark.Hop {
@@ -189,7 +189,7 @@ func deepest(actor hub.Actor, messages []hub.Message, now hub.Time) hub.SessionM
 
 // ack marks messages as processed by the actor. One that was processed before
 // stays as it is.
-func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Actor, ids []hub.EnvelopeID) ([]Ack, error) {
+func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []hub.EnvelopeID) ([]Ack, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

@@ -198,7 +198,7 @@ type sent struct {
 }
 
 // Send takes a message in. See the package comment for what nil means.
-func (m *Mailroom) Send(ctx context.Context, actor hub.Actor, d Draft) (Receipt, error) {
+func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Send"
 	e, warnings, err := m.prepare(op, actor, d)
 	if err != nil {
@@ -306,7 +306,7 @@ func hashDraft(d Draft) string {
 }
 
 // repeated looks for an earlier send with the same idempotency key.
-func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Actor, key, request string) (sent, error) {
+func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Caller, key, request string) (sent, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -408,7 +408,7 @@ func (m *Mailroom) warn(warnings []string) []string {
 	return warnings
 }
 
-func (m *Mailroom) receipt(ctx context.Context, actor hub.Actor, s sent, warnings []string) Receipt {
+func (m *Mailroom) receipt(ctx context.Context, actor hub.Caller, s sent, warnings []string) Receipt {
 	r := Receipt{
 		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.legs,
 		Warnings: m.warn(warnings), Capabilities: m.Capabilities(), Duplicate: s.again,

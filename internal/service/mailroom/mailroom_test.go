@@ -32,11 +32,11 @@ type office struct {
 }
 
 var (
-	operator = hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
-	planner  = hub.Actor{ID: "planner", Role: hub.RoleCoordinator}
-	builder  = hub.Actor{ID: "builder", Role: hub.RoleExecutor}
-	tester   = hub.Actor{ID: "tester", Role: hub.RoleReviewer}
-	auditor  = hub.Actor{ID: "auditor", Role: hub.RoleReviewer, Auditor: true}
+	operator = hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	planner  = hub.Caller{ID: "planner", Role: hub.RoleCoordinator}
+	builder  = hub.Caller{ID: "builder", Role: hub.RoleExecutor}
+	tester   = hub.Caller{ID: "tester", Role: hub.RoleReviewer}
+	auditor  = hub.Caller{ID: "auditor", Role: hub.RoleReviewer, Auditor: true}
 )
 
 // open returns an office; change may be nil.
@@ -52,7 +52,7 @@ func open(t *testing.T, change func(*mailroom.Options)) *office {
 	if _, err := o.access.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []hub.Actor{planner, builder, tester, auditor} {
+	for _, a := range []hub.Caller{planner, builder, tester, auditor} {
 		if _, _, _, err := o.access.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func say(text string, to ...hub.AgentID) mailroom.Draft {
 	return mailroom.Draft{To: to, Type: hub.TypeStatusUpdate, Text: text}
 }
 
-func (o *office) send(from hub.Actor, d mailroom.Draft) mailroom.Receipt {
+func (o *office) send(from hub.Caller, d mailroom.Draft) mailroom.Receipt {
 	o.t.Helper()
 	r, err := o.Send(o.t.Context(), from, d)
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *office) send(from hub.Actor, d mailroom.Draft) mailroom.Receipt {
 }
 
 // refuse sends what must be refused, and checks that nothing was stored.
-func (o *office) refuse(from hub.Actor, d mailroom.Draft, want hub.Code) *hub.Error {
+func (o *office) refuse(from hub.Caller, d mailroom.Draft, want hub.Code) *hub.Error {
 	o.t.Helper()
 	before := o.rows()
 	_, err := o.Send(o.t.Context(), from, d)
@@ -162,7 +162,7 @@ func (o *office) view(fn func(hub.Reader) error) {
 	}
 }
 
-func (o *office) inbox(who hub.Actor, req mailroom.InboxRequest) mailroom.Inbox {
+func (o *office) inbox(who hub.Caller, req mailroom.InboxRequest) mailroom.Inbox {
 	o.t.Helper()
 	in, err := o.Inbox(o.t.Context(), who, req)
 	if err != nil {

@@ -22,7 +22,7 @@ func (m *Mailroom) Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, er
 // fresh says that the actor begins something with it: then its limits are
 // checked and the thread must be one that it may join. When the transaction is
 // committed the caller announces the message.
-func (m *Mailroom) Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) (hub.Message, error) {
+func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error) {
 	const op = "mailroom.Post"
 	e.ID = m.ids.Next()
 	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, actor.ID, hub.StatusPending, e.ID.Time()

@@ -16,7 +16,7 @@ const maxSummary = 280
 
 // prepare turns a draft into an envelope and checks everything that can be
 // checked without the store. Nothing was written when it fails.
-func (m *Mailroom) prepare(op string, actor hub.Actor, d Draft) (hub.Envelope, []string, error) {
+func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, []string, error) {
 	var warnings []string
 	fail := func(err error) (hub.Envelope, []string, error) { return hub.Envelope{}, nil, err }
 
@@ -116,7 +116,7 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 }
 
 // allowed checks the policy block and the authority to broadcast.
-func (m *Mailroom) allowed(op string, actor hub.Actor, e hub.Envelope) error {
+func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope) error {
 	if n := m.limits.Recipients; len(e.To) > n {
 		return hub.Errorf(hub.CodePolicy, op, "%d recipients are too many, %d are allowed", len(e.To), n).
 			WithHint("send to fewer, or to [\"*\"] if everyone must know")
@@ -152,7 +152,7 @@ func fillPolicy(p hub.Policy) hub.Policy {
 }
 
 // runtimeContext returns the context with the session that the runtime knows.
-func runtimeContext(actor hub.Actor, c *hub.Context, warnings []string) (*hub.Context, []string) {
+func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.Context, []string) {
 	if c == nil && actor.Session == "" {
 		return nil, warnings
 	}

@@ -26,7 +26,7 @@ type Listing struct {
 
 // Query returns messages that match, newest first: the actor's own traffic,
 // and everything for an auditor. Whom q names as viewer does not matter.
-func (m *Mailroom) Query(ctx context.Context, actor hub.Actor, q hub.Query) (Listing, error) {
+func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Listing, error) {
 	const op = "mailroom.Query"
 	q.Viewer, q.Audit = actor.ID, actor.Audits()
 	if q.Limit == 0 {
@@ -88,7 +88,7 @@ type Step struct {
 }
 
 // Trace returns every journal entry and delivery attempt of a message.
-func (m *Mailroom) Trace(ctx context.Context, actor hub.Actor, id hub.EnvelopeID) (Trace, error) {
+func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Trace, error) {
 	const op = "mailroom.Trace"
 	out := Trace{Deliveries: []hub.Delivery{}, Journal: []hub.Entry{}, Steps: []Step{}}
 	err := m.store.View(ctx, func(r hub.Reader) error {

@@ -11,7 +11,7 @@ import (
 
 // Respond answers a message: thread, recipients and, unless given, the type
 // follow from the message that d.ReplyTo names.
-func (m *Mailroom) Respond(ctx context.Context, actor hub.Actor, d Draft) (Receipt, error) {
+func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Respond"
 	if d.ReplyTo == "" {
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the message that you answer")
@@ -59,7 +59,7 @@ type Report struct {
 }
 
 // Status tells the coordinators, or those named, how work goes.
-func (m *Mailroom) Status(ctx context.Context, actor hub.Actor, r Report) (Receipt, error) {
+func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Receipt, error) {
 	const op = "mailroom.Status"
 	t := hub.MessageType("status." + r.State)
 	if !slices.Contains([]hub.MessageType{hub.TypeStatusUpdate, hub.TypeStatusBlocked, hub.TypeStatusComplete}, t) {

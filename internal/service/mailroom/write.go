@@ -13,7 +13,7 @@ import (
 )
 
 // place finds the message's thread and checks what it refers to.
-func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message) error {
+func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	switch {
 	case msg.ReplyTo != "":
 		parent, err := m.visible(tx, op, actor, msg.ReplyTo)
@@ -43,7 +43,7 @@ func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Actor, msg *hub.Message
 
 // visible returns a message that the actor may see. What it may not see does
 // not exist for it.
-func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Actor, id hub.EnvelopeID) (hub.Message, error) {
+func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.EnvelopeID) (hub.Message, error) {
 	msg, err := r.Message(id)
 	hidden := false
 	if err == nil && !actor.Audits() {
@@ -60,7 +60,7 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Actor, id hub.Enve
 
 // joins checks that the actor has a part in a thread that exists, so that
 // strangers can neither fill nor follow it.
-func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Actor, thread string) error {
+func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Caller, thread string) error {
 	if actor.Audits() {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Actor, thread string) e
 }
 
 // answers checks that a knowledge.response names a question the actor can see.
-func (m *Mailroom) answers(tx hub.Tx, op string, actor hub.Actor, payload json.RawMessage) error {
+func (m *Mailroom) answers(tx hub.Tx, op string, actor hub.Caller, payload json.RawMessage) error {
 	var p struct {
 		QueryID hub.EnvelopeID `json:"query_id"`
 	}
@@ -101,7 +101,7 @@ type recipient struct {
 
 // recipients looks up everybody whom the message is for. A broadcast is for
 // those who are there now, except its sender.
-func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Actor, e hub.Envelope) ([]recipient, error) {
+func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, e hub.Envelope) ([]recipient, error) {
 	to := e.To
 	if e.Broadcast() {
 		all, err := m.agents(ctx)
@@ -256,7 +256,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 }
 
 // answered marks the message that the actor replies to as processed by it.
-func (m *Mailroom) answered(tx hub.Tx, actor hub.Actor, id hub.EnvelopeID) error {
+func (m *Mailroom) answered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
 	p, err := tx.Party(id, actor.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil // an auditor's comment
@@ -270,7 +270,7 @@ func (m *Mailroom) answered(tx hub.Tx, actor hub.Actor, id hub.EnvelopeID) error
 
 // advance moves a recipient's copy up to next, step by step, and with it the
 // ledger, the message and the journal. It reports whether anything moved.
-func (m *Mailroom) advance(tx hub.Tx, actor hub.Actor, id hub.EnvelopeID, next hub.PartyState, now hub.Time) (bool, error) {
+func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next hub.PartyState, now hub.Time) (bool, error) {
 	p, err := tx.Party(id, actor.ID)
 	if err != nil {
 		return false, err

@@ -25,7 +25,7 @@ type Ending struct {
 
 // Finish records how a run ended, ends the key that it lent, and tells who wanted
 // it done. Finishing again changes nothing.
-func (s *Service) Finish(ctx context.Context, actor hub.Actor, id hub.RunID, e Ending) (hub.Run, error) {
+func (s *Service) Finish(ctx context.Context, actor hub.Caller, id hub.RunID, e Ending) (hub.Run, error) {
 	const op = "run.Finish"
 	if err := e.check(op); err != nil {
 		return hub.Run{}, err
@@ -77,7 +77,7 @@ func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 
 // finish ends a run inside tx. A run that has not come as far as the end asks for
 // goes through what lies in between.
-func (s *Service) finish(tx hub.Tx, actor hub.Actor, r hub.Run, e Ending) (hub.Run, hub.Message, error) {
+func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.Run, hub.Message, error) {
 	was, now := r.State, s.clock.Now()
 	for !r.State.CanBecome(e.State) {
 		next := hub.RunRunning
@@ -144,7 +144,7 @@ var messageFor = map[string]hub.MessageType{
 // tell writes the message that tells of the end, to who wanted the work done and,
 // if it came by a handoff, to who handed it over. It is from the hub: nobody
 // speaks for the agent but the agent itself, if it is the one who ends the run.
-func (s *Service) tell(tx hub.Tx, actor hub.Actor, r hub.Run) (hub.Message, error) {
+func (s *Service) tell(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message, error) {
 	var c claim
 	if r.Report != nil {
 		if err := json.Unmarshal(r.Report, &c); err != nil {
@@ -172,7 +172,7 @@ func (s *Service) tell(tx hub.Tx, actor hub.Actor, r hub.Run) (hub.Message, erro
 			to = append(to, h.From)
 		}
 	}
-	from := hub.Actor{ID: hub.Self}
+	from := hub.Caller{ID: hub.Self}
 	if actor.ID == r.Agent {
 		from.ID = r.Agent
 	}
@@ -311,7 +311,7 @@ func (s *Service) giveUp(ctx context.Context) error {
 			return err
 		}
 		for _, id := range late {
-			if _, err := s.Finish(ctx, hub.Actor{ID: hub.Self, Auditor: true}, id, Ending{
+			if _, err := s.Finish(ctx, hub.Caller{ID: hub.Self, Auditor: true}, id, Ending{
 				State: hub.RunInterrupted, Reason: hub.RunLost, Verdict: hub.RunUnverified,
 			}); err != nil {
 				return err

@@ -20,7 +20,7 @@ type Trace struct {
 }
 
 // Show returns a run from end to end.
-func (s *Service) Show(ctx context.Context, actor hub.Actor, id hub.RunID) (Trace, error) {
+func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Trace, error) {
 	var out Trace
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if out.Run, err = visible(r, "run.Show", actor, id); err != nil {
@@ -43,7 +43,7 @@ type Listing struct {
 
 // List returns runs. Those who audit see all of them, others those that they work
 // in or asked for.
-func (s *Service) List(ctx context.Context, actor hub.Actor, q hub.RunQuery) (Listing, error) {
+func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (Listing, error) {
 	const op = "run.List"
 	if q.Limit == 0 {
 		q.Limit = defaultPage

@@ -25,20 +25,20 @@ import (
 type Keys interface {
 	// Lend makes a key for an agent inside tx that is good until a time, and
 	// returns its id and secret.
-	Lend(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error)
+	Lend(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error)
 	// Withdraw ends the key of that label inside tx, if it is still good.
-	Withdraw(tx hub.Tx, actor hub.Actor, agent hub.AgentID, label string) error
+	Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string) error
 	// Changed makes changes that are committed now take effect.
 	Changed()
 	// Enlist adds an agent inside tx if nobody is called that yet.
-	Enlist(tx hub.Tx, actor hub.Actor, agent hub.AgentID) error
+	Enlist(tx hub.Tx, actor hub.Caller, agent hub.AgentID) error
 }
 
 // A Sender writes the messages that runs make. The mailroom is one.
 type Sender interface {
 	// Post writes a message from actor inside tx. fresh says that the actor
 	// begins something with it, so that its limits count.
-	Post(tx hub.Tx, actor hub.Actor, e hub.Envelope, fresh bool) (hub.Message, error)
+	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
 	// Announce wakes those who wait for messages that are committed now.
 	Announce(...hub.Message)
 }
@@ -102,7 +102,7 @@ type Beginning struct {
 // Begin records a run and lends its agent a key, which it returns. The operator
 // may begin a run for anybody, and adds an agent that is not there; an agent only
 // for itself.
-func (s *Service) Begin(ctx context.Context, actor hub.Actor, b Beginning) (hub.Run, string, error) {
+func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub.Run, string, error) {
 	const op = "run.Begin"
 	if err := b.check(op, actor); err != nil {
 		return hub.Run{}, "", err
@@ -158,7 +158,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Actor, b Beginning) (hub.
 // label is that of the key that a run lends.
 func label(id hub.RunID) string { return hub.RunKeyLabel + string(id) }
 
-func (b Beginning) check(op string, actor hub.Actor) error {
+func (b Beginning) check(op string, actor hub.Caller) error {
 	switch {
 	case actor.Paused:
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot begin a run", actor.ID)
@@ -184,7 +184,7 @@ func (b Beginning) check(op string, actor hub.Actor) error {
 }
 
 // lent reports whether the actor came with the key of a run.
-func lent(actor hub.Actor) bool {
+func lent(actor hub.Caller) bool {
 	_, name, _ := strings.Cut(string(actor.Key), "/")
 	return strings.HasPrefix(name, hub.RunKeyLabel)
 }
@@ -229,7 +229,7 @@ func record(tx hub.Tx, actor hub.AgentID, at hub.Time, r hub.Run) error {
 
 // Move notes that a run has come further: it is running in a session of its
 // agent, or being checked.
-func (s *Service) Move(ctx context.Context, actor hub.Actor, id hub.RunID, next hub.RunState, session string) (hub.Run, error) {
+func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next hub.RunState, session string) (hub.Run, error) {
 	const op = "run.Move"
 	if next != hub.RunRunning && next != hub.RunChecking {
 		return hub.Run{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not running or checking", next)
@@ -262,7 +262,7 @@ func (s *Service) Move(ctx context.Context, actor hub.Actor, id hub.RunID, next 
 }
 
 // writable returns a run that the actor may write.
-func writable(r hub.Reader, op string, actor hub.Actor, id hub.RunID) (hub.Run, error) {
+func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := visible(r, op, actor, id)
 	switch {
 	case err != nil:
@@ -275,7 +275,7 @@ func writable(r hub.Reader, op string, actor hub.Actor, id hub.RunID) (hub.Run, 
 
 // visible returns a run that the actor may see. What it may not see does not
 // exist for it.
-func visible(r hub.Reader, op string, actor hub.Actor, id hub.RunID) (hub.Run, error) {
+func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
 	if err == nil && !run.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "there is no run %q that you can see", id).WithHint("parley runs list shows yours")

@@ -33,9 +33,9 @@ type yard struct {
 }
 
 var (
-	operator = hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
-	builder  = hub.Actor{ID: "builder", Role: hub.RoleExecutor, Key: "builder/default"}
-	mallory  = hub.Actor{ID: "mallory", Role: hub.RoleExecutor, Key: "mallory/default"}
+	operator = hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	builder  = hub.Caller{ID: "builder", Role: hub.RoleExecutor, Key: "builder/default"}
+	mallory  = hub.Caller{ID: "mallory", Role: hub.RoleExecutor, Key: "mallory/default"}
 )
 
 func open(t *testing.T) *yard {
@@ -56,7 +56,7 @@ func open(t *testing.T) *yard {
 	if _, err := y.who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []hub.Actor{builder, mallory} {
+	for _, a := range []hub.Caller{builder, mallory} {
 		if _, _, _, err := y.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role}, access.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func (y *yard) pass(by time.Duration) {
 }
 
 // begin begins a run of an agent.
-func (y *yard) begin(actor hub.Actor, agent hub.AgentID) (hub.Run, string) {
+func (y *yard) begin(actor hub.Caller, agent hub.AgentID) (hub.Run, string) {
 	y.t.Helper()
 	r, key, err := y.Begin(y.t.Context(), actor, run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: agent, Task: "say hello", Dir: "/src", Timeout: time.Minute})
 	if err != nil {
@@ -161,14 +161,14 @@ func TestBegin(t *testing.T) {
 		}
 	})
 	for name, test := range map[string]struct {
-		actor  hub.Actor
+		actor  hub.Caller
 		change func(*run.Beginning)
 		code   hub.Code
 	}{
 		"an agent may begin one for itself":        {builder, func(b *run.Beginning) {}, ""},
 		"an agent may not begin one for others":    {mallory, func(b *run.Beginning) {}, hub.CodeDenied},
-		"a run cannot be begun with a lent key":    {hub.Actor{ID: "builder", Key: "builder/run-x"}, func(b *run.Beginning) {}, hub.CodeDenied},
-		"a paused agent begins nothing":            {hub.Actor{ID: "builder", Paused: true}, func(b *run.Beginning) {}, hub.CodeDenied},
+		"a run cannot be begun with a lent key":    {hub.Caller{ID: "builder", Key: "builder/run-x"}, func(b *run.Beginning) {}, hub.CodeDenied},
+		"a paused agent begins nothing":            {hub.Caller{ID: "builder", Paused: true}, func(b *run.Beginning) {}, hub.CodeDenied},
 		"the operator is not run":                  {operator, func(b *run.Beginning) { b.Agent = hub.Operator }, hub.CodeInvalid},
 		"a task is needed":                         {operator, func(b *run.Beginning) { b.Task = " \n" }, hub.CodeInvalid},
 		"a task has an end":                        {operator, func(b *run.Beginning) { b.Task = strings.Repeat("x", 1<<20) }, hub.CodeTooLarge},
@@ -176,7 +176,7 @@ func TestBegin(t *testing.T) {
 		"a run has a time":                         {operator, func(b *run.Beginning) { b.Timeout = 0 }, hub.CodeInvalid},
 		"a run does not last for ever":             {operator, func(b *run.Beginning) { b.Timeout = 1000 * time.Hour }, hub.CodeInvalid},
 		"a handoff must be there":                  {operator, func(b *run.Beginning) { b.Handoff = hub.HandoffID(y.ids.Next()) }, hub.CodeNotFound},
-		"an agent that does not exist is no run's": {hub.Actor{ID: "ghost"}, func(b *run.Beginning) { b.Agent = "ghost" }, hub.CodeNotFound},
+		"an agent that does not exist is no run's": {hub.Caller{ID: "ghost"}, func(b *run.Beginning) { b.Agent = "ghost" }, hub.CodeNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: "builder", Task: "x", Timeout: time.Minute}
@@ -290,7 +290,7 @@ func TestFinish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, actor := range []hub.Actor{own, builder} {
+		for _, actor := range []hub.Caller{own, builder} {
 			_, err := y.Finish(t.Context(), actor, r.ID, done("ok"))
 			refused(t, err, hub.CodeDenied)
 		}

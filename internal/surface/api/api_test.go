@@ -209,11 +209,11 @@ func TestRefusalOfOneWhoLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.Run("R3-020 a refusal is recorded although the caller is gone", func(t *testing.T) {
-		_, err := d.Call(ctx, hub.Actor{ID: "mallory"}, o, []byte(`{"from":"operator","to":["x"],"text":"x"}`))
+		_, err := d.Call(ctx, hub.Caller{ID: "mallory"}, o, []byte(`{"from":"operator","to":["x"],"text":"x"}`))
 		if got := hub.CodeOf(err); got != hub.CodeTampering {
 			t.Fatalf("error: got %v, want identity_tampering", err)
 		}
-		entries, _, err := d.Journal.Events(t.Context(), hub.Actor{ID: hub.Operator}, 0, 100)
+		entries, _, err := d.Journal.Events(t.Context(), hub.Caller{ID: hub.Operator}, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,7 @@ func TestOperations(t *testing.T) {
 			for name := range schema.Properties {
 				// An object is right for no parameter but payload, policy and
 				// context, and those want no such member.
-				_, err := d.Call(t.Context(), hub.Actor{ID: hub.Operator}, o, []byte(`{"`+name+`":{"no_such_member":1}}`))
+				_, err := d.Call(t.Context(), hub.Caller{ID: hub.Operator}, o, []byte(`{"`+name+`":{"no_such_member":1}}`))
 				if err == nil || strings.Contains(err.Error(), "no such parameter") && !strings.Contains(err.Error(), "no_such_member") || strings.Contains(err.Error(), "not known") {
 					t.Errorf("%s: got %v, want that its value is wrong, not its name", name, err)
 				}
@@ -326,7 +326,7 @@ func FuzzParams(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	d := newDesk(f)
-	actor := hub.Actor{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	actor := hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -355,7 +355,7 @@ func (r *records) Verify(ctx context.Context) (journal.Audit, error) {
 	return journal.Verify(ctx, r.store, journal.VerifyOptions{})
 }
 
-func (r *records) Archive(ctx context.Context, a hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
+func (r *records) Archive(ctx context.Context, a hub.Caller, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
 	return r.journal.Archive(ctx, a, journal.ArchiveOptions{Keep: keep, DryRun: true, Dir: "unused"})
 }
 

@@ -69,7 +69,7 @@ func (h *Handler) Artifact(store ArtifactStore) http.Handler {
 }
 
 // failed answers a request that is not JSON-RPC.
-func (h *Handler) failed(w http.ResponseWriter, r *http.Request, actor hub.Actor, op string, err error) {
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, actor hub.Caller, op string, err error) {
 	code := hub.CodeOf(err)
 	status := http.StatusServiceUnavailable
 	switch code {

@@ -27,7 +27,7 @@ func (c Coordinated) MarshalJSON() ([]byte, error) { return json.RawMessage(c).M
 // UnmarshalJSON keeps the result.
 func (c *Coordinated) UnmarshalJSON(b []byte) error { return (*json.RawMessage)(c).UnmarshalJSON(b) }
 
-func coordinate(ctx context.Context, s *Services, a hub.Actor, p CoordinateParams) (Coordinated, error) {
+func coordinate(ctx context.Context, s *Services, a hub.Caller, p CoordinateParams) (Coordinated, error) {
 	const op = "parley/coordinate"
 	if s.Coordinator == nil {
 		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not coordinate")

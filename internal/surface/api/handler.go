@@ -41,21 +41,21 @@ func NewHandler(s *Services, log *slog.Logger, done <-chan struct{}) *Handler {
 }
 
 // Actor finds out who sent a request.
-func (h *Handler) Actor(r *http.Request) (hub.Actor, error) {
+func (h *Handler) Actor(r *http.Request) (hub.Caller, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		secret = ""
 	}
 	actor, err := h.services.Access.Authenticate(r.Context(), strings.TrimSpace(secret))
 	if err != nil {
-		return hub.Actor{}, err
+		return hub.Caller{}, err
 	}
 	actor.Session = Session(r.Header)
 	return actor, nil
 }
 
 // Admit finds out who sent a request and answers those who are not admitted.
-func (h *Handler) Admit(w http.ResponseWriter, r *http.Request) (hub.Actor, bool) {
+func (h *Handler) Admit(w http.ResponseWriter, r *http.Request) (hub.Caller, bool) {
 	actor, err := h.Actor(r)
 	if err == nil {
 		return actor, true
@@ -68,7 +68,7 @@ func (h *Handler) Admit(w http.ResponseWriter, r *http.Request) (hub.Actor, bool
 		h.services.Journal.Refused(r.Context(), "", "authenticate", hub.CodeUnauthenticated)
 	}
 	WriteError(w, status, err)
-	return hub.Actor{}, false
+	return hub.Caller{}, false
 }
 
 // WriteError answers with a JSON-RPC error that belongs to no request.
@@ -228,7 +228,7 @@ func TooLarge(most int64) error {
 }
 
 // Answer performs one request.
-func (h *Handler) Answer(ctx context.Context, actor hub.Actor, req jsonrpc.Request) jsonrpc.Response {
+func (h *Handler) Answer(ctx context.Context, actor hub.Caller, req jsonrpc.Request) jsonrpc.Response {
 	res := jsonrpc.Response{ID: req.ID}
 	if req.Invalid != nil {
 		res.Error = withReason(req.Invalid)
@@ -244,7 +244,7 @@ func (h *Handler) Answer(ctx context.Context, actor hub.Actor, req jsonrpc.Reque
 }
 
 // Call performs an operation by name and returns its result as JSON.
-func (h *Handler) Call(ctx context.Context, actor hub.Actor, method string, params []byte) (json.RawMessage, error) {
+func (h *Handler) Call(ctx context.Context, actor hub.Caller, method string, params []byte) (json.RawMessage, error) {
 	o, ok := Lookup(method)
 	if !ok {
 		h.services.Journal.Refused(ctx, actor.ID, "unknown method", hub.CodeNotFound)

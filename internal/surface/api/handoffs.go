@@ -81,41 +81,41 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 }
 
 // handoffActions is everything that can be done with a handoff.
-var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Actor, HandoffParams) (handoff.Report, error){
-	"initiate": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Caller, HandoffParams) (handoff.Report, error){
+	"initiate": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		pkg, err := p.parcel()
 		if err != nil {
 			return handoff.Report{}, err
 		}
 		return s.Initiate(ctx, a, handoff.Proposal{To: p.To, Package: pkg, Reason: p.Reason, IdempotencyKey: p.IdempotencyKey})
 	},
-	"accept": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"accept": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Accept(ctx, a, p.ID, p.Detail)
 	},
-	"reject": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"reject": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Reject(ctx, a, p.ID, hub.RejectReason(p.Reason), p.Detail)
 	},
-	"withdraw": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"withdraw": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Withdraw(ctx, a, p.ID, p.Detail)
 	},
-	"complete": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"complete": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Complete(ctx, a, p.ID, handoff.Completion{Summary: p.Summary, Artifacts: p.Artifacts, NoChanges: p.NoChanges})
 	},
-	"activate": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"activate": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Activate(ctx, a, p.ID)
 	},
-	"close": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"close": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Close(ctx, a, p.ID)
 	},
-	"release": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"release": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Release(ctx, a, p.ID, p.Detail)
 	},
-	"show": func(ctx context.Context, s *handoff.Service, a hub.Actor, p HandoffParams) (handoff.Report, error) {
+	"show": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Show(ctx, a, p.ID)
 	},
 }
 
-func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (HandoffAnswer, error) {
+func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {
 	const op = "acp/handoff"
 	if p.From != nil {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is who authenticated; the input must not carry \"from\"").
@@ -150,7 +150,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Actor, p HandoffParams) (H
 
 // unread counts what lies in the caller's inbox, and adds the warnings of every
 // answer. What was done must be said whatever else fails.
-func (s *Services) unread(ctx context.Context, a hub.Actor, warnings []string) (int, []string) {
+func (s *Services) unread(ctx context.Context, a hub.Caller, warnings []string) (int, []string) {
 	warnings = append(warnings, s.Mail.Warnings()...)
 	n, err := s.Mail.Unread(ctx, a.ID)
 	if err != nil {
@@ -258,7 +258,7 @@ type Held struct {
 	Handoffs []handoff.Report `json:"handoffs"`
 }
 
-func held(ctx context.Context, s *Services, a hub.Actor, _ None) (Held, error) {
+func held(ctx context.Context, s *Services, a hub.Caller, _ None) (Held, error) {
 	messages, err := s.Mail.Held(ctx, a)
 	if err != nil {
 		return Held{}, err
@@ -283,13 +283,13 @@ func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, er
 	}, second
 }
 
-func approve(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
 	return decide(p.ID, "approved",
 		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
 		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) })
 }
 
-func deny(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Verdict, error) {
+func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
 	return decide(p.ID, "denied",
 		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
 		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) })

@@ -47,7 +47,7 @@ type Services struct {
 type Coordinator interface {
 	// Coordinate performs an action, which is the name of a method without its
 	// protocol, for an agent of this hub.
-	Coordinate(ctx context.Context, actor hub.Actor, action string, params json.RawMessage) (json.RawMessage, error)
+	Coordinate(ctx context.Context, actor hub.Caller, action string, params json.RawMessage) (json.RawMessage, error)
 }
 
 // A Permission says who may call an operation. Services check authority over
@@ -71,15 +71,15 @@ type Operation struct {
 	// Changes says that the operation is not a mere look.
 	Changes bool
 
-	call   func(context.Context, *Services, hub.Actor, []byte) (any, error)
+	call   func(context.Context, *Services, hub.Caller, []byte) (any, error)
 	result func(json.RawMessage) (any, error) // reads what call returned
 }
 
 // operation makes an Operation whose parameters are decoded strictly into P.
-func operation[P, R any](method string, p Permission, changes bool, doc string, call func(context.Context, *Services, hub.Actor, P) (R, error)) Operation {
+func operation[P, R any](method string, p Permission, changes bool, doc string, call func(context.Context, *Services, hub.Caller, P) (R, error)) Operation {
 	return Operation{
 		Method: method, Doc: doc, Permission: p, Changes: changes,
-		call: func(ctx context.Context, s *Services, a hub.Actor, raw []byte) (any, error) {
+		call: func(ctx context.Context, s *Services, a hub.Caller, raw []byte) (any, error) {
 			var params P
 			if err := decode(method, raw, &params); err != nil {
 				return nil, err
@@ -150,7 +150,7 @@ func explain(err error) string {
 
 // Call performs an operation for an actor. Every surface comes through here:
 // this is where a refusal is recorded and a panic ends.
-func (s *Services) Call(ctx context.Context, actor hub.Actor, o Operation, params []byte) (result any, err error) {
+func (s *Services) Call(ctx context.Context, actor hub.Caller, o Operation, params []byte) (result any, err error) {
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {

@@ -170,7 +170,7 @@ func decodePart(op, name string, raw json.RawMessage, into any) error {
 	return nil
 }
 
-func send(ctx context.Context, s *Services, a hub.Actor, p SendParams) (mailroom.Receipt, error) {
+func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	d, err := p.draft("acp/send")
 	if err != nil {
 		return mailroom.Receipt{}, err
@@ -178,7 +178,7 @@ func send(ctx context.Context, s *Services, a hub.Actor, p SendParams) (mailroom
 	return s.Mail.Send(ctx, a, d)
 }
 
-func respond(ctx context.Context, s *Services, a hub.Actor, p SendParams) (mailroom.Receipt, error) {
+func respond(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	d, err := p.draft("acp/respond")
 	if err != nil {
 		return mailroom.Receipt{}, err
@@ -200,7 +200,7 @@ type QueryParams struct {
 	Cursor string            `json:"cursor,omitempty"`
 }
 
-func query(ctx context.Context, s *Services, a hub.Actor, p QueryParams) (mailroom.Listing, error) {
+func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (mailroom.Listing, error) {
 	return s.Mail.Query(ctx, a, hub.Query{
 		Agent: p.Agent, Thread: p.Thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
@@ -243,7 +243,7 @@ func (a *AckSet) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func inbox(ctx context.Context, s *Services, a hub.Actor, p InboxParams) (mailroom.Inbox, error) {
+func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailroom.Inbox, error) {
 	if p.WaitS < 0 || p.WaitS > int(mailroom.MaxWait/time.Second) {
 		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, "acp/inbox", "wait_s: %d is not between 0 and %d", p.WaitS, int(mailroom.MaxWait/time.Second)).
 			WithHint("wait again when nothing has come")
@@ -265,7 +265,7 @@ type StatusParams struct {
 	SendParams
 }
 
-func status(ctx context.Context, s *Services, a hub.Actor, p StatusParams) (mailroom.Receipt, error) {
+func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mailroom.Receipt, error) {
 	const op = "acp/status"
 	if p.Type != "" || len(p.Payload) > 0 || p.Text != "" {
 		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "type, payload and text follow from state and summary; leave them out")
@@ -285,10 +285,10 @@ type None struct{}
 //
 // gate, if not nil, refuses those who may not use it even then: what is not
 // there yet must not have less of a gate than what will be.
-func deferred(method string, gate func(op string, a hub.Actor, params []byte) error) Operation {
+func deferred(method string, gate func(op string, a hub.Caller, params []byte) error) Operation {
 	return Operation{
 		Method: method, Permission: Anyone, Doc: "Not available yet.",
-		call: func(_ context.Context, _ *Services, a hub.Actor, params []byte) (any, error) {
+		call: func(_ context.Context, _ *Services, a hub.Caller, params []byte) (any, error) {
 			if gate != nil {
 				if err := gate(method, a, params); err != nil {
 					return nil, err
@@ -302,7 +302,7 @@ func deferred(method string, gate func(op string, a hub.Actor, params []byte) er
 
 // coordinatorsOnly refuses everybody else who wants to change who is in a team,
 // or to close one.
-func coordinatorsOnly(op string, a hub.Actor, params []byte) error {
+func coordinatorsOnly(op string, a hub.Caller, params []byte) error {
 	var p struct {
 		Action string `json:"action"`
 	}
@@ -326,7 +326,7 @@ type Whoami struct {
 	Capabilities hub.Capabilities `json:"capabilities"`
 }
 
-func whoami(_ context.Context, s *Services, a hub.Actor, _ None) (Whoami, error) {
+func whoami(_ context.Context, s *Services, a hub.Caller, _ None) (Whoami, error) {
 	return Whoami{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Capabilities: s.Mail.Capabilities()}, nil
 }
 
@@ -336,7 +336,7 @@ type IDParams struct {
 	Reason string         `json:"reason,omitempty"`
 }
 
-func trace(ctx context.Context, s *Services, a hub.Actor, p IDParams) (mailroom.Trace, error) {
+func trace(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Trace, error) {
 	return s.Mail.Trace(ctx, a, p.ID)
 }
 
@@ -345,7 +345,7 @@ type AgentList struct {
 	Agents []access.Profile `json:"agents"`
 }
 
-func agentList(ctx context.Context, s *Services, a hub.Actor, _ None) (AgentList, error) {
+func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentList, error) {
 	list, err := s.Access.Agents(ctx, a)
 	return AgentList{list}, err
 }
@@ -374,7 +374,7 @@ type AgentKey struct {
 	Label string    `json:"label"`
 }
 
-func agentAdd(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentKey, error) {
+func agentAdd(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentKey, error) {
 	k, err := p.newKey()
 	if err != nil {
 		return AgentKey{}, err
@@ -383,7 +383,7 @@ func agentAdd(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (Age
 	return AgentKey{Agent: agent, Key: secret, Label: key.Label}, err
 }
 
-func agentKey(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentKey, error) {
+func agentKey(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentKey, error) {
 	k, err := p.newKey()
 	if err != nil {
 		return AgentKey{}, err
@@ -398,7 +398,7 @@ type Revoked struct {
 	Revoked int         `json:"revoked"`
 }
 
-func agentRevoke(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (Revoked, error) {
+func agentRevoke(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Revoked, error) {
 	n, err := s.Access.RevokeKeys(ctx, a, p.ID, p.Label)
 	return Revoked{p.ID, n}, err
 }
@@ -408,14 +408,14 @@ type AgentState struct {
 	Agent hub.Agent `json:"agent"`
 }
 
-func agentState(state hub.AgentState) func(context.Context, *Services, hub.Actor, AgentParams) (AgentState, error) {
-	return func(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentState, error) {
+func agentState(state hub.AgentState) func(context.Context, *Services, hub.Caller, AgentParams) (AgentState, error) {
+	return func(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentState, error) {
 		agent, err := s.Access.SetState(ctx, a, p.ID, state)
 		return AgentState{agent}, err
 	}
 }
 
-func agentReset(ctx context.Context, s *Services, a hub.Actor, p AgentParams) (AgentState, error) {
+func agentReset(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentState, error) {
 	agent, err := s.Mail.Reset(ctx, a, p.ID)
 	return AgentState{agent}, err
 }

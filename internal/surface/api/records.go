@@ -20,7 +20,7 @@ type Records interface {
 	// Verify compares everything with the journal.
 	Verify(ctx context.Context) (journal.Audit, error)
 	// Archive moves what is older than keep into a file; 0 means the default.
-	Archive(ctx context.Context, actor hub.Actor, keep time.Duration, dryRun bool) (journal.ArchiveReport, error)
+	Archive(ctx context.Context, actor hub.Caller, keep time.Duration, dryRun bool) (journal.ArchiveReport, error)
 	// Export writes everything as JSONL into a folder that does not exist yet.
 	Export(ctx context.Context, dir string, restricted bool) (journal.Manifest, error)
 	// Backup copies the database into a file that does not exist yet.
@@ -49,7 +49,7 @@ const (
 	scanPage  = 1000 // entries looked at at a time
 )
 
-func audit(ctx context.Context, s *Services, a hub.Actor, p AuditParams) (AuditPage, error) {
+func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (AuditPage, error) {
 	const op = "parley/audit"
 	if p.Limit == 0 {
 		p.Limit = auditPage
@@ -87,7 +87,7 @@ func audit(ctx context.Context, s *Services, a hub.Actor, p AuditParams) (AuditP
 	}
 }
 
-func verify(ctx context.Context, s *Services, a hub.Actor, _ None) (journal.Audit, error) {
+func verify(ctx context.Context, s *Services, a hub.Caller, _ None) (journal.Audit, error) {
 	if !a.Audits() {
 		return journal.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
 	}
@@ -100,7 +100,7 @@ type ArchiveParams struct {
 	DryRun bool  `json:"dry_run,omitempty"`
 }
 
-func archive(ctx context.Context, s *Services, a hub.Actor, p ArchiveParams) (journal.ArchiveReport, error) {
+func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (journal.ArchiveReport, error) {
 	if p.KeepS < 0 || p.KeepS > int64(100*365*24*time.Hour/time.Second) {
 		return journal.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
 	}
@@ -120,7 +120,7 @@ func (p CopyParams) check(op string) error {
 	return nil
 }
 
-func export(ctx context.Context, s *Services, _ hub.Actor, p CopyParams) (journal.Manifest, error) {
+func export(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (journal.Manifest, error) {
 	if err := p.check("parley/export"); err != nil {
 		return journal.Manifest{}, err
 	}
@@ -132,7 +132,7 @@ type Backup struct {
 	Path string `json:"path"`
 }
 
-func backup(ctx context.Context, s *Services, _ hub.Actor, p CopyParams) (Backup, error) {
+func backup(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (Backup, error) {
 	if err := p.check("parley/backup"); err != nil {
 		return Backup{}, err
 	}

@@ -27,7 +27,7 @@ type RunKey struct {
 	Key string  `json:"key"`
 }
 
-func runBegin(ctx context.Context, s *Services, a hub.Actor, p RunParams) (RunKey, error) {
+func runBegin(ctx context.Context, s *Services, a hub.Caller, p RunParams) (RunKey, error) {
 	const most = 1 << 31
 	r, key, err := s.Runs.Begin(ctx, a, run.Beginning{
 		ID: p.ID, Agent: p.Agent, Task: p.Task, Dir: p.Dir, ThreadID: p.ThreadID, Handoff: p.Handoff,
@@ -43,7 +43,7 @@ type RunMoveParams struct {
 	Session string       `json:"session_id,omitempty"`
 }
 
-func runMove(ctx context.Context, s *Services, a hub.Actor, p RunMoveParams) (hub.Run, error) {
+func runMove(ctx context.Context, s *Services, a hub.Caller, p RunMoveParams) (hub.Run, error) {
 	return s.Runs.Move(ctx, a, p.ID, p.State, p.Session)
 }
 
@@ -59,7 +59,7 @@ type RunEndParams struct {
 	Evidence       json.RawMessage     `json:"evidence,omitempty"`
 }
 
-func runEnd(ctx context.Context, s *Services, a hub.Actor, p RunEndParams) (hub.Run, error) {
+func runEnd(ctx context.Context, s *Services, a hub.Caller, p RunEndParams) (hub.Run, error) {
 	return s.Runs.Finish(ctx, a, p.ID, run.Ending{
 		State: p.State, StopReason: p.StopReason, Reason: p.Reason, Report: p.Report, Verdict: p.Verdict,
 		Contradictions: p.Contradictions, Evidence: p.Evidence,
@@ -74,7 +74,7 @@ type RunIDParams struct {
 	ID hub.RunID `json:"run_id"`
 }
 
-func runShow(ctx context.Context, s *Services, a hub.Actor, p RunIDParams) (RunTrace, error) {
+func runShow(ctx context.Context, s *Services, a hub.Caller, p RunIDParams) (RunTrace, error) {
 	return s.Runs.Show(ctx, a, p.ID)
 }
 
@@ -87,7 +87,7 @@ type RunListParams struct {
 	Cursor  hub.RunID     `json:"cursor,omitempty"`
 }
 
-func runList(ctx context.Context, s *Services, a hub.Actor, p RunListParams) (run.Listing, error) {
+func runList(ctx context.Context, s *Services, a hub.Caller, p RunListParams) (run.Listing, error) {
 	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: p.Limit, Cursor: p.Cursor})
 }
 

@@ -14,7 +14,7 @@ const maxTold = 256 << 10
 // Coordinate performs an action for an agent of this hub. The action is the
 // name of a method without its protocol, as in contract/propose; what it needs
 // is in the parameters.
-func (s *Services) Coordinate(ctx context.Context, actor hub.Actor, action string, params json.RawMessage) (json.RawMessage, error) {
+func (s *Services) Coordinate(ctx context.Context, actor hub.Caller, action string, params json.RawMessage) (json.RawMessage, error) {
 	m, ok := Lookup("cacp/" + strings.TrimPrefix(action, "cacp/"))
 	if !ok || m.call == nil && m.write == nil {
 		return nil, hub.Errorf(hub.CodeInvalid, "coordinate", "action: there is no %q", action).

@@ -71,7 +71,7 @@ type Search struct {
 // caller returns whom a visitor acts for.
 func caller(v access.Visitor) contract.Caller {
 	if v.Guest {
-		return contract.Caller{Actor: v.Actor}
+		return contract.Caller{Caller: v.Caller}
 	}
-	return contract.Caller{Actor: v.Actor, AID: v.AID}
+	return contract.Caller{Caller: v.Caller, AID: v.AID}
 }

@@ -58,7 +58,7 @@ func credentials(r *http.Request) access.Credentials {
 // Identify finds out who sent a request.
 func (h *Handler) Identify(r *http.Request) (access.Visitor, error) {
 	v, err := h.services.Access.Identify(r.Context(), credentials(r))
-	v.Actor.Session = api.Session(r.Header)
+	v.Caller.Session = api.Session(r.Header)
 	return v, err
 }
 
@@ -95,7 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength > maxBody {
 		most = maxLargeBody
 	}
-	h.hub.Exchange(w, r, v.Actor.ID, api.Exchange{
+	h.hub.Exchange(w, r, v.Caller.ID, api.Exchange{
 		MaxBody: most,
 		Answer: func(rest []jsonrpc.Request, size int) []jsonrpc.Response {
 			return h.answer(r.Context(), v, credentials(r).Source, rest, size)
@@ -127,12 +127,12 @@ func (h *Handler) answer(ctx context.Context, v access.Visitor, source netip.Add
 	m, ok := Lookup(req.Method)
 	switch {
 	case req.Invalid == nil && size > maxBody && !large[req.Method]:
-		h.services.Journal.Refused(ctx, v.Actor.ID, "http", hub.CodeTooLarge)
+		h.services.Journal.Refused(ctx, v.Caller.ID, "http", hub.CodeTooLarge)
 		res.Error = wireError(api.TooLarge(maxBody))
 	case req.Invalid != nil || !ok && !strings.HasPrefix(req.Method, "cacp/"):
 		return []jsonrpc.Response{h.other(ctx, v, req)}
 	case !ok:
-		h.services.Journal.Refused(ctx, v.Actor.ID, "unknown method", hub.CodeNotFound)
+		h.services.Journal.Refused(ctx, v.Caller.ID, "unknown method", hub.CodeNotFound)
 		res.Error = unknown(req.Method)
 	case unpack[req.Method] != nil:
 		return h.services.sync(ctx, v, rest)
@@ -150,13 +150,13 @@ func (h *Handler) answer(ctx context.Context, v access.Visitor, source netip.Add
 // other answers a request of the hub's own methods, for its own agents.
 func (h *Handler) other(ctx context.Context, v access.Visitor, req jsonrpc.Request) jsonrpc.Response {
 	if req.Invalid == nil && !v.Local() {
-		h.services.Journal.Refused(ctx, v.Actor.ID, "http", hub.CodeDenied)
+		h.services.Journal.Refused(ctx, v.Caller.ID, "http", hub.CodeDenied)
 		if _, ok := api.Lookup(req.Method); !ok {
 			return jsonrpc.Response{ID: req.ID, Error: unknown(req.Method)}
 		}
 		return jsonrpc.Response{ID: req.ID, Error: wireError(hub.Errorf(hub.CodeDenied, "http", "only agents of this hub may call %.200s", req.Method))}
 	}
-	return h.hub.Answer(ctx, v.Actor, req)
+	return h.hub.Answer(ctx, v.Caller, req)
 }
 
 // stream answers a single request whose answer may be large while it is read.

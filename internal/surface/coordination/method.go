@@ -208,11 +208,11 @@ func (s *Services) observe(ctx context.Context, v access.Visitor, method string,
 		case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()): // done, or the caller is gone
 		case code == hub.CodeDegraded || code == hub.CodeInternal:
 			if s.Log != nil {
-				s.Log.Error("call failed", "actor", v.Actor.ID, "op", method, "code", code, "err", err)
+				s.Log.Error("call failed", "actor", v.Caller.ID, "op", method, "code", code, "err", err)
 			}
 		case recorded(err): // where it was refused
 		default:
-			s.Journal.Refused(ctx, v.Actor.ID, method, code)
+			s.Journal.Refused(ctx, v.Caller.ID, method, code)
 		}
 		if s.Observe != nil {
 			s.Observe(method, code, time.Since(began))

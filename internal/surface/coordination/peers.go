@@ -31,7 +31,7 @@ func createInvite(ctx context.Context, s *Services, v access.Visitor, p InvitePa
 	if err != nil {
 		return Invited{}, err
 	}
-	in, text, err := s.Access.Invite(ctx, v.Actor, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	in, text, err := s.Access.Invite(ctx, v.Caller, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Invited{in, text, s.Access.Home()}, err
 }
 
@@ -51,7 +51,7 @@ type InviteID struct {
 }
 
 func revokeInvite(ctx context.Context, s *Services, v access.Visitor, p InviteID) (hub.Invite, error) {
-	return s.Access.RevokeInvite(ctx, v.Actor, p.ID)
+	return s.Access.RevokeInvite(ctx, v.Caller, p.ID)
 }
 
 // InvitesParams are the parameters of cacp/invite/list.
@@ -66,7 +66,7 @@ type Invites struct {
 }
 
 func listInvites(ctx context.Context, s *Services, v access.Visitor, p InvitesParams) (Invites, error) {
-	found, err := s.Access.Invites(ctx, v.Actor, p.Project)
+	found, err := s.Access.Invites(ctx, v.Caller, p.Project)
 	return Invites{found}, err
 }
 
@@ -87,7 +87,7 @@ type PeerAdded struct {
 }
 
 func addPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerAdded, error) {
-	added, key, err := s.Access.AddPeer(ctx, v.Actor, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+	added, key, err := s.Access.AddPeer(ctx, v.Caller, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
 	return PeerAdded{added, key}, err
 }
 
@@ -102,7 +102,7 @@ func joinHub(ctx context.Context, s *Services, v access.Visitor, p JoinHubParams
 	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
 		return hub.Welcome{}, err
 	}
-	return s.Access.Join(ctx, v.Actor, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	return s.Access.Join(ctx, v.Caller, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
 		return s.Network.Redeem(ctx, p.Hub, r)
 	})
 }
@@ -113,7 +113,7 @@ type Peers struct {
 }
 
 func listPeers(ctx context.Context, s *Services, v access.Visitor, _ None) (Peers, error) {
-	if _, err := s.Access.Peers(ctx, v.Actor); err != nil { // who may see them
+	if _, err := s.Access.Peers(ctx, v.Caller); err != nil { // who may see them
 		return Peers{}, err
 	}
 	all, err := s.Network.Standings(ctx)
@@ -129,12 +129,12 @@ type PeerChanged struct {
 }
 
 func approvePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.ApprovePeer(ctx, v.Actor, p.AID)
+	got, err := s.Access.ApprovePeer(ctx, v.Caller, p.AID)
 	return PeerChanged{got}, err
 }
 
 func removePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.RemovePeer(ctx, v.Actor, p.AID)
+	got, err := s.Access.RemovePeer(ctx, v.Caller, p.AID)
 	return PeerChanged{got}, err
 }
 
@@ -144,7 +144,7 @@ type Asked struct {
 }
 
 func syncPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (Asked, error) {
-	peers, err := s.Access.Peers(ctx, v.Actor)
+	peers, err := s.Access.Peers(ctx, v.Caller)
 	if err != nil {
 		return Asked{}, err
 	}
@@ -194,7 +194,7 @@ func mintToken(ctx context.Context, s *Services, v access.Visitor, p TokenParams
 			agent = aid
 		}
 	}
-	token, expires, err := s.Access.MintToken(ctx, v.Actor, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	token, expires, err := s.Access.MintToken(ctx, v.Caller, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Token{token, agent, expires}, err
 }
 
@@ -235,7 +235,7 @@ func operatorOnly(op string, v access.Visitor) error {
 	if v.IsOperator() {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.Actor.ID).
+	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.Caller.ID).
 		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
 }
 

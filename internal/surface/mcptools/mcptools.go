@@ -157,7 +157,7 @@ type Handler struct {
 	library  http.Handler
 	server   *mcp.Server
 	services *api.Services
-	admit    func(*http.Request) (hub.Actor, error)
+	admit    func(*http.Request) (hub.Caller, error)
 	passes   passes // see shortcut.go
 }
 
@@ -173,7 +173,7 @@ func (h *Handler) Close() {
 // client waits for news end when done is closed. log may be nil.
 func NewHandler(version string, s *api.Services, h *api.Handler, log *slog.Logger, done <-chan struct{}) *Handler {
 	server := newServer(version, log, func(ctx context.Context, req *mcp.CallToolRequest, o api.Operation) (any, error) {
-		actor, ok := req.Extra.TokenInfo.Extra[actorKey].(hub.Actor)
+		actor, ok := req.Extra.TokenInfo.Extra[actorKey].(hub.Caller)
 		if !ok {
 			return nil, hub.Errorf(hub.CodeUnauthenticated, "mcptools", "no key was given")
 		}

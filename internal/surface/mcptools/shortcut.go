@@ -191,7 +191,7 @@ func plainCall(body []byte) (req jsonrpc.Request, o api.Operation, args json.Raw
 }
 
 // answer performs a call that took the shortcut.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, actor hub.Actor, req jsonrpc.Request, o api.Operation, args json.RawMessage) {
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, actor hub.Caller, req jsonrpc.Request, o api.Operation, args json.RawMessage) {
 	result, err := h.services.Call(r.Context(), actor, o, arguments(args))
 	raw, err := json.Marshal(toolResult(result, err))
 	answer := jsonrpc.Response{ID: req.ID, Result: raw}
