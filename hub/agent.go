@@ -3,6 +3,7 @@ package hub
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -101,19 +102,54 @@ func HashSecret(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// A CallerKind says what sort of party calls. Operations list the kinds that may
+// call them.
+type CallerKind string
+
+// The kinds of callers.
+const (
+	CallerOperator   CallerKind = "operator"      // the person who runs the hub
+	CallerAgent      CallerKind = "agent"         // an agent of this hub, with its own key
+	CallerRun        CallerKind = "run"           // an agent of this hub, with a key that a run lent it
+	CallerPeer       CallerKind = "peer"          // another hub
+	CallerLegacyPeer CallerKind = "legacy peer"   // another hub that cannot send a key and is known by its address
+	CallerToken      CallerKind = "project token" // the holder of a project token
+	CallerGuest      CallerKind = "guest"         // an unknown party: without a key, or on a hub that is open to all
+)
+
 // A Caller is the authenticated party behind one request. A surface identifies
 // it once; services check it against the thing touched; input never changes it.
 type Caller struct {
-	ID      AgentID
-	Key     KeyID // the key of the request; "" if the caller needs none
+	Kind    CallerKind // "" for the hub's own work
+	ID      AgentID    // of a caller from elsewhere a stand-in for the journal, which no agent can have as its name
+	AID     AID        // name across hubs; "" for a caller that has none
+	Key     KeyID      // the key of the request; "" if the caller needs none
 	Role    Role
 	Auditor bool
 	Paused  bool
-	Session string // the caller's session, from its runtime; may be empty
+	Session string     // the caller's session, from its runtime; may be empty
+	Source  netip.Addr // address that the request came from; zero for a call within the process
+	Trust   TrustLevel
+	Native  bool   // a peer that runs this software
+	Scope   *Scope // bounds of a project token; nil for every other kind
 }
 
-// IsOperator reports whether c is the person who runs the hub.
-func (c Caller) IsOperator() bool { return c.ID == Operator }
+// A Scope bounds the holder of a project token to one project and to some
+// permissions in it. A scope without permissions permits nothing.
+type Scope struct {
+	Project     ProjectID
+	Permissions []string
+}
+
+// Local reports whether c is the operator or an agent of this hub, and showed
+// its own key.
+func (c Caller) Local() bool {
+	return c.Kind == CallerOperator || c.Kind == CallerAgent || c.Kind == CallerRun
+}
+
+// IsOperator reports whether c is the person who runs the hub. A project token
+// made for the operator does not carry the operator's authority.
+func (c Caller) IsOperator() bool { return c.ID == Operator && c.Scope == nil }
 
 // Coordinates reports whether c has a coordinator's authority.
 func (c Caller) Coordinates() bool { return c.IsOperator() || c.Role == RoleCoordinator }

@@ -73,9 +73,6 @@ func newPeers(s *Server, hints hub.Bus) (*peers, error) {
 	}
 	options := &access.Options{
 		Bus: hints, Vault: p.vault, Self: hub.AID(p.self.AID), Home: home, Repo: c.Repo, Open: c.Open,
-		Refused: func(ctx context.Context, who hub.AgentID, op string, code hub.Code) {
-			s.journal.Refused(ctx, who, op, code)
-		},
 	}
 	if c.Exchange != "" {
 		if p.exchange, err = peer.NewExchange(p.client, c.Exchange); err != nil {

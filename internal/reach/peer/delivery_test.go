@@ -30,7 +30,7 @@ func TestDelivery(t *testing.T) {
 			if _, err := n.contracts.AddRepo(ctx, us, project, hub.Repo{Name: "mobile", Role: "mobile", Language: "swift"}); err != nil {
 				return err
 			}
-			mobile := contract.Caller{Caller: hub.Caller{ID: "mobile"}, AID: "aid://alpha.example/mobile@1.0.0"}
+			mobile := hub.Caller{ID: "mobile", AID: "aid://alpha.example/mobile@1.0.0"}
 			_, _, err := n.contracts.JoinProject(ctx, mobile, project, "mobile", "http://n.example")
 			return err
 		}},

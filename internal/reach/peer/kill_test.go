@@ -146,7 +146,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.access.RegisterPeer(t.Context(), access.Visitor{Caller: operator}, access.NewPeer{AID: aid, Endpoint: ready[1]}); err != nil {
+		if _, err := b.access.RegisterPeer(t.Context(), operator, access.NewPeer{AID: aid, Endpoint: ready[1]}); err != nil {
 			t.Fatal(err)
 		}
 		return k
@@ -197,7 +197,7 @@ func TestKill(t *testing.T) {
 		}
 		other.start()
 		b.start()
-		if _, err := b.access.RegisterPeer(t.Context(), access.Visitor{Caller: operator}, access.NewPeer{AID: aid, Endpoint: other.server.URL}); err != nil {
+		if _, err := b.access.RegisterPeer(t.Context(), operator, access.NewPeer{AID: aid, Endpoint: other.server.URL}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "both have the same", []*node{b, other}, same(b, other, p.ID))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -36,10 +35,9 @@ type node struct {
 	server    *httptest.Server
 	stop      func()
 
-	mu      sync.Mutex
-	gate    func(http.ResponseWriter, *http.Request) bool // answers in place of the node
-	took    []string                                      // methods of what came in, in order
-	refused []string
+	mu   sync.Mutex
+	gate func(http.ResponseWriter, *http.Request) bool // answers in place of the node
+	took []string                                      // methods of what came in, in order
 }
 
 var operator = hub.Caller{ID: hub.Operator}
@@ -73,12 +71,7 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	}
 	n.server = httptest.NewServer(http.HandlerFunc(n.serve))
 	t.Cleanup(n.server.Close)
-	n.access = access.New(n.store, &access.Options{Bus: n.hints, Vault: vault, Self: n.aid, Home: n.server.URL, Repo: n.repo,
-		Refused: func(_ context.Context, who hub.AgentID, op string, code hub.Code) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.refused = append(n.refused, fmt.Sprintf("%s %s %s", who, op, code))
-		}})
+	n.access = access.New(n.store, &access.Options{Bus: n.hints, Vault: vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
 	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
@@ -171,7 +164,7 @@ func (n *node) rpc(w http.ResponseWriter, r *http.Request) {
 			requests = requests[copies:]
 			continue
 		}
-		out = append(out, n.answer(r.Context(), visitor, source.Addr(), requests[0]))
+		out = append(out, n.answer(r.Context(), visitor, requests[0]))
 		requests = requests[1:]
 	}
 	if batch {
@@ -189,7 +182,7 @@ func respond(id json.RawMessage, result any, err error) any {
 }
 
 // take merges copies that came together.
-func (n *node) take(ctx context.Context, v access.Visitor, requests []rpcRequest) []any {
+func (n *node) take(ctx context.Context, v hub.Caller, requests []rpcRequest) []any {
 	answers := make([]any, len(requests))
 	var copies []hub.Copy
 	var at []int
@@ -217,7 +210,7 @@ func (n *node) take(ctx context.Context, v access.Visitor, requests []rpcRequest
 			err = n.access.Admit(ctx, v, req.Method, c.Project)
 		}
 		if err == nil {
-			err = n.access.Source(ctx, v, in.Source)
+			err = n.access.Source(v, in.Source)
 		}
 		if err != nil {
 			answers[i] = respond(req.ID, nil, err)
@@ -239,13 +232,13 @@ func (n *node) take(ctx context.Context, v access.Visitor, requests []rpcRequest
 	return answers
 }
 
-func (n *node) answer(ctx context.Context, v access.Visitor, source netip.Addr, req rpcRequest) any {
+func (n *node) answer(ctx context.Context, v hub.Caller, req rpcRequest) any {
 	if req.Method == "cacp/invite/redeem" {
 		var in hub.Redemption
 		if err := json.Unmarshal(req.Params, &in); err != nil {
 			return respond(req.ID, nil, err)
 		}
-		w, err := n.access.Redeem(ctx, source, v.Peer && v.AID == in.AID, in)
+		w, err := n.access.Redeem(ctx, v, in)
 		return respond(req.ID, w, err)
 	}
 	if req.Method == "cacp/peer/announce" {
@@ -277,7 +270,7 @@ func befriend(a, b *node) {
 	}
 }
 
-func (n *node) caller() contract.Caller { return contract.Caller{Caller: operator} }
+func (n *node) caller() hub.Caller { return operator }
 
 // project makes a project of which the node has its own repository.
 func (n *node) project(others ...*node) hub.ProjectID {

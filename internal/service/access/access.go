@@ -46,9 +46,6 @@ type Options struct {
 
 	// Directory vouches for agents that register themselves; may be nil.
 	Directory Directory
-
-	// Refused is told of everything that Identify and Admit refuse; may be nil.
-	Refused func(ctx context.Context, who hub.AgentID, op string, code hub.Code)
 }
 
 // Access keeps agents and keys in a store.
@@ -63,7 +60,6 @@ type Access struct {
 	open      bool
 	aids      map[hub.AgentID]hub.AID
 	directory Directory
-	refused   func(context.Context, hub.AgentID, string, hub.Code)
 	attempts  attempts
 
 	// known remembers keys that were found good, by hash. A change made here
@@ -103,7 +99,7 @@ func New(store hub.Store, opts *Options) *Access {
 			a.clock = opts.Clock
 		}
 		a.bus, a.vault, a.self, a.home, a.repo, a.open = opts.Bus, opts.Vault, opts.Self, opts.Home, opts.Repo, opts.Open
-		a.aids, a.directory, a.refused = maps.Clone(opts.AIDs), opts.Directory, opts.Refused
+		a.aids, a.directory = maps.Clone(opts.AIDs), opts.Directory
 	}
 	return a
 }
@@ -149,9 +145,7 @@ func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Caller, e
 		return hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s expired on %s", key.Label, key.Agent, key.ExpiresAt).
 			WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
-	g = grant{expires: key.ExpiresAt, actor: hub.Caller{
-		ID: agent.ID, Key: key.ID, Role: agent.Role, Auditor: agent.Auditor, Paused: agent.State == hub.AgentPaused,
-	}}
+	g = grant{expires: key.ExpiresAt, actor: a.local(agent, key)}
 	a.mu.Lock()
 	if a.epoch == epoch {
 		if len(a.known) >= maxKnown {

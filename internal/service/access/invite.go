@@ -153,23 +153,13 @@ func (a *Access) Invites(ctx context.Context, actor hub.Caller, project hub.Proj
 	return out, nil
 }
 
-// Redeem takes an invite from the hub that was given it, lets that hub in as a
+// Redeem accepts an invite from the hub that was given it, adds that hub as a
 // peer, and exchanges keys: the guest's is kept to be sent, a new one is made
-// for the guest to send. source is where the request came from; whoever guesses
-// too often from there is told to wait. himself says that the guest has shown
-// the key of the peer that it says it is.
-func (a *Access) Redeem(ctx context.Context, source netip.Addr, himself bool, r hub.Redemption) (hub.Welcome, error) {
+// for the guest to send. A source that guesses too often must wait. A peer that
+// is known already can redeem only with its own key.
+func (a *Access) Redeem(ctx context.Context, c hub.Caller, r hub.Redemption) (hub.Welcome, error) {
 	const op = "access.Redeem"
-	welcome, err := a.redeem(ctx, op, source, himself, r)
-	if err != nil {
-		a.refuse(ctx, stranger(r.AID).ID, "cacp/invite/redeem", err)
-		return hub.Welcome{}, err
-	}
-	a.peersMoved()
-	return welcome, nil
-}
-
-func (a *Access) redeem(ctx context.Context, op string, source netip.Addr, himself bool, r hub.Redemption) (hub.Welcome, error) {
+	source := c.Source
 	now := a.clock()
 	if wait := a.attempts.wait(source, now); wait > 0 {
 		return hub.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "too many invites that are none came from there").WithRetry(wait)
@@ -202,7 +192,7 @@ func (a *Access) redeem(ctx context.Context, op string, source netip.Addr, himse
 		if err := usable(op, in, hub.InstantAt(now)); err != nil {
 			return err
 		}
-		if was, err := tx.Peer(p.AID); err == nil && was.State == hub.PeerApproved && !himself {
+		if was, err := tx.Peer(p.AID); err == nil && was.State == hub.PeerApproved && !isPeer(c, r.AID) {
 			return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("redeem the invite with that peer's key, or remove the peer first")
 		} else if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
@@ -214,7 +204,7 @@ func (a *Access) redeem(ctx context.Context, op string, source netip.Addr, himse
 		if err := widen(tx, p.AID, in.Project); err != nil {
 			return err
 		}
-		guest := stranger(p.AID)
+		guest := outside(hub.CallerPeer, p.AID, p.Trust)
 		if _, err := tx.Append(entry(hub.At(now), guest, hub.ActionInviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
 			return err
 		}
@@ -224,6 +214,7 @@ func (a *Access) redeem(ctx context.Context, op string, source netip.Addr, himse
 		a.attempts.failed(source, now)
 		return hub.Welcome{}, fmt.Errorf("access: redeem an invite: %w", err)
 	}
+	a.peersMoved()
 	return hub.Welcome{
 		AID: a.self, Endpoint: a.home, Repo: a.repo, Project: in.Project, ForRepo: in.Repo, Permissions: in.Permissions, Key: secret,
 	}, nil

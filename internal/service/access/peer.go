@@ -60,12 +60,6 @@ func (a *Access) Local(aid hub.AID) (hub.AgentID, bool) {
 // Home returns where others reach this hub.
 func (a *Access) Home() string { return a.home }
 
-// Visit returns an agent of this hub, which has shown its key already, as a
-// visitor.
-func (a *Access) Visit(actor hub.Caller) Visitor {
-	return Visitor{Caller: actor, AID: a.aidOf(actor.ID), Trust: hub.TrustVerified}
-}
-
 // aidOf returns how an agent of this hub is called elsewhere, or "".
 func (a *Access) aidOf(id hub.AgentID) hub.AID {
 	if aid, ok := a.aids[id]; ok {
@@ -231,25 +225,23 @@ func (a *Access) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID, 
 // operator, unless the hub is open; only one that a key, the operator or the
 // directory stands behind is noted at all. One that is known may say where it
 // is now if it shows its key.
-func (a *Access) RegisterPeer(ctx context.Context, v Visitor, n NewPeer) (hub.Peer, error) {
+func (a *Access) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hub.Peer, error) {
 	const op = "access.RegisterPeer"
 	p, err := a.newPeer(op, n.AID, n.Endpoint, n.Repo)
 	if err != nil {
 		return hub.Peer{}, err
 	}
-	himself := v.Peer && !v.Legacy && v.AID == n.AID
-	if !a.open && !himself && !v.IsOperator() {
+	proved := isPeer(c, n.AID)
+	if !a.open && !proved && !c.IsOperator() {
 		vouched := false
 		if a.directory != nil {
 			if vouched, err = a.directory.Vouch(ctx, p.AID, p.Endpoint); err != nil {
 				return hub.Peer{}, err
 			}
 		}
-		if !vouched && !(v.Legacy && v.AID == n.AID) {
-			err := hub.Errorf(hub.CodeUnauthenticated, op, "a peer registers with its key, or after an invite").
+		if !vouched && !(c.Kind == hub.CallerLegacyPeer && c.AID == n.AID) {
+			return hub.Peer{}, hub.Errorf(hub.CodeUnauthenticated, op, "a peer registers with its key, or after an invite").
 				WithHint("parley peer invite on this side, parley peer join on the other")
-			a.refuse(ctx, stranger(n.AID).ID, "peers/register", err)
-			return hub.Peer{}, err
 		}
 	}
 	err = a.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
@@ -262,21 +254,20 @@ func (a *Access) RegisterPeer(ctx context.Context, v Visitor, n NewPeer) (hub.Pe
 			if a.open {
 				p.State, p.Trust = hub.PeerApproved, hub.TrustVerified
 			}
-			return a.putPeer(tx, v.Caller, hub.ActionPeerRegistered, p)
+			return a.putPeer(tx, c, hub.ActionPeerRegistered, p)
 		case err != nil:
 			return err
 		case was.Endpoint == p.Endpoint && was.Repo == cmp.Or(p.Repo, was.Repo):
 			p = was
 			return nil
-		case !himself && !v.IsOperator() && !a.open:
+		case !proved && !c.IsOperator() && !a.open:
 			return hub.Errorf(hub.CodeDenied, op, "%s is known already, and only its key can say that it moved", p.AID)
 		}
 		was.Endpoint, was.Repo = p.Endpoint, cmp.Or(p.Repo, was.Repo)
 		p = was
-		return a.putPeer(tx, v.Caller, hub.ActionPeerMoved, p)
+		return a.putPeer(tx, c, hub.ActionPeerMoved, p)
 	})
 	if err != nil {
-		a.refuse(ctx, stranger(n.AID).ID, "peers/register", err)
 		return hub.Peer{}, fmt.Errorf("access: register %s: %w", n.AID, err)
 	}
 	a.peersMoved()

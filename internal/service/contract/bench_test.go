@@ -24,7 +24,7 @@ func benchService(b *testing.B) *contract.Service {
 // BenchmarkPropose measures what a durable proposal costs, many at a time.
 func BenchmarkPropose(b *testing.B) {
 	s := benchService(b)
-	p, err := s.CreateProject(b.Context(), contract.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{
+	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{
 		{Name: "backend-api", Role: "backend", Language: "go"}, {Name: "frontend-app", Role: "frontend", Language: "go"},
 	}})
 	if err != nil {
@@ -34,7 +34,7 @@ func BenchmarkPropose(b *testing.B) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := s.Propose(b.Context(), contract.Caller{}, contract.Proposal{Project: p.ID, Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
+			if _, err := s.Propose(b.Context(), hub.Caller{}, contract.Proposal{Project: p.ID, Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
 				b.Error(err)
 			}
 		}
@@ -55,7 +55,7 @@ func BenchmarkWriteProject(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.WriteProject(b.Context(), contract.Caller{}, copies[0].Project, io.Discard, contract.WriteOptions{}); err != nil {
+		if err := s.WriteProject(b.Context(), hub.Caller{}, copies[0].Project, io.Discard, contract.WriteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

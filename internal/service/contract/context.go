@@ -19,7 +19,7 @@ type NewPacket struct {
 }
 
 // Share lets the others of a project know something.
-func (s *Service) Share(ctx context.Context, caller Caller, n NewPacket) (hub.Packet, error) {
+func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hub.Packet, error) {
 	const op = "contract.Share"
 	var out hub.Packet
 	err := s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) (err error) {
@@ -100,7 +100,7 @@ type Question struct {
 }
 
 // Ask shares a question.
-func (s *Service) Ask(ctx context.Context, caller Caller, q Question) (hub.Packet, error) {
+func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (hub.Packet, error) {
 	if q.Question == "" {
 		return hub.Packet{}, hub.Errorf(hub.CodeInvalid, "contract.Ask", "question required")
 	}
@@ -123,7 +123,7 @@ type Decision struct {
 }
 
 // Decide shares a decision.
-func (s *Service) Decide(ctx context.Context, caller Caller, d Decision) (hub.Packet, error) {
+func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (hub.Packet, error) {
 	const op = "contract.Decide"
 	for _, m := range [...]struct{ name, value string }{{"decision", d.Decision}, {"chosen", d.Chosen}, {"rationale", d.Rationale}} {
 		if m.value == "" {
@@ -142,7 +142,7 @@ func (s *Service) Decide(ctx context.Context, caller Caller, d Decision) (hub.Pa
 }
 
 // shareValue shares a packet whose content is v.
-func (s *Service) shareValue(ctx context.Context, caller Caller, n NewPacket, v any) (hub.Packet, error) {
+func (s *Service) shareValue(ctx context.Context, caller hub.Caller, n NewPacket, v any) (hub.Packet, error) {
 	content, err := json.Marshal(v)
 	if err != nil {
 		return hub.Packet{}, err
@@ -159,7 +159,7 @@ const (
 )
 
 // Packets returns packets by time.
-func (s *Service) Packets(ctx context.Context, _ Caller, q hub.PacketQuery) (hub.PacketPage, error) {
+func (s *Service) Packets(ctx context.Context, _ hub.Caller, q hub.PacketQuery) (hub.PacketPage, error) {
 	const op = "contract.Packets"
 	if q.Limit == 0 {
 		q.Limit = defaultPackets
@@ -188,7 +188,7 @@ const maxThread = 500
 // Thread returns a packet, or the one that it answers, with the answers to it,
 // oldest first. deep begins where the thread began and walks on to the answers
 // to answers.
-func (s *Service) Thread(ctx context.Context, _ Caller, id hub.ProjectID, packet hub.PacketID, deep bool) ([]hub.Packet, error) {
+func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, packet hub.PacketID, deep bool) ([]hub.Packet, error) {
 	const op = "contract.Thread"
 	var out []hub.Packet
 	err := s.store.View(ctx, func(r hub.Reader) error {

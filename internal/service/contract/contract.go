@@ -110,24 +110,18 @@ func New(store hub.Store, opts *Options) *Service {
 	return &Service{store: store, o: o, newID: func() string { return string(ids.Next()) }}
 }
 
-// A Caller is who is asking, here and across hubs.
-type Caller struct {
-	hub.Caller
-	AID hub.AID // "" where the actor has none; then it speaks for the hub's own repository
-}
-
 // aid returns who the caller is across hubs.
-func (s *Service) aid(caller Caller) hub.AID {
-	if caller.AID == "" {
+func (s *Service) aid(caller hub.Caller) hub.AID {
+	if caller.AID == "" || caller.Kind == hub.CallerGuest { // a guest of an open hub acts for the hub
 		return s.o.Self
 	}
 	return caller.AID
 }
 
 // isOurs reports whether the caller is this hub, or an agent of it.
-func (s *Service) isOurs(caller Caller) bool {
-	if caller.AID == "" || caller.AID == s.o.Self || s.o.Local == nil {
-		return caller.AID == "" || caller.AID == s.o.Self
+func (s *Service) isOurs(caller hub.Caller) bool {
+	if aid := s.aid(caller); aid == s.o.Self || s.o.Local == nil {
+		return aid == s.o.Self
 	}
 	id, ok := s.o.Local(caller.AID)
 	return ok && id == caller.ID // a peer may be called as an agent here would be
@@ -135,7 +129,7 @@ func (s *Service) isOurs(caller Caller) bool {
 
 // speaksFor returns the repository of p that the caller speaks for: the one it
 // has claimed, or else the hub's own if the caller is one of its agents.
-func (s *Service) speaksFor(op string, p hub.Project, caller Caller) (hub.Repo, error) {
+func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller) (hub.Repo, error) {
 	if r, ok := p.RepoOf(s.aid(caller)); ok {
 		return r, nil
 	}
@@ -150,7 +144,7 @@ func (s *Service) speaksFor(op string, p hub.Project, caller Caller) (hub.Repo, 
 type session struct {
 	s      *Service
 	tx     hub.Tx
-	caller Caller
+	caller hub.Caller
 	source hub.AID // the peer that a change came from; "" for a change made here
 	known  bool    // source has the thing that changes as it is after the change
 	now    hub.Time
@@ -168,7 +162,7 @@ func (se *session) agent() hub.AID {
 }
 
 // update runs fn in one transaction and then wakes those who wait.
-func (s *Service) update(ctx context.Context, caller Caller, source hub.AID, fn func(*session) error) error {
+func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID, fn func(*session) error) error {
 	var se *session
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		se = &session{s: s, tx: tx, caller: caller, source: source, now: s.o.Clock.Now()}
@@ -189,7 +183,7 @@ func (s *Service) update(ctx context.Context, caller Caller, source hub.AID, fn 
 
 // act runs fn like update on behalf of a caller who may act, with a project
 // and the repository that the caller speaks for.
-func (s *Service) act(ctx context.Context, op string, caller Caller, id hub.ProjectID, fn func(*session, hub.Project, hub.Repo) error) error {
+func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, fn func(*session, hub.Project, hub.Repo) error) error {
 	if err := active(op, caller); err != nil {
 		return err
 	}
@@ -207,7 +201,7 @@ func (s *Service) act(ctx context.Context, op string, caller Caller, id hub.Proj
 }
 
 // active refuses callers that may look but not act.
-func active(op string, caller Caller) error {
+func active(op string, caller hub.Caller) error {
 	if caller.Paused {
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a project", caller.ID).
 			WithHint("the operator can lift this with: parley agent resume %s", caller.ID)

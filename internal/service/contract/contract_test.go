@@ -28,7 +28,7 @@ type desk struct {
 	*contract.Service
 	clock *clock
 
-	back, front contract.Caller
+	back, front hub.Caller
 	project     hub.Project
 }
 
@@ -59,8 +59,8 @@ func newDesk(t *testing.T, change func(*contract.Options)) *desk {
 		change(opts)
 	}
 	d.Service = contract.New(store, opts)
-	d.back = contract.Caller{Caller: hub.Caller{ID: "ada"}}
-	d.front = contract.Caller{Caller: hub.Caller{ID: "bob"}, AID: frontAID}
+	d.back = hub.Caller{ID: "ada"}
+	d.front = hub.Caller{ID: "bob", AID: frontAID}
 	return d
 }
 
@@ -103,7 +103,7 @@ func (d *desk) propose() hub.Contract {
 	return r.Contract
 }
 
-func (d *desk) respond(who contract.Caller, c hub.Contract, action, comment string) (contract.Result, error) {
+func (d *desk) respond(who hub.Caller, c hub.Contract, action, comment string) (contract.Result, error) {
 	return d.Respond(d.Context(), who, contract.Response{Project: c.Project, Contract: c.ID, Action: action, Comment: comment})
 }
 
@@ -140,7 +140,7 @@ func (d *desk) work(c hub.Contract) contract.Work {
 	return contract.Work{Project: c.Project, Contract: c.ID, Plan: "with SQLAlchemy", Files: []string{"src/routes/user.py"}}
 }
 
-func (d *desk) implement(c hub.Contract, who contract.Caller) {
+func (d *desk) implement(c hub.Contract, who hub.Caller) {
 	d.Helper()
 	_, err := d.Start(d.Context(), who, d.work(c))
 	d.ok(err)
@@ -264,7 +264,7 @@ func TestProject(t *testing.T) {
 	})
 	t.Run("R1-024 a repository that another agent holds cannot be claimed", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		_, _, err := d.JoinProject(t.Context(), contract.Caller{AID: "aid://evil/x@1.0.0"}, d.project.ID, "frontend-app", "")
+		_, _, err := d.JoinProject(t.Context(), hub.Caller{AID: "aid://evil/x@1.0.0"}, d.project.ID, "frontend-app", "")
 		d.refused(err, hub.CodeConflict, "claimed by "+string(frontAID))
 	})
 	t.Run("R1-025 a claim is in the log that peers are told from", func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestContract(t *testing.T) {
 			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(content)})
 			d.refused(err, hub.CodeInvalid, "")
 		}
-		_, err := d.Propose(t.Context(), contract.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err := d.Propose(t.Context(), hub.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeConflict, "Not a member of project")
 		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeInvalid, "projectId required")
@@ -570,7 +570,7 @@ func TestContract(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, hub.Repo{Name: "mobile", Role: "mobile", Language: "kotlin"})
 		d.ok(err)
-		mobile := contract.Caller{AID: "aid://example.com/mobile@1.0.0"}
+		mobile := hub.Caller{AID: "aid://example.com/mobile@1.0.0"}
 		_, _, err = d.JoinProject(t.Context(), mobile, d.project.ID, "mobile", "")
 		d.ok(err)
 		set := func(p hub.AgreementPolicy) {

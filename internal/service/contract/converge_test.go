@@ -98,7 +98,7 @@ func (w *network) boot(n *node) {
 	}
 }
 
-func (n *node) caller() Caller { return Caller{Caller: hub.Caller{ID: "agent"}, AID: n.aid} }
+func (n *node) caller() hub.Caller { return hub.Caller{ID: "agent", AID: n.aid} }
 
 // apart reports whether two hubs cannot reach each other now.
 func (w *network) apart(a, b int) bool {
@@ -327,12 +327,12 @@ func (w *network) heal() {
 // state returns everything that a hub knows of the project.
 func (w *network) state(n *node) string {
 	var b bytes.Buffer
-	p, err := n.service.Project(context.Background(), Caller{}, w.project)
+	p, err := n.service.Project(context.Background(), hub.Caller{}, w.project)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "policy %s\n", p.Policy)
-	if err := n.service.WriteProject(context.Background(), Caller{}, w.project, &b, WriteOptions{}); err != nil {
+	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, WriteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	sum, err := n.service.Summary(context.Background(), w.project, "")
@@ -346,7 +346,7 @@ func (w *network) state(n *node) string {
 // missing returns what was acknowledged and is not there.
 func (w *network) missing(n *node) (out []string) {
 	var b bytes.Buffer
-	if err := n.service.WriteProject(context.Background(), Caller{}, w.project, &b, WriteOptions{}); err != nil {
+	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, WriteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	p, err := hub.DecodeProject(b.Bytes())

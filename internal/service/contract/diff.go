@@ -37,7 +37,7 @@ const (
 
 // Diff returns what changed between two versions. 0 stands for the newest as
 // to, and for the one before to as from.
-func (s *Service) Diff(ctx context.Context, caller Caller, id hub.ProjectID, contractID hub.ContractID, from, to int) (Diff, error) {
+func (s *Service) Diff(ctx context.Context, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, from, to int) (Diff, error) {
 	c, err := s.Contract(ctx, caller, id, contractID, true)
 	if err != nil {
 		return Diff{}, err

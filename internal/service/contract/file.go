@@ -32,12 +32,12 @@ type File struct {
 }
 
 // ShareFile keeps a file in the project's folder.
-func (s *Service) ShareFile(ctx context.Context, caller Caller, n NewFile) (File, error) {
+func (s *Service) ShareFile(ctx context.Context, caller hub.Caller, n NewFile) (File, error) {
 	return s.keep(ctx, "contract.ShareFile", caller, n, func(*session, hub.Project, File) error { return nil })
 }
 
 // FulfilRequest keeps the file that somebody asked for.
-func (s *Service) FulfilRequest(ctx context.Context, caller Caller, requestID string, n NewFile) (File, error) {
+func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestID string, n NewFile) (File, error) {
 	const op = "contract.FulfilRequest"
 	return s.keep(ctx, op, caller, n, func(se *session, p hub.Project, f File) error {
 		r, err := se.tx.FileRequest(p.ID, requestID)
@@ -64,7 +64,7 @@ const (
 
 // keep writes a file and then notes it, together with what and does. A file
 // that cannot be noted is removed again.
-func (s *Service) keep(ctx context.Context, op string, caller Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
+func (s *Service) keep(ctx context.Context, op string, caller hub.Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
 	if s.o.Files == nil {
 		return File{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no shared files")
 	}
@@ -168,7 +168,7 @@ func (se *session) countFile(op string, n int64) error {
 
 // RequestFile asks the others of a project for a file. Project, Description and
 // Format must be given.
-func (s *Service) RequestFile(ctx context.Context, caller Caller, r hub.FileRequest) (hub.FileRequest, error) {
+func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.FileRequest) (hub.FileRequest, error) {
 	const op = "contract.RequestFile"
 	switch {
 	case strings.TrimSpace(r.Description) == "":
@@ -198,7 +198,7 @@ func (s *Service) RequestFile(ctx context.Context, caller Caller, r hub.FileRequ
 }
 
 // FileRequests returns the requests of a project, newest first.
-func (s *Service) FileRequests(ctx context.Context, _ Caller, id hub.ProjectID) ([]hub.FileRequest, error) {
+func (s *Service) FileRequests(ctx context.Context, _ hub.Caller, id hub.ProjectID) ([]hub.FileRequest, error) {
 	var out []hub.FileRequest
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		_, err := project(r, "contract.FileRequests", id)

@@ -34,7 +34,7 @@ type Failure struct {
 
 // Check is the gate for CI and merge: whether every contract that a repository
 // takes part in has come far enough, and which have not and why.
-func (s *Service) Check(ctx context.Context, _ Caller, g Gate) (Verdict, error) {
+func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, error) {
 	const op = "contract.Check"
 	if g.Require == "" {
 		g.Require = hub.ContractAgreed

@@ -7,7 +7,7 @@ import (
 )
 
 // Contract returns a contract, with History and Conflicts if asked for.
-func (s *Service) Contract(ctx context.Context, _ Caller, id hub.ProjectID, contractID hub.ContractID, history bool) (hub.Contract, error) {
+func (s *Service) Contract(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID, history bool) (hub.Contract, error) {
 	const op = "contract.Contract"
 	var c hub.Contract
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -23,7 +23,7 @@ func (s *Service) Contract(ctx context.Context, _ Caller, id hub.ProjectID, cont
 }
 
 // Contracts returns contracts by id, without History and Conflicts.
-func (s *Service) Contracts(ctx context.Context, _ Caller, q hub.ContractQuery) ([]hub.Contract, error) {
+func (s *Service) Contracts(ctx context.Context, _ hub.Caller, q hub.ContractQuery) ([]hub.Contract, error) {
 	const op = "contract.Contracts"
 	var err error
 	if q.Limit, err = page(op, q.Limit, pageSize); err != nil {
@@ -51,7 +51,7 @@ type Conflict struct {
 
 // Conflicts returns the contracts of a project that have contents which lost,
 // by id, beginning after one.
-func (s *Service) Conflicts(ctx context.Context, _ Caller, id hub.ProjectID, after hub.ContractID, limit int) ([]Conflict, error) {
+func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID, after hub.ContractID, limit int) ([]Conflict, error) {
 	const op = "contract.Conflicts"
 	limit, err := page(op, limit, pageSize)
 	if err != nil {

@@ -147,13 +147,13 @@ func FuzzSync(f *testing.F) {
 				t.Errorf("copy %d is news each time it comes: %+v", i, d)
 			}
 		}
-		projects, err := s.Projects(ctx, Caller{}, "", 0)
+		projects, err := s.Projects(ctx, hub.Caller{}, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range projects {
 			var b bytes.Buffer
-			if err := s.WriteProject(ctx, Caller{}, p.ID, &b, WriteOptions{}); err != nil {
+			if err := s.WriteProject(ctx, hub.Caller{}, p.ID, &b, WriteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := hub.DecodeProject(b.Bytes()); err != nil {

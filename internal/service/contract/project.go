@@ -18,7 +18,7 @@ type NewProject struct {
 
 // CreateProject makes a project. A repository with the name of the hub's own is
 // claimed for this hub at once.
-func (s *Service) CreateProject(ctx context.Context, caller Caller, n NewProject) (hub.Project, error) {
+func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewProject) (hub.Project, error) {
 	const op = "contract.CreateProject"
 	if err := active(op, caller); err != nil {
 		return hub.Project{}, err
@@ -90,7 +90,7 @@ func repoChange(p hub.ProjectID, id hub.RepoID) hub.Change {
 
 // JoinProject claims a repository for the caller and returns the project with
 // it. Claiming again is a success, and may change the endpoint.
-func (s *Service) JoinProject(ctx context.Context, caller Caller, id hub.ProjectID, repoName, endpoint string) (hub.Project, hub.Repo, error) {
+func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, repoName, endpoint string) (hub.Project, hub.Repo, error) {
 	const op = "contract.JoinProject"
 	var p hub.Project
 	var r hub.Repo
@@ -140,7 +140,7 @@ func (s *Service) JoinProject(ctx context.Context, caller Caller, id hub.Project
 }
 
 // AddRepo adds a repository to a project.
-func (s *Service) AddRepo(ctx context.Context, caller Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
+func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
 	const op = "contract.AddRepo"
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, _ hub.Repo) error {
 		if err := s.admit(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
@@ -159,16 +159,16 @@ func (s *Service) AddRepo(ctx context.Context, caller Caller, id hub.ProjectID, 
 
 // SetStatus says how far a project has come. What follows from its contracts
 // goes further by itself.
-func (s *Service) SetStatus(ctx context.Context, caller Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
+func (s *Service) SetStatus(ctx context.Context, caller hub.Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
 	return s.setProject(ctx, "contract.SetStatus", caller, id, string(status), func(p *hub.Project) { p.Status = status })
 }
 
 // SetPolicy says whose word makes a contract agreed, from now on.
-func (s *Service) SetPolicy(ctx context.Context, caller Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
+func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
 	return s.setProject(ctx, "contract.SetPolicy", caller, id, string(policy), func(p *hub.Project) { p.Policy = policy })
 }
 
-func (s *Service) setProject(ctx context.Context, op string, caller Caller, id hub.ProjectID, word string, set func(*hub.Project)) (hub.Project, error) {
+func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, word string, set func(*hub.Project)) (hub.Project, error) {
 	var out hub.Project
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, r hub.Repo) error {
 		set(&p)
@@ -218,7 +218,7 @@ func standing(p hub.Project) hub.Project {
 
 // Project returns a project without its contracts and packets, and how far it
 // has come.
-func (s *Service) Project(ctx context.Context, _ Caller, id hub.ProjectID) (hub.Project, error) {
+func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (hub.Project, error) {
 	var p hub.Project
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		p, err = project(r, "contract.Project", id)
@@ -231,7 +231,7 @@ func (s *Service) Project(ctx context.Context, _ Caller, id hub.ProjectID) (hub.
 const maxProjects = 200
 
 // Projects returns projects by id, beginning after one.
-func (s *Service) Projects(ctx context.Context, _ Caller, after hub.ProjectID, limit int) ([]hub.Project, error) {
+func (s *Service) Projects(ctx context.Context, _ hub.Caller, after hub.ProjectID, limit int) ([]hub.Project, error) {
 	limit, err := page("contract.Projects", limit, maxProjects)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ type Result struct {
 }
 
 // Propose makes a contract.
-func (s *Service) Propose(ctx context.Context, caller Caller, p Proposal) (Result, error) {
+func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (Result, error) {
 	const op = "contract.Propose"
 	content, err := hub.CompactContent(op, p.Content)
 	if err != nil {
@@ -120,7 +120,7 @@ var responses = map[string]struct {
 
 // Respond agrees to a contract, asks for a change or rejects it. A comment or a
 // suggested change is also kept as a packet that is related to the contract.
-func (s *Service) Respond(ctx context.Context, caller Caller, r Response) (Result, error) {
+func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (Result, error) {
 	const op = "contract.Respond"
 	does, ok := responses[r.Action]
 	if !ok {
@@ -222,7 +222,7 @@ type Revision struct {
 
 // Update gives a contract its next version. What was implemented needs another
 // look then.
-func (s *Service) Update(ctx context.Context, caller Caller, u Revision) (Result, error) {
+func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Result, error) {
 	const op = "contract.Update"
 	content, err := hub.CompactContent(op, u.Content)
 	if err != nil {

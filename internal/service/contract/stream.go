@@ -20,7 +20,7 @@ type WriteOptions struct {
 // page, so that a large project takes no more memory than a small one; each
 // thing is whole, but what changes meanwhile may be in it or not. Nothing is
 // written when there is no such project.
-func (s *Service) WriteProject(ctx context.Context, caller Caller, id hub.ProjectID, w io.Writer, opts WriteOptions) error {
+func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, w io.Writer, opts WriteOptions) error {
 	p, err := s.Project(ctx, caller, id)
 	if err != nil {
 		return err

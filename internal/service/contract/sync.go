@@ -24,7 +24,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 	out := make([]hub.Synced, 0, len(copies))
 	for part := range slices.Chunk(copies, maxCopies) {
 		done := make([]hub.Synced, len(part))
-		err := s.update(ctx, Caller{Caller: hub.Caller{ID: hub.Self}}, from, func(se *session) error {
+		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
 			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
 			for i, c := range part {
 				var err error

@@ -363,7 +363,7 @@ func BenchmarkSync(b *testing.B) {
 func benchDesk(b *testing.B, n int) (*contract.Service, []hub.Copy) {
 	b.Helper()
 	s := benchService(b)
-	p, err := s.CreateProject(b.Context(), contract.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{{Name: "backend-api", Role: "backend", Language: "go"}}})
+	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{{Name: "backend-api", Role: "backend", Language: "go"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type Work struct {
 }
 
 // Start says that the caller's repository begins to implement a contract.
-func (s *Service) Start(ctx context.Context, caller Caller, w Work) (Result, error) {
+func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
 	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkStarted, "started", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
 		c, err := step(op, was, hub.MoveStart, "start implementation of", s.o.Clock)
@@ -36,7 +36,7 @@ func (s *Service) Start(ctx context.Context, caller Caller, w Work) (Result, err
 
 // Complete says that the caller's repository has implemented a contract. When
 // all whom it concerns have, the contract is implemented.
-func (s *Service) Complete(ctx context.Context, caller Caller, w Work) (Result, error) {
+func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Complete"
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("an empty list says that no file changed")
@@ -59,7 +59,7 @@ func (s *Service) Complete(ctx context.Context, caller Caller, w Work) (Result, 
 
 // work changes a contract by what one repository did, and looks whether all
 // have done it.
-func (s *Service) work(ctx context.Context, op string, caller Caller, id hub.ProjectID, contractID hub.ContractID, a hub.Action, outcome string, do func(hub.Contract, hub.Repo) (hub.Contract, error)) (Result, error) {
+func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, a hub.Action, outcome string, do func(hub.Contract, hub.Repo) (hub.Contract, error)) (Result, error) {
 	var out Result
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, by hub.Repo) error {
 		was, err := contract(se.tx, op, p.ID, contractID)
@@ -120,7 +120,7 @@ var verifications = map[string]struct {
 // Verify says whether what was implemented works together. After a failure
 // every implementation needs another look. Notes are kept as a packet that is
 // related to the contract.
-func (s *Service) Verify(ctx context.Context, caller Caller, v Verification) (Result, error) {
+func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification) (Result, error) {
 	const op = "contract.Verify"
 	does, ok := verifications[v.Result]
 	if !ok {
@@ -175,7 +175,7 @@ type Progress struct {
 }
 
 // Progress says how far each repository is with a contract.
-func (s *Service) Progress(ctx context.Context, _ Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
+func (s *Service) Progress(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
 	const op = "contract.Progress"
 	var out Progress
 	err := s.store.View(ctx, func(r hub.Reader) error {

@@ -16,7 +16,7 @@ import (
 // implement it.
 func (w *world) negotiate() (hub.ProjectID, hub.ContractID, hub.PacketID) {
 	w.t.Helper()
-	ctx, who := w.t.Context(), contract.Caller{Caller: hub.Caller{ID: "ada"}}
+	ctx, who := w.t.Context(), hub.Caller{ID: "ada"}
 	s := contract.New(w.store, &contract.Options{Clock: w.clock, Self: "aid://example.com/back@1.0.0", Repo: "back"})
 	p, err := s.CreateProject(ctx, who, contract.NewProject{Name: "Sign in", Repos: []hub.Repo{{Name: "back", Role: "backend", Language: "go"}}})
 	w.must(nil, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -31,11 +30,11 @@ type Shared struct {
 
 func shared(p hub.Packet, err error) (Shared, error) { return Shared{p.ID, "shared"}, err }
 
-func share(ctx context.Context, s *Services, v access.Visitor, p ShareParams) (Shared, error) {
+func share(ctx context.Context, s *Services, v hub.Caller, p ShareParams) (Shared, error) {
 	if err := required("cacp/context/share", "type", string(p.Type), "content", string(p.Content)); err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.Share(ctx, caller(v), contract.NewPacket{
+	return shared(s.Contracts.Share(ctx, v, contract.NewPacket{
 		Project: p.Project, Type: p.Type, Content: p.Content, Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
 }
@@ -50,7 +49,7 @@ type CodeParams struct {
 	Explanation string `json:"explanation,omitempty"`
 }
 
-func shareCode(ctx context.Context, s *Services, v access.Visitor, p CodeParams) (Shared, error) {
+func shareCode(ctx context.Context, s *Services, v hub.Caller, p CodeParams) (Shared, error) {
 	if err := required("cacp/context/shareCode", "language", p.Language, "file", p.File, "snippet", p.Snippet); err != nil {
 		return Shared{}, err
 	}
@@ -69,7 +68,7 @@ type TypesParams struct {
 	Explanation string `json:"explanation,omitempty"`
 }
 
-func shareTypes(ctx context.Context, s *Services, v access.Visitor, p TypesParams) (Shared, error) {
+func shareTypes(ctx context.Context, s *Services, v hub.Caller, p TypesParams) (Shared, error) {
 	if err := required("cacp/context/shareTypes", "language", p.Language, "definitions", p.Definitions); err != nil {
 		return Shared{}, err
 	}
@@ -79,12 +78,12 @@ func shareTypes(ctx context.Context, s *Services, v access.Visitor, p TypesParam
 }
 
 // shareValue shares what is made here.
-func (s *Services) shareValue(ctx context.Context, v access.Visitor, p inProject, r relations, t hub.ContextType, content map[string]string) (Shared, error) {
+func (s *Services) shareValue(ctx context.Context, v hub.Caller, p inProject, r relations, t hub.ContextType, content map[string]string) (Shared, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.Share(ctx, caller(v), contract.NewPacket{Project: p.Project, Type: t, Content: raw, Related: r.Related, ReplyTo: r.ReplyTo}))
+	return shared(s.Contracts.Share(ctx, v, contract.NewPacket{Project: p.Project, Type: t, Content: raw, Related: r.Related, ReplyTo: r.ReplyTo}))
 }
 
 // Question are the parameters of cacp/context/askQuestion.
@@ -96,8 +95,8 @@ type Question struct {
 	Urgent   bool     `json:"urgent,omitempty"`
 }
 
-func ask(ctx context.Context, s *Services, v access.Visitor, p Question) (Shared, error) {
-	return shared(s.Contracts.Ask(ctx, caller(v), contract.Question{
+func ask(ctx context.Context, s *Services, v hub.Caller, p Question) (Shared, error) {
+	return shared(s.Contracts.Ask(ctx, v, contract.Question{
 		Project: p.Project, Question: p.Question, Options: p.Options, Urgent: p.Urgent, Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
 }
@@ -112,8 +111,8 @@ type Decision struct {
 	Implications []string `json:"implications,omitempty"`
 }
 
-func decide(ctx context.Context, s *Services, v access.Visitor, p Decision) (Shared, error) {
-	return shared(s.Contracts.Decide(ctx, caller(v), contract.Decision{
+func decide(ctx context.Context, s *Services, v hub.Caller, p Decision) (Shared, error) {
+	return shared(s.Contracts.Decide(ctx, v, contract.Decision{
 		Project: p.Project, Decision: p.Decision, Chosen: p.Chosen, Rationale: p.Rationale, Implications: p.Implications,
 		Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
@@ -138,11 +137,11 @@ type Context struct {
 // contextPage is how many packets a list has unless asked for otherwise.
 const contextPage = 50
 
-func listContext(ctx context.Context, s *Services, v access.Visitor, p ContextParams) (Context, error) {
+func listContext(ctx context.Context, s *Services, v hub.Caller, p ContextParams) (Context, error) {
 	if p.Limit == 0 {
 		p.Limit = contextPage
 	}
-	page, err := s.Contracts.Packets(ctx, caller(v), hub.PacketQuery{
+	page, err := s.Contracts.Packets(ctx, v, hub.PacketQuery{
 		Project: p.Project, Type: p.Type, Contract: p.Contract, Since: p.Since, Newest: true, Cursor: p.Cursor, Limit: p.Limit,
 	})
 	out := Context{Packets: make([]hub.Packet, len(page.Packets)), Next: page.Next}
@@ -164,10 +163,10 @@ type Thread struct {
 	Thread []hub.Packet `json:"thread"` // oldest first
 }
 
-func thread(ctx context.Context, s *Services, v access.Visitor, p ThreadParams) (Thread, error) {
+func thread(ctx context.Context, s *Services, v hub.Caller, p ThreadParams) (Thread, error) {
 	if err := required("cacp/context/getThread", "packetId", string(p.Packet)); err != nil {
 		return Thread{}, err
 	}
-	found, err := s.Contracts.Thread(ctx, caller(v), p.Project, p.Packet, p.Deep)
+	found, err := s.Contracts.Thread(ctx, v, p.Project, p.Packet, p.Deep)
 	return Thread{found}, err
 }

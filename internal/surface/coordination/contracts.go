@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -30,11 +29,11 @@ func proposed(r contract.Result, err error) (Proposed, error) {
 	return Proposed{r.Contract.ID, r.Contract.Version, r.Contract.Status, r.Warnings}, err
 }
 
-func propose(ctx context.Context, s *Services, v access.Visitor, p Proposal) (Proposed, error) {
+func propose(ctx context.Context, s *Services, v hub.Caller, p Proposal) (Proposed, error) {
 	if err := required("cacp/contract/propose", "type", string(p.Type), "name", p.Name, "content", string(p.Content)); err != nil {
 		return Proposed{}, err
 	}
-	return proposed(s.Contracts.Propose(ctx, caller(v), contract.Proposal{Project: p.Project, Type: p.Type, Name: p.Name, Content: p.Content}))
+	return proposed(s.Contracts.Propose(ctx, v, contract.Proposal{Project: p.Project, Type: p.Type, Name: p.Name, Content: p.Content}))
 }
 
 // inContract is part of the parameters of every method about one contract.
@@ -64,11 +63,11 @@ type Responded struct {
 	Packet          hub.PacketID       `json:"packetId,omitempty"`     // that holds the comment
 }
 
-func respond(ctx context.Context, s *Services, v access.Visitor, p Response) (Responded, error) {
+func respond(ctx context.Context, s *Services, v hub.Caller, p Response) (Responded, error) {
 	if err := required("cacp/contract/respond", "contractId", string(p.Contract), "action", p.Action); err != nil {
 		return Responded{}, err
 	}
-	r, err := s.Contracts.Respond(ctx, caller(v), contract.Response{
+	r, err := s.Contracts.Respond(ctx, v, contract.Response{
 		Project: p.Project, Contract: p.Contract, Action: p.Action, Comment: p.Comment, Change: some(p.Change), Version: p.Version,
 	})
 	status := string(r.Contract.Status)
@@ -105,14 +104,14 @@ type Revision struct {
 	Version int             `json:"version,omitempty"` // that it replaces; 0 for the one that is there
 }
 
-func update(ctx context.Context, s *Services, v access.Visitor, p Revision) (Proposed, error) {
+func update(ctx context.Context, s *Services, v hub.Caller, p Revision) (Proposed, error) {
 	if err := required("cacp/contract/update", "contractId", string(p.Contract), "content", string(p.Content)); err != nil {
 		return Proposed{}, err
 	}
 	if p.Note == "" {
 		p.Note = p.Notes
 	}
-	return proposed(s.Contracts.Update(ctx, caller(v), contract.Revision{
+	return proposed(s.Contracts.Update(ctx, v, contract.Revision{
 		Project: p.Project, Contract: p.Contract, Content: p.Content, Note: p.Note, Version: p.Version,
 	}))
 }
@@ -161,8 +160,8 @@ func (c *Contract) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-func getContract(ctx context.Context, s *Services, v access.Visitor, p GetParams) (Contract, error) {
-	c, err := s.Contracts.Contract(ctx, caller(v), p.Project, p.Contract, p.History)
+func getContract(ctx context.Context, s *Services, v hub.Caller, p GetParams) (Contract, error) {
+	c, err := s.Contracts.Contract(ctx, v, p.Project, p.Contract, p.History)
 	out := Contract{Contract: c, History: c.History}
 	if p.History && out.History == nil {
 		out.History = []hub.ContractVersion{}
@@ -191,11 +190,11 @@ type Contracts struct {
 // contractPage is how many contracts a list has at most.
 const contractPage = 200
 
-func listContracts(ctx context.Context, s *Services, v access.Visitor, p ListContractsParams) (Contracts, error) {
+func listContracts(ctx context.Context, s *Services, v hub.Caller, p ListContractsParams) (Contracts, error) {
 	if p.Limit == 0 {
 		p.Limit = contractPage
 	}
-	found, err := s.Contracts.Contracts(ctx, caller(v), hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: p.Limit})
+	found, err := s.Contracts.Contracts(ctx, v, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: p.Limit})
 	out := Contracts{Contracts: make([]Contract, len(found))}
 	for i, c := range found {
 		out.Contracts[i].Contract = c
@@ -213,8 +212,8 @@ type DiffParams struct {
 	To   int `json:"to,omitempty"`   // default the newest
 }
 
-func diff(ctx context.Context, s *Services, v access.Visitor, p DiffParams) (contract.Diff, error) {
-	return s.Contracts.Diff(ctx, caller(v), p.Project, p.Contract, p.From, p.To)
+func diff(ctx context.Context, s *Services, v hub.Caller, p DiffParams) (contract.Diff, error) {
+	return s.Contracts.Diff(ctx, v, p.Project, p.Contract, p.From, p.To)
 }
 
 // CheckParams are the parameters of cacp/contract/check.
@@ -224,8 +223,8 @@ type CheckParams struct {
 	Require hub.ContractStatus `json:"require,omitempty"` // agreed, implemented or verified; default agreed
 }
 
-func check(ctx context.Context, s *Services, v access.Visitor, p CheckParams) (contract.Verdict, error) {
-	return s.Contracts.Check(ctx, caller(v), contract.Gate{Project: p.Project, Repo: p.Repo, Require: p.Require})
+func check(ctx context.Context, s *Services, v hub.Caller, p CheckParams) (contract.Verdict, error) {
+	return s.Contracts.Check(ctx, v, contract.Gate{Project: p.Project, Repo: p.Repo, Require: p.Require})
 }
 
 // ConflictsParams are the parameters of cacp/contract/conflicts.
@@ -240,7 +239,7 @@ type Conflicts struct {
 	Conflicts []contract.Conflict `json:"conflicts"`
 }
 
-func conflicts(ctx context.Context, s *Services, v access.Visitor, p ConflictsParams) (Conflicts, error) {
-	found, err := s.Contracts.Conflicts(ctx, caller(v), p.Project, p.After, p.Limit)
+func conflicts(ctx context.Context, s *Services, v hub.Caller, p ConflictsParams) (Conflicts, error) {
+	found, err := s.Contracts.Conflicts(ctx, v, p.Project, p.After, p.Limit)
 	return Conflicts{found}, err
 }

@@ -20,5 +20,5 @@ func (s *Services) Coordinate(ctx context.Context, actor hub.Caller, action stri
 		return nil, hub.Errorf(hub.CodeInvalid, "coordinate", "action: there is no %q", action).
 			WithHint("the tool's description lists the actions")
 	}
-	return s.Call(ctx, s.Access.Visit(actor), m, params, maxTold)
+	return s.Call(ctx, actor, m, params, maxTold)
 }

@@ -67,11 +67,3 @@ type Search struct {
 	Languages []string `json:"languages"`
 	Limit     int      `json:"limit"`
 }
-
-// caller returns whom a visitor acts for.
-func caller(v access.Visitor) contract.Caller {
-	if v.Guest {
-		return contract.Caller{Caller: v.Caller}
-	}
-	return contract.Caller{Caller: v.Caller, AID: v.AID}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -35,16 +34,16 @@ type Kept struct {
 	contract.File
 }
 
-func shareFile(ctx context.Context, s *Services, v access.Visitor, p FileParams) (Kept, error) {
-	kept, err := s.Contracts.ShareFile(ctx, caller(v), p.file())
+func shareFile(ctx context.Context, s *Services, v hub.Caller, p FileParams) (Kept, error) {
+	kept, err := s.Contracts.ShareFile(ctx, v, p.file())
 	return Kept{Status: "received", File: kept}, err
 }
 
-func fulfilRequest(ctx context.Context, s *Services, v access.Visitor, p FileParams) (Kept, error) {
+func fulfilRequest(ctx context.Context, s *Services, v hub.Caller, p FileParams) (Kept, error) {
 	if err := required("cacp/file/fulfillRequest", "requestId", p.Request); err != nil {
 		return Kept{}, err
 	}
-	kept, err := s.Contracts.FulfilRequest(ctx, caller(v), p.Request, p.file())
+	kept, err := s.Contracts.FulfilRequest(ctx, v, p.Request, p.file())
 	return Kept{Status: "fulfilled", Request: p.Request, File: kept}, err
 }
 
@@ -61,8 +60,8 @@ type Requested struct {
 	Request string `json:"requestId"`
 }
 
-func requestFile(ctx context.Context, s *Services, v access.Visitor, p FileRequest) (Requested, error) {
-	r, err := s.Contracts.RequestFile(ctx, caller(v), hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
+func requestFile(ctx context.Context, s *Services, v hub.Caller, p FileRequest) (Requested, error) {
+	r, err := s.Contracts.RequestFile(ctx, v, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
 	return Requested{"request_received", r.ID}, err
 }
 
@@ -80,8 +79,8 @@ type OpenRequest struct {
 	Status    string  `json:"status"` // pending or fulfilled
 }
 
-func listRequests(ctx context.Context, s *Services, v access.Visitor, p ProjectParams) (Requests, error) {
-	found, err := s.Contracts.FileRequests(ctx, caller(v), p.Project)
+func listRequests(ctx context.Context, s *Services, v hub.Caller, p ProjectParams) (Requests, error) {
+	found, err := s.Contracts.FileRequests(ctx, v, p.Project)
 	out := Requests{make([]OpenRequest, len(found))}
 	for i, r := range found {
 		status := "pending"

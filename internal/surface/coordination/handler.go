@@ -52,14 +52,17 @@ func credentials(r *http.Request) access.Credentials {
 	source, _ := netip.ParseAddrPort(r.RemoteAddr) // no address is nobody's
 	return access.Credentials{
 		Bearer: strings.TrimSpace(secret), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"), Source: source.Addr(),
+		Session: api.Session(r.Header),
 	}
 }
 
 // Identify finds out who sent a request.
-func (h *Handler) Identify(r *http.Request) (access.Visitor, error) {
-	v, err := h.services.Access.Identify(r.Context(), credentials(r))
-	v.Caller.Session = api.Session(r.Header)
-	return v, err
+func (h *Handler) Identify(r *http.Request) (hub.Caller, error) {
+	c, err := h.services.Access.Identify(r.Context(), credentials(r))
+	if code := hub.CodeOf(err); err != nil && code != hub.CodeDegraded && code != hub.CodeInternal {
+		h.services.Journal.Refused(r.Context(), c.ID, "authenticate", code)
+	}
+	return c, err
 }
 
 // refuse answers those who are not admitted.
@@ -85,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v, err := h.Identify(r)
 	if err != nil {
 		if hub.CodeOf(err) == hub.CodeUnauthenticated {
-			h.redeem(w, r, err)
+			h.redeem(w, r, v, err)
 		} else {
 			refuse(w, err)
 		}
@@ -95,10 +98,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength > maxBody {
 		most = maxLargeBody
 	}
-	h.hub.Exchange(w, r, v.Caller.ID, api.Exchange{
+	h.hub.Exchange(w, r, v.ID, api.Exchange{
 		MaxBody: most,
 		Answer: func(rest []jsonrpc.Request, size int) []jsonrpc.Response {
-			return h.answer(r.Context(), v, credentials(r).Source, rest, size)
+			return h.answer(r.Context(), v, rest, size)
 		},
 		Alone: func(req jsonrpc.Request, size int) bool { return h.stream(w, r, v, req, size) },
 	})
@@ -121,23 +124,23 @@ func (h *Handler) readable(r *http.Request) bool {
 }
 
 // answer answers one or more of the requests at the front.
-func (h *Handler) answer(ctx context.Context, v access.Visitor, source netip.Addr, rest []jsonrpc.Request, size int) []jsonrpc.Response {
+func (h *Handler) answer(ctx context.Context, v hub.Caller, rest []jsonrpc.Request, size int) []jsonrpc.Response {
 	req := rest[0]
 	res := jsonrpc.Response{ID: req.ID}
 	m, ok := Lookup(req.Method)
 	switch {
 	case req.Invalid == nil && size > maxBody && !large[req.Method]:
-		h.services.Journal.Refused(ctx, v.Caller.ID, "http", hub.CodeTooLarge)
+		h.services.Journal.Refused(ctx, v.ID, "http", hub.CodeTooLarge)
 		res.Error = wireError(api.TooLarge(maxBody))
 	case req.Invalid != nil || !ok && !strings.HasPrefix(req.Method, "cacp/"):
 		return []jsonrpc.Response{h.other(ctx, v, req)}
 	case !ok:
-		h.services.Journal.Refused(ctx, v.Caller.ID, "unknown method", hub.CodeNotFound)
+		h.services.Journal.Refused(ctx, v.ID, "unknown method", hub.CodeNotFound)
 		res.Error = unknown(req.Method)
 	case unpack[req.Method] != nil:
 		return h.services.sync(ctx, v, rest)
 	case req.Method == methodRedeem:
-		return []jsonrpc.Response{h.welcome(ctx, v, source, req)}
+		return []jsonrpc.Response{h.welcome(ctx, v, req)}
 	default:
 		var err error
 		if res.Result, err = h.services.Call(ctx, v, m, req.Params, maxAnswer); err != nil {
@@ -148,19 +151,19 @@ func (h *Handler) answer(ctx context.Context, v access.Visitor, source netip.Add
 }
 
 // other answers a request of the hub's own methods, for its own agents.
-func (h *Handler) other(ctx context.Context, v access.Visitor, req jsonrpc.Request) jsonrpc.Response {
+func (h *Handler) other(ctx context.Context, v hub.Caller, req jsonrpc.Request) jsonrpc.Response {
 	if req.Invalid == nil && !v.Local() {
-		h.services.Journal.Refused(ctx, v.Caller.ID, "http", hub.CodeDenied)
+		h.services.Journal.Refused(ctx, v.ID, "http", hub.CodeDenied)
 		if _, ok := api.Lookup(req.Method); !ok {
 			return jsonrpc.Response{ID: req.ID, Error: unknown(req.Method)}
 		}
 		return jsonrpc.Response{ID: req.ID, Error: wireError(hub.Errorf(hub.CodeDenied, "http", "only agents of this hub may call %.200s", req.Method))}
 	}
-	return h.hub.Answer(ctx, v.Caller, req)
+	return h.hub.Answer(ctx, v, req)
 }
 
 // stream answers a single request whose answer may be large while it is read.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, v access.Visitor, req jsonrpc.Request, size int) bool {
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, v hub.Caller, req jsonrpc.Request, size int) bool {
 	m, ok := Lookup(req.Method)
 	if !ok || m.write == nil || req.Invalid != nil || size > maxBody {
 		return false
@@ -209,7 +212,7 @@ func (e *envelope) Write(p []byte) (int, error) {
 
 // redeem answers somebody who is not known and may have an invite. Everybody
 // else is refused.
-func (h *Handler) redeem(w http.ResponseWriter, r *http.Request, refused error) {
+func (h *Handler) redeem(w http.ResponseWriter, r *http.Request, c hub.Caller, refused error) {
 	body, err := api.ReadBody(w, r, maxGuestBody)
 	if err != nil {
 		refuse(w, refused)
@@ -220,20 +223,20 @@ func (h *Handler) redeem(w http.ResponseWriter, r *http.Request, refused error) 
 		refuse(w, refused)
 		return
 	}
-	res := h.welcome(r.Context(), access.Visitor{}, credentials(r).Source, requests[0])
+	res := h.welcome(r.Context(), c, requests[0])
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(res.AppendTo(nil)) // a caller that is gone needs no answer
 }
 
 // welcome lets a hub in that has an invite.
-func (h *Handler) welcome(ctx context.Context, v access.Visitor, source netip.Addr, req jsonrpc.Request) jsonrpc.Response {
+func (h *Handler) welcome(ctx context.Context, v hub.Caller, req jsonrpc.Request) jsonrpc.Response {
 	res := jsonrpc.Response{ID: req.ID}
 	err := h.services.observe(ctx, v, methodRedeem, func() error {
 		var in hub.Redemption
 		if err := api.DecodeLoose(methodRedeem, req.Params, &in); err != nil {
 			return err
 		}
-		got, err := h.services.Access.Redeem(ctx, source, v.Peer && !v.Legacy && !v.Guest && v.AID == in.AID, in)
+		got, err := h.services.Access.Redeem(ctx, v, in)
 		if err == nil {
 			res.Result, err = api.Marshal(got)
 		}

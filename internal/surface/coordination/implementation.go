@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -33,8 +32,8 @@ func worked(r contract.Result, err error) (Worked, error) {
 	}, err
 }
 
-func startWork(ctx context.Context, s *Services, v access.Visitor, p StartParams) (Worked, error) {
-	return worked(s.Contracts.Start(ctx, caller(v), contract.Work{Project: p.Project, Contract: p.Contract, Plan: p.Plan, Files: p.Files}))
+func startWork(ctx context.Context, s *Services, v hub.Caller, p StartParams) (Worked, error) {
+	return worked(s.Contracts.Start(ctx, v, contract.Work{Project: p.Project, Contract: p.Contract, Plan: p.Plan, Files: p.Files}))
 }
 
 // CompleteParams are the parameters of cacp/implementation/complete.
@@ -45,8 +44,8 @@ type CompleteParams struct {
 	TestEndpoint string   `json:"testEndpoint,omitempty"`
 }
 
-func completeWork(ctx context.Context, s *Services, v access.Visitor, p CompleteParams) (Worked, error) {
-	return worked(s.Contracts.Complete(ctx, caller(v), contract.Work{
+func completeWork(ctx context.Context, s *Services, v hub.Caller, p CompleteParams) (Worked, error) {
+	return worked(s.Contracts.Complete(ctx, v, contract.Work{
 		Project: p.Project, Contract: p.Contract, Files: p.Files, Notes: p.Notes, TestEndpoint: p.TestEndpoint,
 	}))
 }
@@ -59,8 +58,8 @@ type VerifyParams struct {
 	Failures json.RawMessage `json:"failureDetails,omitempty"`
 }
 
-func verifyWork(ctx context.Context, s *Services, v access.Visitor, p VerifyParams) (Worked, error) {
-	return worked(s.Contracts.Verify(ctx, caller(v), contract.Verification{
+func verifyWork(ctx context.Context, s *Services, v hub.Caller, p VerifyParams) (Worked, error) {
+	return worked(s.Contracts.Verify(ctx, v, contract.Verification{
 		Project: p.Project, Contract: p.Contract, Result: p.Result, Notes: p.Notes, Failures: some(p.Failures),
 	}))
 }
@@ -91,8 +90,8 @@ type RepoProgress struct {
 	Version      int                      `json:"contractVersion,omitempty"`
 }
 
-func workStatus(ctx context.Context, s *Services, v access.Visitor, p ContractParams) (Progress, error) {
-	got, err := s.Contracts.Progress(ctx, caller(v), p.Project, p.Contract)
+func workStatus(ctx context.Context, s *Services, v hub.Caller, p ContractParams) (Progress, error) {
+	got, err := s.Contracts.Progress(ctx, v, p.Project, p.Contract)
 	c := got.Contract
 	out := Progress{c.ID, c.Status, c.Version, make([]RepoProgress, len(c.Implementations)), names(got.Pending)}
 	for i, m := range c.Implementations {

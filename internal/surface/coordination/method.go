@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -21,8 +20,8 @@ type Method struct {
 	Doc  string
 
 	// One of the two is set: write for answers that may be too large to hold.
-	call  func(ctx context.Context, s *Services, v access.Visitor, params []byte) (any, error)
-	write func(ctx context.Context, s *Services, v access.Visitor, params []byte, w io.Writer) error
+	call  func(ctx context.Context, s *Services, v hub.Caller, params []byte) (any, error)
+	write func(ctx context.Context, s *Services, v hub.Caller, params []byte, w io.Writer) error
 }
 
 // params are the parameters of a method: they know the project that they are
@@ -46,7 +45,7 @@ type anywhere struct{}
 func (anywhere) about() (hub.ProjectID, bool) { return "", false }
 
 // read decodes parameters and asks whether the visitor may call the method.
-func read[P params](ctx context.Context, s *Services, v access.Visitor, method string, raw []byte) (P, error) {
+func read[P params](ctx context.Context, s *Services, v hub.Caller, method string, raw []byte) (P, error) {
 	var p P
 	if err := api.DecodeLoose(method, raw, &p); err != nil {
 		return p, err
@@ -59,8 +58,8 @@ func read[P params](ctx context.Context, s *Services, v access.Visitor, method s
 }
 
 // method makes a Method whose answer is held in memory.
-func method[P params, R any](name, doc string, do func(context.Context, *Services, access.Visitor, P) (R, error)) Method {
-	return Method{Name: name, Doc: doc, call: func(ctx context.Context, s *Services, v access.Visitor, raw []byte) (any, error) {
+func method[P params, R any](name, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) Method {
+	return Method{Name: name, Doc: doc, call: func(ctx context.Context, s *Services, v hub.Caller, raw []byte) (any, error) {
 		p, err := read[P](ctx, s, v, name, raw)
 		if err != nil {
 			return nil, err
@@ -70,8 +69,8 @@ func method[P params, R any](name, doc string, do func(context.Context, *Service
 }
 
 // local makes a Method that only agents of this hub may call.
-func local[P params, R any](name, doc string, do func(context.Context, *Services, access.Visitor, P) (R, error)) Method {
-	return method(name, doc, func(ctx context.Context, s *Services, v access.Visitor, p P) (R, error) {
+func local[P params, R any](name, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) Method {
+	return method(name, doc, func(ctx context.Context, s *Services, v hub.Caller, p P) (R, error) {
 		if !v.Local() {
 			var none R
 			return none, hub.Errorf(hub.CodeDenied, name, "only agents of this hub may call %s", name)
@@ -81,8 +80,8 @@ func local[P params, R any](name, doc string, do func(context.Context, *Services
 }
 
 // stream makes a Method whose answer is written as it is read.
-func stream[P params](name, doc string, do func(context.Context, *Services, access.Visitor, P, io.Writer) error) Method {
-	return Method{Name: name, Doc: doc, write: func(ctx context.Context, s *Services, v access.Visitor, raw []byte, w io.Writer) error {
+func stream[P params](name, doc string, do func(context.Context, *Services, hub.Caller, P, io.Writer) error) Method {
+	return Method{Name: name, Doc: doc, write: func(ctx context.Context, s *Services, v hub.Caller, raw []byte, w io.Writer) error {
 		p, err := read[P](ctx, s, v, name, raw)
 		if err != nil {
 			return err
@@ -174,7 +173,7 @@ func Lookup(name string) (Method, bool) {
 // Call performs a method for a visitor and returns its result as JSON, which
 // may have at most so many bytes. Every way in comes through here but those of
 // peers: a failure of the hub is logged here, and a panic ends here.
-func (s *Services) Call(ctx context.Context, v access.Visitor, m Method, raw []byte, most int) (json.RawMessage, error) {
+func (s *Services) Call(ctx context.Context, v hub.Caller, m Method, raw []byte, most int) (json.RawMessage, error) {
 	var result json.RawMessage
 	err := s.observe(ctx, v, m.Name, func() error {
 		if m.write != nil {
@@ -197,7 +196,7 @@ func (s *Services) Call(ctx context.Context, v access.Visitor, m Method, raw []b
 
 // observe runs the body of a method: whatever comes of it is recorded, logged
 // and counted as it should be.
-func (s *Services) observe(ctx context.Context, v access.Visitor, method string, do func() error) (err error) {
+func (s *Services) observe(ctx context.Context, v hub.Caller, method string, do func() error) (err error) {
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -208,30 +207,16 @@ func (s *Services) observe(ctx context.Context, v access.Visitor, method string,
 		case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()): // done, or the caller is gone
 		case code == hub.CodeDegraded || code == hub.CodeInternal:
 			if s.Log != nil {
-				s.Log.Error("call failed", "actor", v.Caller.ID, "op", method, "code", code, "err", err)
+				s.Log.Error("call failed", "actor", v.ID, "op", method, "code", code, "err", err)
 			}
-		case recorded(err): // where it was refused
 		default:
-			s.Journal.Refused(ctx, v.Caller.ID, method, code)
+			s.Journal.Refused(ctx, v.ID, method, code)
 		}
 		if s.Observe != nil {
 			s.Observe(method, code, time.Since(began))
 		}
 	}()
 	return do()
-}
-
-// recorded reports whether access has recorded a refusal by itself.
-func recorded(err error) bool {
-	var e *hub.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Op {
-	case "access.Admit", "access.Source", "access.Redeem":
-		return true
-	}
-	return false
 }
 
 // bounded holds what is written to it, up to a number of bytes.

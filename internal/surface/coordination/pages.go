@@ -17,7 +17,7 @@ func (h *Handler) Peers(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	if v.Legacy || v.Permissions != nil {
+	if v.Kind == hub.CallerLegacyPeer || v.Scope != nil {
 		h.fail(w, r, v, "peers", hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", v.AID))
 		return
 	}
@@ -46,7 +46,7 @@ func write(w http.ResponseWriter, status int, v any) {
 }
 
 // fail answers a page that could not be made.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, v access.Visitor, page string, err error) {
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, v hub.Caller, page string, err error) {
 	h.services.observe(r.Context(), v, page, func() error { return err })
 	status := http.StatusBadRequest
 	switch hub.CodeOf(err) {

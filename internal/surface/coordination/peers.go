@@ -23,7 +23,7 @@ type Invited struct {
 	Hub  string `json:"hub,omitempty"` // where to redeem it
 }
 
-func createInvite(ctx context.Context, s *Services, v access.Visitor, p InviteParams) (Invited, error) {
+func createInvite(ctx context.Context, s *Services, v hub.Caller, p InviteParams) (Invited, error) {
 	if err := required("cacp/invite/create", "repoName", p.Repo); err != nil {
 		return Invited{}, err
 	}
@@ -31,7 +31,7 @@ func createInvite(ctx context.Context, s *Services, v access.Visitor, p InvitePa
 	if err != nil {
 		return Invited{}, err
 	}
-	in, text, err := s.Access.Invite(ctx, v.Caller, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	in, text, err := s.Access.Invite(ctx, v, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Invited{in, text, s.Access.Home()}, err
 }
 
@@ -50,8 +50,8 @@ type InviteID struct {
 	ID string `json:"inviteId"`
 }
 
-func revokeInvite(ctx context.Context, s *Services, v access.Visitor, p InviteID) (hub.Invite, error) {
-	return s.Access.RevokeInvite(ctx, v.Caller, p.ID)
+func revokeInvite(ctx context.Context, s *Services, v hub.Caller, p InviteID) (hub.Invite, error) {
+	return s.Access.RevokeInvite(ctx, v, p.ID)
 }
 
 // InvitesParams are the parameters of cacp/invite/list.
@@ -65,8 +65,8 @@ type Invites struct {
 	Invites []hub.Invite `json:"invites"` // newest first
 }
 
-func listInvites(ctx context.Context, s *Services, v access.Visitor, p InvitesParams) (Invites, error) {
-	found, err := s.Access.Invites(ctx, v.Caller, p.Project)
+func listInvites(ctx context.Context, s *Services, v hub.Caller, p InvitesParams) (Invites, error) {
+	found, err := s.Access.Invites(ctx, v, p.Project)
 	return Invites{found}, err
 }
 
@@ -86,8 +86,8 @@ type PeerAdded struct {
 	Key  string   `json:"key,omitempty"`
 }
 
-func addPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerAdded, error) {
-	added, key, err := s.Access.AddPeer(ctx, v.Caller, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+func addPeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerAdded, error) {
+	added, key, err := s.Access.AddPeer(ctx, v, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
 	return PeerAdded{added, key}, err
 }
 
@@ -98,11 +98,11 @@ type JoinHubParams struct {
 	Hub    string `json:"hub"`
 }
 
-func joinHub(ctx context.Context, s *Services, v access.Visitor, p JoinHubParams) (hub.Welcome, error) {
+func joinHub(ctx context.Context, s *Services, v hub.Caller, p JoinHubParams) (hub.Welcome, error) {
 	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
 		return hub.Welcome{}, err
 	}
-	return s.Access.Join(ctx, v.Caller, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	return s.Access.Join(ctx, v, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
 		return s.Network.Redeem(ctx, p.Hub, r)
 	})
 }
@@ -112,8 +112,8 @@ type Peers struct {
 	Peers []hub.Standing `json:"peers"`
 }
 
-func listPeers(ctx context.Context, s *Services, v access.Visitor, _ None) (Peers, error) {
-	if _, err := s.Access.Peers(ctx, v.Caller); err != nil { // who may see them
+func listPeers(ctx context.Context, s *Services, v hub.Caller, _ None) (Peers, error) {
+	if _, err := s.Access.Peers(ctx, v); err != nil { // who may see them
 		return Peers{}, err
 	}
 	all, err := s.Network.Standings(ctx)
@@ -128,13 +128,13 @@ type PeerChanged struct {
 	Peer hub.Peer `json:"peer"`
 }
 
-func approvePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.ApprovePeer(ctx, v.Caller, p.AID)
+func approvePeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.ApprovePeer(ctx, v, p.AID)
 	return PeerChanged{got}, err
 }
 
-func removePeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.RemovePeer(ctx, v.Caller, p.AID)
+func removePeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.RemovePeer(ctx, v, p.AID)
 	return PeerChanged{got}, err
 }
 
@@ -143,8 +143,8 @@ type Asked struct {
 	Peers []hub.AID `json:"peers"` // that are compared with now
 }
 
-func syncPeer(ctx context.Context, s *Services, v access.Visitor, p PeerParams) (Asked, error) {
-	peers, err := s.Access.Peers(ctx, v.Caller)
+func syncPeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (Asked, error) {
+	peers, err := s.Access.Peers(ctx, v)
 	if err != nil {
 		return Asked{}, err
 	}
@@ -180,7 +180,7 @@ type Token struct {
 	ExpiresAt hub.Instant `json:"expiresAt"`
 }
 
-func mintToken(ctx context.Context, s *Services, v access.Visitor, p TokenParams) (Token, error) {
+func mintToken(ctx context.Context, s *Services, v hub.Caller, p TokenParams) (Token, error) {
 	if err := required("parley/project/token", "agent", p.Agent); err != nil {
 		return Token{}, err
 	}
@@ -194,7 +194,7 @@ func mintToken(ctx context.Context, s *Services, v access.Visitor, p TokenParams
 			agent = aid
 		}
 	}
-	token, expires, err := s.Access.MintToken(ctx, v.Caller, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	token, expires, err := s.Access.MintToken(ctx, v, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Token{token, agent, expires}, err
 }
 
@@ -209,7 +209,7 @@ type Discovered struct {
 	Agents []hub.Found `json:"agents"`
 }
 
-func discover(ctx context.Context, s *Services, v access.Visitor, p SearchParams) (Discovered, error) {
+func discover(ctx context.Context, s *Services, v hub.Caller, p SearchParams) (Discovered, error) {
 	if err := operatorOnly("parley/discover", v); err != nil {
 		return Discovered{}, err
 	}
@@ -223,7 +223,7 @@ type ExchangeParams struct {
 	Exchange string `json:"exchange,omitempty"` // default the one that is configured
 }
 
-func enlist(ctx context.Context, s *Services, v access.Visitor, p ExchangeParams) (hub.Registration, error) {
+func enlist(ctx context.Context, s *Services, v hub.Caller, p ExchangeParams) (hub.Registration, error) {
 	if err := operatorOnly("parley/peer/enlist", v); err != nil {
 		return hub.Registration{}, err
 	}
@@ -231,11 +231,11 @@ func enlist(ctx context.Context, s *Services, v access.Visitor, p ExchangeParams
 }
 
 // operatorOnly guards what makes the hub call somebody.
-func operatorOnly(op string, v access.Visitor) error {
+func operatorOnly(op string, v hub.Caller) error {
 	if v.IsOperator() {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.Caller.ID).
+	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.ID).
 		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
 }
 
@@ -246,6 +246,6 @@ type Announced struct {
 	Repo   string  `json:"myRepoName"`
 }
 
-func announce(_ context.Context, s *Services, _ access.Visitor, _ None) (Announced, error) {
+func announce(_ context.Context, s *Services, _ hub.Caller, _ None) (Announced, error) {
 	return Announced{"acknowledged", s.Self, s.Repo}, nil
 }

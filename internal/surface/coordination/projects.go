@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -41,7 +40,7 @@ type ProjectCreated struct {
 	RepoCount int           `json:"repoCount"`
 }
 
-func createProject(ctx context.Context, s *Services, v access.Visitor, p NewProject) (ProjectCreated, error) {
+func createProject(ctx context.Context, s *Services, v hub.Caller, p NewProject) (ProjectCreated, error) {
 	if err := required("cacp/project/create", "name", p.Name, "objective", p.Objective); err != nil {
 		return ProjectCreated{}, err
 	}
@@ -49,7 +48,7 @@ func createProject(ctx context.Context, s *Services, v access.Visitor, p NewProj
 	for _, r := range p.Repos {
 		n.Repos = append(n.Repos, r.repo())
 	}
-	made, err := s.Contracts.CreateProject(ctx, caller(v), n)
+	made, err := s.Contracts.CreateProject(ctx, v, n)
 	return ProjectCreated{made.ID, "created", len(made.Repos)}, err
 }
 
@@ -77,16 +76,16 @@ type Joined struct {
 	Project string     `json:"projectName"`
 }
 
-func joinProject(ctx context.Context, s *Services, v access.Visitor, p JoinParams) (Joined, error) {
-	project, repo, err := s.Contracts.JoinProject(ctx, caller(v), p.Project, p.Repo, p.Endpoint)
+func joinProject(ctx context.Context, s *Services, v hub.Caller, p JoinParams) (Joined, error) {
+	project, repo, err := s.Contracts.JoinProject(ctx, v, p.Project, p.Repo, p.Endpoint)
 	return Joined{repo.ID, "joined", project.Name}, err
 }
 
 // ProjectParams are the parameters of methods that need a project and no more.
 type ProjectParams struct{ inProject }
 
-func getProject(ctx context.Context, s *Services, v access.Visitor, p ProjectParams, w io.Writer) error {
-	return s.Contracts.WriteProject(ctx, caller(v), p.Project, w, contract.WriteOptions{})
+func getProject(ctx context.Context, s *Services, v hub.Caller, p ProjectParams, w io.Writer) error {
+	return s.Contracts.WriteProject(ctx, v, p.Project, w, contract.WriteOptions{})
 }
 
 // ListParams are the parameters of cacp/project/list.
@@ -113,13 +112,13 @@ func summary(p hub.Project) ProjectSummary {
 // projectPage is how many projects are read at a time.
 const projectPage = 100
 
-func listProjects(ctx context.Context, s *Services, v access.Visitor, p ListParams, w io.Writer) error {
+func listProjects(ctx context.Context, s *Services, v hub.Caller, p ListParams, w io.Writer) error {
 	if p.Limit < 0 {
 		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit: %d is negative", p.Limit)
 	}
 	mark, after := `{"projects":[`, p.After
 	for left := p.Limit; ; {
-		page, err := s.Contracts.Projects(ctx, caller(v), after, projectPage)
+		page, err := s.Contracts.Projects(ctx, v, after, projectPage)
 		if err != nil {
 			return err
 		}
@@ -156,8 +155,8 @@ func listProjects(ctx context.Context, s *Services, v access.Visitor, p ListPara
 }
 
 // mayList reports whether a visitor gets to see a project in a list.
-func (s *Services) mayList(ctx context.Context, v access.Visitor, id hub.ProjectID) (bool, error) {
-	if v.Local() || v.Guest {
+func (s *Services) mayList(ctx context.Context, v hub.Caller, id hub.ProjectID) (bool, error) {
+	if v.Local() || v.Kind == hub.CallerGuest {
 		return true, nil
 	}
 	return s.Access.InScope(ctx, v.AID, id)
@@ -165,13 +164,13 @@ func (s *Services) mayList(ctx context.Context, v access.Visitor, id hub.Project
 
 // writeListed writes a project of a list: with everything in it and the members
 // of a summary, or with the latter alone.
-func (s *Services) writeListed(ctx context.Context, v access.Visitor, p hub.Project, short bool, w io.Writer) error {
+func (s *Services) writeListed(ctx context.Context, v hub.Caller, p hub.Project, short bool, w io.Writer) error {
 	extra, err := json.Marshal(summary(p))
 	if err != nil {
 		return err
 	}
 	if !short {
-		return s.Contracts.WriteProject(ctx, caller(v), p.ID, w, contract.WriteOptions{Extra: extra})
+		return s.Contracts.WriteProject(ctx, v, p.ID, w, contract.WriteOptions{Extra: extra})
 	}
 	head, err := json.Marshal(p)
 	if err != nil {
@@ -199,8 +198,8 @@ type StatusParams struct {
 	Status hub.ProjectStatus `json:"status"`
 }
 
-func updateStatus(ctx context.Context, s *Services, v access.Visitor, p StatusParams) (ProjectChanged, error) {
-	return changed(s.Contracts.SetStatus(ctx, caller(v), p.Project, p.Status))
+func updateStatus(ctx context.Context, s *Services, v hub.Caller, p StatusParams) (ProjectChanged, error) {
+	return changed(s.Contracts.SetStatus(ctx, v, p.Project, p.Status))
 }
 
 // PolicyParams are the parameters of cacp/project/setPolicy.
@@ -209,11 +208,11 @@ type PolicyParams struct {
 	Policy hub.AgreementPolicy `json:"policy"`
 }
 
-func setPolicy(ctx context.Context, s *Services, v access.Visitor, p PolicyParams) (ProjectChanged, error) {
+func setPolicy(ctx context.Context, s *Services, v hub.Caller, p PolicyParams) (ProjectChanged, error) {
 	if err := required("cacp/project/setPolicy", "policy", string(p.Policy)); err != nil {
 		return ProjectChanged{}, err
 	}
-	return changed(s.Contracts.SetPolicy(ctx, caller(v), p.Project, p.Policy))
+	return changed(s.Contracts.SetPolicy(ctx, v, p.Project, p.Policy))
 }
 
 // RepoParams are the parameters of cacp/project/addRepo: the repository, or its
@@ -230,12 +229,12 @@ type RepoAdded struct {
 	Status string     `json:"status"`
 }
 
-func addRepo(ctx context.Context, s *Services, v access.Visitor, p RepoParams) (RepoAdded, error) {
+func addRepo(ctx context.Context, s *Services, v hub.Caller, p RepoParams) (RepoAdded, error) {
 	n := p.NewRepo
 	if p.Repo != nil {
 		n = *p.Repo
 	}
-	added, err := s.Contracts.AddRepo(ctx, caller(v), p.Project, n.repo())
+	added, err := s.Contracts.AddRepo(ctx, v, p.Project, n.repo())
 	return RepoAdded{added.ID, "added"}, err
 }
 
@@ -256,7 +255,7 @@ type Changes struct {
 // maxWait is how long a call waits for changes at most.
 const maxWait = 60 * time.Second
 
-func changes(ctx context.Context, s *Services, _ access.Visitor, p ChangesParams) (Changes, error) {
+func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (Changes, error) {
 	const op = "cacp/project/changes"
 	wait := time.Duration(p.WaitS) * time.Second
 	if wait < 0 || wait > maxWait {

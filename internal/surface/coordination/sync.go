@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -51,7 +50,7 @@ var members = map[string]func(copied) (string, json.RawMessage){
 
 // take reads a copy and asks whether the visitor may bring it. whole is set for
 // a project that came with what it holds.
-func (s *Services) take(ctx context.Context, v access.Visitor, method string, raw []byte) (c hub.Copy, whole *hub.ProjectCopy, err error) {
+func (s *Services) take(ctx context.Context, v hub.Caller, method string, raw []byte) (c hub.Copy, whole *hub.ProjectCopy, err error) {
 	var in copied
 	if err := api.DecodeLoose(method, raw, &in); err != nil {
 		return c, nil, err
@@ -72,7 +71,7 @@ func (s *Services) take(ctx context.Context, v access.Visitor, method string, ra
 	if err := s.Access.Admit(ctx, v, method, c.Project); err != nil {
 		return c, nil, err
 	}
-	return c, whole, s.Access.Source(ctx, v, in.Source)
+	return c, whole, s.Access.Source(v, in.Source)
 }
 
 // A Synced says what became of a copy.
@@ -86,7 +85,7 @@ type Synced struct {
 
 // sync merges the copies that requests at the front bring: as many in one go as
 // follow each other.
-func (s *Services) sync(ctx context.Context, v access.Visitor, rest []jsonrpc.Request) []jsonrpc.Response {
+func (s *Services) sync(ctx context.Context, v hub.Caller, rest []jsonrpc.Request) []jsonrpc.Response {
 	var answers []jsonrpc.Response
 	var copies []hub.Copy
 	var at []int // the answer of each copy
@@ -126,7 +125,7 @@ func (s *Services) sync(ctx context.Context, v access.Visitor, rest []jsonrpc.Re
 }
 
 // syncWhole merges a project with everything in it.
-func (s *Services) syncWhole(ctx context.Context, v access.Visitor, req jsonrpc.Request, c hub.Copy, whole hub.ProjectCopy) jsonrpc.Response {
+func (s *Services) syncWhole(ctx context.Context, v hub.Caller, req jsonrpc.Request, c hub.Copy, whole hub.ProjectCopy) jsonrpc.Response {
 	res := jsonrpc.Response{ID: req.ID}
 	var done hub.Synced
 	err := s.observe(ctx, v, req.Method, func() (err error) {
@@ -170,7 +169,7 @@ func (r reason) Error() string { return string(r) }
 
 // inStep makes a Method with which hubs find out where they differ.
 func inStep(name, doc string) Method {
-	return Method{Name: name, Doc: doc, call: func(ctx context.Context, s *Services, v access.Visitor, raw []byte) (any, error) {
+	return Method{Name: name, Doc: doc, call: func(ctx context.Context, s *Services, v hub.Caller, raw []byte) (any, error) {
 		if err := s.Access.Admit(ctx, v, name, ""); err != nil {
 			return nil, err
 		}
