@@ -21,6 +21,13 @@ const module = "github.com/parley-agents/parley/"
 // import. A new package or arrow is an edit here and in docs/architecture.md,
 // with the reason.
 var layers = map[string][]string{
+	// Shared ground: ideas that packages of every floor need. Public packages may
+	// use them, but their types appear in no exported name.
+	"internal/strictjson": {"internal/nearest", "internal/shorten"},
+	"internal/durable":    {},
+	"internal/shorten":    {},
+	"internal/nearest":    {},
+
 	// The domain, and what stands beside it for other people too.
 	"hub":        {},
 	"hub/schema": {"hub"},
@@ -115,7 +122,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
-	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/surface/api"},
+	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/strictjson", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
