@@ -570,7 +570,7 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 			return nil
 		}))
 	}
-	must(b, store.Settle(b.Context()))
+	must(b, store.IndexText(b.Context()))
 	return store
 }
 

@@ -31,10 +31,11 @@ type Store interface {
 	// changed.
 	Update(ctx context.Context, d Durability, fn func(tx Tx) error) error
 
-	// Settle makes what was acknowledged before the call findable by text and
-	// topic. A store may index these later than it stores; all else is found
-	// at once.
-	Settle(ctx context.Context) error
+	// IndexText returns when Query finds every message that was acknowledged
+	// before the call by its text and its topic. An engine may index words
+	// later than it stores messages, and nothing else later; one that indexes
+	// words with the message returns at once.
+	IndexText(ctx context.Context) error
 
 	// Close waits for what is under way and releases what the store holds.
 	Close() error
@@ -94,7 +95,6 @@ type Message struct {
 	Envelope
 	Hop   int        // how many messages caused this one, one after the other
 	Cause EnvelopeID // the message that caused it, or ""
-	Text  string     // what a full-text search looks at; written, never read back
 }
 
 // A Page is a part of a longer list.

@@ -45,7 +45,7 @@ func orDefault(n, otherwise int) int {
 func (w *world) query(q hub.Query) []hub.EnvelopeID {
 	w.Helper()
 	if q.Text != "" || q.Topic != "" {
-		w.settle()
+		w.indexText()
 	}
 	ids := []hub.EnvelopeID{}
 	q.Limit = orDefault(q.Limit, 1000)
@@ -209,7 +209,7 @@ func (w *world) crowd() []hub.Message {
 		if i%5 == 0 {
 			m.To = append(m.To, agents[(i+2)%3])
 		}
-		m.Type, m.Topic, m.Text = types[i/3%3], topics[i/2%3], texts[i/4%3]
+		m.Type, m.Topic, m.Payload = types[i/3%3], topics[i/2%3], summary(texts[i/4%3])
 		m.Status = hub.MessageStatuses[i%2]
 		m.ThreadID = fmt.Sprintf("thread-%d", i%7)
 		m.Hop = i % 2
@@ -260,9 +260,9 @@ var queryTests = []storeTest{
 			{"since", func(q *hub.Query) { q.Since = since }, func(m hub.Message) bool { return !m.CreatedAt.Before(since.Time) }},
 			{"until", func(q *hub.Query) { q.Until = until }, func(m hub.Message) bool { return m.CreatedAt.Before(until.Time) }},
 			{"topic", func(q *hub.Query) { q.Topic = "deploy: now" }, func(m hub.Message) bool { return m.Topic == "deploy: now" }},
-			{"text", func(q *hub.Query) { q.Text = "APPLES, green!" }, func(m hub.Message) bool { return m.Text == "green apples" }},
+			{"text", func(q *hub.Query) { q.Text = "APPLES, green!" }, func(m hub.Message) bool { return string(m.Payload) == string(summary("green apples")) }},
 		}
-		const settled = 6 // so many of them do not need settling
+		const untexted = 6 // so many of them need no word index
 		check := func(mask int) {
 			for _, audit := range []bool{false, true} {
 				q := hub.Query{Viewer: "ada", Audit: audit, Limit: 7}
@@ -279,10 +279,10 @@ var queryTests = []storeTest{
 				w.equal(name, w.query(q), want(all, keep))
 			}
 		}
-		for mask := range 1 << settled { // before anything is settled
+		for mask := range 1 << untexted { // before any word is indexed
 			check(mask)
 		}
-		w.settle()
+		w.indexText()
 		for mask := range 1 << len(filters) {
 			check(mask)
 		}
@@ -327,7 +327,7 @@ var queryTests = []storeTest{
 					break
 				}
 				late := w.message("bob", "ada")
-				late.ThreadID, late.Topic, late.Text = "thread-1", "build", "late apples"
+				late.ThreadID, late.Topic, late.Payload = "thread-1", "build", summary("late apples")
 				w.add(late)
 			}
 			w.equal(fmt.Sprintf("%+v", q), got, expect)
@@ -339,7 +339,7 @@ var queryTests = []storeTest{
 		frozen := hub.NewIDs(func() time.Time { return at.Time })
 		for range 30 {
 			m := w.message("ada", "bob")
-			m.ID, m.CreatedAt, m.ThreadID, m.Text = frozen.Next(), at, "t", "word"
+			m.ID, m.CreatedAt, m.ThreadID, m.Payload = frozen.Next(), at, "t", summary("word")
 			all = append(all, w.add(m).ID)
 		}
 		slices.Reverse(all)
@@ -353,7 +353,7 @@ var queryTests = []storeTest{
 	}},
 	{"an agent finds what concerns it and nothing else", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text, m.Topic = "a secret word", "plans"
+		m.Payload, m.Topic = summary("a secret word"), "plans"
 		w.add(m)
 		for _, q := range []hub.Query{
 			{}, {Text: "secret"}, {Topic: "plans"}, {Thread: m.ThreadID}, {Type: m.Type}, {Status: m.Status},
@@ -386,7 +386,7 @@ var queryTests = []storeTest{
 		}
 		for _, s := range states {
 			m := w.message("ada", "bob")
-			m.Text, m.Topic = "gated", "t"
+			m.Payload, m.Topic = summary("gated"), "t"
 			w.update(func(tx hub.Tx) error { return tx.AddMessage(m, parties(m, hub.PartyHeld)) })
 			w.set(m.ID, "bob", hub.PartyHeld, s.path...)
 			for _, q := range []hub.Query{{}, {Text: "gated"}, {Topic: "t"}, {Type: m.Type}, {Thread: m.ThreadID}, {Status: m.Status}} {
@@ -414,7 +414,7 @@ var queryTests = []storeTest{
 	}},
 	{"words are found whatever their case and script", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text = `The quick-brown Fox's path is /srv/Data_1, naïve Größe ИЗБА 日本語 v1.2.3 "quoted"`
+		m.Payload = summary(`The quick-brown Fox's path is /srv/Data_1, naïve Größe ИЗБА 日本語 v1.2.3 "quoted"`)
 		w.add(m)
 		for text, found := range map[string]bool{
 			"fox": true, "QUICK": true, "brown quick": true, "größe": true, "GRÖSSE": false, "изба": true, "日本": true,
@@ -427,7 +427,7 @@ var queryTests = []storeTest{
 	}},
 	{"a text to search for is words and never syntax", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text = "alpha"
+		m.Payload = summary("alpha")
 		w.add(m)
 		for _, text := range []string{
 			`alpha OR beta`, `alpha*`, `alp*`, `NOT alpha beta`, `alpha NEAR(beta)`, `body:alpha`, `alpha" OR "beta`, `{tags body}:alpha`,
@@ -455,7 +455,7 @@ var queryTests = []storeTest{
 	}},
 	{"a transaction finds what it wrote itself", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text = "inside"
+		m.Payload = summary("inside")
 		w.update(func(tx hub.Tx) error {
 			if err := tx.AddMessage(m, parties(m, hub.PartyUnread)); err != nil {
 				return err

@@ -39,7 +39,7 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 // traces returns which of the changes of writeAll can be seen.
 func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 	w.Helper()
-	w.settle()
+	w.indexText()
 	w.view(func(r hub.Reader) error {
 		check := func(what string, there bool, err error) {
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -59,7 +59,7 @@ func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 		check("delivery", len(rows) == 1 && rows[0].Status == hub.DeliveryOffered, err)
 		done, err := r.Processed(m.ID, m.To[0])
 		check("processed", done, err)
-		page, err := r.Query(hub.Query{Viewer: m.To[0], Text: m.Text, Status: hub.StatusDelivered, Limit: 9})
+		page, err := r.Query(hub.Query{Viewer: m.To[0], Text: hub.SearchText("", m.Payload), Status: hub.StatusDelivered, Limit: 9})
 		check("text", len(page.Messages) == 1, err)
 		entries, err := r.JournalOf(string(m.ID), 9)
 		check("journal", len(entries) == 1, err)
@@ -88,7 +88,7 @@ var everything = []string{
 var transactionTests = []storeTest{
 	{"R3-004 everything is there after a restart", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text = "unforgettable"
+		m.Payload = summary("unforgettable")
 		w.update(func(tx hub.Tx) error { return w.writeAll(tx, m, "new") })
 		w.equal("before", w.traces(m, "new"), everything)
 		w.store = w.reopen()
@@ -97,7 +97,7 @@ var transactionTests = []storeTest{
 	{"an error leaves nothing and is returned as it is", func(w *world) {
 		boom := errors.New("boom")
 		m := w.message("ada", "bob")
-		m.Text = "gone"
+		m.Payload = summary("gone")
 		err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
 			if err := w.writeAll(tx, m, "new"); err != nil {
 				return err
@@ -116,7 +116,7 @@ var transactionTests = []storeTest{
 	}},
 	{"a message that is stored by half is not stored", func(w *world) {
 		m := w.message("ada", "bob")
-		m.Text = "half"
+		m.Payload = summary("half")
 		twice := append(parties(m, hub.PartyUnread), hub.Party{Agent: "bob", State: hub.PartyUnread})
 		err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
 			if err := tx.AddMessage(m, twice); err == nil {

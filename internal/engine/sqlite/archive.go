@@ -49,9 +49,6 @@ func (t *tx) Prune(limit int) (int, error) {
 	if err != nil || len(archives) == 0 {
 		return 0, err
 	}
-	if err := t.index(); err != nil { // what is removed must not come back
-		return 0, err
-	}
 	last := archives[len(archives)-1]
 	messages, entries := t.c.query(stmtPruneMessages), t.c.query(stmtPruneJournal)
 	messages.int(int64(max(limit, 0)))

@@ -21,7 +21,6 @@ func benchMessage(ids *hub.IDs, from, to hub.AgentID) (hub.Message, []hub.Party)
 			Payload: json.RawMessage(`{"summary":"all tests of the parser pass, two of the printer do not","progress_pct":70}`),
 			Policy:  hub.DefaultPolicy, CreatedAt: id.Time(),
 		},
-		Text: "all tests of the parser pass, two of the printer do not",
 	}
 	return m, []hub.Party{{Agent: from, State: hub.PartySender}, {Agent: to, State: hub.PartyUnread}}
 }

@@ -23,7 +23,7 @@ type conn struct {
 // openConn opens the database file, which must exist, and sets on it what
 // every connection must have.
 func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
-	db, err := sqlite3.OpenFlags(databaseURI(path), sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
+	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, err
 	}

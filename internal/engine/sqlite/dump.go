@@ -51,7 +51,7 @@ var dumpTables = []dumpTable{
 	{name: "invites", order: "id"},
 	{name: "journal_archives", order: "seq"},
 	{name: "journal", order: "seq"},
-	{name: "cursors", order: "consumer", where: "consumer <> '" + textsCursor + "'"},
+	{name: "cursors", order: "consumer", where: "consumer <> '" + wordCursor + "'"},
 	{name: "sqlite_sequence", order: "name", fresh: true},
 }
 
@@ -93,9 +93,6 @@ type DumpOptions struct {
 // same rows in the same order, whatever is written meanwhile.
 func (s *Store) Dump(ctx context.Context, emit func(table string, row []byte) error, opts DumpOptions) (schema int, err error) {
 	const op = "sqlite.Dump"
-	if err := s.Settle(ctx); err != nil { // what is indexed later belongs to it
-		return 0, err
-	}
 	err = s.read(ctx, op, func(r *reader) error {
 		version, err := r.c.number(`PRAGMA user_version`)
 		if err != nil {

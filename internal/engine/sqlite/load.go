@@ -118,9 +118,6 @@ func fillDatabase(ctx context.Context, path string, schema int, next func() (str
 	}
 	c.db.SetInterrupt(ctx)
 	err = c.load(schema, next)
-	if err == nil {
-		err = c.indexTexts()
-	}
 	c.db.SetInterrupt(context.Background())
 	return errors.Join(err, c.close())
 }
@@ -290,46 +287,4 @@ func decodeRow(columns []string, row []byte) ([]any, error) {
 		return nil, errors.New("something follows the object")
 	}
 	return values, nil
-}
-
-// indexTexts writes the index of words for all messages.
-func (c *conn) indexTexts() error {
-	st, _, err := c.db.Prepare(`SELECT ` + messageColumns + ` FROM message_meta AS d CROSS JOIN messages AS m ON m.id = d.message_id
-		WHERE d.seq > ?1 ORDER BY d.seq LIMIT ?2`)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	t := newTx(c)
-	for last, found := int64(0), lotSize; found == lotSize; {
-		var lot []*entry
-		err := c.transact(func() error {
-			if err := errors.Join(st.BindInt64(1, last), st.BindInt64(2, lotSize)); err != nil {
-				return err
-			}
-			for st.Step() {
-				m, seq, err := c.scanMessage(st)
-				if err != nil {
-					return err
-				}
-				parties, err := t.Parties(m.ID)
-				if err != nil {
-					return err
-				}
-				m.Text = hub.SearchText(m.Topic, m.Payload)
-				e := newEntry(seq, 0, &m, parties)
-				e.spell()
-				lot, last = append(lot, e), seq
-			}
-			if err := errors.Join(st.Err(), st.Reset()); err != nil {
-				return err
-			}
-			return errors.Join(t.writeWords(lot), t.allDone())
-		})
-		if err != nil {
-			return err
-		}
-		found = len(lot)
-	}
-	return nil
 }

@@ -33,6 +33,9 @@ var runSchema string
 //go:embed schema/0005_coordination.sql
 var coordinationSchema string
 
+//go:embed schema/0006_leases.sql
+var leaseSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -47,6 +50,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(handoffSchema) },
 	func(c *conn) error { return c.db.Exec(runSchema) },
 	func(c *conn) error { return c.db.Exec(coordinationSchema) },
+	func(c *conn) error { return c.db.Exec(leaseSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can
@@ -304,19 +308,56 @@ func backfill(c *conn) error {
 			if err != nil {
 				return err
 			}
-			m.Text = hub.SearchText(m.Topic, m.Payload)
-			if err := t.indexMessage("sqlite.Open", 0, &m, parties); err != nil {
+			if err := t.fileMessage("sqlite.Open", &m, parties); err != nil {
 				return err
 			}
 		}
-		if err := t.index(); err != nil {
-			return err
-		}
-		t.committed() // undone as a whole if anything fails
 		if len(found) < backfillSize {
 			return nil
 		}
 	}
+}
+
+// fileUnfiled writes the rows that messages are found by for messages without
+// them. Databases of schema 5 have such messages after a kill, because they
+// were stored first and filed later; another program may add some. All of them
+// lie behind the cursor of the word index. Their own row says everything: the
+// sender, and recipients who have not read.
+func (t *tx) fileUnfiled() error {
+	const op = "sqlite.Open"
+	for found, after := backfillSize, t.lag.indexed; found == backfillSize; {
+		q := t.c.query(stmtUnfiled)
+		q.int(after)
+		q.int(backfillSize)
+		type message struct {
+			hub.Message
+			seq int64 // 0 without a row of message_meta
+		}
+		var batch []message
+		for q.next() {
+			m, seq, err := t.c.scanMessage(q.s)
+			q.note(err)
+			batch, after = append(batch, message{m, seq}), q.s.ColumnInt64(messageWidth)
+		}
+		if err := q.done(); err != nil {
+			return err
+		}
+		for _, m := range batch {
+			parties, err := partiesOf(t, m.Message)
+			switch {
+			case err != nil:
+			case m.seq != 0:
+				err = t.addParties(op, m.seq, &m.Message, parties)
+			default:
+				err = t.fileMessage(op, &m.Message, parties)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		found = len(batch)
+	}
+	return nil
 }
 
 // normalizeTimes rewrites times of the form that the tables' own defaults

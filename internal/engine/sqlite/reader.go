@@ -7,10 +7,7 @@ import (
 )
 
 // A reader is a hub.Reader on a connection that is in a transaction.
-type reader struct {
-	c       *conn
-	backlog *backlog // of the snapshot
-}
+type reader struct{ c *conn }
 
 // scanAgent reads a row of agents.
 func scanAgent(s *sqlite3.Stmt) hub.Agent {
@@ -125,12 +122,6 @@ func (r *reader) Parties(id hub.EnvelopeID) ([]hub.Party, error) {
 		return nil, engineError(op, err)
 	}
 	if len(all) == 0 {
-		var err error
-		if all, err = r.unfiledParties(id); err != nil {
-			return nil, engineError(op, err)
-		}
-	}
-	if len(all) == 0 {
 		return nil, notFound(op, "message", string(id))
 	}
 	return all, nil
@@ -148,23 +139,14 @@ func (r *reader) Party(id hub.EnvelopeID, agent hub.AgentID) (p hub.Party, err e
 	if err := q.done(); err != nil {
 		return hub.Party{}, engineError(op, err)
 	}
-	if found {
-		return p, nil
+	if !found {
+		return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
 	}
-	late, err := r.unfiledParties(id)
-	if err != nil {
-		return hub.Party{}, engineError(op, err)
-	}
-	for _, p := range late {
-		if p.Agent == agent {
-			return p, nil
-		}
-	}
-	return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
+	return p, nil
 }
 
-// Inbox merges what is unread with what is delivered and with the backlog;
-// each comes in the order wanted.
+// Inbox merges the unread messages with the delivered ones; the index gives
+// each of the two in the order wanted.
 func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	const op = "sqlite.Inbox"
 	if f.Limit <= 0 {
@@ -200,24 +182,12 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		moreDelivered = delivered.next()
 	}
 
-	late := r.overlay(agent,
-		func(e *entry) bool { return e.awaits(agent) && after.before(position{e.rank, e.seq}) },
-		func(e *entry) position { return position{e.rank, e.seq} },
-		func(m *hub.Message) bool { return m.ExpiresAt.IsZero() || m.ExpiresAt.After(f.Now.Time) },
-	)
-
 	var page hub.Page
 	var last position
-	for moreUnread || moreDelivered || late.more {
+	for moreUnread || moreDelivered {
 		if len(page.Messages) == f.Limit {
 			page.Next = encodeCursor(last, inboxKey(agent, f))
 			break
-		}
-		if late.more && (!moreUnread || late.at.before(place(&unread))) && (!moreDelivered || late.at.before(place(&delivered))) {
-			last = late.at
-			page.Messages = append(page.Messages, late.head)
-			late.next()
-			continue
 		}
 		q, more := &unread, &moreUnread
 		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
@@ -236,9 +206,6 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	}
 	if err := delivered.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
-	}
-	if late.err != nil {
-		return hub.Page{}, engineError(op, late.err)
 	}
 	return page, nil
 }
@@ -264,17 +231,7 @@ func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
 		}
 		total += n
 	}
-	var err error
-	r.backlog.each(agent, func(e *entry) {
-		if total >= limit || err != nil || !e.awaits(agent) {
-			return
-		}
-		var found bool
-		if found, err = r.isUnfiled(e); found {
-			total++
-		}
-	})
-	return total, engineError(op, err)
+	return total, nil
 }
 
 func (r *reader) Held(limit int) ([]hub.Message, error) {

@@ -182,73 +182,23 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 		q.text(until)
 	}
 
-	// Newest first: the later a place, the less it is.
-	place := func(created hub.Time, seq int64) position {
-		if !byCreated {
-			return position{0, -seq}
-		}
-		return position{-created.UnixMilli(), -seq}
-	}
-	within := func(e *entry) bool {
-		if !byCreated {
-			return e.seq >= least && e.seq < end
-		}
-		return !e.created.Before(f.Since.Time) && (f.Until.IsZero() || e.created.Before(f.Until.Time)) &&
-			(f.Cursor == "" || position{-below.a, -below.b}.before(place(e.created, e.seq)))
-	}
-	concerned := viewer
-	if concerned == "" {
-		concerned = agent
-	}
-	late := r.overlay(concerned,
-		func(e *entry) bool {
-			return match == "" && // words and topics are found when they are settled
-				(agent == "" || e.concerns(agent)) &&
-				(concerned != "" || !e.meta) && // else it was found already
-				(f.Thread == "" || e.thread == f.Thread) && (f.Type == "" || e.kind == f.Type) && within(e)
-		},
-		func(e *entry) position { return place(e.created, e.seq) },
-		func(m *hub.Message) bool { return f.Status == "" || m.Status == f.Status },
-	)
-
 	var page hub.Page
 	var last position
-	var m hub.Message
-	var seq int64
-	found, more := false, true // in m, not on the page yet; there may be more rows
-	for {
-		if !found && more {
-			if found, more = q.next(), false; found {
-				var err error
-				if m, seq, err = r.c.scanMessage(q.s); err != nil {
-					q.note(err)
-					break
-				}
-				more = true
-			}
-		}
-		if !found && !late.more {
-			break
-		}
+	for q.next() {
 		if len(page.Messages) == f.Limit {
 			page.Next = encodeCursor(last, key)
 			break
 		}
-		if late.more && (!found || late.at.before(place(m.CreatedAt, seq))) {
-			last = position{late.head.CreatedAt.UnixMilli(), -late.at.b}
-			page.Messages = append(page.Messages, late.head)
-			late.next()
-			continue
+		m, seq, err := r.c.scanMessage(q.s)
+		if err != nil {
+			q.note(err)
+			break
 		}
 		last = position{m.CreatedAt.UnixMilli(), seq}
 		page.Messages = append(page.Messages, m)
-		found = false
 	}
 	if err := q.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
-	}
-	if late.err != nil {
-		return hub.Page{}, engineError(op, late.err)
 	}
 	return page, nil
 }

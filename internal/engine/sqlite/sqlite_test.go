@@ -316,7 +316,7 @@ func TestSchema(t *testing.T) {
 			}
 		}
 		c := raw(t, dir)
-		if err := s.Settle(context.Background()); err != nil {
+		if err := s.IndexText(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.db.Exec(`DELETE FROM messages WHERE id = '` + string(gone) + `'`); err != nil {
@@ -488,6 +488,9 @@ func TestMigration(t *testing.T) {
 			INSERT INTO delivery_log (message_id, recipient, channel, status) VALUES ('m3','cleo','inbox','read'),('m3','bob','inbox','read');`)
 		s := openAt(t, dir, nil)
 		const m1 = hub.EnvelopeID("01900000-0000-7000-8000-000000000001")
+		if err := s.IndexText(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.View(context.Background(), func(r hub.Reader) error {
 			for _, c := range []struct {
 				name string
@@ -935,95 +938,4 @@ func TestAgentsColumn(t *testing.T) {
 			t.Errorf("%s: got %q, want an error", text, got)
 		}
 	}
-}
-
-func TestTexts(t *testing.T) {
-	find := func(t *testing.T, s *Store, viewer hub.AgentID, text string) int {
-		t.Helper()
-		if err := s.Settle(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		if err := s.View(context.Background(), func(r hub.Reader) error {
-			page, err := r.Query(hub.Query{Viewer: viewer, Text: text, Limit: 5000})
-			n = len(page.Messages)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	t.Run("what a killed process did not index is indexed at the next start", func(t *testing.T) {
-		s := openTest(t, nil)
-		for range 3 {
-			put(t, s)
-		}
-		s = openAt(t, killed(t, s), nil)
-		if got := find(t, s, "ada", "printer"); got != 3 {
-			t.Errorf("got %d, want 3", got)
-		}
-		put(t, s)
-		if got := find(t, s, "ada", "printer"); got != 4 {
-			t.Errorf("after one more: got %d, want 4", got)
-		}
-	})
-	t.Run("texts of a batch that was undone are not indexed", func(t *testing.T) {
-		s := openAt(t, t.TempDir(), nil)
-		put(t, s)
-		m, parties := benchMessage(testIDs, "ada", "bob")
-		err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
-			if err := tx.AddMessage(m, parties); err != nil {
-				return err
-			}
-			return errors.New("no")
-		})
-		if err == nil {
-			t.Fatal("want an error")
-		}
-		if got := find(t, s, "ada", "printer"); got != 1 {
-			t.Errorf("got %d, want 1", got)
-		}
-	})
-	t.Run("more than fit into memory are indexed on the way", func(t *testing.T) {
-		for name, c := range map[string]struct {
-			n    int
-			text string
-		}{"many": {maxWaiting, "printer"}, "large": {20, "printer " + strings.Repeat("x", maxTexts/20)}} {
-			s := openTest(t, nil)
-			update(t, s, func(tx hub.Tx) error {
-				for range c.n {
-					m, parties := benchMessage(testIDs, "ada", "bob")
-					m.Text = c.text
-					if err := tx.AddMessage(m, parties); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			idle(t, s, func() {
-				if waits, want := s.came.Load()-s.left.Load(), int64(max(c.n-lotSize, 0)); waits != want {
-					t.Errorf("%s: %d wait, want %d", name, waits, want)
-				}
-			})
-			if got, want := find(t, s, "bob", "printer"), min(c.n, 5000); got != want {
-				t.Errorf("%s: got %d, want %d", name, got, want)
-			}
-		}
-	})
-	t.Run("a message to many is found by each of them and by nobody else", func(t *testing.T) {
-		s := openAt(t, t.TempDir(), nil)
-		m, _ := benchMessage(testIDs, "ada", "bob")
-		parties := []hub.Party{{Agent: "ada", State: hub.PartySender}}
-		for i := range 2 * maxOwners {
-			parties = append(parties, hub.Party{Agent: hub.AgentID("many-" + strconv.Itoa(i)), State: hub.PartyUnread})
-		}
-		if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddMessage(m, parties) }); err != nil {
-			t.Fatal(err)
-		}
-		for who, want := range map[hub.AgentID]int{"ada": 1, "many-0": 1, "many-23": 1, "bob": 0, "eve": 0} {
-			if got := find(t, s, who, "printer"); got != want {
-				t.Errorf("%s: got %d, want %d", who, got, want)
-			}
-		}
-	})
 }

@@ -1,7 +1,5 @@
 package sqlite
 
-import "strings"
-
 // A stmtID names a prepared statement.
 type stmtID int
 
@@ -21,9 +19,6 @@ const (
 	stmtRevokeKeys
 
 	stmtMessage
-	stmtUnfiled
-	stmtIsUnfiled
-	stmtUnfiledParties
 	stmtParties
 	stmtParty
 	stmtInboxUnread
@@ -53,11 +48,8 @@ const (
 
 	stmtAddMessage
 	stmtAddMeta
-	stmtAddPlainMeta
-	stmtAddPlainMetas
 	stmtLastSeq
 	stmtAddParty
-	stmtAddParties
 	stmtAddText
 	stmtPutStatus
 	stmtPutParty
@@ -152,15 +144,18 @@ const (
 
 	stmtCursor
 	stmtPutCursor
-	stmtTextsDone
-	stmtMissing
+	stmtUnindexed
+	stmtUnfiled
 	stmtMeta
 	stmtPutMeta
 
 	stmtCount
 )
 
-// messageColumns is what scanMessage reads.
+// messageWidth is how many columns messageColumns has.
+const messageWidth = 23
+
+// messageColumns are the columns that scanMessage reads.
 const messageColumns = `m.id, m.protocol, m.version, m.from_agent, m.to_agents_json, m.team, m.thread_id,
 	m.reply_to, m.type, m.topic, m.priority, m.status, m.sequence, m.expires_at, m.payload_json,
 	m.policy_json, m.context_json, m.created_at, m.updated_at, d.hop, d.cause_id, d.extra_json, d.seq`
@@ -261,10 +256,6 @@ const (
 // notHandoff leaves out what is kept for ever.
 const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
 
-const addPlainMeta = `INSERT INTO message_meta (seq, message_id) VALUES (?, ?)`
-
-const addParty = `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?, ?, ?, ?, ?, ?)`
-
 const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
 
 var statements = [stmtCount]string{
@@ -286,13 +277,6 @@ var statements = [stmtCount]string{
 
 	stmtMessage: `SELECT ` + messageColumns + ` FROM messages AS m
 		LEFT JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`,
-	stmtUnfiled: `SELECT ` + messageColumns + ` FROM messages AS m
-		LEFT JOIN message_meta AS d ON d.message_id = m.id
-		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.agent = ?2 AND p.seq = ?3)`,
-	stmtIsUnfiled: `SELECT 1 FROM messages WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.agent = ?2 AND p.seq = ?3)`,
-	stmtUnfiledParties: `SELECT m.from_agent, m.to_agents_json FROM messages AS m
-		LEFT JOIN message_meta AS d ON d.message_id = m.id
-		WHERE m.id = ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)`,
 	stmtParties: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
 		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`,
 	stmtParty: `SELECT p.agent, p.state, p.hidden FROM message_meta AS d
@@ -346,17 +330,15 @@ var statements = [stmtCount]string{
 		type, topic, priority, status, payload_json, policy_json, context_json, external_refs_json, sequence, expires_at,
 		payload_bytes, created_at, updated_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
-	stmtAddMeta:       `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
-	stmtLastSeq:       `SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`,
-	stmtAddPlainMeta:  addPlainMeta,
-	stmtAddPlainMetas: addPlainMeta + strings.Repeat(`, (?, ?)`, rowsAtOnce-1),
-	stmtAddParty:      addParty,
-	stmtAddParties:    addParty + strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, rowsAtOnce-1),
-	stmtAddText:       `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
-	stmtTextsDone: `INSERT INTO cursors (consumer, seq) VALUES (?1, (SELECT coalesce(max(rowid), 0) FROM messages))
-		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq RETURNING seq`,
-	stmtMissing: messageHead + `LEFT JOIN message_meta AS d ON d.message_id = m.id
-		WHERE m.rowid > coalesce((SELECT seq FROM cursors WHERE consumer = ?1), 0) ORDER BY m.rowid`,
+	stmtAddMeta:  `INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	stmtLastSeq:  `SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`,
+	stmtAddParty: `INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
+	stmtAddText:  `INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`,
+	stmtUnindexed: `SELECT ` + messageColumns + `, m.rowid FROM messages AS m CROSS JOIN message_meta AS d ON d.message_id = m.id
+		WHERE m.rowid > ?1 ORDER BY m.rowid LIMIT ?2`,
+	stmtUnfiled: `SELECT ` + messageColumns + `, m.rowid FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id
+		WHERE m.rowid > ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)
+		ORDER BY m.rowid LIMIT ?2`,
 	stmtPutStatus: `UPDATE messages SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = ?4`,
 	stmtPutParty: `UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END
 		WHERE agent = ?2 AND seq = (SELECT seq FROM message_meta WHERE message_id = ?1) AND state = ?4`,

@@ -43,7 +43,7 @@ type Options struct {
 	Log     *slog.Logger // silent if nil
 
 	busy     time.Duration // how long to wait for another process; 5 s if zero
-	patience time.Duration // how long the writer waits for changes before it indexes; 100 ms if zero
+	patience time.Duration // how long the writer waits for changes before it indexes words; 100 ms if zero
 }
 
 // A Store is a hub.Store in an SQLite database.
@@ -51,9 +51,10 @@ type Store struct {
 	path string
 	full bool
 	busy time.Duration
-	rest time.Duration // see next
 	log  *slog.Logger
 	lock *os.File
+
+	patience time.Duration // without changes, after which the writer indexes words
 
 	readers    chan *reader // those not in use
 	queue      chan *job
@@ -65,9 +66,10 @@ type Store struct {
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
 
-	backlog    atomic.Pointer[backlog] // see waiting.go
-	came, left atomic.Int64            // how many messages have come to be indexed, and were
-	faulty     atomic.Bool             // the newest change could not be made; see Fault
+	// The lag of the word index after the newest commit; see lag.
+	lastRow, indexedRow atomic.Int64
+
+	faulty atomic.Bool // the newest change failed; see Fault
 
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
@@ -112,7 +114,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		path:            filepath.Join(dir, databaseName),
 		full:            o.Full,
 		busy:            o.busy,
-		rest:            o.patience,
+		patience:        o.patience,
 		log:             o.Log,
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
@@ -121,7 +123,6 @@ func Open(dir string, opts *Options) (*Store, error) {
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
-	s.backlog.Store(&backlog{})
 	if err := s.start(o.Readers); err != nil {
 		lock.Close()
 		return nil, engineError(op, err)
@@ -135,11 +136,11 @@ func (s *Store) start(readers int) (err error) {
 	if err := ready(s.path, s.busy); err != nil {
 		return err
 	}
-	w := &writer{s: s, quiet: time.NewTimer(s.rest)}
+	w := &writer{s: s, quiet: time.NewTimer(s.patience)}
 	if err := w.connect(); err != nil {
 		return err
 	}
-	if err := catchUp(&w.tx); err != nil {
+	if err := w.alone((*tx).fileUnfiled); err != nil {
 		w.disconnect()
 		return err
 	}
@@ -234,47 +235,29 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 			r.c.reset() // fn ended in a panic, which goes on
 		}
 		r.c.db.SetInterrupt(context.Background())
-		r.backlog = nil
 		s.readers <- r
 	}()
 	r.c.db.SetInterrupt(ctx)
 
-	hold, err := s.snapshot(r)
+	// A statement that has given a row and is not reset holds a snapshot; that
+	// is cheaper than a transaction.
+	hold := r.c.query(stmtSnapshot)
+	hold.next()
+	err := hold.err
+	if err == nil {
+		err = hold.s.Err()
+	}
 	if err == nil {
 		err = fn(r)
-		hold.done()
 	} else {
 		err = engineError(op, err)
-		hold.done()
 	}
+	hold.done()
 	clean = true
 	if errors.Is(err, errInterrupted) && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
-}
-
-// snapshot makes r stand on a snapshot until the query it returns is done. A
-// statement that has given a row and was not reset holds it; that is cheaper
-// than a transaction.
-func (s *Store) snapshot(r *reader) (query, error) {
-	for {
-		before := s.backlog.Load()
-		hold := r.c.query(stmtSnapshot)
-		hold.next()
-		err := hold.err
-		if err == nil {
-			err = hold.s.Err()
-		}
-		// What comes into the backlog is there before it is committed. What
-		// leaves it meanwhile may be missing in the snapshot.
-		now := s.backlog.Load()
-		if err != nil || before.turn == now.turn {
-			r.backlog = now
-			return hold, err
-		}
-		hold.done()
-	}
 }
 
 // Check looks for damage: it reads the whole database, and reports

@@ -11,12 +11,11 @@ import (
 type tx struct {
 	reader
 
-	head  head   // of the journal, as far as this transaction has come
-	line  line   // what waits to be indexed; see waiting.go
-	top   summit // maybe too high, never too low
-	done  mark   // how far all are indexed
-	wrote bool   // the function at hand has changed something
-	fault error  // what broke the function at hand, even if it did not say so
+	head   head  // the newest journal entry of this transaction
+	lag    lag   // of the word index, in this transaction
+	topSeq int64 // the greatest seq of message_meta, or greater after a rollback
+	wrote  bool  // the function at hand has changed something
+	fault  error // spoils the function at hand, even if it returns nil
 }
 
 // newTx returns a tx on a connection.
@@ -27,20 +26,7 @@ func newTx(c *conn) *tx {
 }
 
 // use lets the tx go on with another connection, or with none.
-func (t *tx) use(c *conn) { t.reader = reader{c: c, backlog: &t.line.backlog} }
-
-// committed makes what was changed beside the database last, too. It reports
-// whether messages were filed.
-func (t *tx) committed() (filed bool) {
-	t.done.kept = t.done.row
-	return t.line.keep()
-}
-
-// undone takes that back.
-func (t *tx) undone() {
-	t.done.row = t.done.kept
-	t.line.drop()
-}
+func (t *tx) use(c *conn) { t.reader = reader{c: c} }
 
 // A head is the newest entry of the journal.
 type head struct {
@@ -150,10 +136,9 @@ func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 		return err
 	}
 	// From here on an error leaves half a message behind.
-	row := t.c.db.LastInsertRowID()
-	err := t.reopen(op, row)
+	err := t.noteMessage(op, t.c.db.LastInsertRowID())
 	if err == nil {
-		err = t.indexMessage(op, row, &m, parties)
+		err = t.fileMessage(op, &m, parties)
 	}
 	if err != nil {
 		t.spoil(err)
@@ -211,19 +196,70 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) error {
 	return err
 }
 
-// indexMessage sees to everything about a message that is not in its own row.
-func (t *tx) indexMessage(op string, row int64, m *hub.Message, parties []hub.Party) error {
+// fileMessage writes the rows that a message is found by: one of message_meta,
+// and one of message_party for its sender and each recipient.
+func (t *tx) fileMessage(op string, m *hub.Message, parties []hub.Party) error {
 	seq, err := t.freeSeq(op, m)
 	if err != nil {
 		return err
 	}
-	return t.enqueue(op, seq, row, m, parties)
+	q := t.c.query(stmtAddMeta)
+	q.int(seq)
+	q.text(string(m.ID))
+	q.int(int64(m.Hop))
+	q.some(string(m.Cause))
+	q.some(string(m.Extra))
+	if _, err := t.change(op, &q); err != nil {
+		return err
+	}
+	return t.addParties(op, seq, m, parties)
 }
 
-// Query sees the texts of this transaction, too.
+func (t *tx) addParties(op string, seq int64, m *hub.Message, parties []hub.Party) error {
+	for _, p := range parties {
+		q := t.c.query(stmtAddParty)
+		q.text(string(p.Agent))
+		q.int(seq)
+		q.text(string(p.State))
+		q.int(int64(m.Priority.Rank()))
+		q.text(string(m.Type))
+		q.int(boolInt(p.State == hub.PartyHeld))
+		if _, err := t.change(op, &q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeSeq returns the seq of a new message: that of seqOf or, if it is taken,
+// the next free one. A seq above topSeq needs no lookup, and nearly every new
+// message has one.
+func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
+	seq := seqOf(m.ID, m.CreatedAt)
+	for seq <= t.topSeq {
+		q := t.c.query(stmtLastSeq)
+		q.int(seq)
+		q.int((seq>>seqBits + 1) << seqBits)
+		last, taken := int64(0), q.next()
+		if taken {
+			last = q.s.ColumnInt64(0)
+		}
+		if err := q.done(); err != nil {
+			return 0, engineError(op, err)
+		}
+		if !taken {
+			return seq, nil
+		}
+		seq = max(seq, last) + 1
+	}
+	t.topSeq = seq
+	return seq, nil
+}
+
+// Query finds the words of messages of this transaction, too.
 func (t *tx) Query(f hub.Query) (hub.Page, error) {
 	if f.Text != "" || f.Topic != "" {
-		if err := t.index(); err != nil {
+		if err := t.indexAll(); err != nil {
 			t.spoil(err)
 			return hub.Page{}, err
 		}
@@ -247,21 +283,12 @@ func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
 
 func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyState) error {
 	const op = "sqlite.PutParty"
-	put := func() (int64, error) {
-		q := t.c.query(stmtPutParty)
-		q.text(string(id))
-		q.text(string(agent))
-		q.text(string(next))
-		q.text(string(was))
-		return t.change(op, &q)
-	}
-	n, err := put()
-	if err == nil && n == 0 {
-		var late bool
-		if late, err = t.fileMessage(op, id); late && err == nil {
-			n, err = put()
-		}
-	}
+	q := t.c.query(stmtPutParty)
+	q.text(string(id))
+	q.text(string(agent))
+	q.text(string(next))
+	q.text(string(was))
+	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s for %s any more", id, was, agent)
 	}

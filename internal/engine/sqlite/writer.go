@@ -77,13 +77,16 @@ func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx)
 
 // A writer owns the connection that changes the database.
 type writer struct {
-	s         *Store
-	c         *conn // nil after a failure that it cannot be trusted after
-	tx        tx
-	committed head   // of the journal, as in the database
-	strict    bool   // commits are synced right now
-	batch     []*job // taken and not answered yet
-	quiet     *time.Timer
+	s      *Store
+	c      *conn // nil after a failure that it cannot be trusted after
+	tx     tx
+	strict bool   // commits are synced right now
+	batch  []*job // taken and not answered yet
+	quiet  *time.Timer
+
+	// The newest journal entry and the lag after the newest commit.
+	committed    head
+	committedLag lag
 }
 
 // run serves the queue until it is closed.
@@ -104,39 +107,31 @@ func (w *writer) run() {
 		w.take(j)
 		w.gather()
 		w.serve()
-		if w.tx.line.crowded() { // while those who were answered prepare what they do next
-			w.alone((*tx).indexLot)
-		}
-	}
-	if w.tx.line.more() {
-		if err := w.alone((*tx).index); err != nil {
-			w.s.log.Warn("messages are left to be indexed at the next start", "err", err)
+		if w.tx.lag.count() >= maxLag { // while the callers just answered prepare their next change
+			w.alone((*tx).indexBatch)
 		}
 	}
 	finished = true
 }
 
-// next waits for a job; nil if there will be none. While nobody comes it indexes
-// what waits: soon if there is enough for a lot, else when it was quiet for a
-// while. What cannot be indexed now goes on waiting.
+// next waits for a job; nil if the store is closed. Once no job came for a
+// while it indexes words, a batch after the other, until a job comes or an
+// error says that the database cannot be written now.
 func (w *writer) next() *job {
-	select {
-	case j := <-w.s.queue:
-		return j
-	default:
-	}
-	rest := w.s.rest
-	if w.tx.line.size() >= lotSize {
-		rest /= 5
-	}
-	for w.tx.line.more() {
+	rest := w.s.patience
+	for w.tx.lag.count() > 0 {
+		select {
+		case j := <-w.s.queue:
+			return j
+		default:
+		}
 		w.quiet.Reset(rest)
 		select {
 		case j := <-w.s.queue:
 			return j
 		case <-w.quiet.C:
 		}
-		if err := w.alone((*tx).indexLot); err != nil {
+		if err := w.alone((*tx).indexBatch); err != nil {
 			break
 		}
 		rest = 0
@@ -260,14 +255,6 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		w.rollback()
 		return nil
 	}
-	if w.tx.line.size() >= 2*maxWaiting { // they cannot be indexed; then nothing else is kept
-		if err := w.tx.indexLot(); err != nil {
-			return fail(err)
-		}
-	}
-	if w.tx.line.grew() {
-		w.show() // before anybody can have it in his snapshot
-	}
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
 		err = engineError("sqlite.Update", err)
@@ -281,20 +268,11 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		return nil
 	}
 	w.s.faulty.Store(false)
-	w.committed = w.tx.head
-	if w.tx.committed() {
-		w.show()
-	}
-	w.s.came.Store(w.tx.line.came)
-	w.s.left.Store(w.tx.line.left)
+	w.committed, w.committedLag = w.tx.head, w.tx.lag
+	w.s.lastRow.Store(w.tx.lag.last)
+	w.s.indexedRow.Store(w.tx.lag.indexed)
 	w.relax()
 	return nil
-}
-
-// show lets readers see the backlog as it is.
-func (w *writer) show() {
-	b := w.tx.line.backlog
-	w.s.backlog.Store(&b)
 }
 
 // verdict returns an error if the transaction cannot be committed after a
@@ -370,17 +348,19 @@ func (w *writer) connect() error {
 	}
 	w.committed = head{seq, hash}
 	w.tx.head = w.committed
-	if w.tx.top.filed, err = c.number(`SELECT coalesce(max(seq), 0) FROM message_meta`); err != nil {
-		w.disconnect()
-		return err
+	if w.tx.topSeq, err = c.number(`SELECT coalesce(max(seq), 0) FROM message_meta`); err == nil {
+		w.tx.lag.last, err = c.number(`SELECT coalesce(max(rowid), 0) FROM messages`)
 	}
-	w.tx.top.any = max(w.tx.top.any, w.tx.top.filed)
-	row, err := w.tx.Cursor(textsCursor)
+	if err == nil {
+		w.tx.lag.indexed, err = w.tx.Cursor(wordCursor)
+	}
 	if err != nil {
 		w.disconnect()
 		return err
 	}
-	w.tx.done = mark{row, row}
+	w.committedLag = w.tx.lag
+	w.s.lastRow.Store(w.tx.lag.last)
+	w.s.indexedRow.Store(w.tx.lag.indexed)
 	return nil
 }
 
@@ -400,8 +380,7 @@ func (w *writer) disconnect() {
 
 // rollback undoes the transaction, if the engine has not done so itself.
 func (w *writer) rollback() {
-	w.tx.head = w.committed
-	w.tx.undone()
+	w.tx.head, w.tx.lag = w.committed, w.committedLag
 	if w.c == nil {
 		return
 	}

@@ -211,7 +211,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	}
 	// What takes time is done beside the writer, too. The journal's facts are
 	// those of a message that follows from no other; one that does has to wait.
-	first := hub.Message{Envelope: e, Text: hub.SearchText(e.Topic, e.Payload)}
+	first := hub.Message{Envelope: e}
 	first.ThreadID = cmp.Or(e.ThreadID, string(e.ID))
 	firstFacts, err := factsOf(first, len(to))
 	if err != nil {
@@ -232,7 +232,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 				return err
 			}
 		}
-		msg, facts := hub.Message{Envelope: e, Text: first.Text}, firstFacts // fn may run again
+		msg, facts := hub.Message{Envelope: e}, firstFacts // fn may run again
 		if err := m.place(tx, op, actor, &msg); err != nil {
 			return err
 		}

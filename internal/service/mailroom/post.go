@@ -30,7 +30,7 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool)
 	if err := e.Validate(); err != nil {
 		return hub.Message{}, err
 	}
-	msg := hub.Message{Envelope: e, Text: hub.SearchText(e.Topic, e.Payload)}
+	msg := hub.Message{Envelope: e}
 	if fresh {
 		if err := m.joins(tx, op, actor, e.ThreadID); err != nil {
 			return hub.Message{}, err

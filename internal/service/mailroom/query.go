@@ -46,7 +46,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 	if q.Text != "" || q.Topic != "" {
-		if err := m.store.Settle(ctx); err != nil {
+		if err := m.store.IndexText(ctx); err != nil {
 			return Listing{}, fmt.Errorf("mailroom: query: %w", err)
 		}
 	}

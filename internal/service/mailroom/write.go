@@ -370,7 +370,7 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 	if thread == "" {
 		thread = string(id)
 	}
-	msg := hub.Message{Text: hub.SearchText("", raw), Envelope: hub.Envelope{
+	msg := hub.Message{Envelope: hub.Envelope{
 		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: hub.Self, To: to, ThreadID: thread, ReplyTo: about, Type: t,
 		Priority: hub.PriorityNormal, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
 	}}
