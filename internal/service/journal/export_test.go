@@ -125,6 +125,9 @@ func TestExport(t *testing.T) {
 		c.wantNothingLost(ids)
 	})
 	t.Run("words are found in an imported hub", func(t *testing.T) {
+		if err := c.store.IndexText(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		c.view(func(r hub.Reader) error {
 			page, err := r.Query(hub.Query{Viewer: "bob", Text: "message", Limit: 10})
 			if len(page.Messages) != 3 {
