@@ -42,8 +42,11 @@ var layers = map[string][]string{
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
 	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
 	"comply/model":      {},
-	"comply/fixture":    {},                                                     // what an agent under test meets must not share its mistakes
-	"comply":            {"acp/schema", "comply/fixture", "jsonrpc", "sandbox"}, // never the types: a bug in them must not hide one in an agent
+	"comply/fixture":    {},                                        // what an agent under test meets must not share its mistakes
+	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
+	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
+	"comply/render":     {"comply/jsont", "comply/rules"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema"},
@@ -110,7 +113,7 @@ var layers = map[string][]string{
 	"scripts/acpgen":      {},
 	"scripts/agentsdoc":   {},
 	"scripts/conformance": {},
-	"scripts/compliance":  {"comply", "internal/goodagent"},
+	"scripts/compliance":  {"comply", "comply/rules", "internal/goodagent"},
 	"scripts/goodagent":   {"internal/goodagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 }
@@ -120,7 +123,7 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
-	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply"}, // comply must not depend on a hub
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
 	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/strictjson", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},

@@ -3,213 +3,325 @@ package comply
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/jsonrpc"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
-// An action is what a step does. It returns what is wrong with the agent, nil if
-// nothing is.
-type action interface {
-	play(ctx context.Context, s *stage) *Finding
+// do runs the action of the current step. It returns a finding if the agent did
+// something wrong.
+func (r *testRun) do(ctx context.Context, a jsont.Action) *rules.Finding {
+	switch a := a.(type) {
+	case *jsont.NewSession:
+		return r.newSession(ctx, a)
+	case *jsont.Send:
+		return r.send(ctx, a)
+	case *jsont.SendRaw:
+		return r.sendRaw(ctx, a)
+	case *jsont.Expect:
+		return r.expect(ctx, a)
+	case *jsont.Forbid:
+		return r.forbid(ctx, a)
+	case jsont.Delay:
+		return r.delay(ctx, time.Duration(a))
+	case *jsont.Process:
+		return r.process(ctx, a)
+	case *jsont.Reply:
+		return r.reply(ctx, a)
+	case *jsont.Check:
+		return r.check(a)
+	case *jsont.FileCheck:
+		return r.fileCheck(ctx, a)
+	}
+	return r.abort(fmt.Errorf("comply: no action %T", a))
 }
 
-// A newSession step makes a session in the workspace.
-type newSession struct {
-	servers *node         // the MCP servers; nil for none
-	extra   *node         // more params; may be nil
-	name    string        // of the variable that gets the session's id; may be empty
-	timeout time.Duration // zero for what an agent may need to start
-}
-
-func (x *newSession) play(ctx context.Context, s *stage) *Finding {
-	vars := s.vars()
-	params := map[string]any{"cwd": s.dir, "mcpServers": []any{}}
-	if x.servers != nil {
-		params["mcpServers"] = x.servers.encode(vars.expand)
+func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Finding {
+	vars := r.vars()
+	params := map[string]any{"cwd": r.sandbox, "mcpServers": []any{}}
+	if a.MCPServers != nil {
+		params["mcpServers"] = a.MCPServers.Encode(vars.Expand)
 	}
-	if x.extra != nil {
-		for _, m := range x.extra.members {
-			params[m.name] = m.value.encode(vars.expand)
-		}
+	for _, m := range a.Params.Members() {
+		params[m.Name] = m.Value.Encode(vars.Expand)
 	}
-	timeout := s.patience
-	if x.timeout > 0 {
-		timeout = s.scaled(x.timeout)
+	timeout := r.patience
+	if a.Timeout > 0 {
+		timeout = r.scaled(a.Timeout)
 	}
-	s.mark()
-	answer, err := s.c.call(ctx, methodNewSession, params, timeout)
+	r.mark()
+	answer, err := r.c.call(ctx, rules.MethodNewSession, params, timeout)
 	switch id, ok := sessionID(answer); {
 	case ctx.Err() != nil:
-		return s.abort(ctx.Err())
-	case ok && x.name != "":
-		s.c.set(x.name, quote(id))
+		return r.abort(ctx.Err())
+	case ok && a.Capture != "":
+		r.c.set(a.Capture, jsont.Encode(id))
 		fallthrough
 	case ok:
-		s.met++
+		r.met++
 		return nil
 	case answer == nil:
-		return s.setup(ruleNewSession, "an answer to session/new", s.endingText(err))
-	case answer.failure() != nil:
-		return s.setup(ruleNewSession, "a session", "session/new failed: "+brief(answer.failure()), answer)
+		return r.setup(ruleNewSession, "an answer to session/new", r.endingText(err))
+	case answer.Failure() != nil:
+		return r.setup(ruleNewSession, "a session", "session/new failed: "+jsont.Brief(answer.Failure()), answer)
 	}
-	return s.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has none", answer)
+	return r.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has none", answer)
 }
 
-// sessionID returns the id of the session that an answer speaks of.
-func sessionID(answer *entry) (string, bool) {
+// sessionID returns the id of the session in an answer, which may be nil.
+func sessionID(answer *rules.Entry) (string, bool) {
 	if answer == nil {
 		return "", false
 	}
-	v, _ := lookup(answer.value, "result.sessionId")
+	v, _ := jsont.Lookup(answer.Value, "result.sessionId")
 	id, ok := v.(string)
 	return id, ok && id != ""
 }
 
-// A send step sends one frame. It does not wait for the answer.
-type send struct {
-	frame     *node
-	waiting   *node // the id of a request that must still wait for its answer; may be nil
-	wantError bool
-	timeout   time.Duration // for the answer
-}
-
-func (x *send) play(ctx context.Context, s *stage) *Finding {
-	vars := s.vars()
-	if x.waiting != nil && !s.waits(x.waiting.encode(vars.expand)) {
-		s.moot = fmt.Sprintf("request %s was answered too soon, so there was nothing left to test", x.waiting.encode(vars.expand))
-		return nil
+func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
+	vars := r.vars()
+	if a.WhileWaiting != nil {
+		if id := a.WhileWaiting.Encode(vars.Expand); !r.waits(id) {
+			r.moot = fmt.Sprintf("request %s was answered too soon, so there was nothing left to test", id)
+			return nil
+		}
 	}
-	raw := x.frame.encode(vars.expand)
-	q := &asked{step: s.now.step, wantError: x.wantError, deadline: time.Now().Add(s.scaled(x.timeout))}
-	s.mark()
-	return s.deliver(ctx, raw, append(raw[:len(raw):len(raw)], '\n'), q)
+	r.mark()
+	return r.deliver(ctx, a.Frame.Encode(vars.Expand), &request{step: r.now.step, wantError: a.WantError, deadline: time.Now().Add(r.scaled(a.Timeout))})
 }
 
-// A sendRaw step sends bytes as they are, whatever they are.
-type sendRaw struct {
-	text  *node
-	data  []byte
-	times int
-}
-
-func (x *sendRaw) play(ctx context.Context, s *stage) *Finding {
-	data := x.data
-	if x.text != nil {
-		data = []byte(s.vars().expand(x.text.text))
+func (r *testRun) sendRaw(ctx context.Context, a *jsont.SendRaw) *rules.Finding {
+	data := a.Data
+	if a.Text != nil {
+		data = []byte(r.vars().Expand(a.Text.Text))
 	}
-	if len(data)*x.times > maxLog {
-		return s.abort(fmt.Errorf("sendRaw: %d bytes are too many to send", len(data)*x.times))
+	if len(data)*a.Times > maxLog {
+		return r.abort(fmt.Errorf("sendRaw: %d bytes are too many to send", len(data)*a.Times))
 	}
-	data = bytes.Repeat(data, x.times)
-	s.mark()
-	return s.deliver(ctx, bytes.TrimRight(data[:min(len(data), 64<<10)], "\r\n"), data, nil)
+	data = bytes.Repeat(data, a.Times)
+	r.mark()
+	return r.deliverLine(ctx, bytes.TrimRight(data[:min(len(data), 64<<10)], "\r\n"), data, nil)
 }
 
-// deliver hands a line to the agent. An agent that reads nothing for long
+func (r *testRun) reply(ctx context.Context, a *jsont.Reply) *rules.Finding {
+	r.c.mu.Lock()
+	e := r.c.held[a.To]
+	delete(r.c.held, a.To)
+	r.c.mu.Unlock()
+	if e == nil {
+		return r.abort(fmt.Errorf("reply: no request is held as %q", a.To))
+	}
+	return r.deliver(ctx, answerLine(e.ID, a.Body.Encode(r.vars().Expand)), nil)
+}
+
+// deliver sends one frame. q is the request that it is; nil for other frames.
+func (r *testRun) deliver(ctx context.Context, frame []byte, q *request) *rules.Finding {
+	return r.deliverLine(ctx, frame, withLineEnd(frame), q)
+}
+
+// deliverLine logs frame and sends line. An agent that does not read its input
 // fails.
-func (s *stage) deliver(ctx context.Context, raw, line []byte, q *asked) *Finding {
-	limited, stop := context.WithTimeout(ctx, s.scaled(defaultTimeout))
+func (r *testRun) deliverLine(ctx context.Context, frame, line []byte, q *request) *rules.Finding {
+	limit := r.scaled(jsont.DefaultTimeout)
+	limited, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	e, err := s.c.sendEntry(limited, raw, line, q)
+	e, err := r.c.sendEntry(limited, frame, line, q)
 	switch {
 	case ctx.Err() != nil:
-		return s.abort(ctx.Err())
+		return r.abort(ctx.Err())
 	case err != nil:
-		return s.finding(s.now.step, "an agent that reads its input", fmt.Sprintf("it read nothing for %v", s.scaled(defaultTimeout)), e)
+		return r.finding(r.now.step, "an agent that reads its input", fmt.Sprintf("it read nothing for %v", limit), e)
 	}
 	return nil
 }
 
-// A forbid step watches that some methods are not called.
-type forbid struct {
-	timeout  time.Duration
-	methods  []string
-	messages []*envelope // messages that must not come
-	full     bool        // also when everything that was asked is answered
-	until    *envelope   // what comes after it is allowed; may be nil
-}
-
-// graceAfterAnswer is how long forbidden methods are still watched for after
-// everything that was asked is answered.
+// graceAfterAnswer is how long forbidden frames are still watched for after all
+// requests are answered.
 const graceAfterAnswer = 250 * time.Millisecond
 
-func (x *forbid) play(ctx context.Context, s *stage) *Finding {
-	var found *entry
-	from := s.since()
-	until := s.limit(x.until)
-	unwanted := func(e *entry) bool {
-		if e.dir != jsonrpc.In {
-			return false
-		}
-		return e.method != "" && slices.Contains(x.methods, e.method) || slices.ContainsFunc(x.messages, func(m *envelope) bool {
-			return m.class == e.class && (&awaited{envelope: m, local: s.now.local}).try(e, s.c.vars) == nil
-		})
+// forbid watches the frames since the last step that sent something. It ends at
+// the first forbidden frame, at the until frame, when the time is over, or, unless
+// the step says full, a moment after the last request was answered: an agent that
+// has answered is not going to call any more.
+func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
+	var found *rules.Entry
+	from, until := r.since(), r.untilFrame(a.Until)
+	var messages []openExpectation
+	for _, m := range a.Messages {
+		messages = append(messages, openExpectation{Expectation: m, local: r.now.local})
 	}
-	look := func() bool {
-		for _, e := range s.c.log[from:] {
-			if until.passed() {
+	forbidden := func(e *rules.Entry) bool {
+		if e.Direction == jsonrpc.In && e.Method != "" && slices.Contains(a.Methods, e.Method) {
+			return true
+		}
+		for i := range messages {
+			if messages[i].fits(e, r.c.vars) {
+				return true
+			}
+		}
+		return false
+	}
+	update := func() bool {
+		for _, e := range r.c.log[from:] {
+			if until.came() {
 				break
 			}
-			if unwanted(e) {
+			if forbidden(e) {
 				found = e
 				return true
 			}
-			until.see(e, s.c.vars)
+			until.see(e, r.c.vars)
 		}
-		from = len(s.c.log)
-		return until.passed()
+		from = len(r.c.log)
+		return until.came()
 	}
-	wait := s.scaled(x.timeout)
-	began := time.Now()
-	busy := s.unanswered()
-	err := s.c.wait(ctx, wait, func() bool {
-		return look() || !x.full && len(busy) > 0 && !slices.ContainsFunc(busy, func(q *asked) bool { return q.answer == nil })
+	wait, began, open := r.scaled(a.Timeout), time.Now(), r.unanswered()
+	err := r.c.wait(ctx, wait, func() bool {
+		return update() || !a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil })
 	})
-	if err == nil && found == nil && !until.passed() {
-		rest := min(wait-time.Since(began), s.scaled(graceAfterAnswer))
-		s.c.wait(ctx, rest, look) // found or not is all that matters
+	if err == nil && found == nil && !until.came() {
+		r.c.wait(ctx, min(wait-time.Since(began), r.scaled(graceAfterAnswer)), update) // only found matters
 	}
 	switch {
 	case ctx.Err() != nil:
-		return s.abort(ctx.Err())
+		return r.abort(ctx.Err())
 	case found != nil:
 		actual := "one came"
-		if found.method != "" {
-			actual = "the agent called " + found.method
+		if found.Method != "" {
+			actual = "the agent called " + found.Method
 		}
-		return s.finding(s.now.step, "no "+x.String(), actual, found)
+		return r.finding(r.now.step, "no "+forbidText(a), actual, found)
 	}
-	s.met++
+	r.met++
 	return nil
 }
 
-// String says for people what is forbidden.
-func (x *forbid) String() string {
+// forbidText describes the forbidden frames for people.
+func forbidText(a *jsont.Forbid) string {
 	var parts []string
-	if len(x.methods) > 0 {
-		parts = append(parts, "call of "+strings.Join(x.methods, ", "))
+	if len(a.Methods) > 0 {
+		parts = append(parts, "call of "+strings.Join(a.Methods, ", "))
 	}
-	for _, m := range x.messages {
-		parts = append(parts, string(m.class)+" like "+newPattern(m.body, nil).String())
+	for _, m := range a.Messages {
+		parts = append(parts, string(m.Class)+" like "+jsont.NewPattern(m.Body, nil).String())
 	}
-	return cut(strings.Join(parts, ", and no "), 500)
+	return jsont.Shorten(strings.Join(parts, ", and no "), 500)
 }
 
-// A delay step waits.
-type delay time.Duration
-
-func (x delay) play(ctx context.Context, s *stage) *Finding {
-	defer s.c.clock.wait()()
-	timer := time.NewTimer(time.Duration(x))
+func (r *testRun) delay(ctx context.Context, d time.Duration) *rules.Finding {
+	defer r.c.clock.wait()()
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return s.abort(ctx.Err())
+		return r.abort(ctx.Err())
 	}
+}
+
+func (r *testRun) check(a *jsont.Check) *rules.Finding {
+	value, _ := jsont.Decode(a.Value.Encode(r.vars().Expand))
+	if expected, actual := compare("a value", value, a.Like, a.Unlike, r.vars()); expected != "" {
+		return r.finding(r.now.step, expected, actual)
+	}
+	r.met++
+	return nil
+}
+
+// compare returns the difference between v, called name, and a pattern that it
+// must match and one that it must not; either may be nil. It returns "" if there is
+// no difference.
+func compare(name string, v any, like, unlike *jsont.Node, vars jsont.Variables) (expected, actual string) {
+	if like != nil {
+		if bad := jsont.NewPattern(like, vars).Match(v); bad != nil {
+			return name + " like " + bad.Want, "it is " + bad.Got
+		}
+	}
+	if unlike != nil {
+		if p := jsont.NewPattern(unlike, vars); p.Match(v) == nil {
+			return name + " unlike " + p.String(), "it is " + jsont.Brief(v)
+		}
+	}
+	return "", ""
+}
+
+// filePause is the time between two reads of a file; nothing tells when a file
+// changes.
+const filePause = 20 * time.Millisecond
+
+// maxChecked is how many bytes of a file are compared.
+const maxChecked = 1 << 20
+
+// fileCheck waits until the file is as the step wants it. A file that must be
+// absent, or must not match, must still be so at the end of the time.
+func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Finding {
+	path := r.vars().Expand(a.Path)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.sandbox, path)
+	}
+	if path = filepath.Clean(path); !strings.HasPrefix(path, filepath.Dir(r.sandbox)+string(filepath.Separator)) {
+		return r.abort(fmt.Errorf("file: %s is not in the workspace", path))
+	}
+	deadline := time.Now().Add(r.scaled(a.Timeout))
+	for {
+		expected, actual := compareFile(a, path, r.vars())
+		over := !time.Now().Before(deadline)
+		switch {
+		case expected == "" && (over || a.Like != nil):
+			r.met++
+			return nil
+		case expected != "" && (over || a.Absent):
+			return r.finding(r.now.step, expected, actual)
+		}
+		if r.delay(ctx, filePause); r.err != nil {
+			return nil
+		}
+	}
+}
+
+// compareFile returns the difference between a file and the step, "" for none.
+func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expected, actual string) {
+	name := filepath.Base(path)
+	text, err := readSome(path)
+	switch {
+	case a.Absent && err == nil:
+		return "no file " + name, "there is one: " + jsont.Brief(text)
+	case a.Absent:
+		return "", ""
+	case errors.Is(err, fs.ErrNotExist):
+		return "the file " + name, "there is none"
+	case err != nil:
+		return "a file " + name + " that can be read", err.Error()
+	}
+	return compare("the file "+name, text, a.Like, a.Unlike, vars)
+}
+
+// readSome returns the beginning of a regular file.
+func readSome(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no regular file", filepath.Base(path))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxChecked))
+	return string(text), err
 }

@@ -2,13 +2,14 @@ package comply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/comply/jsont"
 )
 
 // An Agent is a program to test.
@@ -34,67 +35,52 @@ type Agent struct {
 // Besides, an agent may have a "cwd" and "files" for its home folder.
 // The path is named in errors, which are of type *FileError.
 func ParseAgents(path string, text []byte) ([]Agent, error) {
-	agents, err := parseAgents(text)
-	if at := (*lineError)(nil); errors.As(err, &at) {
-		return nil, &FileError{path, at.line, at.err}
-	}
-	return agents, err
-}
-
-func parseAgents(text []byte) (agents []Agent, _ error) {
-	root, err := parseNode(text)
+	root, err := jsont.ParseNode(text)
 	if err != nil {
-		return nil, err
+		return nil, jsont.InFile(path, err)
 	}
-	p := &parser{test: &Test{}}
-	servers := p.object(root, "agent_servers")
-	if servers == nil && p.err == nil {
-		return nil, linef(root.line, `there is no "agent_servers"`)
+	p := &jsont.Reader{}
+	servers := p.Object(root, "agent_servers")
+	switch {
+	case servers == nil:
+		p.Fail(root, `there is no "agent_servers"`)
+	case len(servers.Members()) == 0:
+		p.Fail(servers, `"agent_servers" is empty`)
 	}
-	if servers != nil && len(servers.members) == 0 {
-		return nil, linef(servers.line, `"agent_servers" is empty`)
+	var agents []Agent
+	for _, m := range servers.Members() {
+		agents = append(agents, readAgent(p, m.Name, m.Value))
 	}
-	for _, m := range servers.list() {
-		if m.value.kind != isObject {
-			return nil, linef(m.value.line, "an agent is an object, not %s", m.value.kind)
-		}
-		agents = append(agents, p.agent(m.name, m.value))
-	}
-	return agents, p.err
+	return agents, jsont.InFile(path, p.Err)
 }
 
-// agent reads how one agent is started.
-func (p *parser) agent(name string, n *node) Agent {
-	a := Agent{Name: name, Command: p.text(n, "command"), Args: p.texts(n, "args"), Dir: p.text(n, "cwd"), Env: map[string]string{}}
+// readAgent reads the command of one agent.
+func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
+	a := Agent{Name: name, Command: p.Text(n, "command"), Args: p.Texts(n, "args"), Dir: p.Text(n, "cwd"), Env: map[string]string{}}
+	if n.Kind != jsont.Object {
+		p.Fail(n, "the agent %q must be an object, not %s", name, n.Kind)
+	}
 	if a.Command == "" {
-		p.fail(n, `the agent %q needs a "command"`, name)
+		p.Fail(n, `the agent %q needs a "command"`, name)
 	}
-	for _, v := range p.object(n, "env").list() {
-		if v.value.kind != isString {
-			p.fail(v.value, "the variable %s must be a string", v.name)
+	for _, v := range p.Object(n, "env").Members() {
+		if v.Value.Kind != jsont.String {
+			p.Fail(v.Value, "the variable %s must be a string", v.Name)
 		}
-		a.Env[v.name] = v.value.text
+		a.Env[v.Name] = v.Value.Text
 	}
-	for _, f := range p.object(n, "files").list() {
+	for _, f := range p.Object(n, "files").Members() {
 		if a.Files == nil {
 			a.Files = map[string]string{}
 		}
-		if !filepath.IsLocal(filepath.FromSlash(f.name)) {
-			p.fail(f.value, "the file %s must be inside of the home folder", f.name)
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+			p.Fail(f.Value, "the file %s must be inside of the home folder", f.Name)
 		}
-		if a.Files[f.name] = f.value.text; f.value.kind != isString {
-			a.Files[f.name] = string(f.value.encode(asIs))
+		if a.Files[f.Name] = f.Value.Text; f.Value.Kind != jsont.String {
+			a.Files[f.Name] = string(f.Value.Encode(jsont.AsIs))
 		}
 	}
 	return a
-}
-
-// list returns the members of n, which may be nil.
-func (n *node) list() []member {
-	if n == nil {
-		return nil
-	}
-	return n.members
 }
 
 // passed are the variables of this process that every agent gets. None is known

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/jsonrpc"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
 // Bounds of one conversation. An agent that goes beyond them is cut off.
@@ -38,13 +41,12 @@ var (
 	errTimeout = errors.New("the time is over")
 )
 
-// An asked is a request that was sent to the agent.
-type asked struct {
-	entry     *entry
-	step      *step // nil for what the runner asked by itself
-	wantError bool
+// A request is a call that the client makes to the agent.
+type request struct {
+	rules.Call
+	step      *jsont.Step // nil for the runner's own requests
+	wantError bool        // the answer must be an error
 	deadline  time.Time
-	answer    *entry // nil until it came
 }
 
 // A conversation is one run of an agent with everything that was said.
@@ -55,8 +57,8 @@ type asked struct {
 type conversation struct {
 	agent    program
 	services *services
-	startup  time.Duration // what is added to the first wait
-	trace    func(*entry)  // may be nil
+	startup  time.Duration      // what is added to the first wait
+	trace    func(*rules.Entry) // may be nil
 	clock    *clock
 
 	ctx    context.Context // ends with the conversation
@@ -65,24 +67,24 @@ type conversation struct {
 	serve  chan struct{} // a slot for each request that may be answered at once
 	outbox chan []byte
 
-	mu      sync.Mutex // guards what follows; nothing is waited for under it
-	log     []*entry
-	size    int
-	heard   bool // something came in
-	asked   []*asked
-	nextID  int
-	vars    variables
-	awaited []*awaited // all expectations of the test, in their order
-	changed chan struct{}
-	held    map[string]*entry // requests of the agent that wait for a reply step, by name
-	over    error             // why nothing more comes; nil while more may
+	mu           sync.Mutex // guards what follows; nothing is waited for under it
+	log          []*rules.Entry
+	size         int
+	heard        bool // something came in
+	requests     []*request
+	nextID       int
+	vars         jsont.Variables
+	expectations []*openExpectation // all expectations of the test, in their order
+	changed      chan struct{}
+	held         map[string]*rules.Entry // requests of the agent that wait for a reply step, by name
+	over         error                   // why nothing more comes; nil while more may
 }
 
 // converse begins a conversation with an agent that was started. It ends the
 // agent when it is closed, which it must be.
-func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars variables, trace func(*entry), clock *clock) *conversation {
+func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars jsont.Variables, trace func(*rules.Entry), clock *clock) *conversation {
 	c := &conversation{
-		agent: agent, services: s, startup: startup, trace: trace, clock: clock, vars: vars, nextID: firstOwnID, held: map[string]*entry{},
+		agent: agent, services: s, startup: startup, trace: trace, clock: clock, vars: vars, nextID: firstOwnID, held: map[string]*rules.Entry{},
 		serve: make(chan struct{}, maxServed), outbox: make(chan []byte, outboxSlots), changed: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -111,7 +113,7 @@ func (c *conversation) read() {
 			c.end(err)
 			return
 		}
-		for _, e := range entries(f, problem) {
+		for _, e := range rules.Entries(f, problem) {
 			if !c.arrive(e) {
 				c.end(errFlood)
 				io.Copy(io.Discard, c.agent) // so that the agent can see the end of its input
@@ -136,23 +138,23 @@ func (c *conversation) notify() {
 }
 
 // note appends to the log. The lock is held.
-func (c *conversation) note(e *entry) {
-	e.seq = len(c.log) + 1
+func (c *conversation) note(e *rules.Entry) {
+	e.Seq = len(c.log) + 1
 	c.log = append(c.log, e)
-	c.size += len(e.raw)
+	c.size += len(e.Raw)
 	c.notify()
 }
 
 // show lets the tracer see an entry. Those of several goroutines may come in
 // another order than in the log.
-func (c *conversation) show(e *entry) {
+func (c *conversation) show(e *rules.Entry) {
 	if c.trace != nil {
 		c.trace(e)
 	}
 }
 
 // arrive takes in one entry. It reports false when there were too many.
-func (c *conversation) arrive(e *entry) bool {
+func (c *conversation) arrive(e *rules.Entry) bool {
 	c.mu.Lock()
 	c.heard = true
 	c.note(e)
@@ -162,47 +164,55 @@ func (c *conversation) arrive(e *entry) bool {
 	}
 	var reply json.RawMessage
 	var held bool
-	switch e.class {
-	case classResponse:
-		if q := c.question(e.id); q != nil {
-			q.answer = e
+	switch e.Class {
+	case jsont.Response:
+		if q := c.waiting(e.ID); q != nil {
+			q.Answer = e
 		}
-	case classRequest:
+	case jsont.ClientRequest:
 		reply, held = c.cannedReply(e)
 	}
 	c.mu.Unlock()
 	c.show(e)
-	if e.class == classRequest && !held {
+	if e.Class == jsont.ClientRequest && !held {
 		c.respond(e, reply)
 	}
 	return true
 }
 
-// question returns the first request with that id that was not answered yet.
+// waiting returns the first request with that id that was not answered yet.
 // The lock is held.
-func (c *conversation) question(id json.RawMessage) *asked {
-	for _, q := range c.asked {
-		if q.answer == nil && idKey(q.entry.id) == idKey(id) {
+func (c *conversation) waiting(id json.RawMessage) *request {
+	for _, q := range c.requests {
+		if q.Answer == nil && rules.IDKey(q.Request.ID) == rules.IDKey(id) {
 			return q
 		}
 	}
 	return nil
 }
 
+// calls returns all requests to the agent with their answers.
+func (c *conversation) calls() (out []*rules.Call) {
+	for _, q := range c.requests {
+		out = append(out, &q.Call)
+	}
+	return out
+}
+
 // twisted returns a response that would answer q if its id were not a string in
 // place of a number, or the other way round; nil if there is none. The lock is
 // held.
-func (c *conversation) twisted(q *asked) *entry {
-	if q.answer != nil {
+func (c *conversation) twisted(q *request) *rules.Entry {
+	if q.Answer != nil {
 		return nil
 	}
-	sent, _ := lookup(q.entry.value, "id")
-	for _, e := range c.log[q.entry.seq:] {
-		if e.dir != jsonrpc.In || e.class != classResponse || string(e.id) == "null" {
+	sent, _ := jsont.Lookup(q.Request.Value, "id")
+	for _, e := range c.log[q.Request.Seq:] {
+		if e.Direction != jsonrpc.In || e.Class != jsont.Response || string(e.ID) == "null" {
 			continue
 		}
-		got, _ := lookup(e.value, "id")
-		if stringify(got) == stringify(sent) && !slices.ContainsFunc(c.asked, func(other *asked) bool { return other.answer == e }) {
+		got, _ := jsont.Lookup(e.Value, "id")
+		if jsont.Stringify(got) == jsont.Stringify(sent) && !slices.ContainsFunc(c.requests, func(other *request) bool { return other.Answer == e }) {
 			return e
 		}
 	}
@@ -213,20 +223,20 @@ func (c *conversation) twisted(q *asked) *entry {
 // meets, and returns the reply that the test has for it, nil if it has none, or
 // that it is to wait. So a request is answered as the test wants also if it
 // comes before the step that expects it. The lock is held.
-func (c *conversation) cannedReply(e *entry) (_ json.RawMessage, held bool) {
-	for _, a := range c.awaited {
-		if a.class != classRequest || a.met != nil || a.closed || a.try(e, c.vars) != nil {
+func (c *conversation) cannedReply(e *rules.Entry) (_ json.RawMessage, held bool) {
+	for _, a := range c.expectations {
+		if a.Class != jsont.ClientRequest || a.met != nil || a.closed || !a.fits(e, c.vars) {
 			continue
 		}
 		a.take(e)
 		switch {
-		case a.hold != "":
-			c.held[a.hold] = e
+		case a.Hold != "":
+			c.held[a.Hold] = e
 			return nil, true
-		case a.reply == nil:
+		case a.Reply == nil:
 			return nil, false
 		}
-		return a.reply.encode(a.scope(c.vars).expand), false
+		return a.Reply.Encode(c.vars.Join(a.local).Expand), false
 	}
 	return nil, false
 }
@@ -235,28 +245,28 @@ func (c *conversation) cannedReply(e *entry) (_ json.RawMessage, held bool) {
 func (c *conversation) set(name string, value json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.vars = c.vars.with(name, value)
-	for _, a := range c.awaited {
-		a.pattern = nil
+	c.vars = c.vars.With(name, value)
+	for _, a := range c.expectations {
+		a.matcher = nil
 	}
 }
 
 // respond answers a request of the agent: with reply, or with what the services
 // say.
-func (c *conversation) respond(e *entry, reply json.RawMessage) {
+func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	if reply != nil {
-		c.send(c.ctx, answerLine(e.id, reply))
+		c.send(c.ctx, answerLine(e.ID, reply))
 		return
 	}
 	select {
 	case c.serve <- struct{}{}:
 	default:
-		c.send(c.ctx, answerLine(e.id, errorReply(jsonrpc.CodeServer, fmt.Sprintf("more than %d requests at once", maxServed))))
+		c.send(c.ctx, answerLine(e.ID, errorReply(jsonrpc.CodeServer, fmt.Sprintf("more than %d requests at once", maxServed))))
 		return
 	}
 	c.work.Go(func() {
 		defer func() { <-c.serve }()
-		c.send(c.ctx, answerLine(e.id, c.services.answer(c.ctx, e)))
+		c.send(c.ctx, answerLine(e.ID, c.services.answer(c.ctx, e)))
 	})
 }
 
@@ -276,24 +286,27 @@ func answerLine(id json.RawMessage, reply json.RawMessage) []byte {
 
 // errorReply returns a reply that is an error.
 func errorReply(code int, message string) json.RawMessage {
-	return encoded(map[string]any{"error": jsonrpc.Error{Code: code, Message: message}})
+	return jsont.Encode(map[string]any{"error": jsonrpc.Error{Code: code, Message: message}})
 }
 
 // send notes a frame and puts it into the outbox, followed by a line end.
-func (c *conversation) send(ctx context.Context, raw []byte) (*entry, error) {
-	return c.sendEntry(ctx, raw, append(raw[:len(raw):len(raw)], '\n'), nil)
+func (c *conversation) send(ctx context.Context, raw []byte) (*rules.Entry, error) {
+	return c.sendEntry(ctx, raw, withLineEnd(raw), nil)
 }
+
+// withLineEnd returns a copy of a frame with a line feed.
+func withLineEnd(frame []byte) []byte { return append(frame[:len(frame):len(frame)], '\n') }
 
 // sendEntry notes raw and sends line. If q is not nil an answer to it is waited
 // for from now on.
-func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *asked) (*entry, error) {
-	e := newEntry(jsonrpc.Out, raw)
-	e.time = time.Now()
+func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *request) (*rules.Entry, error) {
+	e := rules.NewEntry(jsonrpc.Out, raw)
+	e.Time = time.Now()
 	c.services.observe(e)
 	c.mu.Lock()
-	if q != nil && e.class == classRequest && string(e.id) != "null" {
-		q.entry = e
-		c.asked = append(c.asked, q)
+	if q != nil && e.Class == jsont.ClientRequest && string(e.ID) != "null" {
+		q.Request = e
+		c.requests = append(c.requests, q)
 	}
 	c.note(e)
 	c.mu.Unlock()
@@ -329,18 +342,18 @@ func (c *conversation) write() {
 }
 
 // call asks by the runner itself, and waits for the answer.
-func (c *conversation) call(ctx context.Context, method string, params any, timeout time.Duration) (*entry, error) {
+func (c *conversation) call(ctx context.Context, method string, params any, timeout time.Duration) (*rules.Entry, error) {
 	c.mu.Lock()
 	id := c.nextID
 	c.nextID++
 	c.mu.Unlock()
-	q := &asked{}
-	raw := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, strconv.Itoa(id), quote(method), encoded(params))
-	if _, err := c.sendEntry(ctx, raw, append(raw, '\n'), q); err != nil {
+	q := &request{}
+	raw := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, strconv.Itoa(id), jsont.Encode(method), jsont.Encode(params))
+	if _, err := c.sendEntry(ctx, raw, withLineEnd(raw), q); err != nil {
 		return nil, err
 	}
-	var answer *entry
-	err := c.wait(ctx, timeout, func() bool { answer = q.answer; return answer != nil })
+	var answer *rules.Entry
+	err := c.wait(ctx, timeout, func() bool { answer = q.Answer; return answer != nil })
 	if errors.Is(err, errTimeout) {
 		err = fmt.Errorf("%s was not answered within %v", method, timeout)
 	}

@@ -2,319 +2,294 @@ package comply
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/parley-agents/parley/jsonrpc"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
-// An expect step waits until all its messages have come.
-type expect struct {
-	timeout  time.Duration
-	ordered  bool      // they must come in this order
-	until    *envelope // nothing counts that comes after it; may be nil
-	messages []*envelope
-	captures []capture
+// An openExpectation is an expectation in one run of a test.
+type openExpectation struct {
+	*jsont.Expectation
+	local jsont.Variables // the variables of the repeat around the step; may be nil
+
+	matcher *jsont.Matcher // nil until needed, and after a variable has changed
+	met     *rules.Entry   // the frame that met it; nil while none has
+	closed  bool           // its step is over
 }
 
-// An envelope is one expected message.
-type envelope struct {
-	class    class
-	body     *node
-	absent   []string // paths at which nothing may be
-	unlike   *node    // a pattern that must not match; may be nil
-	anyOf    []*node  // patterns of which one must match; empty for none
-	reply    *node    // what to answer a request with; nil for what the services say
-	hold     string   // the name under which a request waits for a reply step; "" to answer it
-	keep     bool     // the frame that meets it may meet others, too
-	captures []capture
-}
-
-// A capture gives a variable the value at a path of a message.
-type capture struct{ path, name string }
-
-// An awaited is an expected message in one run of a test.
-type awaited struct {
-	*envelope
-	local variables // those of the repeat it stands in; may be nil
-
-	pattern *pattern // nil until needed, and after a variable has changed
-	met     *entry   // the frame that met it
-	closed  bool     // its step is over
-}
-
-// scope returns the variables that it sees.
-func (a *awaited) scope(vars variables) variables {
-	for name, value := range a.local {
-		vars = vars.with(name, value)
+// bound returns the matcher for the current variables.
+func (x *openExpectation) bound(vars jsont.Variables) *jsont.Matcher {
+	if x.matcher == nil {
+		x.matcher = x.Bind(vars.Join(x.local))
 	}
-	return vars
+	return x.matcher
 }
 
-// try returns nil if e is what is awaited, else where it is not.
-func (a *awaited) try(e *entry, vars variables) *mismatch {
-	if a.pattern == nil {
-		a.pattern = newPattern(a.body, a.scope(vars))
-	}
-	if bad := a.pattern.match(e.value); bad != nil {
-		return bad
-	}
-	for _, path := range a.absent {
-		if v, ok := lookup(e.value, path); ok {
-			return &mismatch{path: path, want: "absent", got: brief(v)}
-		}
-	}
-	fits := func(n *node) bool { return newPattern(n, a.scope(vars)).match(e.value) == nil }
-	if len(a.anyOf) > 0 && !slices.ContainsFunc(a.anyOf, fits) {
-		return &mismatch{want: "like one of " + strconv.Itoa(len(a.anyOf)) + " patterns", got: "like none of them"}
-	}
-	if a.unlike != nil {
-		if p := newPattern(a.unlike, a.scope(vars)); p.match(e.value) == nil {
-			return &mismatch{want: "unlike it", got: "like " + p.String()}
-		}
-	}
-	return nil
+// fits reports whether e meets the expectation.
+func (x *openExpectation) fits(e *rules.Entry, vars jsont.Variables) bool {
+	return e.Direction == jsonrpc.In && e.Class == x.Class && x.bound(vars).Match(e.Value) == nil
 }
 
-// take notes that e is what was awaited.
-func (a *awaited) take(e *entry) {
-	a.met = e
-	e.taken, e.judged = e.taken || !a.keep, true
+// take records e as the frame that met the expectation.
+func (x *openExpectation) take(e *rules.Entry) {
+	x.met = e
+	e.Taken, e.Judged = e.Taken || !x.Keep, true
 }
 
-func (a *awaited) String() string {
-	names := map[class]string{classResponse: "a response", classNotification: "a notification", classRequest: "a request"}
-	s := names[a.class] + " like " + a.pattern.String()
-	if len(a.absent) > 0 {
-		s += " without " + strings.Join(a.absent, ", ")
+// An untilFrame is the frame that ends a wait before its time, such as the answer
+// to a prompt: a frame that comes later does not belong to that turn. A nil
+// *untilFrame never comes.
+type untilFrame struct {
+	openExpectation
+	from int // frames up to this number are too old, unless they are responses
+}
+
+// untilFrame returns the frame that ends the current step, nil if there is none.
+func (r *testRun) untilFrame(x *jsont.Expectation) *untilFrame {
+	if x == nil {
+		return nil
 	}
-	return cut(s, 500)
+	return &untilFrame{openExpectation{Expectation: x, local: r.now.local}, r.since()}
 }
 
-// A window gives frames to the messages of an expect step so that as many as
-// possible are met.
-type window struct {
-	c       *conversation
-	ordered bool
-	until   *limit // may be nil
-	list    []*awaited
-	looked  int // so many entries of the log were looked at
-	fits    map[*awaited][]*entry
+// see compares the next entry of the log. The conversation's lock is held.
+func (u *untilFrame) see(e *rules.Entry, vars jsont.Variables) {
+	if u != nil && u.met == nil && (e.Class == jsont.Response || e.Seq > u.from) && u.fits(e, vars) {
+		u.met = e
+	}
 }
 
-// look takes in what is new in the log. It reports whether every message has
-// come, or one never can. The conversation's lock is held.
-func (w *window) look() bool {
-	for _, e := range w.c.log[w.looked:] {
-		if w.until.passed() {
+// came reports whether the frame has come.
+func (u *untilFrame) came() bool { return u != nil && u.met != nil }
+
+// An assignment gives frames to the expectations of one expect step, so that as
+// many expectations as possible are met.
+//
+// Expectations may overlap: of "any update" and "an update with text" the frame
+// with text must go to the second, in whatever order the two came. Unordered
+// expectations are therefore a bipartite matching, found with augmenting paths:
+// an expectation that finds its frames owned asks each owner for another one. The
+// invariant is that a frame has at most one owner and an expectation, once placed,
+// never loses its place. With e expectations and f candidate frames one assign
+// costs at most e*e*f steps; it runs again for each frame that comes, over
+// candidates that were compared once. Ordered expectations take the earliest
+// candidate after the one before them, which is optimal for a chain.
+type assignment struct {
+	c          *conversation
+	ordered    bool
+	until      *untilFrame // may be nil
+	list       []*openExpectation
+	compared   int // this many entries of the log were compared
+	candidates map[*openExpectation][]*rules.Entry
+}
+
+// update compares the new entries of the log. It reports whether the wait is
+// over: all expectations are met, one never can be, or the until frame has come.
+// The conversation's lock is held.
+func (a *assignment) update() bool {
+	for _, e := range a.c.log[a.compared:] {
+		if a.until.came() {
 			break
 		}
-		if e.dir != jsonrpc.In {
-			continue
-		}
-		for _, a := range w.list {
-			if a.met == nil && a.class == e.class && !e.taken && a.try(e, w.c.vars) == nil {
-				w.fits[a] = append(w.fits[a], e)
+		for _, x := range a.list {
+			if x.met == nil && !e.Taken && x.fits(e, a.c.vars) {
+				a.candidates[x] = append(a.candidates[x], e)
 			}
 		}
-		w.until.see(e, w.c.vars)
+		a.until.see(e, a.c.vars)
 	}
-	w.looked = len(w.c.log)
-	return w.until.passed() || len(w.assign()) == len(w.list) || slices.ContainsFunc(w.list, w.hopeless)
+	a.compared = len(a.c.log)
+	return a.until.came() || len(a.assign()) == len(a.list) || slices.ContainsFunc(a.list, a.hopeless)
 }
 
-// assign returns which frame each message gets, without those that get none.
-func (w *window) assign() map[*awaited]*entry {
-	got := map[*awaited]*entry{}
-	if w.ordered {
+// assign returns the frame of each expectation, without those that get none.
+func (a *assignment) assign() map[*openExpectation]*rules.Entry {
+	got := map[*openExpectation]*rules.Entry{}
+	if a.ordered {
 		last := 0
-		for _, a := range w.list {
-			e := a.met
-			for _, fit := range w.fits[a] {
-				if e == nil && fit.seq > last {
-					e = fit
+		for _, x := range a.list {
+			e := x.met
+			for _, candidate := range a.candidates[x] {
+				if e == nil && candidate.Seq > last {
+					e = candidate
 				}
 			}
-			if e == nil || e.seq <= last {
+			if e == nil || e.Seq <= last {
 				return got
 			}
-			got[a], last = e, e.seq
+			got[x], last = e, e.Seq
 		}
 		return got
 	}
-	owner := map[*entry]*awaited{}
-	for _, a := range w.list {
+	owner := map[*rules.Entry]*openExpectation{}
+	for _, x := range a.list {
 		switch {
-		case a.met != nil:
-			got[a] = a.met
-		case a.keep && len(w.fits[a]) > 0:
-			got[a] = w.fits[a][0]
-		case !a.keep:
-			w.place(a, owner, map[*entry]bool{})
+		case x.met != nil:
+			got[x] = x.met
+		case x.Keep && len(a.candidates[x]) > 0:
+			got[x] = a.candidates[x][0]
+		case !x.Keep:
+			a.place(x, owner, map[*rules.Entry]bool{})
 		}
 	}
-	for e, a := range owner {
-		got[a] = e
+	for e, x := range owner {
+		got[x] = e
 	}
 	return got
 }
 
-// place finds a frame for a, moving others to another frame if they have one.
-func (w *window) place(a *awaited, owner map[*entry]*awaited, tried map[*entry]bool) bool {
-	for _, e := range w.fits[a] {
-		if tried[e] || e.taken {
+// place finds a frame for x, and moves other owners to another frame if they have
+// one. It reports whether x has a frame. Each frame is tried once per call.
+func (a *assignment) place(x *openExpectation, owner map[*rules.Entry]*openExpectation, tried map[*rules.Entry]bool) bool {
+	for _, e := range a.candidates[x] {
+		if tried[e] || e.Taken {
 			continue
 		}
 		tried[e] = true
-		if other := owner[e]; other == nil || w.place(other, owner, tried) {
-			owner[e] = a
+		if other := owner[e]; other == nil || a.place(other, owner, tried) {
+			owner[e] = x
 			return true
 		}
 	}
 	return false
 }
 
-// hopeless reports whether a is the response to a request that was answered
-// otherwise: a request has one response, so there is nothing to wait for.
-func (w *window) hopeless(a *awaited) bool {
-	if a.met != nil || len(w.fits[a]) > 0 {
+// hopeless reports whether x is about the response to a request that already has
+// another response. A request has one, so there is nothing to wait for.
+func (a *assignment) hopeless(x *openExpectation) bool {
+	if x.met != nil || len(a.candidates[x]) > 0 {
 		return false
 	}
-	about := w.about(a)
-	return len(about) > 0 && !slices.ContainsFunc(about, func(q *asked) bool { return q.answer == nil })
+	about := a.about(x)
+	return len(about) > 0 && !slices.ContainsFunc(about, func(q *request) bool { return q.Answer == nil })
 }
 
-// about returns the requests whose responses a is about.
-func (w *window) about(a *awaited) (out []*asked) {
-	id := a.body.get("id")
-	if a.class != classResponse || id == nil {
+// about returns the requests whose responses x is about.
+func (a *assignment) about(x *openExpectation) (out []*request) {
+	id := x.Body.Get("id")
+	if x.Class != jsont.Response || id == nil {
 		return nil
 	}
-	wanted := newPattern(id, a.scope(w.c.vars))
-	for _, q := range w.c.asked {
-		if sent, _ := lookup(q.entry.value, "id"); q.step != nil && wanted.match(sent) == nil {
+	wanted := jsont.NewPattern(id, a.c.vars.Join(x.local))
+	for _, q := range a.c.requests {
+		if sent, _ := jsont.Lookup(q.Request.Value, "id"); q.step != nil && wanted.Match(sent) == nil {
 			out = append(out, q)
 		}
 	}
 	return out
 }
 
-// settle closes the window: it notes who got what and returns who got nothing.
-// The conversation's lock is held.
-func (w *window) settle() (missing []*awaited) {
-	got := w.assign()
-	for _, a := range w.list {
-		a.closed = true
-		if e := got[a]; e != nil {
-			a.take(e)
-		} else {
-			missing = append(missing, a)
-			for _, q := range w.about(a) {
-				if q.answer != nil {
-					q.answer.judged = true
-				}
+// close ends the step's wait: it records the frames and returns the expectations
+// that got none. The conversation's lock is held.
+func (a *assignment) close() (missing []*openExpectation) {
+	got := a.assign()
+	for _, x := range a.list {
+		x.closed = true
+		if e := got[x]; e != nil {
+			x.take(e)
+			continue
+		}
+		missing = append(missing, x)
+		for _, q := range a.about(x) {
+			if q.Answer != nil {
+				q.Answer.Judged = true
 			}
 		}
 	}
 	return missing
 }
 
-func (x *expect) play(ctx context.Context, s *stage) *Finding {
-	c := s.c
-	w := &window{c: c, ordered: x.ordered, until: s.limit(x.until), list: s.now.awaited, fits: map[*awaited][]*entry{}}
-	err := c.wait(ctx, s.scaled(x.timeout), w.look)
+func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding {
+	c := r.c
+	a := &assignment{c: c, ordered: step.Ordered, until: r.untilFrame(step.Until), list: r.now.expectations, candidates: map[*openExpectation][]*rules.Entry{}}
+	err := c.wait(ctx, r.scaled(step.Timeout), a.update)
 	if ctx.Err() != nil {
-		return s.abort(ctx.Err())
+		return r.abort(ctx.Err())
 	}
 	c.mu.Lock()
-	missing := w.settle()
-	s.met += len(w.list) - len(missing)
+	missing := a.close()
+	r.met += len(a.list) - len(missing)
 	c.mu.Unlock()
 	if len(missing) > 0 {
-		return s.missed(x, w, missing[0], err)
+		return r.missing(step, a, missing[0], err)
 	}
-	return s.capture(x, w.list)
+	return r.capture(step, a.list)
 }
 
-// missed says what is known about a message that did not come.
-func (s *stage) missed(x *expect, w *window, a *awaited, why error) *Finding {
+// missing returns the finding about an expectation that no frame has met. It names
+// the frame of the same class that matched the most leaves of the pattern.
+func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation, why error) *rules.Finding {
 	ended := ""
 	if why != nil && !errors.Is(why, errTimeout) {
-		ended = "; " + s.endingText(why)
+		ended = "; " + r.endingText(why)
 	}
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	if a.pattern == nil {
-		a.pattern = newPattern(a.body, a.scope(s.c.vars))
-	}
-	for _, q := range w.about(a) {
-		if q.answer != nil {
-			if f := s.cause(a, q); f != nil {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, q := range a.about(x) {
+		if q.Answer != nil {
+			if f := r.cause(x, q); f != nil {
 				return f
 			}
 		}
 	}
-	var near *entry
-	var nearest *mismatch
-	own := map[*entry]bool{} // answers to what the runner asked by itself
-	for _, q := range s.c.asked {
-		own[q.answer] = q.step == nil
+	m := x.bound(r.c.vars)
+	var near *rules.Entry
+	var nearest *jsont.Mismatch
+	own := map[*rules.Entry]bool{} // the answers to the runner's own requests
+	for _, q := range r.c.requests {
+		own[q.Answer] = q.step == nil
 	}
-	for _, e := range s.c.log {
-		if e.dir != jsonrpc.In || e.class != a.class || e.taken || own[e] {
+	for _, e := range r.c.log {
+		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] {
 			continue
 		}
-		if bad := a.try(e, s.c.vars); bad != nil && (nearest == nil || bad.met >= nearest.met) {
+		if bad := m.Match(e.Value); bad != nil && (nearest == nil || bad.Met >= nearest.Met) {
 			near, nearest = e, bad
 		}
 	}
 	actual := "no such message came"
-	var frames []*entry
+	var frames []*rules.Entry
 	if near != nil {
 		actual = fmt.Sprintf("in the nearest message %s", nearest)
-		for _, q := range s.c.asked {
-			if q.answer == near {
-				frames = append(frames, q.entry)
+		for _, q := range r.c.requests {
+			if q.Answer == near {
+				frames = append(frames, q.Request)
 			}
 		}
 		frames = append(frames, near)
 	}
-	if x.ordered && near == nil {
+	if step.Ordered && near == nil {
 		actual = "no such message came after the ones before it"
 	}
-	return s.finding(s.now.step, fmt.Sprintf("within %v, %s", s.scaled(x.timeout), a), actual+ended, frames...)
+	return r.finding(r.now.step, fmt.Sprintf("within %v, %s", r.scaled(step.Timeout), m), actual+ended, frames...)
 }
 
-// capture gives variables the values that the messages of a step have.
-func (s *stage) capture(x *expect, list []*awaited) *Finding {
-	for _, a := range list {
-		for _, c := range a.captures {
-			if !s.captureFrom(c, a.met) {
-				return s.finding(s.now.step, fmt.Sprintf("a value at %s, to go on with", c.path), "there is none", a.met)
+// capture gives variables the values that the frames of a step have.
+func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Finding {
+	for _, x := range list {
+		for _, c := range x.Captures {
+			if !r.captureFrom(c, x.met) {
+				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "there is none", x.met)
 			}
 		}
 	}
-	for _, c := range x.captures {
-		if !slices.ContainsFunc(list, func(a *awaited) bool { return s.captureFrom(c, a.met) }) {
-			return s.finding(s.now.step, fmt.Sprintf("a value at %s, to go on with", c.path), "none of the messages has one")
+	for _, c := range step.Captures {
+		if !slices.ContainsFunc(list, func(x *openExpectation) bool { return r.captureFrom(c, x.met) }) {
+			return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "none of the messages has one")
 		}
 	}
 	return nil
 }
 
-func (s *stage) captureFrom(c capture, e *entry) bool {
-	path := parts(c.path)
-	for i := range path {
-		path[i] = s.vars().expand(path[i])
-	}
-	v, ok := find(e.value, path)
+func (r *testRun) captureFrom(c jsont.Capture, e *rules.Entry) bool {
+	v, ok := r.vars().Lookup(e.Value, c.Path)
 	if ok {
-		s.c.set(c.name, json.RawMessage(encoded(v)))
+		r.c.set(c.Name, jsont.Encode(v))
 	}
 	return ok
 }

@@ -1,11 +1,12 @@
 package comply
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 
 	"github.com/parley-agents/parley/comply/fixture"
+
+	"github.com/parley-agents/parley/comply/jsont"
 )
 
 // httpRecord is the name of the record that the MCP server over HTTP writes into
@@ -15,7 +16,7 @@ const httpRecord = "http.jsonl"
 // mcpServer returns vars with what a test needs to name the built-in MCP server.
 // One that speaks HTTP is only started for a test that names it; it runs until
 // the returned function is called.
-func (r *runner) mcpServer(t *Test, w *workspace, vars variables) (_ variables, closeServer func(), _ error) {
+func (r *runner) mcpServer(t *jsont.Test, w *workspace, vars jsont.Variables) (_ jsont.Variables, closeServer func(), _ error) {
 	program := r.opts.MCPServer
 	if program == "" {
 		var err error
@@ -23,14 +24,14 @@ func (r *runner) mcpServer(t *Test, w *workspace, vars variables) (_ variables, 
 			return nil, nil, err
 		}
 	}
-	vars = vars.with(varMCPServer, quote(program))
-	if !bytes.Contains(t.source, []byte("${"+varMCPURL+"}")) && !bytes.Contains(t.source, []byte("${"+varMCPStreamURL+"}")) {
+	vars = vars.With(jsont.VarMCPServer, jsont.Encode(program))
+	if !t.Uses(jsont.VarMCPURL) && !t.Uses(jsont.VarMCPStreamURL) {
 		return vars, func() {}, nil
 	}
 	server, err := fixture.NewHTTP(filepath.Join(w.temp, httpRecord))
 	if err != nil {
 		return nil, nil, err
 	}
-	vars = vars.with(varMCPURL, quote(server.URL())).with(varMCPStreamURL, quote(server.StreamURL()))
+	vars = vars.With(jsont.VarMCPURL, jsont.Encode(server.URL())).With(jsont.VarMCPStreamURL, jsont.Encode(server.StreamURL()))
 	return vars, func() { server.Close() }, nil
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/sandbox"
-)
 
-// probeName is what the conversation before the tests is recorded as.
-const probeName = "_probe"
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/render"
+	"github.com/parley-agents/parley/comply/rules"
+)
 
 // How long an agent may take to start in a test, compared with how long it took
 // before the tests, and at least.
@@ -27,11 +28,11 @@ const commandsWait = 300 * time.Millisecond
 
 // A probe is what is known about an agent before its tests.
 type probe struct {
-	report   AgentReport
+	report   render.AgentReport
 	caps     any           // the agent's capabilities
 	startup  time.Duration // what a test adds to its first wait
 	patience time.Duration // how long the runner waits for what it asks itself
-	ledger   []Finding
+	ledger   []rules.Finding
 	recorded error // why the conversation could not be written down
 }
 
@@ -41,7 +42,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	longest := scaled(r.opts.Startup)
 	least := min(scaled(minStartup), longest)
 	p := &probe{
-		report:  AgentReport{Name: a.Name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null")},
+		report:  render.AgentReport{Name: a.Name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null")},
 		startup: least, patience: least,
 	}
 	fail := func(format string, args ...any) *probe {
@@ -53,38 +54,38 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 		return fail("no workspace: %v", err)
 	}
 	defer w.remove()
-	vars := builtins(r.version, w.sandbox)
-	t := &Test{ID: probeName, policy: sandbox.PolicyNone}
-	room, err := r.open(ctx, a, t, w, vars, 0, &clock{})
+	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
+	t := &jsont.Test{ID: render.ProbeID, Policy: sandbox.PolicyNone}
+	agent, err := r.start(ctx, a, t, w, vars, 0, &clock{})
 	if err != nil {
 		return fail("it could not be started: %v", err)
 	}
 	defer func() {
-		log := room.leave()
-		p.ledger = audit(t, r.version, log, room.asked)
-		p.recorded = r.record(a.Name, probeName, log)
+		talk := agent.stop()
+		p.ledger = rules.Audit(t, r.version, talk.log, talk.calls)
+		p.recorded = r.record(a.Name, render.ProbeID, talk.log)
 	}()
 	began := time.Now()
-	answer, err := room.call(ctx, methodInitialize, initializeParams(r.version, vars), longest)
+	answer, err := agent.call(ctx, rules.MethodInitialize, initializeParams(r.version, vars), longest)
 	if err != nil {
 		return fail("initialize: %s", ending(err))
 	}
-	if failed := answer.failure(); failed != nil {
-		return fail("initialize failed: %s", brief(failed))
+	if failed := answer.Failure(); failed != nil {
+		return fail("initialize failed: %s", jsont.Brief(failed))
 	}
 	p.startup = min(max(least, startupFactor*time.Since(began)), longest)
 	p.patience = p.startup
 	p.header(answer)
-	p.session(ctx, room)
+	p.session(ctx, agent)
 	return p
 }
 
 // header takes over what the agent says about itself.
-func (p *probe) header(answer *entry) {
+func (p *probe) header(answer *rules.Entry) {
 	raw := func(paths ...string) json.RawMessage {
 		for _, path := range paths {
-			if v, ok := lookup(answer.value, "result."+path); ok {
-				return encoded(v)
+			if v, ok := jsont.Lookup(answer.Value, "result."+path); ok {
+				return jsont.Encode(v)
 			}
 		}
 		return nil
@@ -94,30 +95,30 @@ func (p *probe) header(answer *entry) {
 	}
 	if v := raw("agentCapabilities", "capabilities"); v != nil {
 		p.report.AgentCapabilities = v
-		p.caps, _ = decode(v)
+		p.caps, _ = jsont.Decode(v)
 	}
 	p.report.AgentInfo = raw("agentInfo", "info")
 }
 
 // session makes a session to learn about modes and commands.
-func (p *probe) session(ctx context.Context, room *room) {
-	answer, err := room.call(ctx, methodNewSession, map[string]any{"cwd": room.sandbox, "mcpServers": []any{}}, p.patience)
-	if err == nil && answer.failure() != nil {
-		err = fmt.Errorf("%s", brief(answer.failure()))
+func (p *probe) session(ctx context.Context, agent *instance) {
+	answer, err := agent.call(ctx, rules.MethodNewSession, map[string]any{"cwd": agent.sandbox, "mcpServers": []any{}}, p.patience)
+	if err == nil && answer.Failure() != nil {
+		err = fmt.Errorf("%s", jsont.Brief(answer.Failure()))
 	}
 	if err != nil {
 		p.report.Notes = append(p.report.Notes, "no session could be made: "+ending(err))
 		return
 	}
-	p.report.Modes = names(answer.value, "result.modes.availableModes", "id")
-	p.report.Commands = names(answer.value, "result.availableCommands", "name")
+	p.report.Modes = names(answer.Value, "result.modes.availableModes", "id")
+	p.report.Commands = names(answer.Value, "result.availableCommands", "name")
 	if p.report.Commands != nil {
 		return
 	}
 	const update = "params.update."
-	room.wait(ctx, commandsWait, func() bool { // it is no fault to have none
-		for _, e := range room.log {
-			if p.report.Commands = names(e.value, update+"availableCommands", "name"); p.report.Commands != nil {
+	agent.wait(ctx, commandsWait, func() bool { // it is no fault to have none
+		for _, e := range agent.log {
+			if p.report.Commands = names(e.Value, update+"availableCommands", "name"); p.report.Commands != nil {
 				return true
 			}
 		}
@@ -128,33 +129,33 @@ func (p *probe) session(ctx context.Context, room *room) {
 // names returns a member of all elements of a list. It is nil if there is no
 // list.
 func names(v any, path, member string) []string {
-	list, _ := lookup(v, path)
+	list, _ := jsont.Lookup(v, path)
 	items, ok := list.([]any)
 	if !ok {
 		return nil
 	}
 	out := []string{}
 	for _, item := range items {
-		if name, ok := lookup(item, member); ok {
-			out = append(out, cut(stringify(name), 100))
+		if name, ok := jsont.Lookup(item, member); ok {
+			out = append(out, jsont.Shorten(jsont.Stringify(name), 100))
 		}
 	}
 	return out
 }
 
 // unmet returns why a test does not apply to the agent, "" if it does.
-func (p *probe) unmet(t *Test, version schema.Version, vars variables) string {
+func (p *probe) unmet(t *jsont.Test, version schema.Version, vars jsont.Variables) string {
 	if len(t.Protocols) > 0 && !slices.Contains(t.Protocols, int(version)) {
 		return fmt.Sprintf("the test is for protocol version %d", t.Protocols[0])
 	}
-	return p.reason(t.conds, vars)
+	return p.reason(t.Preconditions, vars)
 }
 
 // reason returns which precondition does not hold, "" if all do.
-func (p *probe) reason(conds []precondition, vars variables) string {
-	client, _ := decode(vars[varCapabilities])
+func (p *probe) reason(conds []jsont.Precondition, vars jsont.Variables) string {
+	client, _ := jsont.Decode(vars[jsont.VarCapabilities])
 	for _, c := range conds {
-		if reason := c.unmet(p.caps, client); reason != "" {
+		if reason := c.Unmet(p.caps, client); reason != "" {
 			return reason
 		}
 	}

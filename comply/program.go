@@ -36,7 +36,7 @@ type program interface {
 // start starts the agent with the given variables.
 func (a Agent) start(env []string) (program, error) {
 	if a.Serve != nil {
-		return serveHere(a.Serve, a.environ(env)), nil
+		return startInProcess(a.Serve, a.environ(env)), nil
 	}
 	cmd, err := a.command(env)
 	if err != nil {
@@ -50,14 +50,14 @@ func startProcess(cmd *exec.Cmd) (program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return child{p}, nil
+	return childProcess{p}, nil
 }
 
-// A child is an agent that is a process.
-type child struct{ *jsonrpc.Process }
+// A childProcess is an agent that is a process.
+type childProcess struct{ *jsonrpc.Process }
 
 // Terminate asks the process itself to end, not what it has started.
-func (c child) Terminate() error {
+func (c childProcess) Terminate() error {
 	p, err := os.FindProcess(c.Pid())
 	if err != nil {
 		return err
@@ -65,23 +65,23 @@ func (c child) Terminate() error {
 	return p.Signal(syscall.SIGTERM)
 }
 
-// A guest is an agent that is a function of this process.
-type guest struct {
+// A inProcess is an agent that is a function of this process.
+type inProcess struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
 	cancel context.CancelFunc
-	stderr tail
+	stderr tailBuffer
 	done   chan struct{}
 	err    error // of the function; read after done
 	close  func() error
 }
 
-// serveHere runs a function as an agent.
-func serveHere(serve func(context.Context, *Stdio) error, env []string) *guest {
+// startInProcess runs a function as an agent.
+func startInProcess(serve func(context.Context, *Stdio) error, env []string) *inProcess {
 	ctx, cancel := context.WithCancel(context.Background())
 	in, writeIn := io.Pipe()
 	readOut, out := io.Pipe()
-	g := &guest{in: writeIn, out: readOut, cancel: cancel, done: make(chan struct{})}
+	g := &inProcess{in: writeIn, out: readOut, cancel: cancel, done: make(chan struct{})}
 	g.close = sync.OnceValue(g.shut)
 	go func() {
 		defer close(g.done)
@@ -92,28 +92,28 @@ func serveHere(serve func(context.Context, *Stdio) error, env []string) *guest {
 	return g
 }
 
-func (g *guest) Read(b []byte) (int, error)  { return g.out.Read(b) }
-func (g *guest) Write(b []byte) (int, error) { return g.in.Write(b) }
-func (g *guest) CloseInput() error           { return g.in.Close() }
-func (g *guest) Left() bool                  { return false }
-func (g *guest) Stderr() []byte              { return g.stderr.bytes() }
-func (g *guest) Done() <-chan struct{}       { return g.done }
+func (g *inProcess) Read(b []byte) (int, error)  { return g.out.Read(b) }
+func (g *inProcess) Write(b []byte) (int, error) { return g.in.Write(b) }
+func (g *inProcess) CloseInput() error           { return g.in.Close() }
+func (g *inProcess) Left() bool                  { return false }
+func (g *inProcess) Stderr() []byte              { return g.stderr.bytes() }
+func (g *inProcess) Done() <-chan struct{}       { return g.done }
 
 // Terminate ends the function's context, as a signal would end a process.
-func (g *guest) Terminate() error {
+func (g *inProcess) Terminate() error {
 	g.cancel()
 	return nil
 }
 
-func (g *guest) Wait() error {
+func (g *inProcess) Wait() error {
 	<-g.done
 	return g.err
 }
 
-func (g *guest) Close() error { return g.close() }
+func (g *inProcess) Close() error { return g.close() }
 
 // shut ends the function in steps, as a process is ended.
-func (g *guest) shut() error {
+func (g *inProcess) shut() error {
 	defer g.cancel()
 	for _, step := range []func(){
 		func() { g.in.Close() },
@@ -129,7 +129,7 @@ func (g *guest) shut() error {
 	return fmt.Errorf("comply: the agent does not return although its streams are closed")
 }
 
-func (g *guest) within(d time.Duration) bool {
+func (g *inProcess) within(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -140,8 +140,8 @@ func (g *guest) within(d time.Duration) bool {
 	}
 }
 
-// A tail keeps the end of what is written to it.
-type tail struct {
+// A tailBuffer keeps the end of what is written to it.
+type tailBuffer struct {
 	mu   sync.Mutex
 	data []byte
 }
@@ -149,7 +149,7 @@ type tail struct {
 // maxTail is how many bytes are kept.
 const maxTail = 64 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *tailBuffer) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.data = append(t.data, b[max(0, len(b)-maxTail):]...)
@@ -157,7 +157,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) bytes() []byte {
+func (t *tailBuffer) bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]byte(nil), t.data...)

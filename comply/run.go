@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/render"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
 // Options changes how tests are run. The zero value works.
@@ -35,13 +39,13 @@ type Options struct {
 	// Trace sees every frame of every conversation, one after the other. Those
 	// of one conversation are numbered; an answer may be shown before what went
 	// out at the same moment. The conversation before the tests is "_probe".
-	Trace func(agent, test string, f Frame)
+	Trace func(agent, test string, f rules.Frame)
 }
 
 // An Event is something that a run has to tell while it goes on.
 type Event struct {
 	Agent, Test string
-	Result      *Result // nil when the test starts
+	Result      *render.Result // nil when the test starts
 
 	// Wall is how long the test took, and Waited how much of that it waited for the
 	// agent or because a rule wants it to. The difference is the runner's own time.
@@ -57,7 +61,7 @@ type runner struct {
 
 // Run tests agents and returns what came out. It fails if it was told something
 // that makes no sense, cannot write records, or ctx ends. opts may be nil.
-func Run(ctx context.Context, agents []Agent, tests []*Test, opts *Options) (*Report, error) {
+func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options) (*render.Report, error) {
 	r := &runner{}
 	if opts != nil {
 		r.opts = *opts
@@ -86,16 +90,16 @@ func Run(ctx context.Context, agents []Agent, tests []*Test, opts *Options) (*Re
 	return r.run(ctx, agents, tests)
 }
 
-func (r *runner) run(ctx context.Context, agents []Agent, tests []*Test) (*Report, error) {
-	report := &Report{Agents: make([]AgentReport, len(agents))}
+func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (*render.Report, error) {
+	report := &render.Report{Agents: make([]render.AgentReport, len(agents))}
 	probes := make([]*probe, len(agents))
 	failed := r.parallel(len(agents), func(i int) error {
 		probes[i] = r.probe(ctx, agents[i])
 		report.Agents[i] = probes[i].report
-		report.Agents[i].Tests = make([]Result, len(tests))
+		report.Agents[i].Tests = make([]render.Result, len(tests))
 		return probes[i].recorded
 	})
-	ledgers := make([][]Finding, len(agents)*len(tests))
+	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
 		agent, test := i/len(tests), i%len(tests)
 		result, found, err := r.test(ctx, agents[agent], tests[test], probes[agent])
@@ -105,26 +109,12 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*Test) (*Repor
 	for i := range report.Agents {
 		a := &report.Agents[i]
 		a.Ledger = append(slices.Concat(probes[i].ledger), slices.Concat(ledgers[i*len(tests):(i+1)*len(tests)]...)...)
-		a.count()
+		a.Count()
 	}
 	if ctx.Err() != nil {
 		return report, ctx.Err()
 	}
 	return report, failed
-}
-
-// count makes the totals.
-func (a *AgentReport) count() {
-	if a.Ledger == nil {
-		a.Ledger = []Finding{}
-	}
-	a.Totals = map[Status]int{}
-	for _, s := range Statuses() {
-		a.Totals[s] = 0
-	}
-	for _, t := range a.Tests {
-		a.Totals[t.Status]++
-	}
 }
 
 // parallel calls f with 0 to n-1, as many at once as there are jobs.
@@ -157,35 +147,35 @@ func (r *runner) progress(e Event) {
 
 // tracer returns what sees the entries of a conversation, nil if nobody wants
 // to.
-func (r *runner) tracer(agent, test string) func(*entry) {
+func (r *runner) tracer(agent, test string) func(*rules.Entry) {
 	if r.opts.Trace == nil {
 		return nil
 	}
-	return func(e *entry) {
+	return func(e *rules.Entry) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.opts.Trace(agent, test, e.frame())
+		r.opts.Trace(agent, test, e.Frame())
 	}
 }
 
-// A room is a workspace with an agent in it.
-type room struct {
+// An instance is a running agent in a workspace, with the conversation.
+type instance struct {
 	*conversation
 	*workspace
 }
 
-// open starts an agent in a workspace of its own.
-func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars variables, startup time.Duration, clock *clock) (*room, error) {
+// start starts an agent in a workspace.
+func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace, vars jsont.Variables, startup time.Duration, clock *clock) (*instance, error) {
 	home := r.opts.Home
 	if home == "" {
 		home = w.home
 	}
-	a, err := a.settle(home, r.opts.ModelURL)
+	a, err := a.prepare(home, r.opts.ModelURL)
 	if err != nil {
 		return nil, err
 	}
 	env := baseEnv(home, w.temp)
-	services, err := newServices(r.version, w.sandbox, t.policy, env)
+	services, err := newServices(r.version, w.sandbox, t.Policy, env)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +186,11 @@ func (r *runner) open(ctx context.Context, a Agent, t *Test, w *workspace, vars 
 		services.close()
 		return nil, err
 	}
-	return &room{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w}, nil
+	return &instance{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w}, nil
 }
 
-// leave ends the agent and returns what was said until then.
-func (r *room) leave() []*entry {
+// stop ends the agent and returns the transcript.
+func (r *instance) stop() transcript {
 	select {
 	case <-r.agent.Done(): // its last words may just be being read
 		r.wait(r.ctx, closeGrace, func() bool { return false })
@@ -211,14 +201,14 @@ func (r *room) leave() []*entry {
 	r.mu.Unlock()
 	r.conversation.close()
 	r.services.close()
-	return log
+	return transcript{log, r.calls()}
 }
 
 // test runs one test. The error is about the runner, not the agent.
-func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Result, ledger []Finding, err error) {
-	res = Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []Finding{}, Docs: append([]string{}, t.Docs...)}
-	errored := func(err error) (Result, []Finding, error) {
-		res.Status, res.Reason = Errored, err.Error()
+func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (res render.Result, ledger []rules.Finding, err error) {
+	res = render.Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []rules.Finding{}, Docs: append([]string{}, t.Docs...)}
+	errored := func(err error) (render.Result, []rules.Finding, error) {
+		res.Status, res.Reason = render.Errored, err.Error()
 		return res, nil, nil
 	}
 	if ctx.Err() != nil {
@@ -234,17 +224,17 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(failed)
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
-	vars := builtins(r.version, w.sandbox)
-	filled, failed := parse(t.Path, t.source, vars)
+	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
+	filled, failed := t.Fill(vars)
 	if failed != nil {
 		return errored(failed)
 	}
-	vars = vars.with(varCapabilities, filled.capabilities(vars))
+	vars = vars.With(jsont.VarCapabilities, filled.Capabilities(vars))
 	if reason := p.unmet(filled, r.version, vars); reason != "" {
-		res.Status, res.Reason = NA, reason
+		res.Status, res.Reason = render.NA, reason
 		return res, nil, nil
 	}
-	if failed := w.fill(filled.files); failed != nil {
+	if failed := w.fill(filled.Files); failed != nil {
 		return errored(failed)
 	}
 	vars, closeServer, failed := r.mcpServer(filled, w, vars)
@@ -252,16 +242,18 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		return errored(failed)
 	}
 	defer closeServer()
-	open := func(ctx context.Context) (*room, error) { return r.open(ctx, a, filled, w, vars, p.startup, clock) }
-	room, failed := open(ctx)
+	start := func(ctx context.Context) (*instance, error) {
+		return r.start(ctx, a, filled, w, vars, p.startup, clock)
+	}
+	first, failed := start(ctx)
 	if failed != nil {
 		return errored(failed)
 	}
-	s := &stage{test: filled, version: r.version, dir: w.sandbox, open: open, room: room, c: room.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
-	s.applies = func(st *step) bool { return p.reason(st.when, vars) == "" }
-	s.play(ctx)
-	s.leave()
-	for i, talk := range s.spoken {
+	s := &testRun{test: filled, version: r.version, sandbox: w.sandbox, start: start, instance: first, c: first.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	s.applies = func(st *jsont.Step) bool { return p.reason(st.When, vars) == "" }
+	s.run(ctx)
+	s.stop()
+	for i, talk := range s.ended {
 		name := t.ID
 		if i > 0 {
 			name = fmt.Sprintf("%s.%d", t.ID, i+1)
@@ -269,39 +261,47 @@ func (r *runner) test(ctx context.Context, a Agent, t *Test, p *probe) (res Resu
 		err = errors.Join(err, r.record(a.Name, name, talk.log))
 	}
 	if s.err != nil {
-		res.Status, res.Reason = Errored, s.err.Error()
+		res.Status, res.Reason = render.Errored, s.err.Error()
 		return res, nil, err
 	}
-	for _, talk := range s.spoken {
-		ledger = append(ledger, audit(filled, r.version, talk.log, talk.asked)...)
+	for _, talk := range s.ended {
+		ledger = append(ledger, rules.Audit(filled, r.version, talk.log, talk.calls)...)
 	}
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
-		if filled.concerns(f.Rule) {
+		if concerns(filled, f.Rule) {
 			f.Test = ""
 			res.Findings = append(res.Findings, f)
 		}
 	}
-	if res.judge(s.met > 0); res.Status == Pass && s.moot != "" {
-		res.Status, res.Reason = NA, s.moot
+	if res.Judge(s.met > 0); res.Status == render.Pass && s.moot != "" {
+		res.Status, res.Reason = render.NA, s.moot
 	}
 	return res, ledger, err
 }
 
+// concerns reports whether the test is failed by what breaks a rule in its
+// conversation: one that it is about, or one without which there is no
+// conversation. All else is in the ledger alone, or what an agent does wrong in
+// each of its messages would hide everything that it does right.
+func concerns(t *jsont.Test, rule string) bool {
+	return slices.Contains(t.Rules, rule) || strings.HasPrefix(rule, "TRN-") || strings.HasPrefix(rule, "RPC-")
+}
+
 // record writes a conversation to the folder for records.
-func (r *runner) record(agent, test string, log []*entry) error {
+func (r *runner) record(agent, test string, log []*rules.Entry) error {
 	if r.opts.Record == "" {
 		return nil
 	}
 	var b bytes.Buffer
 	for _, e := range log {
-		line := map[string]any{"seq": e.seq, "direction": e.dir}
-		if e.value != nil && e.problem == nil {
-			line["frame"] = json.RawMessage(e.raw)
+		line := map[string]any{"seq": e.Seq, "direction": e.Direction}
+		if e.Value != nil && e.Problem == nil {
+			line["frame"] = json.RawMessage(e.Raw)
 		} else {
-			line["bytes"] = string(e.raw)
+			line["bytes"] = string(e.Raw)
 		}
-		b.Write(encoded(line))
+		b.Write(jsont.Encode(line))
 		b.WriteByte('\n')
 	}
 	path := filepath.Join(r.opts.Record, fileName(agent), fileName(test)+".jsonl")

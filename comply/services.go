@@ -10,15 +10,9 @@ import (
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
-)
 
-// The methods that the runner itself uses, or must know to serve an agent well.
-// All others are just names.
-const (
-	methodInitialize = "initialize"
-	methodNewSession = "session/new"
-	methodPrompt     = "session/prompt"
-	methodCancel     = "session/cancel"
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
 // codeNotFound is the protocol's code for a resource that does not exist.
@@ -61,7 +55,7 @@ func (s *services) close() {
 // A service answers one method.
 type service struct {
 	capability string // what the client must have said that it can; "" for nothing
-	answer     func(*services, context.Context, request) (any, error)
+	answer     func(*services, context.Context, params) (any, error)
 }
 
 var provided = map[string]service{
@@ -75,8 +69,8 @@ var provided = map[string]service{
 	"session/request_permission": {"", (*services).permission},
 }
 
-// A request holds the members of all params that are served.
-type request struct {
+// A params holds the members of all params that are served.
+type params struct {
 	SessionID       string        `json:"sessionId"`
 	Path            string        `json:"path"`
 	Line            *int          `json:"line"`
@@ -111,30 +105,30 @@ type toolCall struct {
 }
 
 // observe learns from what is sent to the agent.
-func (s *services) observe(e *entry) {
+func (s *services) observe(e *rules.Entry) {
 	var p struct {
 		SessionID string          `json:"sessionId"`
 		V1        json.RawMessage `json:"clientCapabilities"`
 		V2        json.RawMessage `json:"capabilities"`
 	}
-	switch e.method {
-	case methodInitialize, methodPrompt, methodCancel:
-		if json.Unmarshal(e.params, &p) != nil {
+	switch e.Method {
+	case rules.MethodInitialize, rules.MethodPrompt, rules.MethodCancel:
+		if json.Unmarshal(e.Params, &p) != nil {
 			return
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch e.method {
-	case methodInitialize:
+	switch e.Method {
+	case rules.MethodInitialize:
 		raw := p.V1
 		if s.version != schema.V1 && p.V2 != nil {
 			raw = p.V2
 		}
-		s.caps, _ = decode(raw)
-	case methodPrompt:
+		s.caps, _ = jsont.Decode(raw)
+	case rules.MethodPrompt:
 		delete(s.cancelled, p.SessionID)
-	case methodCancel:
+	case rules.MethodCancel:
 		if len(s.cancelled) < maxEntries {
 			s.cancelled[p.SessionID] = true
 		}
@@ -143,28 +137,28 @@ func (s *services) observe(e *entry) {
 
 // answer returns the reply to a request of the agent: a result, or an object
 // with an error.
-func (s *services) answer(ctx context.Context, e *entry) json.RawMessage {
-	service, ok := provided[e.method]
-	if _, exists := s.version.Method(e.method); !ok || !exists {
-		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("this client has no method %q", cut(e.method, 100)))
+func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
+	service, ok := provided[e.Method]
+	if _, exists := s.version.Method(e.Method); !ok || !exists {
+		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("this client has no method %q", jsont.Shorten(e.Method, 100)))
 	}
 	if c := service.capability; c != "" {
 		s.mu.Lock()
-		can, _ := lookup(s.caps, c)
+		can, _ := jsont.Lookup(s.caps, c)
 		s.mu.Unlock()
 		if can != true {
-			return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("%s is off: the client's capability %s is not true", e.method, c))
+			return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("%s is off: the client's capability %s is not true", e.Method, c))
 		}
 	}
-	var r request
-	if err := json.Unmarshal(e.params, &r); err != nil {
-		return errorReply(jsonrpc.CodeInvalidParams, fmt.Sprintf("%s: %v", e.method, err))
+	var r params
+	if err := json.Unmarshal(e.Params, &r); err != nil {
+		return errorReply(jsonrpc.CodeInvalidParams, fmt.Sprintf("%s: %v", e.Method, err))
 	}
 	result, err := service.answer(s, ctx, r)
 	if err != nil {
 		return errorReply(replyCode(sandbox.CodeOf(err)), err.Error())
 	}
-	return encoded(result)
+	return jsont.Encode(result)
 }
 
 // replyCodes says how a failure is told to the agent. What is not in it is
@@ -182,7 +176,7 @@ func replyCode(code sandbox.Code) int {
 	return jsonrpc.CodeInternal
 }
 
-func (s *services) readFile(ctx context.Context, r request) (any, error) {
+func (s *services) readFile(ctx context.Context, r params) (any, error) {
 	if err := s.permissions.Permit(ctx, sandbox.KindRead, "read "+r.Path); err != nil {
 		return nil, err
 	}
@@ -197,7 +191,7 @@ func (s *services) readFile(ctx context.Context, r request) (any, error) {
 	return map[string]any{"content": text}, err
 }
 
-func (s *services) writeFile(ctx context.Context, r request) (any, error) {
+func (s *services) writeFile(ctx context.Context, r params) (any, error) {
 	if r.Content == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: there is no content", r.Path)}
 	}
@@ -207,13 +201,13 @@ func (s *services) writeFile(ctx context.Context, r request) (any, error) {
 	return struct{}{}, s.files.Write(ctx, r.Path, *r.Content)
 }
 
-func (s *services) createTerminal(ctx context.Context, r request) (any, error) {
+func (s *services) createTerminal(ctx context.Context, r params) (any, error) {
 	if err := s.permissions.Permit(ctx, sandbox.KindExecute, "run "+r.Command); err != nil {
 		return nil, err
 	}
 	c := sandbox.Command{Name: r.Command, Args: r.Args, Dir: r.Dir, OutputLimit: r.OutputByteLimit, Env: map[string]string{}}
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
-		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("run %s: cwd %q is not absolute", cut(r.Command, 100), cut(r.Dir, 100))}
+		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("run %s: cwd %q is not absolute", jsont.Shorten(r.Command, 100), jsont.Shorten(r.Dir, 100))}
 	}
 	for _, v := range r.Env {
 		c.Env[v.Name] = v.Value
@@ -222,7 +216,7 @@ func (s *services) createTerminal(ctx context.Context, r request) (any, error) {
 	return map[string]any{"terminalId": id}, err
 }
 
-func (s *services) terminalOutput(ctx context.Context, r request) (any, error) {
+func (s *services) terminalOutput(ctx context.Context, r params) (any, error) {
 	out, err := s.terminals.Output(ctx, r.TerminalID)
 	reply := map[string]any{"output": out.Text, "truncated": out.Truncated}
 	if out.Exit != nil {
@@ -231,16 +225,16 @@ func (s *services) terminalOutput(ctx context.Context, r request) (any, error) {
 	return reply, err
 }
 
-func (s *services) waitForTerminal(ctx context.Context, r request) (any, error) {
+func (s *services) waitForTerminal(ctx context.Context, r params) (any, error) {
 	exit, err := s.terminals.Wait(ctx, r.TerminalID)
 	return exitStatus(exit), err
 }
 
-func (s *services) killTerminal(ctx context.Context, r request) (any, error) {
+func (s *services) killTerminal(ctx context.Context, r params) (any, error) {
 	return struct{}{}, s.terminals.Kill(ctx, r.TerminalID)
 }
 
-func (s *services) releaseTerminal(ctx context.Context, r request) (any, error) {
+func (s *services) releaseTerminal(ctx context.Context, r params) (any, error) {
 	return struct{}{}, s.terminals.Release(ctx, r.TerminalID)
 }
 
@@ -253,7 +247,7 @@ func exitStatus(e sandbox.Exit) map[string]any {
 
 // permission answers by the policy of the test, or with cancelled if the turn
 // was.
-func (s *services) permission(ctx context.Context, r request) (any, error) {
+func (s *services) permission(ctx context.Context, r params) (any, error) {
 	s.mu.Lock()
 	cancelled := s.cancelled[r.SessionID]
 	s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/goodagent"
 )
 
@@ -170,7 +171,7 @@ func TestCoverage(t *testing.T) {
 	tested := frozen(tests, 1)
 	for _, r := range comply.Rules() {
 		switch r.Class {
-		case comply.ByTest, comply.ByCapability, comply.ByModel, comply.ByFixture:
+		case rules.ByTest, rules.ByCapability, rules.ByModel, rules.ByFixture:
 			if (len(tested[r.ID]) > 0) == (untested[r.ID] != "") {
 				t.Errorf("the rule %s has %d tests, and the reason to have none is %q", r.ID, len(tested[r.ID]), untested[r.ID])
 			}

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/parley-agents/parley/comply/jsont"
 )
 
 // A workspace is what one run of an agent has to itself: a sandbox to work in,
@@ -15,7 +17,7 @@ type workspace struct{ root, sandbox, home, temp string }
 const tempName = "tmp"
 
 // newWorkspace makes a workspace with files in its sandbox.
-func newWorkspace(parent string, files []file) (_ *workspace, err error) {
+func newWorkspace(parent string, files []jsont.File) (_ *workspace, err error) {
 	root, err := os.MkdirTemp(parent, "comply-")
 	if err != nil {
 		return nil, err
@@ -42,19 +44,19 @@ func newWorkspace(parent string, files []file) (_ *workspace, err error) {
 }
 
 // fill writes the files of a test.
-func (w *workspace) fill(files []file) error {
+func (w *workspace) fill(files []jsont.File) error {
 	dir, err := os.OpenRoot(w.sandbox)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	for _, f := range files {
-		name := filepath.FromSlash(f.path)
+		name := filepath.FromSlash(f.Path)
 		if err := dir.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			return fmt.Errorf("write %s: %w", f.path, err)
+			return fmt.Errorf("write %s: %w", f.Path, err)
 		}
-		if err := dir.WriteFile(name, f.data, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", f.path, err)
+		if err := dir.WriteFile(name, f.Data, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", f.Path, err)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/goodagent"
 )
 
@@ -61,8 +62,8 @@ var groups = []struct{ prefix, title string }{
 	{"USE", "Usage"}, {"ERR", "Errors"}, {"LIFE", "Life of the process"}, {"PRV", "Providers (draft)"},
 }
 
-var ways = map[comply.Class]string{
-	comply.ByFrame: "test", comply.ByTest: "test", comply.ByCapability: "test, capability", comply.ByModel: "test, model", comply.ByFixture: "test, fixture",
+var ways = map[rules.Class]string{
+	rules.ByFrame: "test", rules.ByTest: "test", rules.ByCapability: "test, capability", rules.ByModel: "test, model", rules.ByFixture: "test, fixture",
 }
 
 // A table is what is known about each rule, by its id.
@@ -83,7 +84,7 @@ func newTable() (*table, error) {
 			t.tests[id] = append(t.tests[id], test.ID)
 		}
 	}
-	for _, id := range comply.LedgerRules() {
+	for _, id := range rules.LedgerIDs() {
 		t.frames[id] = true
 	}
 	for _, m := range goodagent.Mutants() {
@@ -121,7 +122,7 @@ func (t *table) proof(r comply.Rule) string {
 
 // unchecked returns why a rule is not checked.
 func unchecked(r comply.Rule) string {
-	switch why := comply.Unheld(r.ID); {
+	switch why := rules.Unbreakable(r.ID); {
 	case why != "":
 		return "not checked: " + why
 	case r.Unstable:

@@ -1,0 +1,63 @@
+package comply
+
+import (
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/render"
+	"github.com/parley-agents/parley/comply/rules"
+)
+
+// The types that a program meets when it calls Run. They are declared in the
+// packages jsont, rules and render, which document them.
+type (
+	Test            = jsont.Test
+	FileError       = jsont.FileError
+	Severity        = jsont.Severity
+	Level           = jsont.Level
+	Rule            = rules.Rule
+	Finding         = rules.Finding
+	Frame           = rules.Frame
+	Report          = render.Report
+	AgentReport     = render.AgentReport
+	Result          = render.Result
+	Status          = render.Status
+	Baseline        = render.Baseline
+	MarkdownOptions = render.MarkdownOptions
+)
+
+// Extension ends the name of a test file.
+const Extension = jsont.Extension
+
+// The severities of tests.
+const (
+	Required = jsont.Required
+	Optional = jsont.Optional
+)
+
+// The levels of rules.
+const (
+	Must     = jsont.Must
+	Should   = jsont.Should
+	May      = jsont.May
+	Advisory = jsont.Advisory
+)
+
+// The statuses of results.
+const (
+	Pass    = render.Pass
+	Fail    = render.Fail
+	Warn    = render.Warn
+	Partial = render.Partial
+	NA      = render.NA
+	Errored = render.Errored
+)
+
+// Parse reads a test; see [jsont.Parse].
+func Parse(path string, source []byte) (*Test, error) { return jsont.Parse(path, source) }
+
+// ParseBaseline reads the failures that are expected; see [render.ParseBaseline].
+func ParseBaseline(path string, text []byte) (*Baseline, error) {
+	return render.ParseBaseline(path, text)
+}
+
+// Rules returns the rules that are known here. Tests may name others.
+func Rules() []Rule { return rules.All() }

@@ -1,0 +1,198 @@
+package jsont
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Pattern says what a JSON value must be like. An object must have the members
+// of the pattern, an array must have an element for each of the pattern's, and a
+// string in a pattern is a regular expression that must be found in the value
+// written as text. Any other leaf must be written like the value.
+type Pattern struct {
+	kind    Kind
+	text    string
+	regex   *regexp.Regexp // nil if text is no regular expression, and compared
+	members []patternMember
+	items   []*Pattern
+}
+
+type patternMember struct {
+	name  string
+	value *Pattern
+}
+
+// NewPattern returns the pattern that a node is, with the variables replaced.
+func NewPattern(n *Node, vars Variables) *Pattern {
+	p := &Pattern{kind: n.Kind, text: n.Text}
+	switch n.Kind {
+	case Object:
+		for _, m := range n.members {
+			p.members = append(p.members, patternMember{vars.Expand(m.Name), NewPattern(m.Value, vars)})
+		}
+	case Array:
+		for _, item := range n.items {
+			p.items = append(p.items, NewPattern(item, vars))
+		}
+	case String:
+		var err error
+		if p.regex, err = regexp.Compile(vars.expandPattern(n.Text)); err != nil {
+			p.text = vars.Expand(n.Text)
+		}
+	case Number:
+		p.text = numberText(n.Text)
+	}
+	return p
+}
+
+// literals calls f with each string of a pattern that is no regular expression
+// of ours.
+func literals(n *Node, f func(n *Node, err error)) {
+	for _, m := range n.members {
+		literals(m.Value, f)
+	}
+	for _, item := range n.items {
+		literals(item, f)
+	}
+	if n.Kind == String {
+		if _, err := regexp.Compile(variable.ReplaceAllLiteralString(n.Text, "x")); err != nil {
+			f(n, err)
+		}
+	}
+}
+
+// A Mismatch is where a value is not as the pattern wants it.
+type Mismatch struct {
+	path string // such as result.stopReason; empty for the whole value
+	Want string
+	Got  string
+	Met  int // how many leaves had matched before
+}
+
+func (m *Mismatch) String() string {
+	where := m.path
+	if where == "" {
+		where = "the message"
+	}
+	return fmt.Sprintf("%s is %s, not %s", where, m.Got, m.Want)
+}
+
+// Match returns nil if v is as p wants it.
+func (p *Pattern) Match(v any) *Mismatch {
+	met := 0
+	return p.at("", v, &met)
+}
+
+func (p *Pattern) at(path string, v any, met *int) *Mismatch {
+	miss := func(want, got string) *Mismatch { return &Mismatch{path, want, got, *met} }
+	switch p.kind {
+	case Object:
+		object, ok := v.(map[string]any)
+		if !ok {
+			return miss("an object", Brief(v))
+		}
+		for _, m := range p.members {
+			inner := Join(path, m.name)
+			value, ok := object[m.name]
+			if !ok {
+				return &Mismatch{inner, m.value.String(), "missing", *met}
+			}
+			if bad := m.value.at(inner, value, met); bad != nil {
+				return bad
+			}
+		}
+		return nil
+	case Array:
+		array, ok := v.([]any)
+		if !ok {
+			return miss("an array", Brief(v))
+		}
+		for _, want := range p.items {
+			if !slices.ContainsFunc(array, func(v any) bool { return want.Match(v) == nil }) {
+				return miss("an array with an element like "+want.String(), Brief(v))
+			}
+			*met++
+		}
+		return nil
+	}
+	text := Stringify(v)
+	ok := text == p.text
+	if p.regex != nil {
+		ok = p.regex.MatchString(text)
+	}
+	if !ok {
+		return miss(p.String(), Brief(v))
+	}
+	*met++
+	return nil
+}
+
+// String describes the pattern for people.
+func (p *Pattern) String() string {
+	switch {
+	case p.regex != nil:
+		return "/" + p.regex.String() + "/"
+	case p.kind == String:
+		return strconv.Quote(p.text)
+	case p.kind == Object:
+		var parts []string
+		for _, m := range p.members {
+			parts = append(parts, m.name+": "+m.value.String())
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case p.kind == Array:
+		var parts []string
+		for _, item := range p.items {
+			parts = append(parts, item.String())
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	return p.text
+}
+
+// Stringify returns a value as text: what a string says, a number without a
+// fraction of zero, anything else as compact JSON.
+func Stringify(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return numberText(v.String())
+	}
+	return string(Encode(v))
+}
+
+// numberText writes a number without exponent and empty fraction, so that 1.0
+// and 1 are the same.
+func numberText(digits string) string {
+	if !strings.ContainsAny(digits, ".eE") {
+		return digits
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	if err != nil {
+		return digits
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// Brief returns a value as JSON that fits into a sentence.
+func Brief(v any) string { return Shorten(string(Encode(v)), 200) }
+
+// Shorten returns at most n bytes of s, and says when something is missing.
+func Shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + " [...]"
+}
+
+func Join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

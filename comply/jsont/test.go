@@ -1,0 +1,388 @@
+package jsont
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// Extension is how the name of a test file ends.
+const Extension = ".jsont"
+
+// maxFile is how many bytes a test file may have.
+const maxFile = 4 << 20
+
+// A Severity says whether every agent must pass a test.
+type Severity string
+
+// The severities.
+const (
+	Required Severity = "required"
+	Optional Severity = "optional"
+)
+
+// A Test is one test file.
+type Test struct {
+	ID          string   // the name of the file without its extension
+	Path        string   // where the file is, for people
+	Title       string   // for people
+	Description string   // what is tested, for people
+	Area        string   // what the overview calls it; the title if the file does not say
+	Severity    Severity // whether a failure counts
+	Docs        []string // links
+	Rules       []string // ids of the rules that are tested, the main one first
+	Protocols   []int    // the versions it is for; empty for all
+
+	// Remarks say what is odd about the file, each with its line. They do not
+	// keep it from being run.
+	Remarks []string
+
+	source        []byte // the template
+	Preconditions []Precondition
+	Files         []File
+	Policy        sandbox.Policy
+	Manual        bool // the runner does not send initialize by itself
+	Lax           bool // conversations are checked for frames and ids only
+	Steps         []Step
+	patch         *Node // what the test changes about the client's capabilities; may be nil
+}
+
+// A FileError says what is wrong with a test file, and where.
+type FileError struct {
+	Path string
+	Line int
+	Err  error
+}
+
+// Error returns path, line and what is wrong.
+func (e *FileError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// A Precondition must hold for a test to be run.
+type Precondition struct {
+	client bool // it is about the client's capabilities, not the agent's
+	path   string
+	mustBe string // the wanted value as text
+}
+
+// A File is written to the workspace before the test.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Parse reads a test. The path gives it its id, and is named in errors, which
+// are of type *FileError.
+func Parse(path string, source []byte) (*Test, error) {
+	return parse(path, source, Builtins(schema.V1, "/sandbox", "/tmp"))
+}
+
+// Builtins returns the variables that every test has.
+func Builtins(version schema.Version, dir, temp string) Variables {
+	return Variables{varSandbox: Encode(dir), varTemp: Encode(temp), varVersion: Encode(int(version)), VarCapabilities: defaultCapabilities(version)}
+}
+
+// defaultCapabilities are what the runner can do for an agent.
+func defaultCapabilities(version schema.Version) json.RawMessage {
+	if version == schema.V1 {
+		return json.RawMessage(`{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true}`)
+	}
+	return json.RawMessage(`{}`)
+}
+
+// Fill returns the test as it is for the given variables.
+func (t *Test) Fill(vars Variables) (*Test, error) { return parse(t.Path, t.source, vars) }
+
+// Uses reports whether the test names a variable.
+func (t *Test) Uses(name string) bool { return bytes.Contains(t.source, []byte("${"+name+"}")) }
+
+// parse reads a test as it is for the given variables. What the test says about
+// the client's capabilities is in effect for the whole of it, so the template is
+// filled twice if it says something.
+func parse(path string, source []byte, vars Variables) (*Test, error) {
+	t, err := parseOnce(path, source, vars)
+	if err != nil || t.patch == nil {
+		return t, err
+	}
+	return parseOnce(path, source, vars.With(VarCapabilities, t.Capabilities(vars)))
+}
+
+// Capabilities returns what the client tells the agent that it can do.
+func (t *Test) Capabilities(vars Variables) json.RawMessage {
+	base := vars[VarCapabilities]
+	if t.patch == nil {
+		return base
+	}
+	changes, _ := Decode(t.patch.Encode(vars.Expand))
+	target, _ := Decode(base)
+	return Encode(merge(target, changes))
+}
+
+// merge changes target as a JSON merge patch says: objects are merged, null
+// removes, anything else replaces.
+func merge(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	object, ok := target.(map[string]any)
+	if !ok {
+		object = map[string]any{}
+	}
+	for name, change := range changes {
+		if change == nil {
+			delete(object, name)
+			continue
+		}
+		object[name] = merge(object[name], change)
+	}
+	return object
+}
+
+func parseOnce(path string, source []byte, vars Variables) (*Test, error) {
+	t := &Test{ID: strings.TrimSuffix(filepath.Base(path), Extension), Path: path, source: source}
+	err := t.read(vars)
+	if err == nil {
+		return t, nil
+	}
+	return nil, InFile(path, err)
+}
+
+// InFile returns err as a *FileError, on line 1 unless it names another. It
+// returns nil for nil.
+func InFile(path string, err error) error {
+	if at := (*lineError)(nil); errors.As(err, &at) {
+		return &FileError{path, at.line, at.err}
+	}
+	if err == nil {
+		return nil
+	}
+	return &FileError{path, 1, err}
+}
+
+func (t *Test) read(vars Variables) error {
+	if len(t.source) > maxFile {
+		return linef(1, "a test file has at most %d bytes", maxFile)
+	}
+	text, err := vars.fill(t.source)
+	if err != nil {
+		return err
+	}
+	root, err := ParseNode(text)
+	if err != nil {
+		return err
+	}
+	if root.Kind != Object {
+		return linef(root.line, "a test is an object, not %s", root.Kind)
+	}
+	p := &Reader{vars: vars}
+	p.head(root, t)
+	for n := range p.each(root, "preconditions") {
+		if c, ok := p.precondition(n); ok {
+			t.Preconditions = append(t.Preconditions, c)
+		}
+	}
+	for n := range p.each(p.Object(root, "sandbox"), "files") {
+		t.Files = append(t.Files, p.file(n))
+	}
+	p.init(p.Object(root, "init"), t)
+	if root.Get("steps") == nil {
+		p.Fail(root, `a test needs the member "steps"`)
+	}
+	t.Steps = p.steps(root, 0)
+	t.Manual = t.Manual || slices.ContainsFunc(t.Steps, sendsInitialize)
+	t.Remarks = p.remarks
+	return p.Err
+}
+
+// A Reader takes the nodes of a test apart. It keeps the first error and goes
+// on, so that its methods need not return one.
+type Reader struct {
+	vars    Variables // for the strings
+	remarks []string
+	Err     error
+}
+
+func (p *Reader) Fail(n *Node, format string, args ...any) {
+	if p.Err == nil {
+		p.Err = linef(n.line, format, args...)
+	}
+}
+
+func (p *Reader) remark(n *Node, format string, args ...any) {
+	p.remarks = append(p.remarks, fmt.Sprintf("line %d: ", n.line)+fmt.Sprintf(format, args...))
+}
+
+// typed returns a member of the given kind, nil if it is not there.
+func (p *Reader) typed(n *Node, name string, want Kind) *Node {
+	v := n.Get(name)
+	if v == nil || v.Kind == want {
+		return v
+	}
+	p.Fail(v, "%q must be %s, not %s", name, want, v.Kind)
+	return nil
+}
+
+func (p *Reader) Object(n *Node, name string) *Node { return p.typed(n, name, Object) }
+
+func (p *Reader) Text(n *Node, name string) string {
+	if v := p.typed(n, name, String); v != nil {
+		return p.vars.Expand(v.Text)
+	}
+	return ""
+}
+
+func (p *Reader) flag(n *Node, name string) bool {
+	v := p.typed(n, name, Bool)
+	return v != nil && v.Text == "true"
+}
+
+// each returns the elements of an array, none if it is not there.
+func (p *Reader) each(n *Node, name string) func(yield func(*Node) bool) {
+	return func(yield func(*Node) bool) {
+		v := p.typed(n, name, Array)
+		if v == nil {
+			return
+		}
+		for _, item := range v.items {
+			if !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Reader) Texts(n *Node, name string) (out []string) {
+	for item := range p.each(n, name) {
+		if item.Kind != String {
+			p.Fail(item, "%q must hold strings, not %s", name, item.Kind)
+			return nil
+		}
+		out = append(out, p.vars.Expand(item.Text))
+	}
+	return out
+}
+
+func (p *Reader) head(root *Node, t *Test) {
+	t.Title, t.Description = p.Text(root, "title"), p.Text(root, "description")
+	t.Docs, t.Rules = p.Texts(root, "docs"), p.Texts(root, "rules")
+	if t.Area = p.Text(root, "area"); t.Area == "" {
+		t.Area = t.Title
+	}
+	if t.Title == "" {
+		p.Fail(root, `a test needs the member "title"`)
+	}
+	switch t.Severity = Severity(p.Text(root, "severity")); t.Severity {
+	case Required, Optional:
+	case "":
+		p.Fail(root, `a test needs the member "severity": "required" or "optional"`)
+	default:
+		p.Fail(root.Get("severity"), `the severity is "required" or "optional", not %q`, t.Severity)
+	}
+	for _, name := range []string{"description", "docs", "sandbox"} {
+		if root.Get(name) == nil {
+			p.remark(root, "there is no %q", name)
+		}
+	}
+	t.Lax = root.Get("ledger") != nil && !p.flag(root, "ledger")
+	for v := range p.each(root, "protocols") {
+		switch v.Text {
+		case "1", "2":
+			t.Protocols = append(t.Protocols, int(v.Text[0]-'0'))
+		default:
+			p.Fail(v, "there are the protocol versions 1 and 2, not %s", v.Text)
+		}
+	}
+}
+
+func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
+	c.mustBe = "true"
+	if v := n.Get("mustBe"); v != nil {
+		c.mustBe = string(v.Encode(p.vars.Expand))
+		if v.Kind == String {
+			c.mustBe = p.vars.Expand(v.Text)
+		}
+	}
+	agent, either := p.Text(n, "agentCap"), p.Text(n, "cap")
+	switch {
+	case agent != "":
+		c.path = agent
+	case strings.HasPrefix(either, "client."):
+		c.path, c.client = strings.TrimPrefix(either, "client."), true
+	case strings.HasPrefix(either, "agent."):
+		c.path = strings.TrimPrefix(either, "agent.")
+	default:
+		p.remark(n, `a precondition has "agentCap" or "cap" with client. or agent. before it; this one is ignored`)
+		return c, false
+	}
+	return c, true
+}
+
+// Unmet returns why a precondition does not hold, "" if it does. A capability
+// that is absent or null is false, and one that is an object is true.
+func (c Precondition) Unmet(agent, client any) string {
+	who, caps := "the agent's", agent
+	if c.client {
+		who, caps = "the client's", client
+	}
+	v, ok := Lookup(caps, c.path)
+	got := Stringify(v)
+	if _, object := v.(map[string]any); object && (c.mustBe == "true" || c.mustBe == "false") {
+		got = "true"
+	}
+	if !ok || v == nil {
+		got = "false"
+	}
+	if got == c.mustBe {
+		return ""
+	}
+	return fmt.Sprintf("%s capability %s is %s, and the test is for %s", who, c.path, Shorten(got, 100), c.mustBe)
+}
+
+func (p *Reader) file(n *Node) File {
+	f := File{Path: p.Text(n, "path")}
+	text, encoded := p.typed(n, "text", String), p.typed(n, "base64", String)
+	clean := path.Clean(f.Path)
+	switch {
+	case f.Path == "":
+		p.Fail(n, `a file needs the member "path"`)
+	case !filepath.IsLocal(filepath.FromSlash(clean)) || clean == ".":
+		p.Fail(n, "the path %q leads out of the sandbox; give one relative to it", f.Path)
+	case text != nil && encoded != nil:
+		p.Fail(n, `a file has "text" or "base64", not both`)
+	case text != nil:
+		f.Data = []byte(p.vars.Expand(text.Text))
+	case encoded != nil:
+		data, err := base64.StdEncoding.DecodeString(encoded.Text)
+		if err != nil {
+			p.Fail(encoded, "not base64: %v", err)
+		}
+		f.Data = data
+	}
+	f.Path = clean
+	return f
+}
+
+func (p *Reader) init(n *Node, t *Test) {
+	t.Policy = sandbox.PolicyYolo
+	t.patch = p.Object(n, "clientCapabilities")
+	t.Manual = p.flag(n, "manual")
+	if name := p.Text(n, "permissionPolicy"); name != "" {
+		policy, err := sandbox.ParsePolicy(name)
+		if err != nil || policy == sandbox.PolicyAsk {
+			p.Fail(n.Get("permissionPolicy"), "the permission policy is none, read, write or yolo, not %q", name)
+		}
+		t.Policy = policy
+	}
+}

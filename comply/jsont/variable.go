@@ -1,0 +1,105 @@
+package jsont
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strings"
+)
+
+// Variables are what ${name} stands for, as compact JSON.
+type Variables map[string]json.RawMessage
+
+// The variables that every test has.
+const (
+	varSandbox      = "sandbox"
+	varTemp         = "temp"
+	VarMCPServer    = "mcpServer"
+	VarMCPURL       = "mcpURL"
+	VarMCPStreamURL = "mcpStreamURL"
+	varVersion      = "protocolVersionDefault"
+	VarCapabilities = "clientCapabilitiesDefault"
+)
+
+var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+
+// With returns a copy of v in which name stands for value.
+func (v Variables) With(name string, value json.RawMessage) Variables {
+	out := maps.Clone(v)
+	out[name] = value
+	return out
+}
+
+// Join returns a copy of v with the variables of local added, which may be nil.
+func (v Variables) Join(local Variables) Variables {
+	for name, value := range local {
+		v = v.With(name, value)
+	}
+	return v
+}
+
+// text returns what ${name} is replaced with inside a string: a string says
+// what it says, anything else is JSON.
+func (v Variables) text(reference string) (string, bool) {
+	raw, ok := v[reference[2:len(reference)-1]]
+	if !ok {
+		return "", false
+	}
+	var s string
+	if json.Unmarshal(raw, &s) == nil && raw[0] == '"' {
+		return s, true
+	}
+	return string(raw), true
+}
+
+// Expand replaces the variables in a string. One that is not known stays.
+func (v Variables) Expand(s string) string { return v.replace(s, AsIs) }
+
+// expandPattern is expand for a regular expression: what a variable says is
+// meant literally.
+func (v Variables) expandPattern(s string) string { return v.replace(s, regexp.QuoteMeta) }
+
+func (v Variables) replace(s string, change func(string) string) string {
+	if !strings.Contains(s, "${") {
+		return s
+	}
+	return variable.ReplaceAllStringFunc(s, func(reference string) string {
+		if text, ok := v.text(reference); ok {
+			return change(text)
+		}
+		return reference
+	})
+}
+
+// fill is the pass over the text of a template that makes it JSON: variables
+// outside of strings are replaced. Those in strings are left for the moment at
+// which the string is used, because only then it is known what they say, and
+// whether a regular expression is wanted. Lines keep their numbers.
+func (v Variables) fill(text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	line, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\n':
+			line++
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted && i+1 < len(text) && text[i+1] != '\n':
+			out.WriteByte(c)
+			i++
+		case c == '$' && !quoted:
+			if at := variable.FindIndex(text[i:]); at != nil && at[0] == 0 {
+				raw, ok := v[string(text[i+2:i+at[1]-1])]
+				if !ok {
+					return nil, linef(line, "there is no variable %s; outside of a string only those that every test has can stand", text[i:i+at[1]])
+				}
+				out.Write(raw)
+				i += at[1] - 1
+				continue
+			}
+		}
+		out.WriteByte(text[i])
+	}
+	return out.Bytes(), nil
+}

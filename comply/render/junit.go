@@ -1,0 +1,117 @@
+package render
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/parley-agents/parley/comply/rules"
+)
+
+type junitSuites struct {
+	XMLName xml.Name     `xml:"testsuites"`
+	Suites  []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string     `xml:"name,attr"`
+	Class   string     `xml:"classname,attr"`
+	Failure *junitNote `xml:"failure,omitempty"`
+	Error   *junitNote `xml:"error,omitempty"`
+	Skipped *junitNote `xml:"skipped,omitempty"`
+	Output  string     `xml:"system-out,omitempty"`
+}
+
+type junitNote struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit writes the report for build servers. It fails there what makes Failed
+// true; what falls short otherwise is skipped, with the reason.
+func (r *Report) JUnit(w io.Writer) error {
+	doc := junitSuites{}
+	for _, a := range r.Agents {
+		s := junitSuite{Name: printable(a.Name), Tests: len(a.Tests)}
+		for i := range a.Tests {
+			s.add(&a.Tests[i], a.Name)
+		}
+		for _, f := range a.Broken() {
+			s.Tests++
+			s.Failures++
+			s.Cases = append(s.Cases, junitCase{Name: f.Rule, Class: printable(a.Name) + ".ledger", Failure: &junitNote{
+				Message: printable(fmt.Sprintf("expected %s; %s", f.Expected, f.Actual)), Text: printable(details([]rules.Finding{f})),
+			}})
+		}
+		for _, id := range a.Stale {
+			s.Tests++
+			s.Failures++
+			s.Cases = append(s.Cases, junitCase{Name: id, Class: printable(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
+		}
+		doc.Suites = append(doc.Suites, s)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func (s *junitSuite) add(t *Result, agent string) {
+	c := junitCase{Name: t.ID, Class: printable(agent)}
+	note := &junitNote{Message: printable(t.remark()), Text: printable(details(t.Findings))}
+	switch {
+	case t.Failed() && t.Status == Errored:
+		s.Errors++
+		c.Error = note
+	case t.Failed():
+		s.Failures++
+		c.Failure = note
+	case t.Status == Pass:
+	case t.Status == Warn:
+		c.Output = note.Message + "\n" + note.Text
+	default:
+		s.Skipped++
+		c.Skipped = note
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+// details lists findings as text.
+func details(findings []rules.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s (%s)\nexpected: %s\ncame: %s\n", f.Rule, f.Level, f.Expected, f.Actual)
+		for _, frame := range f.Frames {
+			fmt.Fprintf(&b, "frame %d, %s: %s\n", frame.Seq, frame.Direction, frame.Text)
+		}
+		fmt.Fprintf(&b, "to do: %s\n", f.Fix)
+	}
+	return b.String()
+}
+
+// printable drops what XML cannot hold.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '\n' || unicode.IsPrint(c) {
+			return c
+		}
+		return -1
+	}, s)
+}

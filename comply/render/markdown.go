@@ -1,0 +1,348 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
+)
+
+const methodology = "Methodology: each agent was started once and initialized, then once more for each test, with a workspace and a home of its own. " +
+	"It was spoken to over standard input and output, one JSON message a line. What it sent was compared with patterns; " +
+	"what it asked for was answered as the test says, or with real files, terminals and permissions in the workspace."
+
+// MarkdownOptions changes how a report is written. The zero value works.
+type MarkdownOptions struct {
+	Summary bool // with a table of all tests and agents, and without a section for each test
+}
+
+// Markdown writes the report for people. opts may be nil.
+func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
+	if opts == nil {
+		opts = &MarkdownOptions{}
+	}
+	m := &markdown{}
+	m.line("# ACP Compliance Report\n")
+	m.line("%s\n", methodology)
+	if opts.Summary {
+		m.table(r)
+	}
+	for i := range r.Agents {
+		m.agent(&r.Agents[i], opts.Summary)
+	}
+	_, err := io.WriteString(w, m.text.String())
+	return err
+}
+
+// A markdown is a report that is being written.
+type markdown struct{ text strings.Builder }
+
+func (m *markdown) line(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
+
+// plain makes text of others harmless: one line, without what Markdown or a
+// terminal would take for more than text.
+func plain(s string) string {
+	var b strings.Builder
+	for _, c := range s {
+		switch {
+		case strings.ContainsRune("\\`*[]<>|", c):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c == '\n' || c == '\t':
+			b.WriteByte(' ')
+		case unicode.IsPrint(c):
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// code shows text of others as it is, in one line.
+func code(s string) string {
+	s = strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n' || c == '\t':
+			return ' '
+		case !unicode.IsPrint(c):
+			return -1
+		}
+		return c
+	}, s)
+	fence := "`"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	if len(fence) > 1 || s == "" {
+		return fence + " " + s + " " + fence
+	}
+	return fence + s + fence
+}
+
+// table writes the overview: a row for each area, a column for each agent, and
+// a note for what is neither PASS nor NA.
+func (m *markdown) table(r *Report) {
+	rows := [][]string{{"Compliance Area"}}
+	var notes []string
+	for _, a := range r.Agents {
+		rows[0] = append(rows[0], plain(a.Name))
+	}
+	if len(r.Agents) > 0 {
+		for i, t := range r.Agents[0].Tests {
+			row := []string{plain(t.Area)}
+			for _, a := range r.Agents {
+				t := a.Tests[i]
+				cell := string(t.Status)
+				if t.Status != Pass && t.Status != NA {
+					notes = append(notes, plain(t.remark()))
+					cell += fmt.Sprintf(" [%d]", len(notes))
+				}
+				row = append(row, cell)
+			}
+			rows = append(rows, row)
+		}
+		row := []string{"Every frame"}
+		for i := range r.Agents {
+			cell, broken := Pass, r.Agents[i].Broken()
+			for _, f := range broken {
+				cell = Fail
+				notes = append(notes, plain(jsont.Shorten(fmt.Sprintf("%s: expected %s; %s", f.Rule, f.Expected, f.Actual), 600)))
+			}
+			row = append(row, string(cell)+marks(len(notes)-len(broken), len(notes)))
+		}
+		rows = append(rows, row)
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+	for n, row := range rows {
+		m.text.WriteString("|")
+		for i, cell := range row {
+			m.text.WriteString(" " + cell + strings.Repeat(" ", widths[i]-len([]rune(cell))) + " |")
+		}
+		m.line("")
+		if n == 0 {
+			m.text.WriteString("|")
+			for _, width := range widths {
+				m.text.WriteString(strings.Repeat("-", width+2) + "|")
+			}
+			m.line("")
+		}
+	}
+	m.line("")
+	for i, note := range notes {
+		m.line("[%d] %s", i+1, note)
+	}
+	if len(notes) > 0 {
+		m.line("")
+	}
+}
+
+// marks points to the notes after the first n, up to the last.
+func marks(n, last int) (s string) {
+	for n++; n <= last; n++ {
+		s += fmt.Sprintf(" [%d]", n)
+	}
+	return s
+}
+
+// remark says in one sentence why a result is not PASS.
+func (t *Result) remark() string {
+	s := t.Reason
+	for _, f := range t.Findings {
+		if f.Actual == t.Reason {
+			s = fmt.Sprintf("%s: expected %s; %s", f.Rule, f.Expected, f.Actual)
+			break
+		}
+	}
+	if t.Severity == jsont.Optional {
+		s += " (optional)"
+	}
+	if t.Known {
+		s += " (expected by the baseline)"
+	}
+	return jsont.Shorten(s, 600)
+}
+
+func (m *markdown) agent(a *AgentReport, summary bool) {
+	title := "## %s\n"
+	if summary {
+		title = "## %s Summary\n"
+	}
+	m.line(title, plain(a.Name))
+	m.line("- Protocol version: %s", code(string(a.ProtocolVersion)))
+	m.line("- Caps: %s", capsLine(a.AgentCapabilities))
+	m.line("- Modes: %s", list(a.Modes, "not advertised"))
+	m.line("- Commands: %s", list(a.Commands, "not advertised"))
+	m.line("- Notes: %s", notesLine(a))
+	m.line("- Links: %s", linksLine(a))
+	m.line("- Totals: %s\n", totalsLine(a))
+	for _, id := range a.Stale {
+		m.line("The baseline is stale: %s does not fail any more. Remove it there.\n", plain(id))
+	}
+	if summary {
+		return
+	}
+	for i := range a.Tests {
+		m.test(&a.Tests[i])
+	}
+	m.ledger(a)
+}
+
+// ledger writes what the checks of every frame found, each rule once.
+func (m *markdown) ledger(a *AgentReport) {
+	count := map[string]int{}
+	var first []rules.Finding
+	for _, f := range a.Ledger {
+		if count[f.Rule]++; count[f.Rule] == 1 {
+			first = append(first, f)
+		}
+	}
+	if len(first) == 0 {
+		return
+	}
+	m.line("### Every frame\n")
+	m.line("What the checks of every frame found, whatever the test was about. Each rule stands here once, with its first proof.\n")
+	for _, f := range first {
+		m.finding(f)
+		switch n := count[f.Rule]; {
+		case f.Known:
+			m.line("  - the baseline expects this")
+		case n > 1:
+			m.line("  - first in %s, and in %d more conversations", code(f.Test), n-1)
+		default:
+			m.line("  - in %s", code(f.Test))
+		}
+	}
+	m.line("")
+}
+
+// capsLine writes capabilities as a list of paths with their values.
+func capsLine(raw json.RawMessage) string {
+	v, _ := jsont.Decode(raw)
+	var parts []string
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		object, ok := v.(map[string]any)
+		if !ok || len(object) == 0 {
+			parts = append(parts, fmt.Sprintf("%s:%s", plain(path), plain(jsont.Brief(v))))
+			return
+		}
+		for name, inner := range object {
+			walk(jsont.Join(path, name), inner)
+		}
+	}
+	if object, ok := v.(map[string]any); ok && len(object) > 0 {
+		walk("", object)
+	}
+	slices.Sort(parts)
+	if len(parts) == 0 {
+		return "not advertised"
+	}
+	return jsont.Shorten(strings.Join(parts, ", "), 4000)
+}
+
+func list(items []string, none string) string {
+	if len(items) == 0 {
+		return none
+	}
+	return jsont.Shorten(plain(strings.Join(items, ", ")), 4000)
+}
+
+// notesLine says what stands out about an agent.
+func notesLine(a *AgentReport) string {
+	notes := slices.Clone(a.Notes)
+	for _, t := range a.Tests {
+		if t.Status == Fail || t.Status == Partial || t.Status == Errored {
+			notes = append(notes, t.Area+": "+t.Reason)
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range a.Ledger {
+		if s := fmt.Sprintf("%s (%s)", f.Actual, f.Rule); !seen[s] {
+			seen[s] = true
+			notes = append(notes, s)
+		}
+	}
+	if len(notes) == 0 {
+		return "none"
+	}
+	return jsont.Shorten(plain(strings.Join(notes, "; ")), 4000)
+}
+
+// linksLine lists the pages about what is not as it should be, or else about
+// everything that was tested.
+func linksLine(a *AgentReport) string {
+	var bad, all []string
+	for _, t := range a.Tests {
+		for _, f := range t.Findings {
+			bad = append(bad, f.Docs...)
+		}
+		all = append(all, t.Docs...)
+	}
+	if len(bad) == 0 {
+		bad = all
+	}
+	slices.Sort(bad)
+	bad = slices.Compact(bad)
+	if len(bad) == 0 {
+		return "none"
+	}
+	for i, link := range bad {
+		bad[i] = "<" + strings.Map(func(c rune) rune {
+			if unicode.IsSpace(c) || c == '<' || c == '>' || !unicode.IsPrint(c) {
+				return -1
+			}
+			return c
+		}, link) + ">"
+	}
+	return strings.Join(bad, ", ")
+}
+
+func totalsLine(a *AgentReport) string {
+	var parts []string
+	for _, s := range Statuses() {
+		parts = append(parts, fmt.Sprintf("%s %d", s, a.Totals[s]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (m *markdown) test(t *Result) {
+	m.line("### %s: %s\n", t.Status, plain(t.Title))
+	m.line("%s, %s\n", code(t.ID), t.Severity)
+	if t.Description != "" {
+		m.line("%s\n", plain(t.Description))
+	}
+	if t.Known {
+		m.line("The baseline expects this.\n")
+	}
+	if t.Reason != "" && len(t.Findings) == 0 {
+		m.line("%s\n", plain(t.Reason))
+	}
+	for _, f := range t.Findings {
+		m.finding(f)
+	}
+	if len(t.Findings) > 0 {
+		m.line("")
+	}
+}
+
+func (m *markdown) finding(f rules.Finding) {
+	m.line("- **%s** (%s)", plain(f.Rule), f.Level)
+	m.line("  - expected: %s", plain(f.Expected))
+	m.line("  - came: %s", plain(f.Actual))
+	for _, frame := range f.Frames {
+		m.line("  - frame %d, %s: %s", frame.Seq, frame.Direction, code(frame.Text))
+	}
+	m.line("  - to do: %s", plain(f.Fix))
+	for _, link := range f.Docs {
+		m.line("  - %s", plain(link))
+	}
+}

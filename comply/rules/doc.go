@@ -1,0 +1,16 @@
+// Package rules has the rules that the Agent Client Protocol asks of an agent, and
+// the ledger: the checks that every conversation passes, whatever its test is about.
+//
+// A conversation is a log of entries in both directions. [Audit] goes through the
+// log once, keeps the state that a client could know at each point (open sessions,
+// running turns, tool calls, terminals), and asks each check about each frame of
+// the agent. A check is one entry in a table: the id of a rule, the frames it is
+// about, and a function that describes the flaw. The tables stand in one file per
+// area of the protocol. Behind the checks stands the schema: a message in which no
+// check found a flaw is validated, and a departure is a finding under the rule that
+// shapeRules names.
+//
+// The same log always gives the same findings, in the same order. The package does
+// not use our own types of the protocol, so that a mistake in them cannot hide a
+// mistake of an agent.
+package rules

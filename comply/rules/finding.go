@@ -1,0 +1,43 @@
+package rules
+
+import (
+	"github.com/parley-agents/parley/comply/jsont"
+)
+
+import "github.com/parley-agents/parley/jsonrpc"
+
+// A Frame is a message that proves something.
+type Frame struct {
+	Seq       int               `json:"seq"` // its place in the conversation, from 1
+	Direction jsonrpc.Direction `json:"direction"`
+	Text      string            `json:"text"` // the beginning, if it is long
+}
+
+// A Finding is one departure from what was expected.
+type Finding struct {
+	Rule     string      `json:"rule"` // the id of the rule, or of the test if it names none
+	Level    jsont.Level `json:"level"`
+	Expected string      `json:"expected"`
+	Actual   string      `json:"actual"`
+	Frames   []Frame     `json:"frames"`
+	Docs     []string    `json:"docs"`
+	Fix      string      `json:"fix"`             // what to do
+	Test     string      `json:"test,omitempty"`  // the id of the test, where findings of several stand together
+	Known    bool        `json:"known,omitempty"` // the baseline expects it
+}
+
+func NewFinding(r Rule, t *jsont.Test, expected, actual string, proof ...*Entry) *Finding {
+	f := &Finding{Rule: r.ID, Level: r.Level, Expected: expected, Actual: actual, Fix: r.Fix, Frames: []Frame{}, Docs: []string{}}
+	if f.Fix == "" {
+		f.Fix = "compare the frames with what was expected; the linked pages say what the protocol asks for"
+	}
+	if r.Docs != "" {
+		f.Docs = append(f.Docs, r.Docs)
+	} else {
+		f.Docs = append(f.Docs, t.Docs...)
+	}
+	for _, e := range proof {
+		f.Frames = append(f.Frames, e.Frame())
+	}
+	return f
+}

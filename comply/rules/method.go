@@ -1,0 +1,15 @@
+package rules
+
+// The methods of the protocol that a check, a service or the runner itself must
+// know. All others are just names.
+const (
+	MethodInitialize = "initialize"
+	MethodNewSession = "session/new"
+	MethodPrompt     = "session/prompt"
+	MethodCancel     = "session/cancel"
+	MethodClose      = "session/close"
+	methodReadFile   = "fs/read_text_file"
+	methodWriteFile  = "fs/write_text_file"
+	methodPermission = "session/request_permission"
+	methodElicit     = "elicitation/create"
+)

@@ -1,0 +1,435 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/jsonrpc"
+
+	"github.com/parley-agents/parley/comply/jsont"
+)
+
+// An event is an entry of a conversation, and what it is about.
+type event struct {
+	*Entry
+	end bool // it is the end of the conversation, and no entry
+
+	object    map[string]any // the whole message; nil if it is none
+	params    map[string]any
+	result    map[string]any // nil also for results that are no object
+	succeeded bool           // it has a result
+	request   *Entry         // what a response answers
+	update    map[string]any // of session/update
+	tag       string         // its kind
+
+	proof []*Entry // what else proves a flaw
+}
+
+// sessionID returns the session that the params name.
+func (e *event) sessionID() string { return text(e.params, "sessionId") }
+
+// A state is what is known about a conversation at a point of it.
+type state struct {
+	version     schema.Version // as agreed on
+	clientCaps  map[string]any
+	agentCaps   map[string]any // nil until initialize was answered
+	initialized bool           // initialize was answered
+
+	questions map[*Entry]*Entry   // what each response of the agent answers
+	agentAsks map[string]*Entry   // requests of the agent that wait
+	agentIDs  map[string]bool     // ids of all requests of the agent
+	withdrawn map[string]bool     // ids of the client's requests that it has cancelled
+	waiting   map[*Entry]bool     // requests of the client that wait
+	sessions  map[string]*session // those that the client has opened
+	early     map[string]*Entry   // updates of sessions that may just be being made
+	terminals map[string]*terminal
+	pages     map[string]bool // elicitations of pages by id: whether they wait
+	turns     map[*Entry]*turn
+	permitted map[string]*Entry // questions that wait, by session and tool call
+}
+
+// A session is one that the client has opened.
+type session struct {
+	id         string
+	roots      []string // the folders it works in
+	loading    bool
+	turns      []*turn // those that run
+	last       *turn   // the one that ended last
+	calls      map[string]*toolState
+	modes      []string
+	options    []string            // ids, in their order
+	messages   map[string]string   // the kind of update by message id
+	streams    map[string][]string // message ids by kind, in the order of their first pieces
+	plan       []map[string]any
+	cost       *float64
+	compacting map[string]bool // by id: whether it goes on
+}
+
+// A toolState is the last known state of a tool call.
+type toolState struct {
+	status    string
+	turn      *turn
+	terminals []string // that it has shown
+}
+
+// final reports whether a tool call with that status has ended.
+func final(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+// A turn is a prompt from its request to its end.
+type turn struct {
+	session   *session
+	request   *Entry
+	cancelled bool
+	over      bool
+	stop      string // why it ended
+}
+
+// A terminal is one that the client has made.
+type terminal struct {
+	session  string
+	made     *Entry
+	killed   bool
+	released bool
+}
+
+func newState(version schema.Version, requests []*Call) *state {
+	s := &state{
+		version: version, questions: map[*Entry]*Entry{}, agentAsks: map[string]*Entry{}, agentIDs: map[string]bool{}, withdrawn: map[string]bool{}, waiting: map[*Entry]bool{},
+		sessions: map[string]*session{}, early: map[string]*Entry{}, terminals: map[string]*terminal{}, pages: map[string]bool{},
+		turns: map[*Entry]*turn{}, permitted: map[string]*Entry{},
+	}
+	for _, q := range requests {
+		if q.Answer != nil {
+			s.questions[q.Answer] = q.Request
+		}
+	}
+	return s
+}
+
+// event looks at an entry.
+func (s *state) event(raw *Entry) *event {
+	e := &event{Entry: raw}
+	e.object, _ = raw.Value.(map[string]any)
+	e.params, e.result = inner(e.object, "params"), inner(e.object, "result")
+	_, e.succeeded = e.object["result"]
+	if raw.Direction == jsonrpc.In && raw.Class == jsont.Response {
+		if e.request = s.questions[raw]; e.request != nil && e.request.Method == MethodInitialize {
+			s.agree(e)
+		}
+	}
+	if raw.Direction == jsonrpc.Out && raw.Class == jsont.Response {
+		e.request = s.agentAsks[IDKey(raw.ID)]
+	}
+	if raw.Method == "session/update" {
+		e.update = inner(e.params, "update")
+		e.tag = text(e.update, "sessionUpdate")
+	}
+	return e
+}
+
+// agree takes over the version that an answer to initialize is in.
+func (s *state) agree(e *event) {
+	switch jsont.Stringify(e.result["protocolVersion"]) {
+	case "1":
+		s.version = schema.V1
+	case "2":
+		s.version = schema.V2
+	}
+}
+
+// session returns the session that an event names, nil if it is not open.
+func (s *state) session(e *event) *session { return s.sessions[e.sessionID()] }
+
+// running returns the turn of a session that runs, nil if none does.
+func (x *session) running() *turn {
+	if x == nil || len(x.turns) == 0 {
+		return nil
+	}
+	return x.turns[len(x.turns)-1]
+}
+
+// cancelled reports whether the client has given up a request, or its session.
+func (s *state) cancelled(request *Entry) bool {
+	if s.withdrawn[IDKey(request.ID)] {
+		return true
+	}
+	t := s.turns[request]
+	return t != nil && t.cancelled
+}
+
+// can returns a capability of the client, which is there if it is true or an
+// object.
+func (s *state) can(path string) bool {
+	v, _ := jsont.Lookup(any(s.clientCaps), path)
+	_, object := v.(map[string]any)
+	return v == true || object
+}
+
+// apply takes over what an event changes.
+func (s *state) apply(e *event) {
+	if e.object == nil {
+		return
+	}
+	if e.Direction == jsonrpc.Out {
+		s.clientSent(e)
+	} else {
+		s.agentSent(e)
+	}
+}
+
+// clientSent takes over what the client says.
+func (s *state) clientSent(e *event) {
+	switch e.Class {
+	case jsont.Response:
+		s.clientAnswered(e)
+		delete(s.agentAsks, IDKey(e.ID))
+	case jsont.ClientRequest:
+		s.waiting[e.Entry] = true
+	}
+	id := e.sessionID()
+	switch e.Method {
+	case MethodInitialize:
+		s.clientCaps = inner(e.params, "clientCapabilities")
+		if c := inner(e.params, "capabilities"); s.version == schema.V2 && c != nil {
+			s.clientCaps = c
+		}
+	case "session/load", "session/resume":
+		x := s.open(id, e.params)
+		x.loading, x.streams = true, map[string][]string{} // what was said comes again
+	case MethodPrompt:
+		if x := s.sessions[id]; x != nil && e.Class == jsont.ClientRequest {
+			t := &turn{session: x, request: e.Entry}
+			x.turns, s.turns[e.Entry] = append(x.turns, t), t
+		}
+	case MethodCancel, "session/close":
+		if x := s.sessions[id]; x != nil {
+			for _, t := range x.turns {
+				t.cancelled = true
+			}
+		}
+	case jsonrpc.CancelMethod:
+		key := string(jsont.Encode(e.params["requestId"]))
+		if id, ok := e.params["requestId"].(string); ok {
+			key = `"` + id
+		}
+		s.withdrawn[key] = true
+		for request, t := range s.turns {
+			if IDKey(request.ID) == key {
+				t.cancelled = true
+			}
+		}
+	}
+}
+
+// open notes that a session is there.
+func (s *state) open(id string, params map[string]any) *session {
+	x := s.sessions[id]
+	if x == nil {
+		x = &session{id: id, calls: map[string]*toolState{}, messages: map[string]string{}, streams: map[string][]string{}, compacting: map[string]bool{}}
+		s.sessions[id] = x
+	}
+	x.roots = []string{text(params, "cwd")}
+	more, _ := params["additionalDirectories"].([]any)
+	for _, d := range more {
+		if dir, ok := d.(string); ok {
+			x.roots = append(x.roots, dir)
+		}
+	}
+	delete(s.early, id)
+	return x
+}
+
+// clientAnswered takes over how the client answers the agent.
+func (s *state) clientAnswered(e *event) {
+	if e.request == nil {
+		return
+	}
+	asked := s.event(e.request)
+	id := text(asked.params, "terminalId")
+	switch asked.Method {
+	case "terminal/create":
+		if made := text(e.result, "terminalId"); made != "" {
+			s.terminals[made] = &terminal{session: asked.sessionID(), made: asked.Entry}
+		}
+	case "terminal/release":
+		if t := s.terminals[id]; t != nil && e.succeeded {
+			t.released = true
+		}
+	case "session/request_permission":
+		delete(s.permitted, permissionKey(asked))
+	case "elicitation/create":
+		if page := text(asked.params, "elicitationId"); page != "" {
+			s.pages[page] = false
+		}
+	}
+}
+
+// permissionKey tells questions about different tool calls apart.
+func permissionKey(e *event) string {
+	return e.sessionID() + "\n" + text(askedAbout(e), "toolCallId")
+}
+
+// askedAbout returns the tool call that a question is about.
+func askedAbout(e *event) map[string]any {
+	if subject := inner(e.params, "subject"); subject != nil {
+		return inner(subject, "toolCall")
+	}
+	return inner(e.params, "toolCall")
+}
+
+// agentSent takes over what the agent says.
+func (s *state) agentSent(e *event) {
+	switch {
+	case e.Class == jsont.ClientRequest:
+		s.agentAsks[IDKey(e.ID)], s.agentIDs[IDKey(e.ID)] = e.Entry, true
+		s.agentRequested(e)
+	case e.request != nil:
+		delete(s.waiting, e.request)
+		s.agentAnswered(e)
+	case e.update != nil:
+		s.agentUpdated(e)
+	}
+}
+
+func (s *state) agentRequested(e *event) {
+	switch e.Method {
+	case "terminal/kill":
+		if t := s.terminals[text(e.params, "terminalId")]; t != nil {
+			t.killed = true
+		}
+	case "session/request_permission":
+		s.permitted[permissionKey(e)] = e.Entry
+	case "elicitation/create":
+		if page := text(e.params, "elicitationId"); page != "" {
+			s.pages[page] = true
+		}
+	}
+}
+
+func (s *state) agentAnswered(e *event) {
+	asked := s.event(e.request)
+	switch asked.Method {
+	case MethodInitialize:
+		s.initialized = true
+		if e.result == nil {
+			return
+		}
+		if s.agentCaps = inner(e.result, "agentCapabilities"); s.agentCaps == nil {
+			s.agentCaps = inner(e.result, "capabilities")
+		}
+	case MethodNewSession, "session/fork":
+		if id := text(e.result, "sessionId"); id != "" {
+			s.opened(s.open(id, asked.params), e.result)
+		}
+	case "session/load", "session/resume":
+		if x := s.sessions[asked.sessionID()]; x != nil {
+			x.loading = false
+			s.opened(x, e.result)
+		}
+	case "session/set_config_option":
+		if x := s.sessions[asked.sessionID()]; x != nil && e.result != nil {
+			x.options = optionIDs(e.result)
+		}
+	case MethodPrompt:
+		if t := s.turns[e.request]; t != nil && (s.version == schema.V1 || !e.succeeded) {
+			t.end(text(e.result, "stopReason"))
+		}
+	}
+}
+
+// opened takes over what the answer to opening a session says.
+func (s *state) opened(x *session, result map[string]any) {
+	x.modes = nil
+	for _, m := range objects(inner(result, "modes"), "availableModes") {
+		x.modes = append(x.modes, text(m, "id"))
+	}
+	x.options = optionIDs(result)
+}
+
+// optionIDs returns the ids of options in their order.
+func optionIDs(o map[string]any) (ids []string) {
+	for _, option := range objects(o, "configOptions") {
+		ids = append(ids, optionID(option))
+	}
+	return ids
+}
+
+// optionID returns the id of an option in either version.
+func optionID(option map[string]any) string {
+	if id := text(option, "configId"); id != "" {
+		return id
+	}
+	return text(option, "id")
+}
+
+// end notes that a turn is over.
+func (t *turn) end(stop string) {
+	t.over, t.stop = true, stop
+	t.session.last = t
+	t.session.turns = slices.DeleteFunc(t.session.turns, func(other *turn) bool { return other == t })
+}
+
+func (s *state) agentUpdated(e *event) {
+	x := s.session(e)
+	if x == nil {
+		if s.early[e.sessionID()] == nil {
+			s.early[e.sessionID()] = e.Entry
+		}
+		return
+	}
+	u := e.update
+	switch e.tag {
+	case "user_message_chunk", "agent_message_chunk", "agent_thought_chunk":
+		x.speak(e.tag, text(u, "messageId"))
+	case "tool_call", "tool_call_update":
+		x.track(u)
+	case "plan":
+		x.plan = objects(u, "entries")
+	case "config_option_update":
+		x.options = optionIDs(u)
+	case "usage_update":
+		if amount, ok := number(inner(u, "cost")["amount"]); ok {
+			x.cost = &amount
+		}
+	case "compaction_update":
+		x.compacting[text(u, "compactionId")] = text(u, "status") == "in_progress"
+	case "state_update":
+		if t := x.running(); t != nil && text(u, "state") == "idle" && u["stopReason"] != nil {
+			t.end(text(u, "stopReason"))
+		}
+	}
+}
+
+// speak notes that a piece of a message came.
+func (x *session) speak(tag, id string) {
+	if id == "" {
+		return
+	}
+	if _, known := x.messages[id]; !known {
+		x.messages[id] = tag
+	}
+	ids := x.streams[tag]
+	if len(ids) == 0 || ids[len(ids)-1] != id {
+		x.streams[tag] = append(ids, id)
+	}
+}
+
+// track notes what is told about a tool call.
+func (x *session) track(u map[string]any) {
+	id := text(u, "toolCallId")
+	c := x.calls[id]
+	if c == nil {
+		c = &toolState{status: "pending", turn: x.running()}
+		x.calls[id] = c
+	}
+	if status := text(u, "status"); status != "" {
+		c.status = status
+	}
+	for _, item := range objects(u, "content") {
+		if text(item, "type") == "terminal" {
+			c.terminals = append(c.terminals, text(item, "terminalId"))
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/acp/schema"
+
+	"github.com/parley-agents/parley/comply/jsont"
+)
+
+var (
+	messageTags = []string{"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"}
+
+	// turnTags are the updates that belong to a turn. The others are about the
+	// session, and may come at any time.
+	turnTags = append([]string{"tool_call", "tool_call_update", "plan"}, messageTags...)
+
+	stopReasons = []string{"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
+)
+
+// late says that an update of a turn came although none runs in its session.
+func late(s *state, e *event) (x *session, late bool) {
+	x = s.session(e)
+	return x, x != nil && !x.loading && len(x.turns) == 0
+}
+
+// elsewhere reports whether a turn runs in another session.
+func (s *state) elsewhere(x *session) bool {
+	for _, other := range s.sessions {
+		if other != x && len(other.turns) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped returns the stop reason of a turn that ends with the event, in either
+// version.
+func stopped(s *state, e *event) (reason any, t *turn) {
+	if s.version == schema.V1 && e.request != nil && e.succeeded && e.request.Method == MethodPrompt {
+		return e.result["stopReason"], s.turns[e.request]
+	}
+	if s.version == schema.V2 && e.tag == "state_update" && text(e.update, "state") == "idle" && e.update["stopReason"] != nil {
+		return e.update["stopReason"], s.session(e).running()
+	}
+	return nil, nil
+}
+
+var turnEnds selector = func(e *event) bool { return results(e) || e.tag == "state_update" }
+
+var turnChecks = []check{
+	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
+		if e.result != nil && e.result["stopReason"] == nil {
+			return "the result has no stopReason"
+		}
+		return ""
+	}},
+	{rule: "PRM-02", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
+		if e.result["stopReason"] != nil && !slices.Contains(stopReasons, text(e.result, "stopReason")) {
+			return "stopReason is " + jsont.Brief(e.result["stopReason"])
+		}
+		return ""
+	}},
+	{rule: "PRM-02", on: updates("state_update"), in: schema.V2, flaw: func(s *state, e *event) string {
+		reason, _ := stopped(s, e)
+		known := append([]string{"error"}, stopReasons...)
+		if word, _ := reason.(string); reason != nil && !slices.Contains(known, word) && !strings.HasPrefix(word, "_") {
+			return "stopReason is " + jsont.Brief(reason)
+		}
+		return ""
+	}},
+	{rule: "PRM-14", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
+		x, late := late(s, e)
+		if !late || x.last != nil && x.last.stop == "cancelled" || x.last == nil && s.elsewhere(x) {
+			return ""
+		}
+		if x.last == nil {
+			return e.tag + " came, and there was no prompt"
+		}
+		e.proof = []*Entry{x.last.request}
+		return e.tag + " came after the prompt was answered"
+	}},
+	{rule: "PRM-15", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
+		if x, late := late(s, e); late && x.last == nil && s.elsewhere(x) {
+			return fmt.Sprintf("%s names the session %s, in which no turn runs, while one does in another", e.tag, jsont.Brief(x.id))
+		}
+		return ""
+	}},
+	{rule: "CAN-04", on: updates("tool_call_update"), in: schema.V1, flaw: afterCancelled},
+	{rule: "CAN-05", on: updates(slices.DeleteFunc(slices.Clone(turnTags), func(tag string) bool { return tag == "tool_call_update" })...), in: schema.V1, flaw: afterCancelled},
+	{rule: "PRM-19", on: resultOf(MethodPrompt), flaw: func(_ *state, e *event) string {
+		if e.result == nil {
+			return "the result is " + jsont.Brief(e.object["result"])
+		}
+		return ""
+	}},
+	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
+		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled {
+			e.proof = []*Entry{t.request}
+			return "the turn stopped with cancelled, and nobody had cancelled it"
+		}
+		return ""
+	}},
+	{rule: "CAN-17", on: asks("$/cancel_request"), flaw: func(s *state, e *event) string {
+		key := string(jsont.Encode(e.params["requestId"]))
+		if id, ok := e.params["requestId"].(string); ok {
+			key = `"` + id
+		}
+		if !s.agentIDs[key] { // an answer may be on its way
+			return fmt.Sprintf("the agent cancels the request %s, and has made none with that id", jsont.Brief(e.params["requestId"]))
+		}
+		return ""
+	}},
+	{rule: "CAN-21", on: turnEnds, flaw: func(s *state, e *event) string {
+		if reason, t := stopped(s, e); reason == "cancelled" && t != nil {
+			return unfinished(t)
+		}
+		return ""
+	}},
+	{rule: "TOOL-09", on: turnEnds, flaw: func(s *state, e *event) string {
+		if reason, t := stopped(s, e); reason != nil && reason != "cancelled" && t != nil {
+			return unfinished(t)
+		}
+		return ""
+	}},
+}
+
+func afterCancelled(s *state, e *event) string {
+	if x, late := late(s, e); late && x.last != nil && x.last.stop == "cancelled" {
+		e.proof = []*Entry{x.last.request}
+		return e.tag + " came after the turn was told to be cancelled"
+	}
+	return ""
+}
+
+// unfinished names a tool call of the turn that has not ended.
+func unfinished(t *turn) string {
+	for id, c := range inOrder(t.session.calls) {
+		if c.turn == t && !final(c.status) {
+			return fmt.Sprintf("the tool call %s is still %s", jsont.Brief(id), c.status)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,299 @@
+package comply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/acp/schema"
+
+	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/rules"
+)
+
+// The rules that are broken when an agent does not get as far as the test.
+const (
+	ruleInitialize = "INIT-01"
+	ruleNewSession = "SNEW-01"
+	ruleAnswer     = "RPC-03"
+	ruleID         = "RPC-02"
+)
+
+// A stepRun is a step at its place in one run of a test.
+type stepRun struct {
+	step         *jsont.Step
+	local        jsont.Variables    // the variables of the repeat around it; may be nil
+	expectations []*openExpectation // of an expect step
+}
+
+// plan lists the steps in the order in which they run, repetitions unrolled. It
+// leaves out the steps that apply refuses.
+func plan(steps []jsont.Step, apply func(*jsont.Step) bool, local jsont.Variables) (out []*stepRun) {
+	for i := range steps {
+		s := &steps[i]
+		if !apply(s) {
+			continue
+		}
+		if s.Action == nil {
+			for n := range s.Times {
+				out = append(out, plan(s.Inner, apply, jsont.Variables{"n": jsont.Encode(n + 1)})...)
+			}
+			continue
+		}
+		p := &stepRun{step: s, local: local}
+		if x, ok := s.Action.(*jsont.Expect); ok {
+			for _, m := range x.Messages {
+				p.expectations = append(p.expectations, &openExpectation{Expectation: m, local: local})
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// A testRun is one run of a test with one agent. It belongs to one goroutine; only
+// the conversation is shared.
+type testRun struct {
+	test     *jsont.Test
+	version  schema.Version
+	sandbox  string // the folder that the agent works in
+	start    func(context.Context) (*instance, error)
+	instance *instance     // the agent that runs
+	c        *conversation // with that instance
+	ended    []transcript  // of the instances that have ended
+	scale    float64       // of timeouts
+	patience time.Duration // for the runner's own requests
+	applies  func(*jsont.Step) bool
+
+	now      *stepRun
+	lastSend int  // the length of the log before the last step that sent something
+	met      int  // how many expectations were met
+	leaving  bool // the agent may end
+	findings []rules.Finding
+	moot     string // why the test says nothing about the agent; "" if it does
+	err      error  // why the test could not be run to its end; not the fault of the agent
+}
+
+// A transcript is the log of one instance with the requests in it.
+type transcript struct {
+	log   []*rules.Entry
+	calls []*rules.Call
+}
+
+// run runs the whole test.
+func (r *testRun) run(ctx context.Context) {
+	steps := plan(r.test.Steps, r.applies, nil)
+	r.c.mu.Lock()
+	for _, p := range steps {
+		r.c.expectations = append(r.c.expectations, p.expectations...)
+	}
+	r.c.mu.Unlock()
+	if !r.test.Manual {
+		if f := r.initialize(ctx); f != nil {
+			r.add(f)
+			return
+		}
+	}
+	for _, p := range steps {
+		r.now = p
+		if f := r.do(ctx, p.step.Action); f != nil {
+			if p.step.Moot != "" && r.c.state() == nil {
+				r.giveUp(ctx, p.step.Moot)
+				return
+			}
+			r.add(f)
+			if f.Level == jsont.Must {
+				return
+			}
+		}
+		if r.err != nil || r.moot != "" {
+			return
+		}
+	}
+	r.judgeAnswers(ctx)
+	if over := r.c.state(); over != nil && !r.leaving && r.err == nil {
+		r.add(rules.NewFinding(rules.Rule{ID: r.test.ID, Level: jsont.Must, Fix: "read its standard error for the reason"}, r.test, "an agent that runs until its input ends", r.endingText(over)))
+	}
+}
+
+// giveUp ends a test that cannot come to its point. Requests must be answered
+// all the same, unless one of the agent's own still waits.
+func (r *testRun) giveUp(ctx context.Context, why string) {
+	r.moot = why
+	r.c.mu.Lock()
+	held := len(r.c.held)
+	r.c.mu.Unlock()
+	if held == 0 {
+		r.awaitAnswers(ctx)
+	}
+}
+
+// initialize opens the conversation as the protocol wants.
+func (r *testRun) initialize(ctx context.Context) *rules.Finding {
+	answer, err := r.c.call(ctx, rules.MethodInitialize, initializeParams(r.version, r.vars()), r.patience)
+	switch {
+	case ctx.Err() != nil:
+		return r.abort(ctx.Err())
+	case answer == nil:
+		return r.setup(ruleInitialize, "an answer to initialize", r.endingText(err))
+	case answer.Failure() != nil:
+		return r.setup(ruleInitialize, "a result of initialize", "initialize failed: "+jsont.Brief(answer.Failure()), answer)
+	}
+	return nil
+}
+
+func initializeParams(version schema.Version, vars jsont.Variables) map[string]any {
+	info := map[string]any{"name": "parley-comply", "title": "Parley compliance tests", "version": "1.0.0"}
+	if version == schema.V1 {
+		return map[string]any{"protocolVersion": int(version), "clientCapabilities": vars[jsont.VarCapabilities], "clientInfo": info}
+	}
+	return map[string]any{"protocolVersion": int(version), "capabilities": vars[jsont.VarCapabilities], "info": info}
+}
+
+// judgeAnswers waits for what was asked and not answered yet, and judges answers
+// that no expectation has taken. Of an agent that has ended no answers are
+// wanted: that it ended is judged on its own.
+func (r *testRun) judgeAnswers(ctx context.Context) {
+	if !r.awaitAnswers(ctx) {
+		return
+	}
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, q := range r.c.requests {
+		if q.step == nil || q.Answer == nil || q.Answer.Judged {
+			continue
+		}
+		switch failed := q.Answer.Failure(); {
+		case failed != nil && !q.wantError:
+			r.add(r.refused(q, jsont.Brief(failed)))
+		case failed == nil && q.wantError:
+			r.add(r.finding(q.step, q.Request.Method+" fails", "it succeeded", q.Request, q.Answer))
+		}
+	}
+}
+
+// awaitAnswers waits for the answers to all requests. It reports false if the
+// test ends meanwhile.
+func (r *testRun) awaitAnswers(ctx context.Context) bool {
+	for _, q := range r.unanswered() {
+		rest := max(0, time.Until(q.deadline))
+		var twisted *rules.Entry // its answer, with an id of another type
+		err := r.c.wait(ctx, rest, func() bool {
+			twisted = r.c.twisted(q)
+			return q.Answer != nil || twisted != nil
+		})
+		switch {
+		case ctx.Err() != nil:
+			r.abort(ctx.Err())
+			return false
+		case twisted != nil:
+			r.add(r.setup(ruleID, "a response with the id of its request", fmt.Sprintf("the id %s came back as %s", q.Request.ID, twisted.ID), q.Request, twisted))
+		case errors.Is(err, errTimeout) && q.step.Moot != "":
+			r.moot = q.step.Moot
+		case errors.Is(err, errTimeout):
+			r.add(r.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.Request.Method), q.Request))
+		}
+	}
+	return true
+}
+
+// refused returns that a request failed which should not have. Unless the step
+// names a rule it is not held against the one that the test is about.
+func (r *testRun) refused(q *request, failed string) *rules.Finding {
+	rule := rules.Find(q.step.Rule)
+	if rule.ID == "" {
+		rule.ID = r.test.ID
+	}
+	return rules.NewFinding(rule, r.test, q.Request.Method+" succeeds", "it failed: "+failed, q.Request, q.Answer)
+}
+
+// vars returns the variables that the step at hand sees.
+func (r *testRun) vars() jsont.Variables {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.now == nil {
+		return r.c.vars
+	}
+	return r.c.vars.Join(r.now.local)
+}
+
+// mark notes that a step is about to send something.
+func (r *testRun) mark() {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.lastSend = len(r.c.log)
+}
+
+// since returns from which entry on a forbidden call counts: since the last step
+// that sent something, or the first request that is not answered yet.
+func (r *testRun) since() int {
+	from := r.lastSend
+	for _, q := range r.unanswered() {
+		from = min(from, q.Request.Seq)
+	}
+	return from
+}
+
+// unanswered returns the requests of the test that still wait for an answer.
+func (r *testRun) unanswered() []*request {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.c.requests), func(q *request) bool { return q.step == nil || q.Answer != nil })
+}
+
+// waits reports whether a request of the test with that id still waits for its
+// answer.
+func (r *testRun) waits(id json.RawMessage) bool {
+	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
+}
+
+func (r *testRun) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * r.scale) }
+
+// abort notes why the test cannot be played on. It returns nil: that is no fault
+// of the agent.
+func (r *testRun) abort(err error) *rules.Finding {
+	r.err = err
+	return nil
+}
+
+func (r *testRun) add(f *rules.Finding) {
+	if f != nil {
+		r.findings = append(r.findings, *f)
+	}
+}
+
+// endingText says for people why nothing more comes.
+func (r *testRun) endingText(err error) string {
+	if over := r.c.state(); over != nil {
+		return "the agent ended too early: " + ending(over)
+	}
+	return ending(err)
+}
+
+// finding returns what is wrong at a step, under the rule that the step or the
+// test is about.
+func (r *testRun) finding(st *jsont.Step, expected, actual string, proof ...*rules.Entry) *rules.Finding {
+	id := st.Rule
+	if id == "" && len(r.test.Rules) > 0 {
+		id = r.test.Rules[0]
+	}
+	rule := rules.Find(id)
+	if id == "" {
+		rule.ID = r.test.ID
+	}
+	if st.Level != "" {
+		rule.Level = st.Level
+	}
+	if st.Fix != "" {
+		rule.Fix = st.Fix
+	}
+	return rules.NewFinding(rule, r.test, expected, actual, proof...)
+}
+
+// setup returns what kept the agent from getting to what the test is about.
+func (r *testRun) setup(rule, expected, actual string, proof ...*rules.Entry) *rules.Finding {
+	return rules.NewFinding(rules.Find(rule), r.test, expected, actual, proof...)
+}
