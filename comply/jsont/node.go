@@ -135,7 +135,7 @@ func (t *tree) fields(n *Node) error {
 		if err != nil {
 			return err
 		}
-		n.members = append(n.members, member{name.Text, value})
+		n.members = append(n.members, Member{name.Text, value})
 	}
 	_, err := t.dec.Token()
 	return err
