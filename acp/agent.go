@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // An Agent is what a program does as an agent. Only Prompt is needed. What else is
@@ -85,13 +86,13 @@ func Serve(ctx context.Context, agent *Agent, r io.Reader, w io.Writer) error {
 		return errors.New("acp: an agent needs the function Prompt")
 	}
 	host := newHost(agent)
-	host.open(r, w)
-	stop := context.AfterFunc(ctx, func() { host.conn.Close() })
+	conn := host.open(r, w)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	<-host.conn.Done()
+	<-conn.Done()
 	host.end()
-	err := host.conn.Wait()
-	host.conn.Close() // it has ended, and nothing is left to fail
+	err := conn.Wait()
+	conn.Close() // it has ended, and nothing is left to fail
 	host.work.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -117,50 +118,62 @@ type ClientProfile struct {
 }
 
 // initialize answers initialize.
-func (h *host) initialize(params json.RawMessage) (any, error) {
+func (h *host) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, error) {
 	var head struct {
 		Version *uint16 `json:"protocolVersion"`
 	}
 	if err := json.Unmarshal(params, &head); err != nil || head.Version == nil {
 		return nil, invalidParams(errors.New("protocolVersion must be an integer from 0 to 65535"))
 	}
-	version := 1
+	l := &link{conn: c}
+	readProfile := l.readProfileV1
 	if h.agent.V2 && *head.Version != 1 {
-		version = 2
+		readProfile = l.readProfileV2
 	}
-	profile := ClientProfile{Version: version}
-	var caps acpv1.ClientCapabilities
-	if version == 1 {
-		var m acpv1.InitializeRequest
-		if err := m.UnmarshalJSON(params); err != nil {
-			return nil, invalidParams(err)
-		}
-		info := m.ClientInfo.Or(acpv1.Implementation{})
-		caps = m.ClientCapabilities.Or(acpv1.ClientCapabilities{})
-		fs := caps.FS.Or(acpv1.FileSystemCapabilities{})
-		profile.Name, profile.Release = info.Name, info.Version
-		profile.ReadFiles, profile.WriteFiles = fs.ReadTextFile.Or(false), fs.WriteTextFile.Or(false)
-		profile.Terminals, profile.Elicit = caps.Terminal.Or(false), caps.Elicitation.IsSet()
-		profile.TerminalAuth = caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false)
-		profile.V1 = &caps
-	} else {
-		var m acpv2.InitializeRequest
-		if err := m.UnmarshalJSON(params); err != nil {
-			return nil, invalidParams(err)
-		}
-		c := m.Capabilities.Or(acpv2.ClientCapabilities{})
-		profile.Name, profile.Release = m.Info.Name, m.Info.Version
-		profile.Elicit = c.Elicitation.IsSet()
-		profile.TerminalAuth = c.Auth.Or(acpv2.ClientAuthCapabilities{}).Terminal.IsSet()
-		profile.V2 = &c
+	if err := readProfile(params); err != nil {
+		return nil, invalidParams(err)
 	}
-	if !h.meet(profile, caps) {
+	l.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &l.caps, Lossy: h.agent.Lossy})
+	if !h.setLink(l) {
 		return nil, invalidRequest("initialize was answered before")
 	}
-	if version == 1 {
-		return encoded(h.introductionV1(caps))
+	if l.profile.Version == 1 {
+		return encoded(h.introductionV1(l.caps))
 	}
 	return encoded(h.introductionV2())
+}
+
+func (l *link) readProfileV1(params json.RawMessage) error {
+	var m acpv1.InitializeRequest
+	if err := m.UnmarshalJSON(params); err != nil {
+		return err
+	}
+	info := m.ClientInfo.Or(acpv1.Implementation{})
+	l.caps = m.ClientCapabilities.Or(acpv1.ClientCapabilities{})
+	fs := l.caps.FS.Or(acpv1.FileSystemCapabilities{})
+	l.profile = ClientProfile{
+		Version: 1, Name: info.Name, Release: info.Version,
+		ReadFiles: fs.ReadTextFile.Or(false), WriteFiles: fs.WriteTextFile.Or(false),
+		Terminals: l.caps.Terminal.Or(false), Elicit: l.caps.Elicitation.IsSet(),
+		TerminalAuth: l.caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false),
+		V1:           &l.caps,
+	}
+	return nil
+}
+
+func (l *link) readProfileV2(params json.RawMessage) error {
+	var m acpv2.InitializeRequest
+	if err := m.UnmarshalJSON(params); err != nil {
+		return err
+	}
+	caps := m.Capabilities.Or(acpv2.ClientCapabilities{})
+	l.profile = ClientProfile{
+		Version: 2, Name: m.Info.Name, Release: m.Info.Version,
+		Elicit:       caps.Elicitation.IsSet(),
+		TerminalAuth: caps.Auth.Or(acpv2.ClientAuthCapabilities{}).Terminal.IsSet(),
+		V2:           &caps,
+	}
+	return nil
 }
 
 func (h *host) has(c Capability) bool { return slices.Contains(h.agent.Capabilities, c) }

@@ -28,6 +28,7 @@ type AgentSession struct {
 	State any
 
 	host     *host
+	client   *link
 	settings sync.Mutex // held while Options may change
 
 	mu   sync.Mutex // guards turn
@@ -35,7 +36,7 @@ type AgentSession struct {
 }
 
 // Client returns what the client has said about itself.
-func (s *AgentSession) Client() ClientProfile { return *s.host.met() }
+func (s *AgentSession) Client() ClientProfile { return s.client.profile }
 
 // opening returns what the client is told when the session is opened.
 func (s *AgentSession) opening() (options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
@@ -87,15 +88,15 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
 	}
-	if s.Client().Version != 1 {
-		return s.notify(ctx, n)
+	if s.client.profile.Version != 1 {
+		return s.client.notify(ctx, n)
 	}
-	step, err := s.host.bridge.Update(n)
+	step, err := s.client.bridge.Update(n)
 	if err != nil {
 		return fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
 	}
 	for _, m := range step.Updates {
-		if err := s.notify(ctx, m); err != nil {
+		if err := s.client.notify(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -104,22 +105,14 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 
 // UpdateV1 tells a client of version 1 something that only version 1 can say.
 func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) error {
-	if v := s.Client().Version; v != 1 {
+	if v := s.client.profile.Version; v != 1 {
 		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
 	}
 	n := &acpv1.SessionNotification{SessionID: acpv1.SessionID(s.ID), Update: u}
 	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
 	}
-	return s.notify(ctx, n)
-}
-
-func (s *AgentSession) notify(ctx context.Context, m acpv1.Message) error {
-	raw, err := m.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return s.host.conn.Notify(ctx, m.Method(), json.RawMessage(raw))
+	return s.client.notify(ctx, n)
 }
 
 // AskPermission asks the client whether the agent may do something. The outcome's
@@ -163,7 +156,7 @@ func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]a
 // CompleteElicitation tells the client that what its user was asked to do on a
 // page is done.
 func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error {
-	return s.notify(ctx, &acpv2.CompleteElicitationNotification{ElicitationID: acpv2.ElicitationID(id)}) // the same in both versions
+	return s.client.notify(ctx, &acpv2.CompleteElicitationNotification{ElicitationID: acpv2.ElicitationID(id)}) // the same in both versions
 }
 
 // call makes a request in the words of the client's version.
@@ -171,8 +164,8 @@ func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessa
 	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
 		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
 	}
-	if s.Client().Version == 1 {
-		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.host.caps, Lossy: s.host.agent.Lossy})
+	if s.client.profile.Version == 1 {
+		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.host.agent.Lossy})
 		if err != nil {
 			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
 		}
@@ -182,7 +175,7 @@ func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	return s.host.conn.Call(ctx, m.Method(), json.RawMessage(params))
+	return s.client.conn.Call(ctx, m.Method(), json.RawMessage(params))
 }
 
 // Call makes a request of an extension, whose method must begin with _.
@@ -190,7 +183,7 @@ func (s *AgentSession) Call(ctx context.Context, method string, params any) (jso
 	if err := extensionMethod(method); err != nil {
 		return nil, err
 	}
-	return s.host.conn.Call(ctx, method, params)
+	return s.client.conn.Call(ctx, method, params)
 }
 
 // Notify sends a notification of an extension, whose method must begin with _.
@@ -198,7 +191,7 @@ func (s *AgentSession) Notify(ctx context.Context, method string, params any) er
 	if err := extensionMethod(method); err != nil {
 		return err
 	}
-	return s.host.conn.Notify(ctx, method, params)
+	return s.client.conn.Notify(ctx, method, params)
 }
 
 // busy reports whether a turn runs.

@@ -17,10 +17,11 @@ type AgentTurn struct {
 	Meta   json.RawMessage
 
 	id     acpv2.MessageID // of the user's message; the others are derived from it
-	ctx    context.Context // ends when the turn is cancelled
+	ctx    context.Context // ends when the turn is cancelled or the client is gone
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the turn is over
-	ending bool          // version 2: the client may know that it is over; guarded by the session's mu
+	before <-chan struct{} // closed when the turn before this one is over; may be nil
+	done   chan struct{}   // closed when the turn is over
+	ending bool            // version 2: the client may know that it is over; guarded by the session's mu
 }
 
 // Text returns the text of the prompt. Content that is no text is a placeholder.
@@ -41,65 +42,44 @@ func (t *AgentTurn) ToolCall(ctx context.Context, m acpv2.ToolCallUpdate) error 
 	return t.Update(ctx, acpv2.SessionUpdate{ToolCallUpdate: &m})
 }
 
-// prompt answers session/prompt: in version 1 when the turn is over, in version 2
-// at once.
-func (h *host) prompt(ctx context.Context, id json.RawMessage, m *acpv2.PromptRequest) (any, error) {
-	t := &AgentTurn{AgentSession: h.session(m.SessionID), Prompt: m.Prompt, Meta: m.Meta, id: acpv2.MessageID(newID()), done: make(chan struct{})}
-	v1 := h.met().Version == 1
-	if !v1 { // the request is answered long before the turn is over
-		ctx = context.WithoutCancel(ctx)
-	}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.life, func() { t.cancel(errTurnCancelled) })
-	context.AfterFunc(t.ctx, func() { stop() })
-	if t.AgentSession != nil {
-		t.awaitEnding()
-	}
-	busy := false
-	cancelled := h.arrivals.begin(id, func() { busy = t.AgentSession != nil && !t.enter() })
-	switch {
-	case t.AgentSession == nil:
-		t.cancel(nil)
-		return nil, sessionNotFound(m.SessionID)
-	case busy:
-		t.cancel(nil)
-		return nil, invalidRequest("the session %q works on a prompt already", m.SessionID)
-	case cancelled:
-		t.cancel(errTurnCancelled)
-	}
-	if v1 {
-		defer t.leave()
-		return t.answerV1()
-	}
-	answer, err := (&acpv2.PromptResponse{MessageID: t.id}).MarshalJSON()
+// beginTurn reads session/prompt and makes it the turn of its session. It runs in
+// the order of arrival, so a cancellation that comes later finds the turn.
+func (h *host) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
+	client, err := h.initialized()
 	if err != nil {
-		t.leave()
 		return nil, err
 	}
-	h.after(answer, t.runV2, t.leave)
-	return json.RawMessage(answer), nil
+	_, request, err := client.readRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	m := request.(*acpv2.PromptRequest)
+	s := h.session(m.SessionID)
+	switch {
+	case m.SessionID == "" && client.profile.Version == 1:
+		return nil, invalidParams(errors.New("sessionId is empty"))
+	case s == nil:
+		return nil, sessionNotFound(m.SessionID)
+	}
+	t := &AgentTurn{AgentSession: s, Prompt: m.Prompt, Meta: m.Meta, id: acpv2.MessageID(newID()), done: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(h.life)
+	if !t.enter() {
+		t.cancel(nil)
+		return nil, invalidRequest("the session %q works on a prompt already", m.SessionID)
+	}
+	return t, nil
 }
 
-// awaitEnding waits for the end of a turn before this one that only has to be
-// cleared away.
-func (t *AgentTurn) awaitEnding() {
-	t.mu.Lock()
-	before := t.turn
-	if before != nil && !before.ending {
-		before = nil
-	}
-	t.mu.Unlock()
-	if before != nil {
-		<-before.done
-	}
-}
-
-// enter makes t the turn of its session, unless there is one.
+// enter makes t the turn of its session. It reports false if another turn runs. A
+// turn whose end the client may know already does not count: t begins after it.
 func (t *AgentTurn) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.turn != nil {
-		return false
+		if !t.turn.ending {
+			return false
+		}
+		t.before = t.turn.done
 	}
 	t.turn = t
 	return true
@@ -107,10 +87,35 @@ func (t *AgentTurn) enter() bool {
 
 func (t *AgentTurn) leave() {
 	t.mu.Lock()
-	t.turn = nil
+	if t.turn == t {
+		t.turn = nil
+	}
 	t.mu.Unlock()
 	t.cancel(nil)
 	close(t.done)
+}
+
+// run answers session/prompt: in version 1 when the turn is over, in version 2 at
+// once, and then the turn runs after the response. ctx is that of the request,
+// whose cancellation cancels a turn of version 1.
+func (t *AgentTurn) run(ctx context.Context) (any, error) {
+	if t.before != nil {
+		<-t.before
+	}
+	if t.client.profile.Version == 1 {
+		defer t.leave()
+		stop := context.AfterFunc(ctx, func() { t.cancel(errTurnCancelled) })
+		defer stop()
+		return t.answerV1()
+	}
+	result, err := encoded(&acpv2.PromptResponse{MessageID: t.id})
+	return jsonrpc.Answer{Result: result, After: func(err error) {
+		if err != nil {
+			t.leave()
+			return
+		}
+		t.host.work.Go(t.runV2)
+	}}, err
 }
 
 // work has the agent work on the prompt, and returns what it says in the end.
@@ -137,7 +142,7 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 
 // answerV1 works on the prompt and answers it.
 func (t *AgentTurn) answerV1() (any, error) {
-	bridge := t.host.bridge
+	bridge := t.client.bridge
 	if err := bridge.Prompt(t.ID); err != nil {
 		return nil, err
 	}
@@ -156,11 +161,11 @@ func (t *AgentTurn) answerV1() (any, error) {
 	return encoded(step.Answer.Result)
 }
 
-// runV2 works on the prompt. The client has its answer by then.
+// runV2 works on the prompt, after the response to it was sent.
 func (t *AgentTurn) runV2() {
 	defer t.leave()
 	say := func(u acpv2.SessionUpdate) {
-		t.notify(context.WithoutCancel(t.ctx), &acpv2.UpdateSessionNotification{SessionID: t.ID, Update: u}) // fails only with the connection
+		t.client.notify(context.WithoutCancel(t.ctx), &acpv2.UpdateSessionNotification{SessionID: t.ID, Update: u}) // fails only with the connection
 	}
 	say(acpv2.SessionUpdate{UserMessage: &acpv2.UserMessage{MessageID: t.id, Content: acpv2.Set(t.Prompt)}})
 	say(acpv2.SessionUpdate{StateUpdate: &acpv2.StateUpdate{Running: &acpv2.RunningStateUpdate{}}})

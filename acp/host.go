@@ -20,75 +20,94 @@ import (
 // maxSessions is how many sessions may be open on one connection.
 const maxSessions = 1024
 
-// A host is the connection of an agent to its client.
+// A host is the agent side of one connection.
 type host struct {
-	agent    *Agent
-	ready    chan struct{} // closed when conn is set
-	conn     *jsonrpc.Conn
-	bridge   *acpv2.Bridge // for a client of version 1
-	sent     watch
-	arrivals arrivals
-	work     sync.WaitGroup // turns of version 2, and what follows an answer
+	agent *Agent
+	work  sync.WaitGroup // turns of version 2
 
-	// life ends when the client is gone, and with it all turns.
+	// life ends when the client is gone, and all turns with it.
 	life context.Context
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards what follows
-	client   *ClientProfile
-	caps     acpv1.ClientCapabilities
+	mu       sync.Mutex // guards link and sessions
+	link     *link      // nil before initialize
 	sessions map[SessionID]*AgentSession
 }
 
+// A link is the client of a host and the connection to it. It does not change.
+type link struct {
+	conn    *jsonrpc.Conn
+	profile ClientProfile
+	caps    acpv1.ClientCapabilities // of a client of version 1
+	bridge  *acpv2.Bridge            // for a client of version 1
+}
+
 func newHost(agent *Agent) *host {
-	h := &host{agent: agent, ready: make(chan struct{}), sessions: map[SessionID]*AgentSession{}}
+	h := &host{agent: agent, sessions: map[SessionID]*AgentSession{}}
 	h.life, h.end = context.WithCancel(context.Background())
 	return h
 }
 
-func (h *host) open(r io.Reader, w io.Writer) {
-	h.conn = jsonrpc.Open(r, w, &jsonrpc.Options{
-		Request: func(ctx context.Context, c *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
-			<-h.ready
-			result, err := h.handle(ctx, r)
-			if err != nil && !errors.As(err, new(*jsonrpc.Error)) && ctx.Err() == nil {
-				err = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: err.Error()}
-			}
-			return result, err
+// open starts to serve a client. Requests are handled at the same time, but two
+// methods are ordered: initialize, because every later request depends on its
+// outcome, and session/prompt, because a session/cancel that follows it must find
+// the turn.
+func (h *host) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
+	return jsonrpc.Open(r, w, &jsonrpc.Options{
+		Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
+			return withCode(ctx, func() (any, error) { return h.handle(ctx, r) })
 		},
-		Notification: h.notice,
-		Problem:      func(*jsonrpc.Problem) { h.arrivals.refused() },
-		Tap: func(d jsonrpc.Direction, f jsonrpc.Frame) {
-			if d == jsonrpc.Out {
-				h.sent.look(f.Raw)
-			} else {
-				h.arrivals.look(f.Raw)
-			}
+		Ordered: map[string]jsonrpc.OrderedHandler{
+			acpv1.MethodInitialize: func(_ context.Context, c *jsonrpc.Conn, r jsonrpc.Request) func(context.Context) (any, error) {
+				answer, err := h.initialize(c, r.Params)
+				return func(context.Context) (any, error) { return answer, err }
+			},
+			acpv1.MethodSessionPrompt: func(_ context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) func(context.Context) (any, error) {
+				t, err := h.beginTurn(r)
+				return func(ctx context.Context) (any, error) {
+					if err != nil {
+						return nil, err
+					}
+					return withCode(ctx, func() (any, error) { return t.run(ctx) })
+				}
+			},
 		},
+		Notification:     h.notice,
 		AnswerUnreadable: true,
 		MaxRequests:      maxRequests,
 	})
-	close(h.ready)
 }
 
-// meet takes over what a client said about itself. It reports false if one has
-// done so before.
-func (h *host) meet(p ClientProfile, caps acpv1.ClientCapabilities) bool {
+// withCode gives an error of the agent's functions a code, so that the client gets
+// its text. A cancelled request keeps its error.
+func withCode(ctx context.Context, f func() (any, error)) (any, error) {
+	result, err := f()
+	if err != nil && !errors.As(err, new(*jsonrpc.Error)) && ctx.Err() == nil {
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: err.Error()}
+	}
+	return result, err
+}
+
+// setLink stores the client that initialize introduced. It reports false if there
+// is one already.
+func (h *host) setLink(l *link) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.client != nil {
+	if h.link != nil {
 		return false
 	}
-	h.client, h.caps = &p, caps
-	h.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &h.caps, Lossy: h.agent.Lossy})
+	h.link = l
 	return true
 }
 
-// met returns what the client has said about itself, nil before initialize.
-func (h *host) met() *ClientProfile {
+// initialized returns the client, or an error before initialize.
+func (h *host) initialized() (*link, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.client
+	if h.link == nil {
+		return nil, invalidRequest("initialize comes first")
+	}
+	return h.link, nil
 }
 
 func invalidRequest(format string, args ...any) error {
@@ -101,9 +120,8 @@ func (h *host) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
 	case r.Method == acpv1.MethodSessionCancel:
 		var m acpv1.CancelNotification // the same in both versions
 		if m.UnmarshalJSON(r.Params) != nil {
-			return // nobody waits for an answer
+			return // a notification has no response
 		}
-		h.arrivals.cancel(SessionID(m.SessionID))
 		if s := h.session(SessionID(m.SessionID)); s != nil {
 			s.cancelTurn()
 		}
@@ -114,73 +132,58 @@ func (h *host) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
 
 // handle answers a request of the client.
 func (h *host) handle(ctx context.Context, r jsonrpc.Request) (any, error) {
-	handled, err := h.arrivals.greet(ctx, r.ID) // nothing overtakes initialize
+	client, err := h.initialized()
 	if err != nil {
 		return nil, err
 	}
-	defer handled()
-	if r.Method == acpv1.MethodInitialize {
-		return h.initialize(r.Params)
-	}
-	client := h.met()
-	switch {
-	case client == nil:
-		return nil, invalidRequest("initialize comes first")
-	case isExtension(r.Method) && h.agent.Extension != nil:
+	if isExtension(r.Method) && h.agent.Extension != nil {
 		return h.agent.Extension(ctx, r.Method, r.Params)
 	}
-	m, err := readRequest(client.Version, r)
+	request, m, err := client.readRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	switch m := m.(type) {
-	case *acpv1.SetSessionModeRequest:
-		return h.setMode(ctx, m)
-	case *acpv1.PromptRequest:
-		if m.SessionID == "" {
-			return nil, invalidParams(errors.New("sessionId is empty"))
-		}
+	if mode, ok := request.(*acpv1.SetSessionModeRequest); ok {
+		return h.setMode(ctx, mode)
 	}
-	request := m
-	if client.Version == 1 {
-		if m, err = upgrade(m); err != nil {
-			return nil, invalidParams(err)
-		}
-	}
-	if prompt, ok := m.(*acpv2.PromptRequest); ok {
-		return h.prompt(ctx, r.ID, prompt)
-	}
-	answer, s, err := h.answer(ctx, m)
+	answer, s, err := h.answer(ctx, client, m)
 	if err != nil {
 		return nil, err
 	}
-	return h.send(ctx, request, answer, s)
+	return h.encodeAnswer(ctx, client, request, answer, s)
 }
 
-// readRequest reads the params of a request that agents handle.
-func readRequest(version int, r jsonrpc.Request) (acpv1.Message, error) {
+// readRequest decodes the params of a request that agents handle. It returns them
+// as they came, and in version 2. session/set_mode exists in version 1 only.
+func (l *link) readRequest(r jsonrpc.Request) (request acpv1.Message, m acpv2.Message, err error) {
 	lookup := acpv2.LookupMethod
-	if version == 1 {
+	if l.profile.Version == 1 {
 		lookup = acpv1.LookupMethod
 	}
 	method, ok := lookup(r.Method)
 	if !ok || method.Side != acpv1.SideAgent || method.Notification() {
-		return nil, jsonrpc.MethodNotFound(r.Method)
+		return nil, nil, jsonrpc.MethodNotFound(r.Method)
 	}
 	params := r.Params
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
-	m := method.NewParams()
-	if err := m.UnmarshalJSON(params); err != nil {
-		return nil, invalidParams(err)
+	request = method.NewParams()
+	if err := request.UnmarshalJSON(params); err != nil {
+		return nil, nil, invalidParams(err)
 	}
-	return m, nil
+	if _, onlyV1 := request.(*acpv1.SetSessionModeRequest); onlyV1 || l.profile.Version != 1 {
+		return request, request, nil
+	}
+	if m, err = upgrade(request); err != nil {
+		return nil, nil, invalidParams(err)
+	}
+	return request, m, nil
 }
 
 // answer does what a request asks for. It returns the session that was opened, if
 // one was.
-func (h *host) answer(ctx context.Context, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
+func (h *host) answer(ctx context.Context, client *link, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
 	a := h.agent
 	switch m := m.(type) {
 	case *acpv2.LoginAuthRequest:
@@ -194,7 +197,7 @@ func (h *host) answer(ctx context.Context, m acpv2.Message) (acpv2.Message, *Age
 		}
 		return &acpv2.LogoutAuthResponse{}, nil, a.Logout(ctx)
 	case *acpv2.NewSessionRequest:
-		s, err := h.begin(ctx, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, a.NewSession)
+		s, err := h.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, a.NewSession)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -204,7 +207,7 @@ func (h *host) answer(ctx context.Context, m acpv2.Message) (acpv2.Message, *Age
 		if a.ForkSession == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		s, err := h.begin(ctx, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
+		s, err := h.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
 			return a.ForkSession(ctx, m.SessionID, s)
 		})
 		if err != nil {
@@ -213,17 +216,17 @@ func (h *host) answer(ctx context.Context, m acpv2.Message) (acpv2.Message, *Age
 		options, commands := s.opening()
 		return &acpv2.ForkSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ResumeSessionRequest:
-		s, err := h.resume(ctx, m)
+		s, err := h.resume(ctx, client, m)
 		if err != nil {
 			return nil, nil, err
 		}
 		options, commands := s.opening()
 		return &acpv2.ResumeSessionResponse{ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ListSessionsRequest:
-		answer, err := h.list(ctx, m)
+		answer, err := h.list(ctx, client, m)
 		return answer, nil, err
 	case *acpv2.CloseSessionRequest:
-		return &acpv2.CloseSessionResponse{}, nil, h.close(ctx, m.SessionID)
+		return &acpv2.CloseSessionResponse{}, nil, h.close(ctx, client, m.SessionID)
 	case *acpv2.DeleteSessionRequest:
 		if a.DeleteSession == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
@@ -245,14 +248,15 @@ func (h *host) answer(ctx context.Context, m acpv2.Message) (acpv2.Message, *Age
 	return nil, nil, jsonrpc.MethodNotFound(m.Method())
 }
 
-// send returns the answer to a request in the words of the client's version, and
-// sees to what has to be said after it.
-func (h *host) send(ctx context.Context, request acpv1.Message, answer acpv2.Message, s *AgentSession) (any, error) {
-	if h.met().Version != 1 {
+// encodeAnswer encodes the answer to a request in the client's version. Version 1
+// says some of it in notifications: after the response to session/new, whose
+// session the client does not know before, and before all other responses.
+func (h *host) encodeAnswer(ctx context.Context, client *link, request acpv1.Message, answer acpv2.Message, s *AgentSession) (any, error) {
+	if client.profile.Version != 1 {
 		return encoded(answer)
 	}
 	_, replayed := request.(*acpv1.LoadSessionRequest)
-	opts := &acpv2.V1Options{Client: &h.caps, Replayed: replayed, Lossy: h.agent.Lossy}
+	opts := &acpv2.V1Options{Client: &client.caps, Replayed: replayed, Lossy: h.agent.Lossy}
 	if s != nil {
 		opts.SessionID = s.ID
 	}
@@ -263,23 +267,29 @@ func (h *host) send(ctx context.Context, request acpv1.Message, answer acpv2.Mes
 	if s != nil {
 		addModes(converted.Message, s.modes())
 	}
-	raw, err := converted.Message.MarshalJSON()
+	result, err := encoded(converted.Message)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range converted.Then {
-		then, err := m.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		say := func() { h.conn.Notify(context.WithoutCancel(ctx), m.Method(), json.RawMessage(then)) } // fails only with the connection
-		if _, known := request.(*acpv1.NewSessionRequest); known {
-			h.after(raw, say, func() {})
-		} else {
-			say()
+	notify := func(error) {
+		for _, m := range converted.Then {
+			client.notify(context.WithoutCancel(ctx), m) // fails only with the connection
 		}
 	}
-	return json.RawMessage(raw), nil
+	if _, isNew := request.(*acpv1.NewSessionRequest); isNew {
+		return jsonrpc.Answer{Result: result, After: notify}, nil
+	}
+	notify(nil)
+	return result, nil
+}
+
+// notify sends a notification to the client.
+func (l *link) notify(ctx context.Context, m acpv1.Message) error {
+	raw, err := m.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return l.conn.Notify(ctx, m.Method(), json.RawMessage(raw))
 }
 
 // addModes adds the modes to the answer that opens a session of version 1.
@@ -296,21 +306,6 @@ func addModes(answer acpv1.Message, modes acpv1.Optional[acpv1.SessionModeState]
 	}
 }
 
-// after calls f when a frame that contains part goes out, or instead of it if the
-// connection ends first.
-func (h *host) after(part []byte, f, instead func()) {
-	seen, forget := h.sent.expect(part)
-	h.work.Go(func() {
-		defer forget()
-		select {
-		case <-seen:
-			f()
-		case <-h.conn.Done():
-			instead()
-		}
-	})
-}
-
 // newID returns an id that nobody can guess.
 func newID() SessionID { return SessionID(rand.Text()) }
 
@@ -322,8 +317,8 @@ func (h *host) session(id SessionID) *AgentSession {
 }
 
 // begin opens a session. f may be nil.
-func (h *host) begin(ctx context.Context, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
-	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), host: h}
+func (h *host) begin(ctx context.Context, client *link, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
+	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), host: h, client: client}
 	for _, d := range more.Or(nil) {
 		s.Directories = append(s.Directories, string(d))
 	}
@@ -350,7 +345,7 @@ func (h *host) begin(ctx context.Context, id SessionID, dir acpv2.AbsolutePath, 
 }
 
 // resume opens a session that was there before.
-func (h *host) resume(ctx context.Context, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
+func (h *host) resume(ctx context.Context, client *link, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
 	from, replay := m.ReplayFrom.Get()
 	if replay && from.Start == nil {
 		return nil, invalidParams(fmt.Errorf("what was said cannot be repeated from %q, only from the start", from.Tag()))
@@ -358,20 +353,20 @@ func (h *host) resume(ctx context.Context, m *acpv2.ResumeSessionRequest) (*Agen
 	if h.agent.LoadSession == nil {
 		s := h.session(m.SessionID)
 		switch {
-		case h.met().Version == 1:
+		case client.profile.Version == 1:
 			return nil, jsonrpc.MethodNotFound(m.Method())
 		case s == nil || replay:
 			return nil, sessionNotFound(m.SessionID)
 		}
 		return s, nil
 	}
-	return h.begin(ctx, m.SessionID, m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
+	return h.begin(ctx, client, m.SessionID, m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
 		return h.agent.LoadSession(ctx, s, replay)
 	})
 }
 
 // list returns a page of sessions.
-func (h *host) list(ctx context.Context, m *acpv2.ListSessionsRequest) (*acpv2.ListSessionsResponse, error) {
+func (h *host) list(ctx context.Context, client *link, m *acpv2.ListSessionsRequest) (*acpv2.ListSessionsResponse, error) {
 	dir := string(m.Cwd.Or(""))
 	var page []SessionInfo
 	var next string
@@ -381,7 +376,7 @@ func (h *host) list(ctx context.Context, m *acpv2.ListSessionsRequest) (*acpv2.L
 		if page, next, err = h.agent.ListSessions(ctx, dir, string(m.Cursor.Or(""))); err != nil {
 			return nil, err
 		}
-	case h.met().Version == 1:
+	case client.profile.Version == 1:
 		return nil, jsonrpc.MethodNotFound(m.Method())
 	default:
 		h.mu.Lock()
@@ -414,11 +409,10 @@ func (h *host) list(ctx context.Context, m *acpv2.ListSessionsRequest) (*acpv2.L
 }
 
 // close ends a session and the turn in it.
-func (h *host) close(ctx context.Context, id SessionID) error {
+func (h *host) close(ctx context.Context, client *link, id SessionID) error {
 	h.mu.Lock()
 	s := h.sessions[id]
 	delete(h.sessions, id)
-	bridge := h.bridge
 	h.mu.Unlock()
 	if s == nil {
 		return sessionNotFound(id)
@@ -426,7 +420,7 @@ func (h *host) close(ctx context.Context, id SessionID) error {
 	if err := s.stopTurn(ctx); err != nil {
 		return err
 	}
-	bridge.Forget(id)
+	client.bridge.Forget(id)
 	if h.agent.CloseSession != nil {
 		return h.agent.CloseSession(ctx, s)
 	}

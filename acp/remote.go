@@ -32,7 +32,7 @@ func (s *AgentSession) ask(ctx context.Context, m, answer acpv1.Message) error {
 	if err != nil {
 		return err
 	}
-	raw, err := s.host.conn.Call(ctx, m.Method(), json.RawMessage(params))
+	raw, err := s.client.conn.Call(ctx, m.Method(), json.RawMessage(params))
 	if err != nil {
 		return fmt.Errorf("acp: %w", err)
 	}

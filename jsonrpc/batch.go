@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// batch handles messages that came together. Their answers go out together.
+// batch dispatches the messages of a batch. Their responses are sent together.
 func (c *Conn) batch(ctx context.Context, raw []byte) {
 	n := 0
 	for range elements(raw) {
@@ -22,11 +22,12 @@ func (c *Conn) batch(ctx context.Context, raw []byte) {
 	c.finish(ctx, b)
 }
 
-// A batch gathers the answers to messages that came together.
+// A batch collects the responses to messages that came together.
 type batch struct {
-	mu   sync.Mutex // guards what follows
-	open int        // how many messages are not done
-	line []byte     // the answers so far
+	mu    sync.Mutex    // guards all fields
+	open  int           // messages that are not finished, and one for the dispatch
+	line  []byte        // the responses so far, each after a comma
+	after []func(error) // functions to run when the line was sent
 }
 
 func (b *batch) add() {
@@ -35,13 +36,17 @@ func (b *batch) add() {
 	b.open++
 }
 
-func (b *batch) append(r Response) {
+func (b *batch) append(r Response, after func(error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.line = r.AppendTo(append(b.line, ','))
+	if after != nil {
+		b.after = append(b.after, after)
+	}
 }
 
-// done returns the line to send if all messages are done and one has an answer.
+// done counts one message as finished. After the last one it returns the line to
+// send, nil if no message has a response.
 func (b *batch) done() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,10 +57,15 @@ func (b *batch) done() []byte {
 	return append(b.line, "]\n"...)
 }
 
-// finish counts one message of a batch as done, and sends the answers after the
-// last.
+// finish counts one message of a batch as finished, and sends the responses after
+// the last.
 func (c *Conn) finish(ctx context.Context, b *batch) {
-	if line := b.done(); line != nil {
-		c.out.put(context.WithoutCancel(ctx), line)
+	line := b.done()
+	if line == nil {
+		return
+	}
+	err := c.out.put(context.WithoutCancel(ctx), line)
+	for _, after := range b.after { // complete: all messages are finished
+		after(err)
 	}
 }

@@ -8,25 +8,25 @@ import (
 	"strconv"
 )
 
-// CancelMethod is the notification that asks the other side to give up a
-// request. A Conn sends and obeys it by itself.
+// CancelMethod is the notification that asks the other side to give up a request.
+// A Conn sends and obeys it by itself.
 const CancelMethod = "$/cancel_request"
 
-// ErrHandlerWait is why a call fails that a handler of notifications makes on
-// its own connection: the answer would be handed over only after the handler
-// has returned. Start a goroutine for the call, with a context of its own or
-// from Detach.
+// ErrHandlerWait is the error of a call that a notification handler, or the first
+// part of an ordered handler, makes on its own connection with its own context.
+// The response would be read only after the handler returns. Make the call on a
+// goroutine with a context from Detach.
 var ErrHandlerWait = errors.New("a notification handler must not wait for a call on its own connection: start a goroutine with a context from jsonrpc.Detach")
 
-// Call makes a request and returns the result as it came. The params are
-// encoded with encoding/json and must be an object or array; a json.RawMessage
-// is sent as it is, nil is left out. All notifications that came before the
-// answer have been handled when Call returns.
+// Call makes a request and returns the result as it came. The params are encoded
+// with encoding/json and must be an object or array; a json.RawMessage is sent as
+// it is, nil is left out. All notifications that arrived before the response have
+// been handled when Call returns.
 //
-// The error is an *Error if the other side answered with one, a *Problem if it
-// answered in a way that is not allowed, and ErrClosed if it can no longer
-// answer. When ctx ends, the other side is asked to give up, and Call returns
-// the cause at once; what is answered later is dropped.
+// The error is an *Error if the other side answered with one, a *Problem if its
+// response is invalid, and ErrClosed if it can no longer answer. When ctx ends, the
+// other side is asked to give up, and Call returns the cause at once; a later
+// response is dropped.
 func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	result, err := c.call(ctx, method, params)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMes
 }
 
 func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	if handling(ctx) == c || c.busy.Load() && goroutineID() == c.reader {
+	if ctx.Value(handlerKey{}) == c {
 		return nil, ErrHandlerWait
 	}
 	raw, err := encodeParams(params)
@@ -46,83 +46,73 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ch := make(chan answer, 1) // has room for the one answer
-	id, err := c.enter(func(a answer) { ch <- a })
+	ch := make(chan outcome, 1) // has room for the one outcome
+	id, err := c.addCall(func(o outcome) { ch <- o })
 	if err != nil {
 		return nil, err
 	}
 	if err := c.out.put(ctx, requestLine(id, method, raw)); err != nil {
-		c.settle(id, answer{err: c.cause(err)})
+		c.resolve(id, outcome{err: c.sendError(err)})
 	}
 	select {
-	case a := <-ch:
-		return a.result, a.err
+	case o := <-ch:
+		return o.result, o.err
 	case <-ctx.Done():
 	}
 	if !c.abandon(id) { // it was answered meanwhile
-		a := <-ch
-		return a.result, a.err
+		o := <-ch
+		return o.result, o.err
 	}
 	return nil, context.Cause(ctx)
 }
 
-// Begin makes a request as Call does and does not wait: neither for the answer,
-// which is handed to done, nor for room. Whoever begins requests has to limit how
-// many there are.
+// Begin makes a request as Call does and waits neither for the response, which is
+// handed to done, nor for room in the write queue. The caller has to limit how many
+// requests it begins.
 //
-// done is called once unless abandon was called before, which asks the other side
-// to give up. Like a handler of notifications it runs in its turn, after those
-// for what came before the answer, and must not wait for a call on the connection.
-// If Begin fails, nothing was sent and done is not called.
+// done is called once, unless abandon was called before, which asks the other side
+// to give up. Like a notification handler, done runs after the handlers of all
+// notifications that arrived before the response, and must not wait for a call on
+// the connection. If Begin fails, nothing was sent and done is not called.
 func (c *Conn) Begin(method string, params any, done func(result json.RawMessage, err error)) (abandon func(), err error) {
 	raw, err := encodeParams(params)
 	var id string
 	if err == nil {
-		id, err = c.enter(func(a answer) {
-			if a.err != nil {
-				a.err = fmt.Errorf("%s: %w", method, a.err)
+		id, err = c.addCall(func(o outcome) {
+			if o.err != nil {
+				o.err = fmt.Errorf("%s: %w", method, o.err)
 			}
-			c.busy.Store(true)
-			done(a.result, a.err)
-			c.busy.Store(false)
+			done(o.result, o.err)
 		})
 	}
 	if err == nil {
-		if err = c.out.offer(requestLine(id, method, raw)); err != nil && !c.giveUp(id) {
+		if err = c.out.offer(requestLine(id, method, raw)); err != nil && !c.removeCall(id) {
 			return func() {}, nil // done was told that the connection has ended
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, c.cause(err))
+		return nil, fmt.Errorf("%s: %w", method, c.sendError(err))
 	}
 	return func() { c.abandon(id) }, nil
 }
 
-// abandon makes a call wait no longer, and asks the other side to give it up. It
-// reports whether the call still waited.
-func (c *Conn) abandon(id string) bool {
-	if !c.giveUp(id) {
-		return false
-	}
-	c.out.offer(requestLine("", CancelMethod, json.RawMessage(`{"requestId":`+id+`}`)))
-	return true
-}
-
-// Notify sends a notification. It waits until there is room for it, not until
-// it is written; ctx limits the wait. The params are as for Call.
+// Notify sends a notification. It waits until there is room in the write queue,
+// not until the notification is written; ctx limits the wait. The params are as for
+// Call.
 func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	raw, err := encodeParams(params)
 	if err == nil {
 		err = c.out.put(ctx, requestLine("", method, raw))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", method, c.cause(err))
+		return fmt.Errorf("%s: %w", method, c.sendError(err))
 	}
 	return nil
 }
 
-// cause returns why the connection cannot be used, if err comes from writing.
-func (c *Conn) cause(err error) error {
+// sendError returns the reason why a frame was not sent: the end of the connection
+// if writing failed, else err.
+func (c *Conn) sendError(err error) error {
 	if c.out.failure() == nil {
 		return err
 	}
@@ -132,74 +122,86 @@ func (c *Conn) cause(err error) error {
 	return closedBy(err)
 }
 
-// An answer is what a call gets.
-type answer struct {
+// An outcome is the result of a call or the reason why there is none.
+type outcome struct {
 	result json.RawMessage
 	err    error
 }
 
-// enter makes a call wait for its answer, which it gets with done.
-func (c *Conn) enter(done func(answer)) (id string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return "", c.err
-	}
-	c.lastID++
-	id = strconv.FormatUint(c.lastID, 10)
-	c.calls[id] = done
-	return id, nil
+// addCall registers a call whose outcome is handed to done.
+func (c *Conn) addCall(done func(outcome)) (id string, err error) {
+	c.update(func(s *state) {
+		if err = s.err; err != nil {
+			return
+		}
+		s.lastID++
+		id = strconv.FormatUint(s.lastID, 10)
+		s.calls[id] = done
+	})
+	return id, err
 }
 
-// settle hands a call its answer. It reports whether one waited.
-func (c *Conn) settle(id string, a answer) bool {
-	c.mu.Lock()
-	done := c.calls[id]
-	delete(c.calls, id)
-	c.mu.Unlock()
+// resolve hands a call its outcome. It reports whether the call still waited.
+func (c *Conn) resolve(id string, o outcome) bool {
+	var done func(outcome)
+	c.update(func(s *state) {
+		done = s.calls[id]
+		delete(s.calls, id)
+	})
 	if done == nil {
 		return false
 	}
-	done(a)
+	done(o)
 	return true
 }
 
-// giveUp makes a call wait no longer. It reports whether it still did.
-func (c *Conn) giveUp(id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.calls[id]; !ok {
+// removeCall unregisters a call without an outcome. It reports whether the call
+// still waited.
+func (c *Conn) removeCall(id string) (waited bool) {
+	c.update(func(s *state) {
+		if waited = s.calls[id] != nil; waited {
+			delete(s.calls, id)
+			s.abandoned[s.abandons%len(s.abandoned)] = id
+			s.abandons++
+		}
+	})
+	return waited
+}
+
+// abandon unregisters a call and asks the other side to give it up. It reports
+// whether the call still waited.
+func (c *Conn) abandon(id string) bool {
+	if !c.removeCall(id) {
 		return false
 	}
-	delete(c.calls, id)
-	c.late[c.lateNext] = id
-	c.lateNext = (c.lateNext + 1) % len(c.late)
+	c.out.offer(requestLine("", CancelMethod, json.RawMessage(`{"requestId":`+id+`}`)))
 	return true
 }
 
-// failCalls hands an error to all calls that wait.
-func (c *Conn) failCalls(err error) {
-	c.mu.Lock()
-	calls := c.calls
-	c.calls = make(map[string]func(answer))
-	c.mu.Unlock()
+// failCalls hands an error to all calls that wait and, if forever is set, to all
+// later ones. The first error for later calls stays.
+func (c *Conn) failCalls(err error, forever bool) {
+	var calls map[string]func(outcome)
+	c.update(func(s *state) {
+		calls, s.calls = s.calls, make(map[string]func(outcome))
+		if forever && s.err == nil {
+			s.err = err
+		} else if forever {
+			err = s.err
+		}
+	})
 	for _, done := range calls {
-		done(answer{err: err})
+		done(outcome{err: err})
 	}
 }
 
-// handlerKey is under which the context of a notification handler has its Conn.
+// handlerKey is the key under which the context of a notification handler holds
+// its Conn.
 type handlerKey struct{}
 
-// handling returns the connection whose notification handler ctx comes from.
-func handling(ctx context.Context) *Conn {
-	c, _ := ctx.Value(handlerKey{}).(*Conn)
-	return c
-}
-
 // Detach returns a context with the values of ctx for a goroutine that a
-// notification handler starts and does not wait for. It does not end with ctx,
-// and calls can be made with it.
+// notification handler starts and does not wait for. It does not end with ctx, and
+// calls can be made with it.
 func Detach(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), handlerKey{}, nil)
 }

@@ -6,23 +6,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// ErrClosed is why calls fail on a connection that was closed from either side.
-// The cause, such as an *ExitError, is wrapped beside it.
+// ErrClosed is the error of calls on a connection that either side closed. The
+// cause, such as an *ExitError, is wrapped beside it.
 var ErrClosed = errors.New("the connection is closed")
 
-// maxIdle is how many goroutines stay for the next request. They are faster
-// than new ones, whose stacks have yet to grow.
-const maxIdle = 4
+// closeGrace is how long Close waits for each thing that it waits for, and how
+// long calls wait for responses after writing failed.
+const closeGrace = 5 * time.Second
 
-// A Conn is one side of a conversation in which both sides make requests. It
-// is safe for concurrent use. Read the package comment for what it promises.
+// A Conn is one side of a conversation in which both sides make requests. It is
+// safe for concurrent use. The package comment says what it promises.
 type Conn struct {
 	opts Options
 	src  io.Reader
@@ -31,43 +29,67 @@ type Conn struct {
 	out  *outbox
 
 	stop      context.CancelCauseFunc // ends the contexts of all handlers
-	reader    uint64                  // the goroutine that reads; set before busy first is
-	busy      atomic.Bool             // that goroutine runs a function from opts
-	closed    atomic.Bool             // what comes in is dropped
 	inputDone chan struct{}           // closed when nothing more comes in
-	handled   chan struct{}           // closed when, then, all requests are answered
-	tasks     chan func()             // requests for goroutines that are idle
-	idle      chan struct{}           // holds something for each of them
+	handled   chan struct{}           // closed when, after that, all requests are answered
 	outDone   chan struct{}           // closed when nothing more goes out
+	tasks     chan func()             // requests for idle workers
+	idle      chan struct{}           // holds one element per idle worker
 	close     func() error            // closes once
 
-	mu       sync.Mutex // guards what follows
-	lastID   uint64
-	calls    map[string]func(answer) // those that wait, by id
-	late     [256]string             // the last calls that were given up
-	lateNext int
-	requests map[string]context.CancelCauseFunc // those that are handled, by idKey
-	running  int                                // how many are handled or being answered
-	held     int                                // how many bytes they have
-	nullIDs  int                                // how many requests had null for an id
-	workers  int                                // how many goroutines there are for requests
-	ended    bool                               // nothing more comes in
-	err      error                              // why calls fail; nil as long as they can be made
+	mu    sync.Mutex // held by update only
+	state state
 }
 
-// Open returns a connection that reads from r and writes to w, one frame a line.
+// A state is everything about a Conn that changes after Open. It is read and
+// changed in update only.
+type state struct {
+	closed bool  // Close was called: incoming frames are dropped
+	err    error // why calls fail; nil while calls can be made
+
+	lastID    uint64
+	calls     map[string]func(outcome) // calls that wait for their response, by id
+	abandoned [256]string              // ids of the last abandoned calls, a ring
+	abandons  int                      // how many calls were abandoned
+
+	requests map[string]context.CancelCauseFunc // requests that are being handled, by idKey
+	running  int                                // requests that are being handled or answered
+	held     int                                // bytes of their frames
+	nullIDs  int                                // how many requests had the id null
+
+	inputEnded bool // nothing more comes in
+	workers    int  // goroutines that handle requests
+	allHandled bool // the channel handled is closed
+}
+
+// update runs f with the state of the connection. It is the only function that
+// touches the state, so a condition over several of its fields is kept here and
+// nowhere else: handled is closed as soon as the input has ended and no worker is
+// left. f must not block.
+func (c *Conn) update(f func(s *state)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.state)
+	if s := &c.state; s.inputEnded && s.workers == 0 && !s.allHandled {
+		s.allHandled = true
+		close(c.handled)
+	}
+}
+
+// Open returns a connection that reads from r and writes to w, one frame per line.
 // It works until r ends or Close is called. Close closes w and r if they are an
-// io.Closer each. opts may be nil.
+// io.Closer. opts may be nil.
 func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 	c := &Conn{
 		src: r, dst: w,
 		inputDone: make(chan struct{}),
 		handled:   make(chan struct{}),
+		outDone:   make(chan struct{}),
 		tasks:     make(chan func()),
 		idle:      make(chan struct{}, maxIdle),
-		outDone:   make(chan struct{}),
-		calls:     make(map[string]func(answer)),
-		requests:  make(map[string]context.CancelCauseFunc),
+		state: state{
+			calls:    make(map[string]func(outcome)),
+			requests: make(map[string]context.CancelCauseFunc),
+		},
 	}
 	if opts != nil {
 		c.opts = *opts
@@ -77,12 +99,6 @@ func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 	}
 	if c.opts.MaxRequests <= 0 {
 		c.opts.MaxRequests = 1024
-	}
-	if c.opts.Grace <= 0 {
-		c.opts.Grace = 5 * time.Second
-	}
-	if c.opts.Logger == nil {
-		c.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.in = NewReader(r, c.opts.MaxFrame)
 	var tap func(Frame)
@@ -106,28 +122,21 @@ func (c *Conn) write(ctx context.Context) {
 	if err == nil {
 		return
 	}
-	// Nobody can be told the result of a request. Calls, however, may have been
-	// answered before the other side stopped to listen.
-	c.cancelRequests(closedBy(err))
-	timer := time.NewTimer(c.opts.Grace)
+	// Requests can no longer be answered. Calls, however, may have been answered
+	// before the other side stopped reading.
+	c.update(func(s *state) {
+		for _, cancel := range s.requests {
+			cancel(closedBy(err))
+		}
+	})
+	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()
 	select {
 	case <-c.inputDone:
 	case <-ctx.Done():
 	case <-timer.C:
-		c.end(closedBy(err))
+		c.failCalls(closedBy(err), true)
 	}
-}
-
-// end makes all calls fail, now and later. The first reason stays.
-func (c *Conn) end(reason error) {
-	c.mu.Lock()
-	if c.err == nil {
-		c.err = reason
-	}
-	reason = c.err
-	c.mu.Unlock()
-	c.failCalls(reason)
 }
 
 // closedBy returns ErrClosed with its cause.
@@ -138,28 +147,31 @@ func closedBy(err error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-// Done is closed when nothing more comes in: the other side has ended, reading
-// has failed, or the connection was closed. All calls have failed by then, but
+// Done is closed when nothing more comes in: the other side ended the stream,
+// reading failed, or the connection was closed. All calls have failed by then, but
 // requests may still be handled and answered; see Wait.
 func (c *Conn) Done() <-chan struct{} { return c.inputDone }
 
-// Err returns why calls fail, an ErrClosed. It is nil as long as calls can be
-// made.
-func (c *Conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+// Err returns why calls fail, an ErrClosed. It is nil while calls can be made.
+func (c *Conn) Err() (err error) {
+	c.update(func(s *state) { err = s.err })
+	return err
 }
 
-// Wait returns when nothing more comes in, all requests that came in have been
-// handled, and the answers are written. It is how a program ends that serves one
-// connection. The error says why reading or writing ended, and is nil if the
-// other side just ended it. After Wait nothing can be sent.
+func (c *Conn) closed() (closed bool) {
+	c.update(func(s *state) { closed = s.closed })
+	return closed
+}
+
+// Wait returns when nothing more comes in, all requests were handled, and the
+// responses are written. A program that serves one connection ends with it. The
+// error says why reading or writing ended; it is nil if the other side ended the
+// stream. After Wait nothing can be sent.
 func (c *Conn) Wait() error {
 	<-c.handled
 	c.out.close()
 	<-c.outDone
-	if c.closed.Load() {
+	if c.closed() {
 		return ErrClosed
 	}
 	if err := c.in.err; !errors.Is(err, io.EOF) {
@@ -168,38 +180,39 @@ func (c *Conn) Wait() error {
 	return c.out.failure()
 }
 
-// Close ends the connection. It ends the contexts of all handlers, lets calls
-// fail, writes what was sent, closes the writer and then the reader, and waits
-// for its goroutines and the handlers. What it waits for longer than the grace
-// that was set, it leaves behind and says so. Handlers must not call it, but
-// may start a goroutine that does. It is safe to call more than once.
+// Close ends the connection. It ends the contexts of all handlers, fails all
+// calls, writes what was sent, closes the writer and then the reader, and waits
+// for its goroutines and the handlers, at most 5 seconds for each step. If a step
+// takes longer, Close leaves the goroutine behind and returns an error that says
+// so. A handler must not call Close, but may start a goroutine that does. It is safe
+// to call more than once.
 func (c *Conn) Close() error { return c.close() }
 
 func (c *Conn) shut() error {
-	c.closed.Store(true)
-	c.end(ErrClosed)
+	c.update(func(s *state) { s.closed = true })
+	c.failCalls(ErrClosed, true)
 	c.stop(ErrClosed)
 	c.out.close()
-	c.within(c.outDone)
+	within(c.outDone)
 	err := closeBoth(c.dst, c.src)
 	for _, w := range []struct {
-		done chan struct{}
-		what string
+		done   chan struct{}
+		reason string
 	}{
 		{c.inputDone, "a notification handler has not returned, or the reader cannot be closed"},
 		{c.handled, "a request handler has not returned"},
 		{c.outDone, "the writer cannot be closed"},
 	} {
-		if !c.within(w.done) {
-			return errors.Join(err, errors.New("jsonrpc: close: "+w.what))
+		if !within(w.done) {
+			return errors.Join(err, errors.New("jsonrpc: close: "+w.reason))
 		}
 	}
 	return err
 }
 
-// within reports whether done is closed before the grace is over.
-func (c *Conn) within(done <-chan struct{}) bool {
-	timer := time.NewTimer(c.opts.Grace)
+// within reports whether done is closed within closeGrace.
+func within(done <-chan struct{}) bool {
+	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -209,8 +222,9 @@ func (c *Conn) within(done <-chan struct{}) bool {
 	}
 }
 
-// closeBoth closes the sides that can be closed and are not, and returns the
-// first error. One that is both is closed once.
+// closeBoth closes the sides that are an io.Closer and returns the first error. A
+// side that was closed before is not an error. If both sides are one value, it is
+// closed once.
 func closeBoth(dst io.Writer, src io.Reader) (first error) {
 	sides := []any{dst, src}
 	if reflect.ValueOf(dst).Comparable() && any(dst) == any(src) {

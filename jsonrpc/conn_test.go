@@ -311,21 +311,6 @@ func TestBegin(t *testing.T) {
 		c.Notify(t.Context(), "m", big) // fills the queue
 		begin(t, c)
 	})
-	bubble(t, "who takes the answer must not wait for a call", func(t *testing.T) {
-		c, p := open(t, nil)
-		defer p.close()
-		defer c.Close()
-		got := make(chan error, 1)
-		c.Begin("m", nil, func(json.RawMessage, error) {
-			_, err := c.Call(context.Background(), "n", nil)
-			got <- err
-		})
-		p.receive()
-		p.send(`{"jsonrpc":"2.0","id":1,"result":7}`)
-		if err := <-got; !errors.Is(err, jsonrpc.ErrHandlerWait) {
-			t.Errorf("got %v, want %v", err, jsonrpc.ErrHandlerWait)
-		}
-	})
 	bubble(t, "params that are none are refused", func(t *testing.T) {
 		c, p := open(t, nil)
 		defer p.close()
@@ -449,10 +434,6 @@ func TestNotifications(t *testing.T) {
 		_, err := c.Call(ctx, "m", nil)
 		return err
 	})
-	wait("a handler that waits for a call with another context is told", func(_ context.Context, c *jsonrpc.Conn) error {
-		_, err := c.Call(context.Background(), "m", nil)
-		return err
-	})
 	wait("a handler that waits for another goroutine's call is told", func(ctx context.Context, c *jsonrpc.Conn) error {
 		return (<-call(ctx, c, "m")).err
 	})
@@ -473,6 +454,125 @@ func TestNotifications(t *testing.T) {
 		p.send(`{"jsonrpc":"2.0","id":1,"result":1}`)
 		if o := <-got; o.err != nil {
 			t.Error(o.err)
+		}
+	})
+}
+
+func TestOrder(t *testing.T) {
+	bubble(t, "an ordered request is entered before the next frame is dispatched", func(t *testing.T) {
+		var order []string // written by the goroutine that reads
+		resume := make(chan struct{})
+		c, p := open(t, &jsonrpc.Options{
+			Ordered: map[string]jsonrpc.OrderedHandler{"prompt": func(_ context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) func(context.Context) (any, error) {
+				order = append(order, "prompt "+string(r.ID))
+				return func(context.Context) (any, error) {
+					<-resume
+					return "done", nil
+				}
+			}},
+			Notification: func(_ context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) { order = append(order, r.Method) },
+		})
+		defer p.close()
+		defer c.Close()
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"prompt"}`, `{"jsonrpc":"2.0","method":"cancel"}`,
+			`[{"jsonrpc":"2.0","id":2,"method":"prompt"},{"jsonrpc":"2.0","method":"cancel"}]`)
+		synctest.Wait()
+		if want := []string{"prompt 1", "cancel", "prompt 2", "cancel"}; !slices.Equal(order, want) {
+			t.Errorf("got %v, want %v", order, want)
+		}
+		resume <- struct{}{}
+		resume <- struct{}{}
+		p.receive()
+		p.receive()
+	})
+
+	bubble(t, "a refused request does not enter its ordered handler", func(t *testing.T) {
+		c, p := open(t, &jsonrpc.Options{Ordered: map[string]jsonrpc.OrderedHandler{"m": func(context.Context, *jsonrpc.Conn, jsonrpc.Request) func(context.Context) (any, error) {
+			t.Error("the handler was entered")
+			return nil
+		}}})
+		defer p.close()
+		defer c.Close()
+		p.send(`{"jsonrpc":"1.0","id":1,"method":"m"}`)
+		if got := p.receive(); !strings.Contains(got, "-32600") {
+			t.Errorf("got %s, want a refusal", got)
+		}
+	})
+
+	bubble(t, "an ordered handler cannot wait for a call until it has returned", func(t *testing.T) {
+		c, p := open(t, &jsonrpc.Options{Ordered: map[string]jsonrpc.OrderedHandler{"m": func(ctx context.Context, c *jsonrpc.Conn, _ jsonrpc.Request) func(context.Context) (any, error) {
+			if _, err := c.Call(ctx, "n", nil); !errors.Is(err, jsonrpc.ErrHandlerWait) {
+				t.Errorf("got %v, want %v", err, jsonrpc.ErrHandlerWait)
+			}
+			return func(ctx context.Context) (any, error) { return c.Call(ctx, "n", nil) }
+		}}})
+		defer p.close()
+		defer c.Close()
+		p.send(`{"jsonrpc":"2.0","id":7,"method":"m"}`)
+		p.expect(`{"jsonrpc":"2.0","id":1,"method":"n"}`)
+		p.send(`{"jsonrpc":"2.0","id":1,"result":2}`)
+		p.expect(`{"jsonrpc":"2.0","id":7,"result":2}`)
+	})
+
+	// after answers every request and sends a notification after the response.
+	after := func(_ context.Context, c *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
+		return jsonrpc.Answer{Result: r.Method, After: func(err error) {
+			if err == nil {
+				err = c.Notify(context.Background(), "after "+r.Method, nil)
+			}
+			if err != nil && !errors.Is(err, jsonrpc.ErrClosed) {
+				t.Error(err)
+			}
+		}}, nil
+	}
+	bubble(t, "a frame sent after a response follows it", func(t *testing.T) {
+		c, p := open(t, &jsonrpc.Options{Request: after})
+		defer p.close()
+		defer c.Close()
+		for range 100 {
+			p.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+			p.expect(`{"jsonrpc":"2.0","id":1,"result":"m"}`)
+			p.expect(`{"jsonrpc":"2.0","method":"after m"}`)
+		}
+	})
+
+	bubble(t, "a frame sent after a response of a batch follows the whole batch", func(t *testing.T) {
+		c, p := open(t, &jsonrpc.Options{Request: after})
+		defer p.close()
+		defer c.Close()
+		p.send(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`)
+		if got := p.receive(); !strings.HasPrefix(got, "[") {
+			t.Errorf("got %s, want the responses of the batch", got)
+		}
+		p.expect(`{"jsonrpc":"2.0","method":"after m"}`)
+		p.expect(`{"jsonrpc":"2.0","method":"after m"}`)
+	})
+
+	bubble(t, "After is told that the result was not sent", func(t *testing.T) {
+		got := make(chan error, 3)
+		c, p := open(t, &jsonrpc.Options{Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
+			a := jsonrpc.Answer{Result: func() {}, After: func(err error) { got <- err }}
+			switch r.Method {
+			case "refuse":
+				return a, jsonrpc.MethodNotFound("refuse")
+			case "closed":
+				<-ctx.Done()
+				a.Result = 1
+			}
+			return a, nil
+		}})
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"encode"}`)
+		p.receive()
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"refuse"}`)
+		p.receive()
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"closed"}`)
+		synctest.Wait()
+		p.close()
+		c.Close()
+		for range 3 {
+			if err := <-got; err == nil {
+				t.Error("got no error")
+			}
 		}
 	})
 }
@@ -629,17 +729,17 @@ func TestBadInput(t *testing.T) {
 		{"a member in capitals", `{"jsonrpc":"2.0","ID":1,"result":1}`, jsonrpc.ProblemCaseTwin, `must be written "id"`, false},
 		{"a scalar", `42`, jsonrpc.ProblemNotMessage, "a message is an object", false},
 		{"an empty object", `{}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, false},
-		{"neither request nor answer", `{"jsonrpc":"2.0"}`, jsonrpc.ProblemNotMessage, "this has neither", false},
+		{"neither request nor answer", `{"jsonrpc":"2.0"}`, jsonrpc.ProblemNotMessage, "this message has neither", false},
 		{"no version", `{"id":1,"result":1}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, true},
 		{"another version", `{"jsonrpc":2.0,"id":1,"result":1}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, true},
 		{"both result and error", `{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"m"}}`, jsonrpc.ProblemBoth, "not both", true},
 		{"neither result nor error", `{"jsonrpc":"2.0","id":1}`, jsonrpc.ProblemNeither, "must have a result or an error", true},
 		{"method and result", `{"jsonrpc":"2.0","method":"m","result":1}`, jsonrpc.ProblemNotMessage, "a method like a request, and a result", false},
-		{"an error that is a text", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.ProblemError, "the error of an answer is an object", true},
+		{"an error that is a text", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.ProblemError, "the error of a response is an object", true},
 		{"an error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":"no"}}`, jsonrpc.ProblemError, "an integer as code", true},
 		{"an error with a code that is a fraction", `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"no"}}`, jsonrpc.ProblemError, "an integer as code", true},
 		{"an error whose message is a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, jsonrpc.ProblemError, "a text as message", true},
-		{"an unknown id", `{"jsonrpc":"2.0","id":7,"result":1}`, jsonrpc.ProblemUnknownID, "the id 7, which no call has", false},
+		{"an unknown id", `{"jsonrpc":"2.0","id":7,"result":1}`, jsonrpc.ProblemUnknownID, "the id 7, but no call waits for it", false},
 		{"an id of another type", `{"jsonrpc":"2.0","id":"1","result":1}`, jsonrpc.ProblemIDChanged, `the id "1"; the id of the call is 1`, true},
 		{"an id written differently", `{"jsonrpc":"2.0","id":1.0,"result":1}`, jsonrpc.ProblemIDChanged, "the id 1.0; the id of the call is 1", true},
 		{"an id that is an object", `{"jsonrpc":"2.0","id":{},"result":1}`, jsonrpc.ProblemID, "a string, a number or null", false},
@@ -697,7 +797,7 @@ func TestBadRequestsAreAnswered(t *testing.T) {
 		{"params that are a text", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"the params of a request are an object or an array"}}`},
 		{"over the limit", `{"jsonrpc":"2.0","id":"a","method":"m","params":["` + strings.Repeat("x", 5000) + `"]}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"a message has more than 4096 bytes, which is the limit"}}`},
 		{"prose", "hello", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON: only messages may be sent here, logs belong on standard error"}}`},
-		{"no message", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message has a method, or it has an id and a result or an error; this has neither"}}`},
+		{"no message", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message has a method, or it has an id and a result or an error; this message has neither"}}`},
 		{"an empty batch", `[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has at least 1 and at most 1000 messages, not 0"}}`},
 	} {
 		bubble(t, c.name, func(t *testing.T) {

@@ -10,28 +10,25 @@ import (
 	"strconv"
 )
 
-// read is the goroutine that reads, and that runs the handlers of
-// notifications with ctx.
+// read is the goroutine that reads frames and dispatches them. It runs the handlers
+// of notifications, and the first part of ordered handlers, itself.
 func (c *Conn) read(ctx context.Context) {
 	defer close(c.inputDone)
 	ctx = context.WithValue(ctx, handlerKey{}, c)
-	c.reader = goroutineID()
 	for {
 		f, err := c.in.Next()
 		var problem *Problem
 		if err != nil && !errors.As(err, &problem) {
-			c.end(closedBy(err))
-			c.inputEnded()
+			c.failCalls(closedBy(err), true)
+			c.update(func(s *state) { s.inputEnded = true })
 			return
 		}
 		if c.opts.Tap != nil {
-			c.busy.Store(true)
 			c.opts.Tap(In, f)
-			c.busy.Store(false)
 		}
 		switch {
-		case c.closed.Load():
-			// It is read only so that the other side can write, and end.
+		case c.closed():
+			// The frame is read only so that the other side can write, and end.
 		case problem != nil:
 			c.refuse(ctx, problem, salvage(f.Raw), nil)
 		case f.Raw[0] == '[':
@@ -42,7 +39,7 @@ func (c *Conn) read(ctx context.Context) {
 	}
 }
 
-// message handles one message, of a batch if b is not nil.
+// message dispatches one message, of a batch if b is not nil.
 func (c *Conn) message(ctx context.Context, raw []byte, b *batch) {
 	m, problem := parseMessage(raw)
 	if problem == nil {
@@ -51,93 +48,84 @@ func (c *Conn) message(ctx context.Context, raw []byte, b *batch) {
 	switch {
 	case problem != nil:
 		c.refuse(ctx, problem, m, b)
-	case m.isAnswer():
-		c.answered(m, raw)
+	case m.isResponse():
+		c.response(m, raw)
 	case m.id != nil:
 		c.request(ctx, m, len(raw), b)
 	case m.method == CancelMethod:
 		c.cancel(m)
 	case c.opts.Notification != nil:
-		c.busy.Store(true)
 		c.opts.Notification(ctx, c, Request{Method: m.method, Params: m.params})
-		c.busy.Store(false)
 	}
 }
 
-// refuse reports a problem and tells whoever waits for the message: the caller
-// that it answers, or the other side if it is a request.
+// refuse reports a problem and passes it to the side that waits for the message:
+// to the call if it is a response, to the other side if it is a request.
 func (c *Conn) refuse(ctx context.Context, problem *Problem, m message, b *batch) {
 	c.report(problem)
 	failure := &Error{Code: problem.rpcCode(), Message: problem.Text}
 	switch {
-	case !m.isAnswer() && m.id != nil:
-		c.send(ctx, Response{ID: m.id, Error: failure}, b)
-	case !m.isAnswer():
-		// Nobody waits for the answer to a notification.
+	case !m.isResponse() && m.id != nil:
+		c.respond(ctx, Response{ID: m.id, Error: failure}, b, nil)
+	case !m.isResponse():
+		// A notification has no response.
 	case m.id != nil:
-		c.settle(string(m.id), answer{err: problem})
+		c.resolve(string(m.id), outcome{err: problem})
 	case problem.Code == ProblemTooLarge && bytes.HasPrefix(problem.Excerpt, []byte("{")):
-		// Whose answer it is comes after what is too large.
-		c.failCalls(problem)
+		// The id of this response was cut off: any call may be the one it answers.
+		c.failCalls(problem, false)
 	case c.opts.AnswerUnreadable:
-		c.send(ctx, Response{Error: failure}, b)
+		c.respond(ctx, Response{Error: failure}, b, nil)
 	}
 }
 
 func (c *Conn) report(p *Problem) {
 	if c.opts.Problem != nil {
-		c.busy.Store(true)
 		c.opts.Problem(p)
-		c.busy.Store(false)
-		return
 	}
-	c.opts.Logger.Warn("the other side broke the protocol", "code", p.Code)
 }
 
-// answered hands an answer to the call that waits for it.
-func (c *Conn) answered(m message, raw []byte) {
-	a := answer{result: m.result}
+// response hands a response to the call that waits for it.
+func (c *Conn) response(m message, raw []byte) {
+	o := outcome{result: m.result}
 	if m.err != nil {
-		a.err = m.err
+		o.err = m.err
 	}
 	id := string(m.id)
-	if m.id != nil && c.settle(id, a) {
+	if m.id != nil && c.resolve(id, o) {
 		return
 	}
-	switch sent, late := c.recall(m.id); {
-	case late:
+	switch sent, abandoned := c.findCall(m.id); {
+	case abandoned:
 	case sent != "":
-		problem := problemf(ProblemIDChanged, raw, "an answer has the id %s; the id of the call is %s, and must be sent back as it is", id, sent)
+		problem := problemf(ProblemIDChanged, raw, "a response has the id %s; the id of the call is %s, and must be sent back as it is", id, sent)
 		c.report(problem)
-		c.settle(sent, answer{err: problem})
+		c.resolve(sent, outcome{err: problem})
 	case (id == "" || id == "null") && m.err != nil:
 		c.report(problemf(ProblemRefused, raw, "the other side could not read a message: %s", m.err.Message))
 	case id == "" || id == "null":
-		c.report(problemf(ProblemNullID, raw, "an answer without an id: notifications are not answered, and every request has an id"))
+		c.report(problemf(ProblemNullID, raw, "a response without an id: notifications are not answered, and every request has an id"))
 	default:
-		c.report(problemf(ProblemUnknownID, raw, "an answer with the id %s, which no call has that waits: it was answered before, or never made", id))
+		c.report(problemf(ProblemUnknownID, raw, "a response has the id %s, but no call waits for it: the call was answered before, or never made", id))
 	}
 }
 
-// recall finds out about an id that no call has. It may be that of a call that
-// was given up, or be written differently from the one that was sent.
-func (c *Conn) recall(id json.RawMessage) (sent string, late bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if slices.Contains(c.late[:], string(id)) {
-		return "", len(id) > 0
-	}
+// findCall classifies the id of a response that no call has. It reports whether
+// the call was abandoned, or else returns the id of the waiting call whose id has
+// the same number in another spelling, "" if there is none.
+func (c *Conn) findCall(id json.RawMessage) (sent string, abandoned bool) {
 	number, ok := text(id)
 	if !ok {
 		number = string(id)
 	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return "", false
+	if f, err := strconv.ParseFloat(number, 64); err == nil {
+		sent = strconv.FormatFloat(f, 'f', -1, 64)
 	}
-	sent = strconv.FormatFloat(f, 'f', -1, 64)
-	if _, ok := c.calls[sent]; !ok {
-		return "", false
-	}
-	return sent, false
+	c.update(func(s *state) {
+		abandoned = len(id) > 0 && slices.Contains(s.abandoned[:], string(id))
+		if s.calls[sent] == nil {
+			sent = ""
+		}
+	})
+	return sent, abandoned
 }

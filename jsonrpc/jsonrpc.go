@@ -1,56 +1,3 @@
-// Package jsonrpc reads and writes JSON-RPC 2.0 messages: single ones, as they
-// come over HTTP, and streams of them, one a line, as two programs exchange them
-// over pipes.
-//
-// It is strict where two readers could disagree: an object with a name twice is
-// refused, and so are invalid UTF-8, half a surrogate pair, and names of a
-// message, its error, its params or its result that differ only in case. What
-// is deeper inside is for those who know what it means. Ids, params and results
-// stay raw bytes: numbers keep their digits and nothing is re-encoded.
-//
-// # Frames
-//
-// A [Reader] takes a stream apart. It is forgiving about lines and blanks: see
-// there. What is no frame is a [Problem]: it is reported, with a word for
-// programs and a text for people, and reading goes on. Only a frame limit keeps
-// memory bounded, so there always is one.
-//
-// # Connections
-//
-// A [Conn] is one side of a conversation in which both sides make requests and
-// send notifications, over any reader and writer.
-//
-//   - One goroutine reads. It runs the handlers of notifications itself, one
-//     after the other, and starts those of requests and hands over answers in
-//     between. So everything happens in the order in which it came: when a call
-//     returns, all notifications that came before the answer have been handled.
-//   - While a notification is handled, nothing is read. A handler that is slow
-//     holds up the other side, and no queue grows. Answers wait no longer than
-//     they must, because they have to wait for these notifications anyway.
-//   - For the same reason a handler of notifications must not wait for a call on
-//     its own connection. One that tries gets [ErrHandlerWait].
-//   - Handlers of requests run at the same time, may make calls, and never hold
-//     up reading: the answers that they wait for may come next. One request more
-//     than may run is refused. Only to refuse it does the reader wait until
-//     the other side has read earlier answers.
-//   - Those who send wait, with their context, while more than 1 MiB waits to be
-//     written. [Conn.Begin] alone does not.
-//   - A call whose context ends returns at once, and the other side is sent
-//     $/cancel_request; when that comes in, the context of the request it names
-//     ends. A request that was cancelled is answered all the same, by default
-//     with [CodeCancelled].
-//   - An id is matched by type and text: 1, "1" and 1.0 are three ids. An answer
-//     whose id is only written differently makes its call fail, with a
-//     [Problem] that says so, and so does every other answer that is not
-//     allowed but whose id can be read.
-//   - When the other side ends, calls fail, after all answers that it sent are
-//     delivered. Requests go on, and are answered: it may still listen. [Conn.Wait]
-//     waits for that; [Conn.Close] does not, and leaves no goroutine behind.
-//
-// # Processes
-//
-// A [Process] is a program at the other end of two pipes. It is closed in steps
-// and takes its children with it. It can be used with a Conn or without.
 package jsonrpc
 
 import (
@@ -62,11 +9,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Version is the only version there is.
+// Version is the value of the member "jsonrpc" in every message.
 const Version = "2.0"
 
-// The codes that JSON-RPC itself defines, and the one that servers use for
-// what went wrong on their side.
+// The error codes that JSON-RPC defines, and the first of those that it leaves to
+// servers.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -82,22 +29,22 @@ type Request struct {
 	Method string
 	Params json.RawMessage // an object or array as it came; nil if absent
 
-	// Invalid is set, and nothing else but perhaps ID, when one message of a
-	// batch is not a request.
+	// Invalid is the error that answers a message of a batch that is not a
+	// request. Only ID may be set beside it.
 	Invalid *Error
 }
 
-// Notification reports whether nobody waits for an answer.
+// Notification reports whether the request gets no response.
 func (r Request) Notification() bool { return r.ID == nil && r.Invalid == nil }
 
 // A Response answers a Request.
 type Response struct {
-	ID     json.RawMessage // nil is written as null
-	Result json.RawMessage
+	ID     json.RawMessage // that of the request; nil is written as null
+	Result json.RawMessage // nil is written as null, if there is no Error
 	Error  *Error
 }
 
-// An Error is the failure of a call.
+// An Error is the error of a response.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -107,7 +54,7 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// AppendTo appends the response as one line of JSON without a line end.
+// AppendTo appends the response to b as JSON on one line, without a line end.
 func (r Response) AppendTo(b []byte) []byte {
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	if r.ID == nil {
@@ -133,20 +80,21 @@ func (r Response) AppendTo(b []byte) []byte {
 	return append(b, '}')
 }
 
-// MaxBatch is how many messages one batch may hold.
+// MaxBatch is the largest number of messages in a batch.
 const MaxBatch = 1000
 
-// ParseRequests reads a request, a notification or a batch of them. The error,
-// always an *Error, is for a body that cannot be read at all.
+// ParseRequests parses a request, a notification or a batch of them. The error, an
+// *Error, is for a body that cannot be parsed at all; an invalid message of a batch
+// is a Request whose Invalid is set.
 func ParseRequests(body []byte) (requests []Request, batch bool, err error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	raw, err := dec.ReadValue()
 	if err != nil {
-		return nil, batch, parseError(err)
+		return nil, false, parseError(err)
 	}
 	raw = bytes.Clone(raw)
 	if _, err := dec.ReadToken(); err != io.EOF {
-		return nil, batch, &Error{Code: CodeParse, Message: "there is something after the end of the message"}
+		return nil, false, &Error{Code: CodeParse, Message: "there are bytes after the end of the message"}
 	}
 	if raw[0] != '[' {
 		r := parseRequest(raw)
@@ -175,14 +123,14 @@ func parseRequest(raw []byte) Request {
 	switch {
 	case problem != nil:
 		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: problem.Text}}
-	case m.isAnswer():
-		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: "a request has a method; this is an answer"}}
+	case m.isResponse():
+		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: "a request has a method; this is a response"}}
 	}
 	return Request{ID: m.id, Method: m.method, Params: m.params}
 }
 
-// parseError says why a body cannot be read. What the decoder found is told by
-// its kind and place, never with the bytes themselves.
+// parseError describes a syntax error by its kind and place. It never repeats the
+// bytes of the body.
 func parseError(err error) *Error {
 	problem := syntaxProblem(nil, err)
 	return &Error{Code: problem.rpcCode(), Message: problem.Text}

@@ -12,20 +12,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A message is a request, a notification or an answer.
+// A message is a request, a notification or a response.
 type message struct {
 	id     json.RawMessage // nil if there is none
-	method string          // empty for an answer
+	method string          // empty for a response
 	params json.RawMessage
 	result json.RawMessage
 	err    *Error
 }
 
-func (m message) isAnswer() bool { return m.method == "" }
+func (m message) isResponse() bool { return m.method == "" }
 
-// parseMessage reads a message from valid JSON. If there is a problem, the
-// message has whatever could be read all the same, so that whoever waits for it
-// can be told.
+// parseMessage parses a message from valid JSON. Beside a problem it returns the
+// members that could be read, so that the problem can be passed to the side that
+// waits for the message.
 func parseMessage(raw []byte) (m message, problem *Problem) {
 	if raw[0] != '{' {
 		return m, problemf(ProblemNotMessage, raw, "a message is an object")
@@ -66,37 +66,37 @@ func parseMessage(raw []byte) (m message, problem *Problem) {
 	if method != nil {
 		wrong = m.readRequest(raw, method, m.result != nil || failure != nil)
 	} else {
-		wrong = m.readAnswer(raw, failure)
+		wrong = m.readResponse(raw, failure)
 	}
 	return m, cmp.Or(problem, wrong)
 }
 
-func (m *message) readRequest(raw, method []byte, answers bool) *Problem {
+func (m *message) readRequest(raw, method []byte, hasOutcome bool) *Problem {
 	m.method, _ = text(method)
 	switch {
 	case m.method == "":
-		m.method = "?" // it is no answer, whatever it is
+		m.method = "?" // not a response
 		return problemf(ProblemMethod, raw, "the method of a request is a string that is not empty")
 	case m.params != nil && m.params[0] != '{' && m.params[0] != '[':
 		return problemf(ProblemParams, raw, "the params of a request are an object or an array")
-	case answers:
-		return problemf(ProblemNotMessage, raw, "a message has a method like a request, and a result or an error like an answer")
+	case hasOutcome:
+		return problemf(ProblemNotMessage, raw, "a message has a method like a request, and a result or an error like a response")
 	}
 	return nil
 }
 
-func (m *message) readAnswer(raw, failure []byte) *Problem {
+func (m *message) readResponse(raw, failure []byte) *Problem {
 	switch {
 	case m.result == nil && failure == nil && m.id == nil:
-		return problemf(ProblemNotMessage, raw, "a message has a method, or it has an id and a result or an error; this has neither")
+		return problemf(ProblemNotMessage, raw, "a message has a method, or it has an id and a result or an error; this message has neither")
 	case m.result == nil && failure == nil:
-		return problemf(ProblemNeither, raw, "an answer must have a result or an error, and a request must have a method")
+		return problemf(ProblemNeither, raw, "a response must have a result or an error, and a request must have a method")
 	case m.result != nil && failure != nil:
-		return problemf(ProblemBoth, raw, "an answer must have a result or an error, not both")
+		return problemf(ProblemBoth, raw, "a response must have a result or an error, not both")
 	case failure == nil:
 		return nil
 	case failure[0] != '{':
-		return problemf(ProblemError, raw, "the error of an answer is an object")
+		return problemf(ProblemError, raw, "the error of a response is an object")
 	}
 	e := &Error{}
 	var code, message bool
@@ -112,14 +112,14 @@ func (m *message) readAnswer(raw, failure []byte) *Problem {
 		}
 	}
 	if !code || !message {
-		return problemf(ProblemError, raw, "the error of an answer has an integer as code and a text as message")
+		return problemf(ProblemError, raw, "the error of a response has an integer as code and a text as message")
 	}
 	m.err = e
 	return checkNames("an error", failure)
 }
 
-// checkNames reports names in an object of the protocol that differ in case
-// only. What is deeper inside is for those who know what it means.
+// checkNames reports two names of an object that differ in case only. It does not
+// check the values inside.
 func checkNames(what string, raw []byte) *Problem {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -137,7 +137,7 @@ func twinProblem(raw []byte, what, a string, b []byte) *Problem {
 	return problemf(ProblemCaseTwin, raw, "%s has the members %q and %q, which differ in case only", what, a, b)
 }
 
-// text returns what a string says.
+// text returns the value of a JSON string. It reports false for other JSON.
 func text(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -145,8 +145,8 @@ func text(raw []byte) (string, bool) {
 	return string(unquote(raw)), true
 }
 
-// memberLike returns the member that a name differs from in case only: it could
-// pass for it with another reader.
+// memberLike returns the member of a message that name differs from in case only,
+// "" if there is none. Another reader could take one for the other.
 func memberLike(name []byte) string {
 	for _, m := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
 		if strings.EqualFold(m, string(name)) {
@@ -156,8 +156,8 @@ func memberLike(name []byte) string {
 	return ""
 }
 
-// salvage finds out what it can about a message that could not be read, so that
-// whoever waits for it can be told.
+// salvage reads the id of a message that is not valid JSON, and whether it has a
+// method, so that its problem can be passed to the side that waits for it.
 func salvage(raw []byte) (m message) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...)
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
@@ -187,8 +187,8 @@ func salvage(raw []byte) (m message) {
 	}
 }
 
-// idKey returns the same text for ids that are the same: strings that say the
-// same, numbers with the same digits.
+// idKey returns the same text for equal ids: strings with the same value in any
+// escaping, numbers with the same digits.
 func idKey(id json.RawMessage) string {
 	if len(id) > 0 && id[0] == '"' {
 		return `"` + string(unquote(id))
@@ -196,8 +196,7 @@ func idKey(id json.RawMessage) string {
 	return string(id)
 }
 
-// requestLine returns a request, or a notification if there is no id, as one
-// line.
+// requestLine encodes a request, or a notification if id is empty, as one line.
 func requestLine(id, method string, params json.RawMessage) []byte {
 	b := make([]byte, 0, 64+len(method)+len(params))
 	b = append(b, `{"jsonrpc":"2.0"`...)
@@ -214,8 +213,8 @@ func requestLine(id, method string, params json.RawMessage) []byte {
 	return append(b, "}\n"...)
 }
 
-// encode returns v as JSON on one line. A json.RawMessage stays as it is, apart
-// from line ends.
+// encode encodes v as JSON on one line. A json.RawMessage loses its line ends and
+// stays as it is otherwise.
 func encode(v any) (json.RawMessage, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok || raw == nil {
@@ -240,7 +239,7 @@ func encode(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// encodeParams returns the params of a request as JSON, nil if there are none.
+// encodeParams encodes the params of a request, nil if there are none.
 func encodeParams(params any) (json.RawMessage, error) {
 	if raw, ok := params.(json.RawMessage); params == nil || ok && raw == nil {
 		return nil, nil

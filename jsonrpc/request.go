@@ -11,13 +11,16 @@ import (
 // CodeCancelled is the code of the error that answers a cancelled request.
 const CodeCancelled = -32800
 
-// errCancelled is why the context of a request ends that the other side
-// cancelled.
+// errCancelled is the cause with which the context of a cancelled request ends.
 var errCancelled = errors.New("the other side cancelled the request")
 
-// request starts the handler of a request of so many bytes.
+// maxIdle is how many workers wait for the next request. They are faster than new
+// goroutines, whose stacks have yet to grow.
+const maxIdle = 4
+
+// request admits a request whose frame has size bytes and starts its handler.
 func (c *Conn) request(ctx context.Context, m message, size int, b *batch) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handlerKey{}, nil))
+	requestCtx, cancel := context.WithCancelCause(context.WithValue(ctx, handlerKey{}, nil))
 	key, problem := c.admit(m, size, cancel)
 	if problem != nil {
 		cancel(nil)
@@ -30,27 +33,31 @@ func (c *Conn) request(ctx context.Context, m message, size int, b *batch) {
 	if b != nil {
 		b.add()
 	}
+	handler := c.handler(ctx, Request{ID: m.id, Method: m.method, Params: m.params})
 	task := func() {
-		response := c.handle(ctx, m)
-		c.forget(key)
-		c.send(ctx, response, b)
+		response, after := c.run(requestCtx, m.id, handler)
+		c.update(func(s *state) { delete(s.requests, key) }) // the other side may reuse the id when it has the response
+		c.respond(requestCtx, response, b, after)
 		if b != nil {
-			c.finish(ctx, b)
+			c.finish(requestCtx, b)
 		}
 		cancel(nil)
-		c.release(size)
+		c.update(func(s *state) {
+			s.running--
+			s.held -= size
+		})
 	}
 	select {
 	case c.tasks <- task:
 	default:
-		c.count(+1)
+		c.update(func(s *state) { s.workers++ })
 		go c.work(task)
 	}
 }
 
-// work runs a task, and those that come while its goroutine is idle.
+// work runs a task, and then the tasks that come while it is idle.
 func (c *Conn) work(task func()) {
-	defer c.count(-1)
+	defer c.update(func(s *state) { s.workers-- })
 	for task != nil {
 		task()
 		task = nil
@@ -66,102 +73,79 @@ func (c *Conn) work(task func()) {
 	}
 }
 
-// count counts the goroutines that work.
-func (c *Conn) count(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.workers += n
-	if c.ended && c.workers == 0 {
-		close(c.handled)
-	}
-}
-
-// inputEnded notes that no request will come.
-func (c *Conn) inputEnded() {
-	c.mu.Lock()
-	c.ended = true
-	c.mu.Unlock()
-	c.count(0)
-}
-
-// admit takes a request in, unless there are too many.
+// admit registers a request under its id. It refuses an id that is in use, and
+// requests beyond the limits in number and in bytes.
 func (c *Conn) admit(m message, size int, cancel context.CancelCauseFunc) (key string, problem *Problem) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key = idKey(m.id)
-	if key == "null" { // any number may have it
-		c.nullIDs++
-		key += strconv.Itoa(c.nullIDs)
+	c.update(func(s *state) {
+		key = idKey(m.id)
+		if key == "null" { // any number of requests may have it
+			s.nullIDs++
+			key += strconv.Itoa(s.nullIDs)
+		}
+		switch _, used := s.requests[key]; {
+		case used:
+			problem = problemf(ProblemReusedID, m.id, "a request has the id of one that is not answered yet")
+		case s.running >= c.opts.MaxRequests:
+			problem = problemf(ProblemBusy, m.id, "there are %d requests that are not answered yet, and no more are taken", s.running)
+		case s.running > 0 && s.held+size > 2*c.opts.MaxFrame:
+			problem = problemf(ProblemBusy, m.id, "there are %d bytes of requests that are not answered yet, and no more are taken", s.held)
+		default:
+			s.requests[key] = cancel
+			s.running++
+			s.held += size
+		}
+	})
+	return key, problem
+}
+
+// handler returns the function that answers a request. It enters the handler of an
+// ordered method.
+func (c *Conn) handler(ctx context.Context, r Request) func(context.Context) (any, error) {
+	if enter := c.opts.Ordered[r.Method]; enter != nil {
+		return enter(ctx, c, r)
 	}
-	switch _, used := c.requests[key]; {
-	case used:
-		return "", problemf(ProblemReusedID, m.id, "a request has the id of one that is not answered yet")
-	case c.running >= c.opts.MaxRequests:
-		return "", problemf(ProblemBusy, m.id, "there are %d requests that are not answered yet, and no more are taken", c.running)
-	case c.running > 0 && c.held+size > 2*c.opts.MaxFrame:
-		return "", problemf(ProblemBusy, m.id, "there are %d bytes of requests that are not answered yet, and no more are taken", c.held)
-	}
-	c.requests[key] = cancel
-	c.running++
-	c.held += size
-	return key, nil
-}
-
-// forget lets the id of a request be used again. Its answer comes next.
-func (c *Conn) forget(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.requests, key)
-}
-
-// release makes room for other requests.
-func (c *Conn) release(size int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running--
-	c.held -= size
-}
-
-// cancelRequests ends the contexts of all requests that are handled.
-func (c *Conn) cancelRequests(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cancel := range c.requests {
-		cancel(cause)
+	return func(ctx context.Context) (any, error) {
+		if c.opts.Request == nil {
+			return nil, MethodNotFound(r.Method)
+		}
+		return c.opts.Request(ctx, c, r)
 	}
 }
 
-// handle runs the handler of a request.
-func (c *Conn) handle(ctx context.Context, m message) Response {
-	r := Response{ID: m.id}
-	if c.opts.Request == nil {
-		r.Error = MethodNotFound(m.method)
-		return r
+// run runs a handler and returns its response, and what it wants to run after it.
+func (c *Conn) run(ctx context.Context, id json.RawMessage, handler func(context.Context) (any, error)) (r Response, after func(error)) {
+	r.ID = id
+	result, err := handler(ctx)
+	answer, ok := result.(Answer)
+	if !ok {
+		answer.Result = result
 	}
-	result, err := c.opts.Request(ctx, c, Request{ID: m.id, Method: m.method, Params: m.params})
 	if err == nil {
-		r.Result, err = encode(result)
+		r.Result, err = encode(answer.Result)
 	}
 	switch {
 	case err == nil:
+		return r, answer.After
 	case errors.As(err, &r.Error):
 	case context.Cause(ctx) == errCancelled:
 		r.Error = &Error{Code: CodeCancelled, Message: "the request was cancelled"}
 	default:
-		c.opts.Logger.Error("a request failed", "op", m.method, "err", err)
 		r.Error = &Error{Code: CodeInternal, Message: "internal error"}
 	}
-	return r
+	if answer.After == nil {
+		return r, nil
+	}
+	return r, func(error) { answer.After(err) }
 }
 
-// MethodNotFound returns the error that answers a request for a method that
-// does not exist.
+// MethodNotFound returns the error that answers a request for a method that does
+// not exist.
 func MethodNotFound(method string) *Error {
 	return &Error{Code: CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", method)}
 }
 
-// cancel ends the context of the request that a notification names. One that
-// was answered, or never made, is not an error.
+// cancel ends the context of the request that a $/cancel_request names. A request
+// that was answered, or never made, is not an error.
 func (c *Conn) cancel(m message) {
 	var id json.RawMessage
 	if m.params != nil && m.params[0] == '{' {
@@ -175,21 +159,24 @@ func (c *Conn) cancel(m message) {
 		c.report(problemf(ProblemCancel, m.params, "%s must name a request in the member requestId", CancelMethod))
 		return
 	}
-	c.mu.Lock()
-	cancel := c.requests[idKey(id)]
-	c.mu.Unlock()
-	if cancel != nil {
-		cancel(errCancelled)
-	}
+	c.update(func(s *state) {
+		if cancel := s.requests[idKey(id)]; cancel != nil {
+			cancel(errCancelled)
+		}
+	})
 }
 
-// send sends an answer, later if it is one of a batch. It waits for room; if
-// the connection is closed or broken, nobody can be told.
-func (c *Conn) send(ctx context.Context, r Response, b *batch) {
+// respond sends a response and calls after, which may be nil. A response of a batch
+// is sent later, with the others of its batch. respond waits for room in the write
+// queue.
+func (c *Conn) respond(ctx context.Context, r Response, b *batch, after func(error)) {
 	if b != nil {
-		b.append(r)
+		b.append(r, after)
 		return
 	}
 	line := r.AppendTo(make([]byte, 0, 64+len(r.Result)))
-	c.out.put(context.WithoutCancel(ctx), append(line, '\n'))
+	err := c.out.put(context.WithoutCancel(ctx), append(line, '\n'))
+	if after != nil {
+		after(err)
+	}
 }
