@@ -25,7 +25,6 @@ var emptyWords = []string{
 // notRenamed lists the names that still contain an empty word. It only gets
 // shorter: a name that is gone must leave it.
 var notRenamed = []string{
-	"acp.sight",
 	"cmd/parley.neighbour",
 	"cmd/parley.relating",
 	"cmd/parley.spectator",
