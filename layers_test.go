@@ -66,13 +66,14 @@ var layers = map[string][]string{
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
+	"internal/service/records":  {"hub"},
 	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape"},
 	"internal/service/mailroom": {"hub", "internal/shape"},
 	"internal/service/run":      {"hub"},
 
 	// How people and agents come in.
-	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run"},
+	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run"},
 	"internal/surface/coordination": {
 		"hub", "jsonrpc", "internal/surface/api", "internal/service/access", "internal/service/contract", "internal/service/journal",
 	},
@@ -85,12 +86,12 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": {
 		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/run",
+		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run",
 		"internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/errand", "internal/reach/fleet",
 	},

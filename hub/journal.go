@@ -103,6 +103,27 @@ type Entry struct {
 	Hash    string          `json:"hash"`            // hex; see Chain
 }
 
+// A Head names the newest entry of a journal. A copy of it outside the store
+// shows later whether the entries up to it are still the same.
+type Head struct {
+	Seq  int64  `json:"seq"` // 0 if the journal is empty
+	Hash string `json:"hash"`
+	At   Time   `json:"at"`
+}
+
+// HeadOf returns the head of the journal in a snapshot.
+func HeadOf(r JournalReader) (Head, error) {
+	seq, hash, err := r.JournalHead()
+	if err != nil || seq == 0 {
+		return Head{}, err
+	}
+	entries, err := r.JournalAfter(seq-1, 1)
+	if err != nil || len(entries) == 0 {
+		return Head{}, err
+	}
+	return Head{seq, hash, entries[0].At}, nil
+}
+
 // Chain returns the hash of e as the successor of the entry whose hash is
 // prev ("" for the first): the SHA-256 of prev and of e's other members, each
 // preceded by its length.

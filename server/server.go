@@ -34,6 +34,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -86,9 +87,8 @@ type Server struct {
 	handoffs *handoff.Service
 	runs     *run.Service
 	journal  *journal.Journal
-	trail    *journal.Files
 	records  *Records
-	head     journal.Head // of the journal when the server began
+	head     hub.Head // of the journal when the server began
 	listener net.Listener
 	http     *http.Server
 	tools    *mcptools.Handler
@@ -136,10 +136,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
 
 	hints := new(bus.Local)
-	s.trail = journal.NewFiles(s.store, filepath.Join(opts.Home, trailDir), &journal.FilesOptions{Bus: hints, Log: opts.Log})
 	mailOptions := &mailroom.Options{
 		Bus: hints, Log: opts.Log, Limits: opts.Limits, Features: opts.Features, Enabled: opts.Channels,
-		Lenient: opts.Lenient, Stopping: s.stopping, Sent: s.trail.Sent,
+		Lenient: opts.Lenient, Stopping: s.stopping,
 	}
 	if !opts.NoInboxFiles {
 		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
@@ -151,9 +150,8 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
 		return nil, err
 	}
-	s.records = &Records{store: s.store, home: opts.Home, consumers: s.mail.Consumers()}
-	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log, Archive: s.records.archiveOptions()})
-	s.records.journal = s.journal
+	s.records = newRecords(s.store, opts.Home, records.Options{Bus: hints, Log: opts.Log, Consumers: s.mail.Consumers()})
+	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log})
 	artifacts, err := blobs.Open(filepath.Join(opts.Home, artifactDir), nil)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -184,7 +182,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := s.journal.Started(ctx, opts.Version); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	if s.head, err = s.journal.HeadEntry(ctx); err != nil {
+	if s.head, err = s.journal.Head(ctx); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	if tlsConfig != nil {
@@ -229,7 +227,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	background.Go(func() { s.handoffs.Run(work) })
 	background.Go(func() { s.runs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
-	background.Go(func() { s.trail.Run(work) })
+	background.Go(func() { s.records.Run(work) })
 	background.Go(func() { s.peers.run(work) })
 	defer background.Wait()
 	defer stopWork()
@@ -437,7 +435,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
 	status, code := healthy, http.StatusOK
-	seq, err := s.journal.Head(ctx)
+	head, err := s.journal.Head(ctx)
 	peers := 0
 	if err == nil {
 		peers, err = s.peerCount(ctx)
@@ -449,7 +447,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}
 	writeJSON(w, code, map[string]any{
-		"status": status, "agentId": s.peers.self.AID, "repo": s.peers.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": seq, "uptime_s": int(time.Since(s.began).Seconds()),
+		"status": status, "agentId": s.peers.self.AID, "repo": s.peers.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -124,7 +124,7 @@ with their history, agents and keys, archives and the JSONL files. Works also
 while no hub is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var got journal.Audit
+			var got records.Audit
 			err := a.records(cmd.Context(),
 				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Verify(ctx); return err },
 				func(ctx context.Context, r api.Records) (err error) { got, err = r.Verify(ctx); return err })
@@ -133,7 +133,7 @@ while no hub is running.`,
 			}
 			if err := a.print(struct {
 				OK bool `json:"ok"`
-				journal.Audit
+				records.Audit
 			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) }); err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ while no hub is running.`,
 	}
 }
 
-func (a *app) writeAudit(w io.Writer, got journal.Audit) {
+func (a *app) writeAudit(w io.Writer, got records.Audit) {
 	for _, f := range got.Findings {
 		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "FOUND"), visible(f.String()))
 	}

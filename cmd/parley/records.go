@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
@@ -59,7 +59,7 @@ moment's state. Packages of restricted handoffs are left out, unless
 			if p.Path, err = filepath.Abs(p.Path); err != nil {
 				return err
 			}
-			var got journal.Manifest
+			var got records.Manifest
 			err = a.records(cmd.Context(),
 				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Export(ctx, p); return err },
 				func(ctx context.Context, r api.Records) (err error) {
@@ -77,7 +77,7 @@ moment's state. Packages of restricted handoffs are left out, unless
 	return cmd
 }
 
-func writeManifest(w io.Writer, what string, m journal.Manifest) {
+func writeManifest(w io.Writer, what string, m records.Manifest) {
 	rows := 0
 	for _, t := range m.Tables {
 		rows += t.Rows
@@ -121,11 +121,11 @@ Handoffs, their history and the messages about them stay for ever.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.KeepS = int64(keep / time.Second)
-			var got journal.ArchiveReport
+			var got records.ArchiveReport
 			err := a.records(cmd.Context(),
 				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Archive(ctx, p); return err },
 				func(ctx context.Context, r api.Records) (err error) {
-					got, err = r.Archive(ctx, hub.Caller{ID: hub.Operator}, keep, p.DryRun)
+					got, err = r.Archive(ctx, hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
 					return err
 				})
 			if err != nil {
@@ -139,7 +139,7 @@ Handoffs, their history and the messages about them stay for ever.`,
 	return cmd
 }
 
-func writeArchive(w io.Writer, got journal.ArchiveReport) {
+func writeArchive(w io.Writer, got records.ArchiveReport) {
 	switch {
 	case got.File == "":
 		fmt.Fprintf(w, "nothing is older than %s\n", got.Cutoff)

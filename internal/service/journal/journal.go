@@ -1,11 +1,7 @@
-// Package journal reads and feeds the append-only journal: it records refused
-// calls without letting a flood of them fill the disk, and tells each reader
-// what it may know of what happened.
-//
-// It also keeps what happened outside the store: as a trail of JSONL files, as
-// archives of what has become old, and as exports; and it verifies that the
-// store, the trail and the archives still say the same. It cannot prove more
-// than that: see docs/audit.md.
+// Package journal feeds and reads the journal, the append-only chain of what a
+// hub did: it records refused calls without letting a flood of them fill the
+// disk, and gives each reader the entries that it may see. The files that follow
+// the journal are package records.
 package journal
 
 import (
@@ -13,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +21,6 @@ type Options struct {
 	Clock hub.Clock    // default time.Now
 	Bus   hub.Bus      // gets a hint after every entry; may be nil
 	Log   *slog.Logger // default silent
-
-	// Archive makes Run archive once a day, if its Dir is set.
-	Archive ArchiveOptions
 }
 
 // A Journal is safe for concurrent use.
@@ -38,9 +32,6 @@ type Journal struct {
 
 	mu     sync.Mutex // guards counts
 	counts map[refusal]*count
-
-	archives  ArchiveOptions
-	archiving sync.Mutex // one archive at a time
 }
 
 // New returns a journal over store. opts may be nil.
@@ -54,7 +45,6 @@ func New(store hub.Store, opts *Options) *Journal {
 			j.log = opts.Log
 		}
 		j.bus = opts.Bus
-		j.archives = opts.Archive
 	}
 	return j
 }
@@ -169,14 +159,8 @@ func (j *Journal) Flush(ctx context.Context) {
 	}
 }
 
-// Run flushes now and then until ctx ends, and once more then. If the options
-// say where, it archives what is old.
+// Run flushes once a minute until ctx ends, and once more then.
 func (j *Journal) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	if j.archives.Dir != "" {
-		wg.Go(func() { j.runArchive(ctx) })
-	}
 	tick := time.NewTicker(gather)
 	defer tick.Stop()
 	for {
@@ -220,14 +204,16 @@ func (j *Journal) Events(ctx context.Context, actor hub.Caller, seq int64, limit
 	return out, seq, nil
 }
 
-// Head returns the number of the newest entry.
-func (j *Journal) Head(ctx context.Context) (int64, error) {
-	var seq int64
-	err := j.store.View(ctx, func(r hub.Reader) (err error) {
-		seq, _, err = r.JournalHead()
+// Head returns the newest entry's number, hash and time.
+func (j *Journal) Head(ctx context.Context) (head hub.Head, err error) {
+	err = j.store.View(ctx, func(r hub.Reader) (err error) {
+		head, err = hub.HeadOf(r)
 		return err
 	})
-	return seq, err
+	if err != nil {
+		return hub.Head{}, fmt.Errorf("journal: head: %w", err)
+	}
+	return head, nil
 }
 
 func maySee(r hub.Reader, actor hub.Caller, e hub.Entry) (bool, error) {
@@ -242,7 +228,7 @@ func maySee(r hub.Reader, actor hub.Caller, e hub.Entry) (bool, error) {
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return !p.Hidden, err
 	}
-	if aboutRun(e.Action) {
+	if strings.HasPrefix(string(e.Action), "run.") {
 		run, err := r.Run(hub.RunID(e.Subject))
 		return run.Concerns(actor.ID), err
 	}

@@ -270,8 +270,8 @@ func TestEntries(t *testing.T) {
 		}
 	})
 	t.Run("the head is the newest entry", func(t *testing.T) {
-		if got, err := j.Head(t.Context()); err != nil || got != 2 {
-			t.Errorf("head: got %d (%v), want 2", got, err)
+		if got, err := j.Head(t.Context()); err != nil || got != (hub.Head{Seq: 2, Hash: entries[1].Hash, At: hub.At(now)}) {
+			t.Errorf("head: got %+v (%v), want 2", got, err)
 		}
 	})
 	t.Run("a store that is closed is reported", func(t *testing.T) {

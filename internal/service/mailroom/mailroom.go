@@ -46,9 +46,6 @@ type Options struct {
 	// Stopping ends every wait at an inbox when it is closed; may be nil.
 	Stopping <-chan struct{}
 
-	// Sent is told of every message that was kept; may be nil.
-	Sent func(hub.Envelope)
-
 	// InboxDir is where inboxes are rendered as Markdown files; "" for nowhere.
 	InboxDir string
 }
@@ -66,7 +63,6 @@ type Mailroom struct {
 	channels  map[hub.Channel]Channel
 	enabled   map[hub.Channel]bool
 	lenient   bool
-	sent      func(hub.Envelope)
 	inboxDir  string
 	stopping  <-chan struct{}
 
@@ -101,9 +97,6 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Sent == nil {
-		o.Sent = func(hub.Envelope) {}
-	}
 	limits, err := o.Limits.complete()
 	if err != nil {
 		return nil, err
@@ -111,7 +104,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, channels: map[hub.Channel]Channel{}, enabled: map[hub.Channel]bool{},
-		lenient: o.Lenient, sent: o.Sent, inboxDir: o.InboxDir, stopping: o.Stopping,
+		lenient: o.Lenient, inboxDir: o.InboxDir, stopping: o.Stopping,
 		waiting: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, tallies: map[hub.AgentID]tally{},
 	}
 	for _, f := range o.Features {
@@ -386,7 +379,6 @@ func (m *Mailroom) arrived(agent hub.AgentID) {
 
 // announce wakes those who wait for the message.
 func (m *Mailroom) announce(s sent) {
-	m.sent(s.message.Envelope)
 	if s.message.Policy.HumanGate != hub.GateRequired {
 		for _, l := range s.legs {
 			if l.Channel == hub.ChannelInbox {

@@ -65,7 +65,6 @@ func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread 
 // Announce wakes those who wait for messages that Post and Tell have written.
 func (m *Mailroom) Announce(messages ...hub.Message) {
 	for _, msg := range messages {
-		m.sent(msg.Envelope)
 		for _, id := range msg.To {
 			m.arrived(id)
 		}

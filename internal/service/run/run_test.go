@@ -13,8 +13,8 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/access"
-	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
 )
 
@@ -93,7 +93,7 @@ func (y *yard) begin(actor hub.Caller, agent hub.AgentID) (hub.Run, string) {
 // verify checks that everything is as the journal says.
 func (y *yard) verify() {
 	y.t.Helper()
-	audit, err := journal.Verify(y.t.Context(), y.store, journal.VerifyOptions{})
+	audit, err := records.New(y.store, records.Folders{}, nil).Verify(y.t.Context())
 	if err != nil || !audit.Clean() {
 		y.t.Errorf("verify: %v, %v", audit.Findings, err)
 	}
@@ -382,7 +382,7 @@ func TestVerifySeesRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	audit, err := journal.Verify(t.Context(), y.store, journal.VerifyOptions{})
+	audit, err := records.New(y.store, records.Folders{}, nil).Verify(t.Context())
 	if err != nil || len(audit.Findings) != 1 || !strings.Contains(audit.Findings[0].String(), string(r.ID)) || audit.Runs != 1 {
 		t.Errorf("got %v, %v", audit.Findings, err)
 	}

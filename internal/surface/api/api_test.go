@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -54,10 +55,9 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Records: &records{store: store},
+		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 		Journal: journal.New(store, &journal.Options{Bus: d.hints, Clock: clock}), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 	}
-	d.Services.Records.(*records).journal = d.Services.Journal
 	if d.operator, err = d.Access.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -345,24 +345,13 @@ func FuzzParams(f *testing.F) {
 	})
 }
 
-// records are those of a store without files.
-type records struct {
-	store   *sqlite.Store
-	journal *journal.Journal
+// noFiles are the records of a store without files.
+type noFiles struct{ *records.Records }
+
+func (noFiles) Export(context.Context, string, bool) (records.Manifest, error) {
+	return records.Manifest{}, hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }
 
-func (r *records) Verify(ctx context.Context) (journal.Audit, error) {
-	return journal.Verify(ctx, r.store, journal.VerifyOptions{})
-}
-
-func (r *records) Archive(ctx context.Context, a hub.Caller, keep time.Duration, dryRun bool) (journal.ArchiveReport, error) {
-	return r.journal.Archive(ctx, a, journal.ArchiveOptions{Keep: keep, DryRun: true, Dir: "unused"})
-}
-
-func (r *records) Export(context.Context, string, bool) (journal.Manifest, error) {
-	return journal.Manifest{}, hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
-}
-
-func (r *records) Backup(context.Context, string) error {
+func (noFiles) Backup(context.Context, string) error {
 	return hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }

@@ -89,14 +89,14 @@ func (h *Handler) startAt(r *http.Request) (int64, error) {
 	}
 	head, err := h.services.Journal.Head(r.Context())
 	if s == "" || err != nil {
-		return head, err
+		return head.Seq, err
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
 		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not the number of an event", s)
 	}
-	if n > head {
-		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head).
+	if n > head.Seq {
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head.Seq).
 			WithHint("the number may come from another hub; begin with ?after=0")
 	}
 	return n, nil

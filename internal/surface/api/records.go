@@ -11,18 +11,18 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // Records is what a hub keeps as a whole: it can be checked, thinned out and
 // copied.
 type Records interface {
-	// Verify compares everything with the journal.
-	Verify(ctx context.Context) (journal.Audit, error)
-	// Archive moves what is older than keep into a file; 0 means the default.
-	Archive(ctx context.Context, actor hub.Caller, keep time.Duration, dryRun bool) (journal.ArchiveReport, error)
+	// Verify compares everything with the records.
+	Verify(ctx context.Context) (records.Audit, error)
+	// Archive moves old entries and messages into a file.
+	Archive(ctx context.Context, actor hub.Caller, opts records.ArchiveOptions) (records.ArchiveReport, error)
 	// Export writes everything as JSONL into a folder that does not exist yet.
-	Export(ctx context.Context, dir string, restricted bool) (journal.Manifest, error)
+	Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error)
 	// Backup copies the database into a file that does not exist yet.
 	Backup(ctx context.Context, file string) error
 }
@@ -38,9 +38,9 @@ type AuditParams struct {
 
 // An AuditPage is a part of the journal, oldest first.
 type AuditPage struct {
-	Entries []hub.Entry  `json:"entries"`
-	Next    int64        `json:"next"` // after this one the page that follows begins; 0 at the end
-	Head    journal.Head `json:"head"`
+	Entries []hub.Entry `json:"entries"`
+	Next    int64       `json:"next"` // after this one the page that follows begins; 0 at the end
+	Head    hub.Head    `json:"head"`
 }
 
 const (
@@ -57,7 +57,7 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 	if p.Limit < 0 || p.Limit > maxAudit || p.After < 0 {
 		return AuditPage{}, hub.Errorf(hub.CodeInvalid, op, "limit: not between 1 and %d, or after: negative", maxAudit)
 	}
-	head, err := s.Journal.HeadEntry(ctx)
+	head, err := s.Journal.Head(ctx)
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -87,9 +87,9 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 	}
 }
 
-func verify(ctx context.Context, s *Services, a hub.Caller, _ None) (journal.Audit, error) {
+func verify(ctx context.Context, s *Services, a hub.Caller, _ None) (records.Audit, error) {
 	if !a.Audits() {
-		return journal.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
+		return records.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
 	}
 	return s.Records.Verify(ctx)
 }
@@ -100,11 +100,11 @@ type ArchiveParams struct {
 	DryRun bool  `json:"dry_run,omitempty"`
 }
 
-func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (journal.ArchiveReport, error) {
+func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (records.ArchiveReport, error) {
 	if p.KeepS < 0 || p.KeepS > int64(100*365*24*time.Hour/time.Second) {
-		return journal.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
+		return records.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
 	}
-	return s.Records.Archive(ctx, a, time.Duration(p.KeepS)*time.Second, p.DryRun)
+	return s.Records.Archive(ctx, a, records.ArchiveOptions{Keep: time.Duration(p.KeepS) * time.Second, DryRun: p.DryRun})
 }
 
 // CopyParams say where a copy goes, on the hub's machine.
@@ -120,9 +120,9 @@ func (p CopyParams) check(op string) error {
 	return nil
 }
 
-func export(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (journal.Manifest, error) {
+func export(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (records.Manifest, error) {
 	if err := p.check("parley/export"); err != nil {
-		return journal.Manifest{}, err
+		return records.Manifest{}, err
 	}
 	return s.Records.Export(ctx, p.Path, p.Restricted)
 }
@@ -144,19 +144,19 @@ func (c *Client) Audit(ctx context.Context, p AuditParams) (AuditPage, error) {
 	return call[AuditPage](ctx, c, "parley/audit", p)
 }
 
-// Verify compares everything with the journal.
-func (c *Client) Verify(ctx context.Context) (journal.Audit, error) {
-	return call[journal.Audit](ctx, c.patient(), "parley/audit/verify", None{})
+// Verify compares everything with the records.
+func (c *Client) Verify(ctx context.Context) (records.Audit, error) {
+	return call[records.Audit](ctx, c.patient(), "parley/audit/verify", None{})
 }
 
 // Archive moves what is old into a file.
-func (c *Client) Archive(ctx context.Context, p ArchiveParams) (journal.ArchiveReport, error) {
-	return call[journal.ArchiveReport](ctx, c.patient(), "parley/archive", p)
+func (c *Client) Archive(ctx context.Context, p ArchiveParams) (records.ArchiveReport, error) {
+	return call[records.ArchiveReport](ctx, c.patient(), "parley/archive", p)
 }
 
 // Export writes everything as JSONL into a folder on the hub's machine.
-func (c *Client) Export(ctx context.Context, p CopyParams) (journal.Manifest, error) {
-	return call[journal.Manifest](ctx, c.patient(), "parley/export", p)
+func (c *Client) Export(ctx context.Context, p CopyParams) (records.Manifest, error) {
+	return call[records.Manifest](ctx, c.patient(), "parley/export", p)
 }
 
 // Backup copies the database into a file on the hub's machine.

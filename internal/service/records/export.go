@@ -1,4 +1,4 @@
-package journal
+package records
 
 import (
 	"bufio"
@@ -39,7 +39,7 @@ type Manifest struct {
 	Format   string         `json:"format"`
 	Version  int            `json:"version"`
 	Schema   int            `json:"schema"` // of the tables
-	Head     Head           `json:"head"`   // of the journal
+	Head     hub.Head       `json:"head"`   // of the journal
 	Tables   []ExportedFile `json:"tables"` // in the order in which they are read
 	Archives []ExportedFile `json:"archives"`
 }
@@ -61,20 +61,19 @@ type Dump func(ctx context.Context, emit func(table string, row []byte) error) (
 // cannot lead out of its folder.
 var exportNames = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.jsonl)?$`)
 
-// WriteExport writes a store into dir, a JSONL file for each table that is not
-// empty, with the archives that it refers to; archives is the folder in which
-// they lie. The same store gives the same bytes. dir appears when everything in
+// Export writes the store into dir, a JSONL file for each table that is not
+// empty, with the archives that it refers to. The same store gives the same bytes. dir appears when everything in
 // it is complete and on disk; one that exists and is not empty is refused.
-func WriteExport(ctx context.Context, dir, archives string, dump Dump) (Manifest, error) {
-	m, err := writeExport(ctx, dir, archives, dump)
+func (r *Records) Export(ctx context.Context, dir string, dump Dump) (Manifest, error) {
+	m, err := writeExport(ctx, dir, r.folders.Archives, dump)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("journal: export: %w", diskError("journal.WriteExport", err))
+		return Manifest{}, fmt.Errorf("records: export: %w", diskError("records.Export", err))
 	}
 	return m, nil
 }
 
 func writeExport(ctx context.Context, dir, archives string, dump Dump) (Manifest, error) {
-	const op = "journal.WriteExport"
+	const op = "records.Export"
 	if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Manifest{}, hub.Errorf(hub.CodeConflict, op, "%s exists already and is not an empty folder", dir).
 			WithHint("name a folder that does not exist yet")
@@ -217,7 +216,7 @@ func (e *exporter) archive(from string, a hub.Archive) error {
 
 // copyArchive copies a file whose content is known by its hash.
 func copyArchive(from, to, sum string) (int64, error) {
-	const op = "journal.copyArchive"
+	const op = "records.copyArchive"
 	name := filepath.Base(from)
 	src, err := openRegular(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,18 +257,18 @@ type Export struct {
 // OpenExport opens the export in dir. It reports CodeNotFound when dir is none,
 // and CodeConflict when a newer version made it.
 func OpenExport(dir string) (*Export, error) {
-	const op = "journal.OpenExport"
+	const op = "records.OpenExport"
 	f, err := openRegular(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.Errorf(hub.CodeNotFound, op, "%s is not a complete export: it has no %s", dir, manifestName)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journal: import: %w", diskError(op, err))
+		return nil, fmt.Errorf("records: import: %w", diskError(op, err))
 	}
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
-		return nil, fmt.Errorf("journal: import: %w", diskError(op, err))
+		return nil, fmt.Errorf("records: import: %w", diskError(op, err))
 	}
 	m, err := decodeManifest(raw)
 	if err != nil {
@@ -280,7 +279,7 @@ func OpenExport(dir string) (*Export, error) {
 
 // decodeManifest reads a manifest.
 func decodeManifest(raw []byte) (Manifest, error) {
-	const op = "journal.OpenExport"
+	const op = "records.OpenExport"
 	var m Manifest
 	if len(raw) > maxManifest {
 		return m, hub.Errorf(hub.CodeTooLarge, op, "%s has more than %d bytes", manifestName, maxManifest)
@@ -343,7 +342,7 @@ func changed(name string, cause error) error {
 	if cause == nil {
 		cause = errors.New("it was changed or cut off")
 	}
-	return hub.Errorf(hub.CodeHashMismatch, "journal.Import", "%s is not what the manifest says: %v", name, cause).
+	return hub.Errorf(hub.CodeHashMismatch, "records.Import", "%s is not what the manifest says: %v", name, cause).
 		WithHint("export again; nothing was changed here")
 }
 
@@ -366,7 +365,7 @@ func (e *Export) CopyArchives(dir string) error {
 			_, err = copyArchive(filepath.Join(e.dir, archivesName, a.Name), filepath.Join(dir, a.Name), a.SHA256)
 		}
 		if err != nil {
-			return fmt.Errorf("journal: import: %w", diskError("journal.CopyArchives", err))
+			return fmt.Errorf("records: import: %w", diskError("records.CopyArchives", err))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package journal
+package records
 
 import (
 	"cmp"
@@ -27,17 +27,10 @@ const (
 	archiveSlack = time.Minute
 )
 
-// ArchiveOptions says what to archive and where. Only Dir is required.
+// ArchiveOptions are the choices of one archive. The zero value works.
 type ArchiveOptions struct {
-	Dir  string        // where archives lie; it is made when it is needed
-	Keep time.Duration // how old entries and messages become; default 90 days, at least one
-
-	// Consumers are those that follow the journal from a cursor. What they have
-	// not seen is not archived. The files of the trail, if there are any, are
-	// always among them.
-	Consumers []string
-
-	DryRun bool // change nothing, just say what would go
+	Keep   time.Duration // age at which entries and messages are archived; default 90 days, at least one
+	DryRun bool          // change nothing, report only
 }
 
 // An ArchiveReport says what went into an archive, or would have gone.
@@ -63,8 +56,8 @@ type ArchiveReport struct {
 // Killed at any instant, nothing is lost: the file is complete before the store
 // notes it, the store notes it before anything is removed, and only what is in
 // the file is removed. The next call removes what is left.
-func (j *Journal) Archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
-	const op = "journal.Archive"
+func (j *Records) Archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
+	const op = "records.Archive"
 	if !actor.IsOperator() && actor.ID != hub.Self {
 		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator may archive, and you are %s", actor.ID)
 	}
@@ -72,26 +65,26 @@ func (j *Journal) Archive(ctx context.Context, actor hub.Caller, opts ArchiveOpt
 	if opts.Keep < archiveLeast {
 		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "nothing younger than a day is archived")
 	}
-	if opts.Dir == "" {
+	if j.folders.Archives == "" {
 		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "no folder for archives was given")
 	}
 	j.archiving.Lock()
 	defer j.archiving.Unlock()
 	report, err := j.archive(ctx, actor, opts)
 	if err != nil {
-		return report, fmt.Errorf("journal: archive: %w", diskError(op, err))
+		return report, fmt.Errorf("records: archive: %w", diskError(op, err))
 	}
 	return report, nil
 }
 
-func (j *Journal) archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
+func (j *Records) archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	pruned := 0
 	if !opts.DryRun {
 		var err error
-		if pruned, err = j.prune(ctx, opts.Dir); err != nil && !errors.Is(err, errStraggler) {
+		if pruned, err = j.prune(ctx); err != nil && !errors.Is(err, errStraggler) {
 			return ArchiveReport{}, err
 		}
-		if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		if err := os.MkdirAll(j.folders.Archives, 0o700); err != nil {
 			return ArchiveReport{}, err
 		}
 	}
@@ -103,19 +96,19 @@ func (j *Journal) archive(ctx context.Context, actor hub.Caller, opts ArchiveOpt
 	if err := j.record(ctx, actor, report); err != nil {
 		return report, err
 	}
-	n, err := j.prune(ctx, opts.Dir)
+	n, err := j.prune(ctx)
 	report.Pruned += n
 	return report, err
 }
 
 // write makes the file. In a dry run it only counts.
-func (j *Journal) write(ctx context.Context, opts ArchiveOptions) (ArchiveReport, error) {
+func (j *Records) write(ctx context.Context, opts ArchiveOptions) (ArchiveReport, error) {
 	report := ArchiveReport{DryRun: opts.DryRun, Cutoff: j.clock.Now().Add(-opts.Keep)}
 	var target io.Writer = io.Discard
 	var file *draft
 	if !opts.DryRun {
 		var err error
-		if file, err = newDraft(filepath.Join(opts.Dir, "archive.jsonl")); err != nil {
+		if file, err = newDraft(filepath.Join(j.folders.Archives, "archive.jsonl")); err != nil {
 			return report, err
 		}
 		defer file.drop()
@@ -142,7 +135,7 @@ func (j *Journal) write(ctx context.Context, opts ArchiveOptions) (ArchiveReport
 	if opts.DryRun {
 		return report, nil
 	}
-	file.path = filepath.Join(opts.Dir, report.File)
+	file.path = filepath.Join(j.folders.Archives, report.File)
 	if err := file.keep(); err != nil {
 		return report, err
 	}
@@ -151,7 +144,7 @@ func (j *Journal) write(ctx context.Context, opts ArchiveOptions) (ArchiveReport
 
 // writeEntries writes the oldest entries, as far as they are old enough and
 // every consumer has seen them.
-func (j *Journal) writeEntries(ctx context.Context, w *archiveWriter, opts ArchiveOptions, report *ArchiveReport) error {
+func (j *Records) writeEntries(ctx context.Context, w *archiveWriter, opts ArchiveOptions, report *ArchiveReport) error {
 	after, seen := int64(0), int64(0)
 	err := j.store.View(ctx, func(r hub.Reader) error {
 		archives, err := r.Archives()
@@ -162,7 +155,7 @@ func (j *Journal) writeEntries(ctx context.Context, w *archiveWriter, opts Archi
 			newest := archives[len(archives)-1]
 			after, report.through = newest.Seq, newest.Cutoff
 		}
-		seen, report.HeldBackBy, err = leastCursor(r, opts.Consumers)
+		seen, report.HeldBackBy, err = leastCursor(r, j.consumers)
 		return err
 	})
 	if err != nil {
@@ -235,7 +228,7 @@ func leastCursor(r hub.Reader, consumers []string) (least int64, behind string, 
 }
 
 // writeMessages writes the messages that are old enough.
-func (j *Journal) writeMessages(ctx context.Context, w *archiveWriter, report *ArchiveReport) error {
+func (j *Records) writeMessages(ctx context.Context, w *archiveWriter, report *ArchiveReport) error {
 	after := hub.EnvelopeID("")
 	for more := true; more; {
 		err := j.store.View(ctx, func(r hub.Reader) error {
@@ -272,7 +265,7 @@ type archiveFacts struct {
 }
 
 // record notes an archive in the store. From then on its content may go.
-func (j *Journal) record(ctx context.Context, actor hub.Caller, report ArchiveReport) error {
+func (j *Records) record(ctx context.Context, actor hub.Caller, report ArchiveReport) error {
 	facts := archiveFacts{report.First, hub.Archive{
 		Seq: report.Last, Hash: report.hash, Cutoff: report.through, File: report.File, SHA256: report.SHA256,
 		Entries: report.Entries, Messages: report.Messages, At: j.clock.Now(),
@@ -298,12 +291,12 @@ func (j *Journal) record(ctx context.Context, actor hub.Caller, report ArchiveRe
 
 // errStraggler says that a message is older than the newest archive and yet not
 // in it, as happens when a clock was set back. The next archive takes it along.
-var errStraggler = hub.Errorf(hub.CodeConflict, "journal.Archive", "it is older than the newest archive, but not in it")
+var errStraggler = hub.Errorf(hub.CodeConflict, "records.Archive", "it is older than the newest archive, but not in it")
 
 // prune removes from the store what the newest archive holds, if anything is
 // left of it, and returns how many entries and messages that were. The file is
 // read first: what is not in it stays.
-func (j *Journal) prune(ctx context.Context, dir string) (int, error) {
+func (j *Records) prune(ctx context.Context) (int, error) {
 	var newest hub.Archive
 	left := false
 	err := j.store.View(ctx, func(r hub.Reader) error {
@@ -324,7 +317,7 @@ func (j *Journal) prune(ctx context.Context, dir string) (int, error) {
 		return 0, err
 	}
 	var ids []hub.EnvelopeID
-	sum, err := readArchive(filepath.Join(dir, filepath.Base(newest.File)), func(l archiveLine) error {
+	sum, err := readArchive(filepath.Join(j.folders.Archives, filepath.Base(newest.File)), func(l archiveLine) error {
 		if l.Message != nil {
 			ids = append(ids, l.Message.ID)
 		}
@@ -334,7 +327,7 @@ func (j *Journal) prune(ctx context.Context, dir string) (int, error) {
 		err = errors.New("its content is not what was recorded")
 	}
 	if err != nil {
-		return 0, hub.Errorf(hub.CodeConflict, "journal.Archive", "the archive %s cannot be relied on, so nothing was removed: %v", newest.File, err).
+		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "the archive %s cannot be relied on, so nothing was removed: %v", newest.File, err).
 			WithHint("put the file back where it was; parley audit verify tells what is wrong")
 	}
 	total := 0
@@ -361,21 +354,21 @@ func (j *Journal) prune(ctx context.Context, dir string) (int, error) {
 }
 
 // runArchive archives once a day, beginning now, until ctx ends.
-func (j *Journal) runArchive(ctx context.Context) {
+func (j *Records) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := j.Archive(ctx, hub.Caller{ID: hub.Self}, j.archives)
+		report, err := j.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: j.keep})
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			j.log.Warn("old entries could not be archived, it will be tried again", "op", "journal.Archive", "err", err)
+			j.log.Warn("old entries could not be archived, it will be tried again", "op", "records.Archive", "err", err)
 		case report.File != "":
-			j.log.Info("old entries and messages were archived", "op", "journal.Archive",
+			j.log.Info("old entries and messages were archived", "op", "records.Archive",
 				"file", report.File, "entries", report.Entries, "messages", report.Messages)
 		case report.HeldBackBy != "":
-			j.log.Warn("old entries wait for a consumer of the journal", "op", "journal.Archive", "consumer", report.HeldBackBy)
+			j.log.Warn("old entries wait for a consumer of the journal", "op", "records.Archive", "consumer", report.HeldBackBy)
 		}
 		select {
 		case <-tick.C:

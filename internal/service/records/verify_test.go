@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
-	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // A story is a world in which everything has happened that is recorded.
@@ -64,7 +64,7 @@ func tell(t *testing.T) *story {
 	s.open = s.move(s.move(s.move(s.propose("parser", false), hub.HandoffValidating), hub.HandoffAccepted), hub.HandoffActivated)
 	s.done = s.move(s.move(s.move(s.propose("printer", false), hub.HandoffValidating), hub.HandoffRejected), hub.HandoffClosed)
 	s.secret = s.propose("vault", true)
-	s.j.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
+	s.journal.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
 
 	return s
@@ -88,23 +88,23 @@ func TestVerify(t *testing.T) {
 	t.Run("a hub on which everything happened is clean, and everything was looked at", func(t *testing.T) {
 		got := s.wantClean()
 		got.Head.Hash = ""
-		want := journal.Audit{
-			Head: journal.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
-			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Lines: got.Lines, Unchecked: []string{}, Findings: []journal.Finding{},
+		want := records.Audit{
+			Head: hub.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
+			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
 			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
 		}
 	})
 	t.Run("what was not looked at is said", func(t *testing.T) {
-		if got := s.verifyWith(journal.VerifyOptions{}); !got.Clean() || len(got.Unchecked) != 1 {
+		if got := s.verifyIn(records.Folders{}); !got.Clean() || len(got.Unchecked) != 1 {
 			t.Errorf("without folders: got %+v, want the trail unchecked", got)
 		}
 	})
 	t.Run("a caller that gives up is told so", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := journal.Verify(ctx, s.store, journal.VerifyOptions{}); err == nil {
+		if _, err := s.records.Verify(ctx); err == nil {
 			t.Error("no error")
 		}
 	})
@@ -479,11 +479,11 @@ func TestTampering(t *testing.T) {
 		c := s.duplicated(t)
 		c.raw(fmt.Sprintf(`DELETE FROM journal WHERE seq > %d`, last-2))
 		c.world.open()
-		c.must(nil, c.j.Started(t.Context(), "x"))
-		c.must(nil, c.j.Started(t.Context(), "y"))
+		c.must(nil, c.journal.Started(t.Context(), "x"))
+		c.must(nil, c.journal.Started(t.Context(), "y"))
 		c.copy()
 		got := c.verify()
-		if !slices.ContainsFunc(got.Findings, func(f journal.Finding) bool {
+		if !slices.ContainsFunc(got.Findings, func(f records.Finding) bool {
 			return strings.HasPrefix(f.Where, "head.json.conflict-") && strings.Contains(f.What, "cut off before it and written anew")
 		}) {
 			t.Errorf("findings: got %v, want one that names the head that was set aside", got.Findings)
@@ -492,10 +492,10 @@ func TestTampering(t *testing.T) {
 	t.Run("more findings than are named are counted", func(t *testing.T) {
 		c := s.duplicated(t)
 		c.raw(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n LIMIT %d)
-			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, journal.MaxFindings+7))
+			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, records.MaxFindings+7))
 		c.world.open()
-		if got := c.verify(); len(got.Findings) != journal.MaxFindings || got.More != 7 {
-			t.Errorf("findings: got %d and %d more, want %d and 7", len(got.Findings), got.More, journal.MaxFindings)
+		if got := c.verify(); len(got.Findings) != records.MaxFindings || got.More != 7 {
+			t.Errorf("findings: got %d and %d more, want %d and 7", len(got.Findings), got.More, records.MaxFindings)
 		}
 	})
 }

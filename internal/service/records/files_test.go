@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 func (w *world) messagesFile() string { return filepath.Join(w.trail(), "messages", "messages.jsonl") }
@@ -107,23 +108,6 @@ func TestFiles(t *testing.T) {
 		wantTrail(t, c.trailContent(), want)
 		c.wantClean()
 	})
-	t.Run("a line is the same whether the trail was told of the message or not", func(t *testing.T) {
-		w := newWorld(t)
-		spaced := json.RawMessage(`{ "mood" : "good" }`)
-		for _, d := range []mailroom.Draft{
-			{Text: "plain", To: []hub.AgentID{"bob"}},
-			{Text: "<&> ü\u2028", To: []hub.AgentID{"bob", "eve"}, Extra: spaced, Topic: "t", Context: &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "ticket", Value: "b"}}}},
-			{Text: "held", To: []hub.AgentID{"bob"}, Policy: &hub.Policy{HumanGate: hub.GateRequired}, ExpiresAt: hub.At(w.now.Add(time.Hour))},
-		} {
-			w.send(ada, d)
-		}
-		w.copy()
-		got := w.trailContent()
-		w.must(nil, os.RemoveAll(w.trail()))
-		w.must(nil, journal.NewFiles(w.store, w.trail(), nil).Copy(t.Context()))
-		wantTrail(t, got, w.trailContent())
-		w.wantClean()
-	})
 	t.Run("a copy of what is copied changes nothing", func(t *testing.T) {
 		want := s.trailContent()
 		s.copy()
@@ -142,7 +126,7 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("the head is the newest entry", func(t *testing.T) {
-		want, err := s.j.HeadEntry(t.Context())
+		want, err := s.journal.Head(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,15 +134,9 @@ func TestFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got journal.Head
+		var got hub.Head
 		if err := json.Unmarshal(raw, &got); err != nil || got != want || got.Seq != int64(len(s.entries())) {
 			t.Errorf("head: got %+v (%v), want %+v", got, err, want)
-		}
-	})
-	t.Run("a store without entries has no head", func(t *testing.T) {
-		j := journal.New(open(t), nil)
-		if got, err := j.HeadEntry(t.Context()); err != nil || got != (journal.Head{}) {
-			t.Errorf("head: got %+v (%v), want none", got, err)
 		}
 	})
 }
@@ -173,7 +151,7 @@ func TestFilesRecover(t *testing.T) {
 		c := s.cloned(t)
 		for cut := size - lastLine - lineBefore; cut <= size; cut += 7 {
 			c.must(nil, os.WriteFile(c.messagesFile(), []byte(want["messages/messages.jsonl"][:cut]), 0o600))
-			c.must(nil, journal.NewFiles(c.store, c.trail(), nil).Copy(t.Context()))
+			c.must(nil, c.recordsWith(c.store, records.Options{}).Copy(t.Context()))
 			wantTrail(t, c.trailContent(), want)
 		}
 		c.wantClean()
@@ -187,7 +165,7 @@ func TestFilesRecover(t *testing.T) {
 				}
 				return tx.PutCursor("journal.files", cursor)
 			})
-			c.must(nil, journal.NewFiles(c.store, c.trail(), nil).Copy(t.Context()))
+			c.must(nil, c.recordsWith(c.store, records.Options{}).Copy(t.Context()))
 			wantTrail(t, c.trailContent(), want)
 			c.wantClean()
 		}
@@ -254,7 +232,7 @@ func TestFilesRecover(t *testing.T) {
 		c := s.cloned(t)
 		c.must(nil, os.RemoveAll(c.trail()))
 		c.must(nil, os.WriteFile(c.trail(), nil, 0o600))
-		if err := c.files.Copy(t.Context()); hub.CodeOf(err) != hub.CodeDegraded {
+		if err := c.records.Copy(t.Context()); hub.CodeOf(err) != hub.CodeDegraded {
 			t.Errorf("got %v, want degraded", err)
 		}
 		c.must(nil, os.Remove(c.trail()))
@@ -265,7 +243,7 @@ func TestFilesRecover(t *testing.T) {
 
 func TestFilesSeal(t *testing.T) {
 	w := newWorld(t)
-	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Seal: 2000})
+	w.records = w.recordsWith(w.store, records.Options{Seal: 2000})
 	for range 5 {
 		w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 		w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
@@ -300,7 +278,7 @@ func TestFilesSeal(t *testing.T) {
 			t.Errorf("lines in the new file: got %d, want 1", got)
 		}
 		w.edit(w.messagesFile(), func(b []byte) []byte { return b[:20] })
-		w.must(nil, journal.NewFiles(w.store, w.trail(), nil).Copy(t.Context()))
+		w.must(nil, w.recordsWith(w.store, records.Options{}).Copy(t.Context()))
 		w.wantClean()
 	})
 	t.Run("a sealed file that is gone is missed", func(t *testing.T) {
@@ -327,7 +305,7 @@ func TestFilesRun(t *testing.T) {
 		hints := new(bus.Local)
 		j := journal.New(store, &journal.Options{Bus: hints})
 		dir := filepath.Join(home, "trail")
-		files := journal.NewFiles(store, dir, &journal.FilesOptions{Bus: hints})
+		files := records.New(store, records.Folders{Trail: dir}, &records.Options{Bus: hints})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { files.Run(ctx); close(done) }()
@@ -339,7 +317,7 @@ func TestFilesRun(t *testing.T) {
 			if err != nil {
 				return 0
 			}
-			var h journal.Head
+			var h hub.Head
 			if err := json.Unmarshal(raw, &h); err != nil {
 				t.Fatal(err)
 			}

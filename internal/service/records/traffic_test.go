@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // A session is a channel that takes everything.
@@ -56,13 +56,13 @@ func TestVerifyWhileInUse(t *testing.T) {
 		go func() {
 			defer close(done)
 			for range 40 {
-				a, err := journal.Verify(t.Context(), w.store, journal.VerifyOptions{Trail: w.trail(), Archives: w.archives()})
+				a, err := w.records.Verify(t.Context())
 				if err != nil || !a.Clean() {
 					t.Errorf("audit: got %v (%v), want it clean", a.Findings, err)
 				}
 			}
 		}()
-		files := journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Seal: 4000})
+		files := w.recordsWith(w.store, records.Options{Seal: 4000})
 		h := w.propose("parser", false)
 		for _, next := range []hub.HandoffState{hub.HandoffValidating, hub.HandoffAccepted, hub.HandoffActivated, hub.HandoffCompleted, hub.HandoffClosed} {
 			h = w.move(h, next)
@@ -72,7 +72,7 @@ func TestVerifyWhileInUse(t *testing.T) {
 			w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 			w.fetch(bob, true)
 			w.must(nil, files.Copy(t.Context()))
-			w.archive(journal.ArchiveOptions{Keep: day})
+			w.archive(records.ArchiveOptions{Keep: day})
 			select {
 			case <-done:
 				running = false

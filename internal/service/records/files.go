@@ -1,4 +1,4 @@
-package journal
+package records
 
 import (
 	"bytes"
@@ -54,13 +54,12 @@ type Files struct {
 	dir   string
 	bus   hub.Bus
 	log   *slog.Logger
-	fresh fresh
 
 	mu      sync.Mutex // held during a copy; guards what follows
 	tracks  map[string]*track
 	held    holdings // nil until it was looked at what is there
 	cursor  int64
-	head    Head // as in the head file
+	head    hub.Head // as in the head file
 	retired int64
 }
 
@@ -94,14 +93,6 @@ func NewFiles(store hub.Store, dir string, opts *FilesOptions) *Files {
 	return f
 }
 
-// Sent tells of a message that was kept and is not copied yet. Who does not tell
-// costs the next copy time, nothing else.
-func (f *Files) Sent(e hub.Envelope) {
-	if message, err := sentMessage(e); err == nil {
-		f.fresh.put(e.ID, message)
-	}
-}
-
 // Run copies until ctx ends, and once more then. It lets entries gather, so
 // that a busy hub is not held up. A failure is logged and tried again.
 func (f *Files) Run(ctx context.Context) {
@@ -115,7 +106,7 @@ func (f *Files) Run(ctx context.Context) {
 	defer poll.Stop()
 	for ctx.Err() == nil {
 		if err := f.Copy(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("the trail stands still, it will be tried again", "op", "journal.Files", "err", err)
+			f.log.Warn("the trail stands still, it will be tried again", "op", "records.Trail", "err", err)
 		}
 		select {
 		case <-hints:
@@ -127,7 +118,7 @@ func (f *Files) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), filesLast)
 	defer cancel()
 	if err := f.Copy(last); err != nil {
-		f.log.Warn("the trail is not complete, it goes on at the next start", "op", "journal.Files", "err", err)
+		f.log.Warn("the trail is not complete, it goes on at the next start", "op", "records.Trail", "err", err)
 	}
 }
 
@@ -154,7 +145,7 @@ func (f *Files) Copy(ctx context.Context) error {
 	err := f.copy(ctx)
 	if err != nil {
 		f.held = nil // the next one looks at what is there
-		return fmt.Errorf("journal: files: %w", diskError("journal.Files", err))
+		return fmt.Errorf("records: files: %w", diskError("records.Trail", err))
 	}
 	return nil
 }
@@ -171,7 +162,6 @@ func (f *Files) copy(ctx context.Context) error {
 			return err
 		}
 	}
-	f.fresh.forget() // what was told too late
 	if err := f.restoreHead(ctx); err != nil {
 		return err
 	}
@@ -184,10 +174,10 @@ func (f *Files) restoreHead(ctx context.Context) error {
 	if f.head.Seq >= f.cursor {
 		return nil
 	}
-	var head Head
+	var head hub.Head
 	err := f.store.View(ctx, func(r hub.Reader) error {
 		e, err := entryAt(r, f.cursor)
-		head = Head{e.Seq, e.Hash, e.At}
+		head = hub.Head{Seq: e.Seq, Hash: e.Hash, At: e.At}
 		return err
 	})
 	if err != nil || head.Seq == 0 {
@@ -197,7 +187,7 @@ func (f *Files) restoreHead(ctx context.Context) error {
 }
 
 // putHead replaces the head file.
-func (f *Files) putHead(head Head) error {
+func (f *Files) putHead(head hub.Head) error {
 	if err := writeHead(filepath.Join(f.dir, headName), head); err != nil {
 		return err
 	}
@@ -209,7 +199,7 @@ func (f *Files) putHead(head Head) error {
 // moves the cursor, in this order. It returns whether there are more: those that
 // come meanwhile wait for the next copy.
 func (f *Files) page(ctx context.Context) (more bool, err error) {
-	var head Head
+	var head hub.Head
 	lines, ends := map[string]*bytes.Buffer{}, map[string]int64{}
 	err = f.store.View(ctx, func(r hub.Reader) error {
 		entries, err := r.JournalAfter(f.cursor, filesPage)
@@ -225,13 +215,13 @@ func (f *Files) page(ctx context.Context) (more bool, err error) {
 					lines[family] = new(bytes.Buffer)
 				}
 				before := lines[family].Len()
-				if err := f.appendLine(lines[family], r, e); err != nil {
+				if err := appendLine(lines[family], r, e); err != nil {
 					return fmt.Errorf("the line of row %d: %w", e.Seq, err)
 				}
 				ends[family] = e.Seq
 				total += lines[family].Len() - before
 			}
-			head = Head{e.Seq, e.Hash, e.At}
+			head = hub.Head{Seq: e.Seq, Hash: e.Hash, At: e.At}
 			if total >= filesBytes {
 				more = true
 				break
@@ -257,16 +247,6 @@ func (f *Files) page(ctx context.Context) (more bool, err error) {
 	}
 	f.cursor = head.Seq
 	return more, f.remember(ctx)
-}
-
-// appendLine is appendLine without reading what is known.
-func (f *Files) appendLine(buf *bytes.Buffer, r hub.Reader, e hub.Entry) error {
-	if begins(e.Action) {
-		if message := f.fresh.take(hub.EnvelopeID(e.Subject)); message != nil {
-			return appendMessage(buf, e, message)
-		}
-	}
-	return appendLine(buf, r, e)
 }
 
 // remember stores the cursor and what the files hold.
@@ -347,12 +327,12 @@ func (f *Files) recoverHead(r hub.Reader, archives []hub.Archive) error {
 	path := filepath.Join(f.dir, headName)
 	head, err := readHead(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.head = Head{}
+		f.head = hub.Head{}
 		return nil
 	}
 	verdict := headVerdict("the head file is broken")
 	if err == nil {
-		if verdict, err = head.judge(r, archives); err != nil {
+		if verdict, err = judge(head, r, archives); err != nil {
 			return err
 		}
 	}
@@ -360,12 +340,12 @@ func (f *Files) recoverHead(r hub.Reader, archives []hub.Archive) error {
 		f.head = head
 		return nil
 	}
-	f.head = Head{}
+	f.head = hub.Head{}
 	aside, err := setAside(path, head.Seq)
 	if err != nil {
 		return err
 	}
-	f.log.Error("the head does not fit the journal, it was set aside", "op", "journal.Files", "why", verdict, "seq", head.Seq, "file", aside)
+	f.log.Error("the head does not fit the journal, it was set aside", "op", "records.Trail", "why", verdict, "seq", head.Seq, "file", aside)
 	return nil
 }
 
@@ -381,11 +361,11 @@ func (f *Files) recoverTrack(r hub.Reader, t *track, h *holding, cursor, archive
 	}
 	from := max(last, cursor)
 	if last < h.Last {
-		f.log.Warn("the trail has become shorter, it is written again", "op", "journal.Files", "file", t.path(), "has", last, "had", h.Last)
+		f.log.Warn("the trail has become shorter, it is written again", "op", "records.Trail", "file", t.path(), "has", last, "had", h.Last)
 		from = last
 	}
 	if from < archived {
-		f.log.Warn("a part of the trail lies in archives alone", "op", "journal.Files", "file", t.path(), "after", from, "up_to", archived)
+		f.log.Warn("a part of the trail lies in archives alone", "op", "records.Trail", "file", t.path(), "after", from, "up_to", archived)
 		from, h.After = archived, archived
 	}
 	t.skip, h.Last = from, last
@@ -425,7 +405,7 @@ func (f *Files) lastLine(r hub.Reader, t *track, archived int64) (int64, error) 
 		if err != nil {
 			return 0, err
 		}
-		f.log.Error("a file of the trail does not fit the journal, it was set aside", "op", "journal.Files", "seq", l.Seq, "file", aside)
+		f.log.Error("a file of the trail does not fit the journal, it was set aside", "op", "records.Trail", "seq", l.Seq, "file", aside)
 	}
 }
 
@@ -435,7 +415,7 @@ func (f *Files) cut(path string, size int64) error {
 	if err != nil || info.Size() == size {
 		return err
 	}
-	f.log.Warn("a torn line is written again", "op", "journal.Files", "file", path, "bytes", info.Size()-size)
+	f.log.Warn("a torn line is written again", "op", "records.Trail", "file", path, "bytes", info.Size()-size)
 	return os.Truncate(path, size)
 }
 

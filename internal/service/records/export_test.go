@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"bytes"
@@ -17,12 +17,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // importInto makes a home out of an export, as parley import does.
 func importInto(ctx context.Context, dir, home string) error {
-	e, err := journal.OpenExport(dir)
+	e, err := records.OpenExport(dir)
 	if err != nil {
 		return err
 	}
@@ -75,18 +75,18 @@ func tables(t *testing.T, home string) map[string][]string {
 
 func TestExport(t *testing.T) {
 	w, ids := oldWorld(t, 20)
-	w.archive(journal.ArchiveOptions{})
+	w.archive(records.ArchiveOptions{})
 	w.copy()
 	dir := filepath.Join(t.TempDir(), "a", "export")
 	dump := func(ctx context.Context, emit func(string, []byte) error) (int, error) {
 		return w.store.Dump(ctx, emit, sqlite.DumpOptions{Restricted: true})
 	}
-	m, err := journal.WriteExport(t.Context(), dir, w.archives(), dump)
+	m, err := w.records.Export(t.Context(), dir, dump)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("the manifest says what there is", func(t *testing.T) {
-		head, err := w.j.HeadEntry(t.Context())
+		head, err := w.journal.Head(t.Context())
 		if err != nil || m.Head != head || m.Schema == 0 || len(m.Archives) != 1 {
 			t.Errorf("manifest: got %+v, want head %+v (%v)", m, head, err)
 		}
@@ -95,7 +95,7 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: got %d rows, want %d", f.Name, got, f.Rows)
 			}
 		}
-		var stored journal.Manifest
+		var stored records.Manifest
 		raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 		if err != nil || json.Unmarshal(raw, &stored) != nil || fmt.Sprint(stored) != fmt.Sprint(m) {
 			t.Errorf("stored: got %+v (%v), want %+v", stored, err, m)
@@ -138,7 +138,7 @@ func TestExport(t *testing.T) {
 	})
 	t.Run("R3-130 the same hub gives the same export", func(t *testing.T) {
 		again := filepath.Join(t.TempDir(), "export")
-		if _, err := journal.WriteExport(t.Context(), again, w.archives(), dump); err != nil {
+		if _, err := w.records.Export(t.Context(), again, dump); err != nil {
 			t.Fatal(err)
 		}
 		want, got := os.DirFS(dir), again
@@ -180,17 +180,17 @@ func TestExport(t *testing.T) {
 		}
 	})
 	t.Run("what is there is not overwritten", func(t *testing.T) {
-		if _, err := journal.WriteExport(t.Context(), dir, w.archives(), dump); hub.CodeOf(err) != hub.CodeConflict {
+		if _, err := w.records.Export(t.Context(), dir, dump); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v, want a conflict", err)
 		}
 		file := filepath.Join(t.TempDir(), "file")
 		w.must(nil, os.WriteFile(file, nil, 0o600))
-		if _, err := journal.WriteExport(t.Context(), file, w.archives(), dump); hub.CodeOf(err) != hub.CodeConflict {
+		if _, err := w.records.Export(t.Context(), file, dump); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v, want a conflict", err)
 		}
 	})
 	t.Run("an empty folder is filled", func(t *testing.T) {
-		if _, err := journal.WriteExport(t.Context(), t.TempDir(), w.archives(), dump); err != nil {
+		if _, err := w.records.Export(t.Context(), t.TempDir(), dump); err != nil {
 			t.Error(err)
 		}
 	})
@@ -198,7 +198,7 @@ func TestExport(t *testing.T) {
 		parent := t.TempDir()
 		broken := errors.New("no more rows")
 		for name, tt := range map[string]struct {
-			dump journal.Dump
+			dump records.Dump
 			want error
 		}{
 			"at once": {func(context.Context, func(string, []byte) error) (int, error) { return 0, broken }, nil},
@@ -212,14 +212,14 @@ func TestExport(t *testing.T) {
 				return 1, emit("../a", []byte(`{}`))
 			}, nil},
 		} {
-			if _, err := journal.WriteExport(t.Context(), filepath.Join(parent, "e"), "", tt.dump); hub.CodeOf(err) != hub.CodeDegraded {
+			if _, err := w.records.Export(t.Context(), filepath.Join(parent, "e"), tt.dump); hub.CodeOf(err) != hub.CodeDegraded {
 				t.Errorf("%s: got %v, want degraded", name, err)
 			}
 			if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
 				t.Errorf("%s: left %v (%v)", name, left, err)
 			}
 		}
-		if _, err := journal.WriteExport(t.Context(), filepath.Join(parent, "e"), t.TempDir(), dump); hub.CodeOf(err) != hub.CodeNotFound {
+		if _, err := records.New(w.store, records.Folders{Archives: t.TempDir()}, nil).Export(t.Context(), filepath.Join(parent, "e"), dump); hub.CodeOf(err) != hub.CodeNotFound {
 			t.Errorf("without its archive: got %v, want not found", err)
 		}
 	})
@@ -227,7 +227,7 @@ func TestExport(t *testing.T) {
 
 func TestImportRefuses(t *testing.T) {
 	w, _ := oldWorld(t, 20)
-	w.archive(journal.ArchiveOptions{})
+	w.archive(records.ArchiveOptions{})
 	dir := filepath.Join(t.TempDir(), "export")
 	m := w.export(dir)
 	archive := filepath.Join("archives", m.Archives[0].Name)

@@ -1,4 +1,4 @@
-package journal
+package records
 
 import (
 	"cmp"
@@ -14,15 +14,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// VerifyOptions says what to compare the store with.
-type VerifyOptions struct {
-	Trail    string // folder of Files; "" leaves the trail and the head alone
-	Archives string // folder of the archives; "" leaves their files alone
-}
-
 // An Audit is the result of Verify.
 type Audit struct {
-	Head Head `json:"head"` // the newest entry that was looked at
+	Head hub.Head `json:"head"` // the newest entry that was looked at
 
 	// What was looked at, counted.
 	Entries   int `json:"entries"`  // in the store
@@ -62,9 +56,9 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 // they are now, agents and keys, and the files of the trail. What does not fit is
 // a finding, not an error. It may run while the store is in use, and holds no
 // snapshot for long.
-func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, error) {
+func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
-		store: store, opts: opts, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
+		store: r.store, opts: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
 		people: newRoster(), pacts: newPacts(),
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
@@ -73,7 +67,7 @@ func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, er
 		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findStrangers, v.checkHandoffs, v.checkRuns,
 	} {
 		if err := step(ctx); err != nil {
-			return v.out, fmt.Errorf("journal: verify: %w", err)
+			return v.out, fmt.Errorf("records: verify: %w", err)
 		}
 	}
 	if v.withheld > 0 {
@@ -85,7 +79,7 @@ func Verify(ctx context.Context, store hub.Store, opts VerifyOptions) (Audit, er
 // A verifier walks along the journal, oldest entry first.
 type verifier struct {
 	store hub.Store
-	opts  VerifyOptions
+	opts  Folders
 	out   Audit
 
 	archives []hub.Archive // as of the newest look
@@ -232,7 +226,7 @@ func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) erro
 				continue
 			}
 		}
-		verdict, err := h.judge(r, v.archives)
+		verdict, err := judge(h.Head, r, v.archives)
 		if err != nil {
 			return err
 		}
@@ -329,7 +323,7 @@ func (v *verifier) readJournal(ctx context.Context) error {
 				v.out.Entries += len(entries)
 				return v.page(r, entries, "")
 			}
-			if v.out.Head, err = headOf(r); err != nil {
+			if v.out.Head, err = hub.HeadOf(r); err != nil {
 				return err
 			}
 			v.checkArchives()

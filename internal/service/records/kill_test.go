@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // The test binary, started again with these in its environment, is a hub that
@@ -54,20 +54,20 @@ func child() error {
 	}
 	defer store.Close()
 	deadly := &deadlyStore{Store: store, left: step}
+	folders := records.Folders{Trail: filepath.Join(home, "trail"), Archives: filepath.Join(home, "archives")}
+	rec := records.New(deadly, folders, &records.Options{Clock: func() time.Time { return at.Time }})
 	switch os.Getenv(childWork) {
 	case "archive":
-		j := journal.New(deadly, &journal.Options{Clock: func() time.Time { return at.Time }})
-		_, err = j.Archive(context.Background(), hub.Caller{ID: hub.Self}, journal.ArchiveOptions{Dir: filepath.Join(home, "archives")})
+		_, err = rec.Archive(context.Background(), hub.Caller{ID: hub.Self}, records.ArchiveOptions{})
 	case "copy":
-		err = journal.NewFiles(deadly, filepath.Join(home, "trail"), nil).Copy(context.Background())
+		err = rec.Copy(context.Background())
 	case "export":
-		_, err = journal.WriteExport(context.Background(), filepath.Join(home, "export"), filepath.Join(home, "archives"),
-			func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-				return store.Dump(ctx, func(table string, row []byte) error {
-					deadly.step()
-					return emit(table, row)
-				}, sqlite.DumpOptions{})
-			})
+		_, err = rec.Export(context.Background(), filepath.Join(home, "export"), func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+			return store.Dump(ctx, func(table string, row []byte) error {
+				deadly.step()
+				return emit(table, row)
+			}, sqlite.DumpOptions{})
+		})
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func TestKilledArchive(t *testing.T) {
 		w.t = t
 		w.eachKill("archive", 1, func(c *world) {
 			c.wantNothingLost(old)
-			report, err := c.j.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: c.archives()})
+			report, err := c.records.Archive(t.Context(), operator, records.ArchiveOptions{})
 			c.must(nil, err)
 			c.wantNothingLost(old)
 			for id, places := range c.places() {
@@ -193,13 +193,13 @@ func TestKilledExport(t *testing.T) {
 			dir := filepath.Join(c.home, "export")
 			if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 				for _, path := range []string{dir, dir + ".partial"} {
-					if _, err := journal.OpenExport(path); hub.CodeOf(err) != hub.CodeNotFound {
+					if _, err := records.OpenExport(path); hub.CodeOf(err) != hub.CodeNotFound {
 						t.Errorf("%s: got %v, want not found", path, err)
 					}
 				}
 				c.export(dir)
 			}
-			e, err := journal.OpenExport(dir)
+			e, err := records.OpenExport(dir)
 			c.must(nil, err)
 			defer e.Close()
 			c.must(nil, sqlite.Load(t.Context(), filepath.Join(c.home, "copy"), e.Manifest.Schema, e.Next))

@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 const day = 24 * time.Hour
@@ -104,10 +105,9 @@ func (w *world) wantNothingLost(ids map[hub.EnvelopeID]bool) {
 	}
 }
 
-func (w *world) archive(opts journal.ArchiveOptions) journal.ArchiveReport {
+func (w *world) archive(opts records.ArchiveOptions) records.ArchiveReport {
 	w.t.Helper()
-	opts.Dir = w.archives()
-	report, err := w.j.Archive(w.t.Context(), operator, opts)
+	report, err := w.records.Archive(w.t.Context(), operator, opts)
 	w.must(nil, err)
 	return report
 }
@@ -137,7 +137,7 @@ func TestArchive(t *testing.T) {
 	wantHandoffs := fmt.Sprint(handoffs(w))
 	wantSteps := fmt.Sprint(steps)
 
-	dry := w.archive(journal.ArchiveOptions{DryRun: true})
+	dry := w.archive(records.ArchiveOptions{DryRun: true})
 	t.Run("a dry run says what would go and changes nothing", func(t *testing.T) {
 		if got := w.entries(); len(got) != len(before) {
 			t.Errorf("entries: got %d, want %d", len(got), len(before))
@@ -150,7 +150,7 @@ func TestArchive(t *testing.T) {
 		}
 	})
 	other := w.clone(t)
-	report := w.archive(journal.ArchiveOptions{})
+	report := w.archive(records.ArchiveOptions{})
 	t.Run("R3-117 what is older than 90 days goes into an archive and then out of the store", func(t *testing.T) {
 		want := dry
 		want.DryRun, want.Pruned = false, dry.Entries+dry.Messages
@@ -181,7 +181,7 @@ func TestArchive(t *testing.T) {
 		for range 3 { // also when they have become old altogether
 			w.pass(100 * day)
 			w.copy()
-			w.archive(journal.ArchiveOptions{})
+			w.archive(records.ArchiveOptions{})
 		}
 		if got := fmt.Sprint(handoffs(w)); got != wantHandoffs {
 			t.Errorf("handoffs:\ngot  %s\nwant %s", got, wantHandoffs)
@@ -222,7 +222,7 @@ func TestArchive(t *testing.T) {
 		}
 	})
 	t.Run("R3-130 the same store gives the same archive", func(t *testing.T) {
-		other.archive(journal.ArchiveOptions{})
+		other.archive(records.ArchiveOptions{})
 		got, err := os.ReadFile(filepath.Join(other.archives(), report.File))
 		want, err2 := os.ReadFile(filepath.Join(w.archives(), report.File))
 		if err != nil || err2 != nil || !bytes.Equal(got, want) {
@@ -235,24 +235,24 @@ func TestArchive(t *testing.T) {
 		}
 		other.copy()
 		other.wantClean()
-		if a := other.verifyWith(journal.VerifyOptions{Trail: other.trail()}); !a.Clean() || len(a.Unchecked) != 2 {
+		if a := other.verifyIn(records.Folders{Trail: other.trail()}); !a.Clean() || len(a.Unchecked) != 2 {
 			t.Errorf("without the archives: got %+v, want it clean and two things unchecked", a)
 		}
 	})
 	t.Run("an archive with nothing new to go is not made", func(t *testing.T) {
-		if got := other.archive(journal.ArchiveOptions{}); got.File != "" || got.Entries != 0 || got.Pruned != 0 {
+		if got := other.archive(records.ArchiveOptions{}); got.File != "" || got.Entries != 0 || got.Pruned != 0 {
 			t.Errorf("report: got %+v, want nothing", got)
 		}
 	})
 	t.Run("who follows events from before goes on after what was archived", func(t *testing.T) {
-		entries, _, err := other.j.Events(t.Context(), operator, 3, 1)
+		entries, _, err := other.journal.Events(t.Context(), operator, 3, 1)
 		if err != nil || len(entries) != 1 || entries[0].Seq != report.Last+1 {
 			t.Errorf("events: got %v (%v), want row %d", entries, err, report.Last+1)
 		}
 	})
 	t.Run("the store writes on with the next number", func(t *testing.T) {
 		c := other.clone(t)
-		c.must(nil, c.j.Started(t.Context(), "x"))
+		c.must(nil, c.journal.Started(t.Context(), "x"))
 		all := c.entries()
 		if last := all[len(all)-1]; last.Seq != int64(len(before))+2 {
 			t.Errorf("newest: got %d, want %d", last.Seq, len(before)+2)
@@ -264,7 +264,7 @@ func TestArchive(t *testing.T) {
 func TestArchiveTampering(t *testing.T) {
 	small, _ := oldWorld(t, 5)
 	before := small.entries()
-	report := small.archive(journal.ArchiveOptions{})
+	report := small.archive(records.ArchiveOptions{})
 	archived := filepath.Join("archives", report.File)
 	for _, tt := range []struct {
 		name string
@@ -343,7 +343,7 @@ func TestArchiveGoesOn(t *testing.T) {
 				c, file := killedBeforePrune(t)
 				entries := len(c.entries())
 				spoil(c, filepath.Join(c.archives(), file))
-				_, err := c.j.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: c.archives()})
+				_, err := c.records.Archive(t.Context(), operator, records.ArchiveOptions{})
 				if hub.CodeOf(err) != hub.CodeConflict || len(c.entries()) != entries {
 					t.Errorf("got %v and %d entries, want a conflict and %d", err, len(c.entries()), entries)
 				}
@@ -357,13 +357,13 @@ func TestArchiveGoesOn(t *testing.T) {
 		late := c.send(eve, mailroom.Draft{To: []hub.AgentID{"bob"}})
 		c.now = now
 		c.copy()
-		c.archive(journal.ArchiveOptions{})
+		c.archive(records.ArchiveOptions{})
 		if got := c.places()[late]; !slices.Contains(got, "store") {
 			t.Fatalf("the late message: got %v, want it in the store", got)
 		}
 		c.pass(100 * day)
 		c.copy()
-		next := c.archive(journal.ArchiveOptions{})
+		next := c.archive(records.ArchiveOptions{})
 		if got := c.places()[late]; !slices.Equal(got, []string{next.File}) {
 			t.Errorf("the late message: got %v, want it in %s", got, next.File)
 		}
@@ -392,8 +392,8 @@ func sameBut(got, want string) bool {
 func killedBeforePrune(t *testing.T) (*world, string) {
 	t.Helper()
 	w, _ := oldWorld(t, 5)
-	stop := journal.New(&stopStore{w.store, 1}, &journal.Options{Clock: w.clock}) // that notes the archive
-	if _, err := stop.Archive(t.Context(), operator, journal.ArchiveOptions{Dir: w.archives()}); hub.CodeOf(err) != hub.CodeDegraded {
+	stop := w.recordsWith(&stopStore{w.store, 1}, records.Options{}) // that notes the archive
+	if _, err := stop.Archive(t.Context(), operator, records.ArchiveOptions{}); hub.CodeOf(err) != hub.CodeDegraded {
 		t.Fatalf("got %v, want degraded", err)
 	}
 	file := ""
@@ -424,9 +424,10 @@ func (s *stopStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx
 
 func TestArchiveWaitsForConsumers(t *testing.T) {
 	w, _ := oldWorld(t, 50)
-	slow := func(seq int64) journal.ArchiveOptions {
+	w.records = w.recordsWith(w.store, records.Options{Consumers: []string{"slow"}})
+	slow := func(seq int64) records.ArchiveOptions {
 		w.update(func(tx hub.Tx) error { return tx.PutCursor("slow", seq) })
-		return journal.ArchiveOptions{Consumers: []string{"slow"}}
+		return records.ArchiveOptions{}
 	}
 	t.Run("what a consumer has not seen is not archived", func(t *testing.T) {
 		if got := w.archive(slow(0)); got.File != "" || got.HeldBackBy != "slow" {
@@ -454,7 +455,7 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 		}
 	})
 	t.Run("then the rest goes", func(t *testing.T) {
-		w.must(nil, journal.NewFiles(w.store, w.trail(), nil).Copy(t.Context()))
+		w.must(nil, w.recordsWith(w.store, records.Options{}).Copy(t.Context()))
 		if got := w.archive(slow(1000)); got.First != 61 || got.HeldBackBy != "" {
 			t.Errorf("report: got %+v, want rows from 61", got)
 		}
@@ -464,7 +465,7 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 
 func TestArchiveRetiresTheTrail(t *testing.T) {
 	w, _ := oldWorld(t, 20)
-	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Seal: 1})
+	w.records = w.recordsWith(w.store, records.Options{Seal: 1})
 	w.propose("printer", false)
 	w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 	w.copy()
@@ -475,7 +476,7 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 		return slices.Sorted(maps.Keys(w.trailContent()))
 	}
 	before := names()
-	w.archive(journal.ArchiveOptions{})
+	w.archive(records.ArchiveOptions{})
 	w.copy()
 	after := names()
 	t.Run("sealed files of messages go when archives hold them, those of handoffs stay", func(t *testing.T) {
@@ -492,7 +493,7 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 	})
 	t.Run("a trail that is lost is written again as far as the store holds it", func(t *testing.T) {
 		w.must(nil, os.RemoveAll(w.trail()))
-		w.must(nil, journal.NewFiles(w.store, w.trail(), nil).Copy(t.Context()))
+		w.must(nil, w.recordsWith(w.store, records.Options{}).Copy(t.Context()))
 		w.wantClean()
 		if lines := w.lines(w.messagesFile()); !strings.Contains(lines[len(lines)-1], `"message":`) {
 			t.Errorf("the last line: got %s, want it with its message", lines[len(lines)-1])
@@ -513,15 +514,17 @@ func TestArchiveRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		actor hub.Caller
-		opts  journal.ArchiveOptions
+		dir   string
+		keep  time.Duration
 		want  hub.Code
 	}{
-		{"an agent", ada, journal.ArchiveOptions{Dir: w.archives()}, hub.CodeDenied},
-		{"less than a day", operator, journal.ArchiveOptions{Dir: w.archives(), Keep: time.Hour}, hub.CodeInvalid},
-		{"no folder", operator, journal.ArchiveOptions{}, hub.CodeInvalid},
-		{"a folder that cannot be made", operator, journal.ArchiveOptions{Dir: filepath.Join(w.home, "hub.db", "x")}, hub.CodeDegraded},
+		{"an agent", ada, w.archives(), 0, hub.CodeDenied},
+		{"less than a day", operator, w.archives(), time.Hour, hub.CodeInvalid},
+		{"no folder", operator, "", 0, hub.CodeInvalid},
+		{"a folder that cannot be made", operator, filepath.Join(w.home, "hub.db", "x"), 0, hub.CodeDegraded},
 	} {
-		if _, err := w.j.Archive(t.Context(), tt.actor, tt.opts); hub.CodeOf(err) != tt.want {
+		r := records.New(w.store, records.Folders{Archives: tt.dir}, nil)
+		if _, err := r.Archive(t.Context(), tt.actor, records.ArchiveOptions{Keep: tt.keep}); hub.CodeOf(err) != tt.want {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
 	}
@@ -536,13 +539,13 @@ func TestRunArchives(t *testing.T) {
 		}
 		defer store.Close()
 		dir := filepath.Join(home, "archives")
-		j := journal.New(store, &journal.Options{Archive: journal.ArchiveOptions{Dir: dir, Keep: 3 * day}})
-		if err := j.Started(t.Context(), "x"); err != nil {
+		rec := records.New(store, records.Folders{Trail: filepath.Join(home, "trail"), Archives: dir}, &records.Options{Keep: 3 * day})
+		if err := journal.New(store, nil).Started(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { j.Run(ctx); close(done) }()
+		go func() { rec.Run(ctx); close(done) }()
 		count := func() int {
 			synctest.Wait()
 			names, err := os.ReadDir(dir)

@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 var (
@@ -40,10 +41,10 @@ type world struct {
 	now   time.Time
 	ids   *hub.IDs
 
-	access *access.Access
-	mail   *mailroom.Mailroom
-	files  *journal.Files
-	j      *journal.Journal
+	access  *access.Access
+	mail    *mailroom.Mailroom
+	records *records.Records
+	journal *journal.Journal
 }
 
 // newWorld returns a world with an operator and three agents.
@@ -81,9 +82,8 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.must(nil, err)
 	w.facts = factStore{w.store}
 	w.access = access.New(w.facts, &access.Options{Clock: w.clock, Bus: w.bus})
-	w.files = journal.NewFiles(w.store, w.trail(), &journal.FilesOptions{Bus: w.bus})
 	opts := &mailroom.Options{
-		Clock: w.clock, Bus: w.bus, Channels: channels, Sent: w.files.Sent,
+		Clock: w.clock, Bus: w.bus, Channels: channels,
 		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
 	}
 	for _, c := range channels {
@@ -92,7 +92,15 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.mail, err = mailroom.New(w.facts, w.access, opts)
 	w.must(nil, err)
 	w.must(nil, w.mail.Probe(w.t.Context()))
-	w.j = journal.New(w.store, &journal.Options{Clock: w.clock, Bus: w.bus})
+	w.journal = journal.New(w.store, &journal.Options{Clock: w.clock, Bus: w.bus})
+	w.records = w.recordsWith(w.store, records.Options{})
+}
+
+// recordsWith returns the records of the world with other options, on a store
+// that may be a wrapped one.
+func (w *world) recordsWith(store hub.Store, opts records.Options) *records.Records {
+	opts.Clock, opts.Bus = w.clock, w.bus
+	return records.New(store, records.Folders{Trail: w.trail(), Archives: w.archives()}, &opts)
 }
 
 func (w *world) close() {
@@ -166,23 +174,23 @@ func (w *world) rowOf(a hub.Action, n int) int64 {
 
 func (w *world) copy() {
 	w.t.Helper()
-	w.must(nil, w.files.Copy(w.t.Context()))
+	w.must(nil, w.records.Copy(w.t.Context()))
 }
 
-func (w *world) verify() journal.Audit {
+func (w *world) verify() records.Audit {
 	w.t.Helper()
-	return w.verifyWith(journal.VerifyOptions{Trail: w.trail(), Archives: w.archives()})
+	return w.verifyIn(records.Folders{Trail: w.trail(), Archives: w.archives()})
 }
 
-func (w *world) verifyWith(opts journal.VerifyOptions) journal.Audit {
+func (w *world) verifyIn(f records.Folders) records.Audit {
 	w.t.Helper()
-	a, err := journal.Verify(w.t.Context(), w.store, opts)
+	a, err := records.New(w.store, f, nil).Verify(w.t.Context())
 	w.must(nil, err)
 	return a
 }
 
 // wantClean checks that an audit has found nothing.
-func (w *world) wantClean() journal.Audit {
+func (w *world) wantClean() records.Audit {
 	w.t.Helper()
 	a := w.verify()
 	for _, f := range a.Findings {
@@ -307,9 +315,9 @@ func (w *world) raw(sql string) {
 }
 
 // export writes an export.
-func (w *world) export(dir string) journal.Manifest {
+func (w *world) export(dir string) records.Manifest {
 	w.t.Helper()
-	m, err := journal.WriteExport(w.t.Context(), dir, w.archives(), func(ctx context.Context, emit func(string, []byte) error) (int, error) {
+	m, err := w.records.Export(w.t.Context(), dir, func(ctx context.Context, emit func(string, []byte) error) (int, error) {
 		return w.store.Dump(ctx, emit, sqlite.DumpOptions{})
 	})
 	w.must(nil, err)

@@ -1,7 +1,6 @@
-package journal
+package records
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,38 +12,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Head names the newest entry of a journal. Who keeps one outside the store
-// can tell whether the entries up to it are still those that were there.
-type Head struct {
-	Seq  int64    `json:"seq"`
-	Hash string   `json:"hash"`
-	At   hub.Time `json:"at"`
-}
-
 // headName is the file that holds the head, in the folder of the trail.
 const headName = "head.json"
-
-// HeadEntry returns the newest entry, or one with number 0 if there is none.
-func (j *Journal) HeadEntry(ctx context.Context) (Head, error) {
-	var head Head
-	err := j.store.View(ctx, func(r hub.Reader) (err error) {
-		head, err = headOf(r)
-		return err
-	})
-	if err != nil {
-		return Head{}, fmt.Errorf("journal: head: %w", err)
-	}
-	return head, nil
-}
-
-func headOf(r hub.Reader) (Head, error) {
-	seq, hash, err := r.JournalHead()
-	if err != nil || seq == 0 {
-		return Head{}, err
-	}
-	e, err := entryAt(r, seq)
-	return Head{seq, hash, e.At}, err
-}
 
 // entryAt returns the entry with a number, or one with number 0 if it is not in
 // the store.
@@ -57,9 +26,9 @@ func entryAt(r hub.Reader, seq int64) (hub.Entry, error) {
 }
 
 // readHead reads a head file. It returns fs.ErrNotExist if there is none.
-func readHead(path string) (Head, error) {
+func readHead(path string) (hub.Head, error) {
 	const most = 4096
-	var head Head
+	var head hub.Head
 	info, err := os.Stat(path)
 	if err != nil {
 		return head, err
@@ -72,14 +41,14 @@ func readHead(path string) (Head, error) {
 		return head, err
 	}
 	if err := json.Unmarshal(raw, &head); err != nil || head.Seq < 0 {
-		return Head{}, errors.New("it is not a head")
+		return hub.Head{}, errors.New("it is not a head")
 	}
 	return head, nil
 }
 
 // A headFile is a head as it was found, or why it could not be read.
 type headFile struct {
-	Head
+	hub.Head
 	name string
 	err  error
 }
@@ -101,7 +70,7 @@ func readHeads(dir string) ([]headFile, error) {
 	return all, nil
 }
 
-func writeHead(path string, head Head) error {
+func writeHead(path string, head hub.Head) error {
 	raw, err := json.Marshal(head)
 	if err != nil {
 		return err
@@ -120,7 +89,7 @@ const (
 
 // judge compares a head with the store. Of what lies in archives only the last
 // entry of each is known.
-func (h Head) judge(r hub.Reader, archives []hub.Archive) (headVerdict, error) {
+func judge(h hub.Head, r hub.Reader, archives []hub.Archive) (headVerdict, error) {
 	newest, _, err := r.JournalHead()
 	if err != nil || h.Seq == 0 {
 		return headHolds, err

@@ -1,4 +1,4 @@
-package journal_test
+package records_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/records"
 )
 
 // negotiate lets two repositories agree on a contract, change it, and begin to
@@ -74,7 +74,7 @@ func TestPacts(t *testing.T) {
 	t.Run("what archives record counts too", func(t *testing.T) {
 		w := told.clone(t)
 		w.pass(400 * 24 * time.Hour)
-		w.archive(journal.ArchiveOptions{})
+		w.archive(records.ArchiveOptions{})
 		if a := w.wantClean(); a.Archived == 0 {
 			t.Error("nothing is archived")
 		}

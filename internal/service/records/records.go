@@ -1,0 +1,78 @@
+// Package records keeps the journal and what it is about outside the store: as
+// a trail of files that follow the journal, as archives of what has become old,
+// and as exports. Verify compares the store with the journal, the trail and the
+// archives. It cannot prove more than that they agree: see docs/audit.md.
+package records
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Folders are the places of the files. Verify reports an empty name as
+// unchecked.
+type Folders struct {
+	Trail    string // the trail and the head of the journal
+	Archives string
+}
+
+// Options changes how Records work. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Bus   hub.Bus      // gives hints that the journal has grown; without one Run copies every minute
+	Log   *slog.Logger // default silent
+
+	// Consumers are the cursors that follow the journal. Entries that one of
+	// them has not passed are not archived. The trail is always among them.
+	Consumers []string
+
+	Keep time.Duration // age at which Run archives; default 90 days
+	Seal int64         // bytes after which a file of the trail is sealed; default 64 MiB
+}
+
+// Records are the records of one store. They are safe for concurrent use.
+type Records struct {
+	store     hub.Store
+	folders   Folders
+	clock     hub.Clock
+	bus       hub.Bus
+	log       *slog.Logger
+	consumers []string
+	keep      time.Duration
+	files     *Files
+	archiving sync.Mutex // one archive at a time
+}
+
+// New returns the records of a store. Folders are made when they are needed.
+// opts may be nil.
+func New(store hub.Store, folders Folders, opts *Options) *Records {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Records{
+		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep,
+		files: NewFiles(store, folders.Trail, &FilesOptions{Bus: o.Bus, Log: o.Log, Seal: o.Seal}),
+	}
+}
+
+// Copy brings the trail up to the journal.
+func (r *Records) Copy(ctx context.Context) error { return r.files.Copy(ctx) }
+
+// Run keeps the trail up to date and archives once a day, until ctx ends.
+func (r *Records) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { r.runArchive(ctx) })
+	r.files.Run(ctx)
+}
