@@ -93,7 +93,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
-	f := newFate(e, facts, parties)
+	f := newExpectation(e, facts, parties)
 	for _, d := range f.unfit {
 		v.find(where, "%s", d)
 	}
@@ -104,7 +104,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 			f.replay(next)
 		}
 	}
-	return v.checkFate(r, where, m, parties, f)
+	return v.checkExpectation(r, where, m, parties, f)
 }
 
 // maxSubject is how many entries about one thing are read.
@@ -122,18 +122,18 @@ func (v *verifier) about(r hub.Reader, subject string) ([]hub.Entry, error) {
 	return all, err
 }
 
-// A fate is what became of a message, as the journal tells it.
-type fate struct {
+// An expectation is what became of a message, as the journal tells it.
+type expectation struct {
 	status  hub.MessageStatus
 	updated hub.Time
 	parties map[hub.AgentID]*hub.Party
 	unfit   []string // what the list of those concerned has wrong
 }
 
-// newFate returns the fate of a message that was just sent. Who a broadcast went
+// newExpectation returns the fate of a message that was just sent. Who a broadcast went
 // to is known from the store alone; the journal knows how many they were.
-func newFate(e hub.Entry, facts sentFacts, stored []hub.Party) *fate {
-	f := &fate{status: hub.StatusPending, parties: map[hub.AgentID]*hub.Party{}}
+func newExpectation(e hub.Entry, facts sentFacts, stored []hub.Party) *expectation {
+	f := &expectation{status: hub.StatusPending, parties: map[hub.AgentID]*hub.Party{}}
 	first := hub.Party{State: hub.PartyUnread}
 	if e.Action == hub.ActionMessageHeld {
 		first = hub.Party{State: hub.PartyHeld, Hidden: true}
@@ -160,7 +160,7 @@ func newFate(e hub.Entry, facts sentFacts, stored []hub.Party) *fate {
 }
 
 // replay lets an entry take effect.
-func (f *fate) replay(e hub.Entry) {
+func (f *expectation) replay(e hub.Entry) {
 	move := func(p *hub.Party, next hub.PartyState) {
 		if p == nil || !p.State.CanBecome(next) {
 			return
@@ -211,8 +211,8 @@ func (f *fate) replay(e hub.Entry) {
 	}
 }
 
-// checkFate compares what became of a message with what the store says.
-func (v *verifier) checkFate(r hub.Reader, where string, m hub.Message, stored []hub.Party, f *fate) error {
+// checkExpectation compares what became of a message with what the store says.
+func (v *verifier) checkExpectation(r hub.Reader, where string, m hub.Message, stored []hub.Party, f *expectation) error {
 	if m.Status != f.status {
 		v.find(where, "its status is %s, by the journal it is %s", m.Status, f.status)
 	} else if !m.UpdatedAt.Equal(f.updated.Time) {
@@ -266,7 +266,7 @@ var ledgerWords = map[hub.PartyState][]hub.DeliveryStatus{
 
 // checkLedger compares the inbox rows of the delivery ledger with what became
 // of the message. Attempts over other channels are not compared.
-func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, f *fate) error {
+func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, f *expectation) error {
 	ledger, err := r.Deliveries(id)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
 		store: r.store, opts: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
-		people: newRoster(), pacts: newPacts(),
+		people: newRoster(), items: newProjectItems(),
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer v.close()
@@ -92,7 +92,7 @@ type verifier struct {
 	kept     map[string][]hub.Entry     // archived entries about what is in the store still
 	recorded map[string]recordedArchive // what the journal says about archives, by file
 	people   *roster
-	pacts    *pacts
+	items    *projectItems
 	withheld int // packages that are not in the store
 }
 
@@ -330,7 +330,7 @@ func (v *verifier) readJournal(ctx context.Context) error {
 			if err := v.checkPeople(r); err != nil {
 				return err
 			}
-			return v.checkPacts(r)
+			return v.checkProjects(r)
 		})
 		if err != nil {
 			return err
@@ -373,7 +373,7 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 		}
 	}
 	v.people.replay(v, e)
-	v.pacts.replay(v, e)
+	v.items.replay(v, e)
 	switch {
 	case e.Action == hub.ActionArchived:
 		rec := recordedArchive{row: e.Seq}

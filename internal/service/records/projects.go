@@ -9,29 +9,29 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// pacts is what repositories agreed on and let each other know, as the journal
+// projectItems is what repositories agreed on and let each other know, as the journal
 // tells it.
-type pacts struct {
-	contracts map[pact]recordedPact
-	packets   map[pact]recordedPact
+type projectItems struct {
+	contracts map[itemID]recordedItem
+	packets   map[itemID]recordedItem
 }
 
-// A pact names a contract or a packet of a project.
-type pact struct {
+// An itemID names a contract or a packet of a project.
+type itemID struct {
 	project hub.ProjectID
 	id      string
 }
 
-// A recordedPact is the digest in the newest entry about it.
-type recordedPact struct {
+// A recordedItem is the digest in the newest entry about it.
+type recordedItem struct {
 	digest string
 	row    int64
 }
 
-func newPacts() *pacts { return &pacts{map[pact]recordedPact{}, map[pact]recordedPact{}} }
+func newProjectItems() *projectItems { return &projectItems{map[itemID]recordedItem{}, map[itemID]recordedItem{}} }
 
 // kindOf returns which things an action leaves as its entry says, or nil.
-func (p *pacts) kindOf(a hub.Action) map[pact]recordedPact {
+func (p *projectItems) kindOf(a hub.Action) map[itemID]recordedItem {
 	switch a {
 	case hub.ActionContractProposed, hub.ActionContractAgreed, hub.ActionContractContested, hub.ActionContractRejected, hub.ActionContractUpdated,
 		hub.ActionContractMerged, hub.ActionContractSettled, hub.ActionWorkStarted, hub.ActionWorkCompleted, hub.ActionWorkVerified:
@@ -43,7 +43,7 @@ func (p *pacts) kindOf(a hub.Action) map[pact]recordedPact {
 }
 
 // replay lets an entry take effect.
-func (p *pacts) replay(v *verifier, e hub.Entry) {
+func (p *projectItems) replay(v *verifier, e hub.Entry) {
 	kind := p.kindOf(e.Action)
 	if kind == nil {
 		return
@@ -56,12 +56,12 @@ func (p *pacts) replay(v *verifier, e hub.Entry) {
 		v.find(row(e.Seq), "its facts cannot be read: %v", err)
 		return
 	}
-	kind[pact{f.Project, e.Subject}] = recordedPact{f.Digest, e.Seq}
+	kind[itemID{f.Project, e.Subject}] = recordedItem{f.Digest, e.Seq}
 }
 
-// checkPacts compares contracts and packets with what the journal says they
+// checkProjects compares contracts and packets with what the journal says they
 // are.
-func (v *verifier) checkPacts(r hub.Reader) error {
+func (v *verifier) checkProjects(r hub.Reader) error {
 	for after := hub.ProjectID(""); ; {
 		projects, err := r.Projects(after, archivePage)
 		if err != nil {
@@ -77,8 +77,8 @@ func (v *verifier) checkPacts(r hub.Reader) error {
 			break
 		}
 	}
-	v.missing("contract", v.pacts.contracts)
-	v.missing("packet", v.pacts.packets)
+	v.missing("contract", v.items.contracts)
+	v.missing("packet", v.items.packets)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 		}
 		for _, c := range found {
 			v.out.Contracts++
-			v.checkPact("contract", v.pacts.contracts, pact{id, string(c.ID)}, c.Digest())
+			v.checkItem("contract", v.items.contracts, itemID{id, string(c.ID)}, c.Digest())
 			contracts.After = c.ID
 		}
 		more = len(found) == archivePage
@@ -104,15 +104,15 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 		}
 		for _, p := range page.Packets {
 			v.out.Packets++
-			v.checkPact("packet", v.pacts.packets, pact{id, string(p.ID)}, p.Digest())
+			v.checkItem("packet", v.items.packets, itemID{id, string(p.ID)}, p.Digest())
 		}
 		packets.Cursor, more = page.Next, page.Next != ""
 	}
 	return nil
 }
 
-// checkPact compares one thing, and takes it off the list.
-func (v *verifier) checkPact(kind string, all map[pact]recordedPact, id pact, digest string) {
+// checkItem compares one thing, and takes it off the list.
+func (v *verifier) checkItem(kind string, all map[itemID]recordedItem, id itemID, digest string) {
 	where := kind + " " + id.id + " of project " + string(id.project)
 	switch want, ok := all[id]; {
 	case !ok && v.complete:
@@ -124,8 +124,8 @@ func (v *verifier) checkPact(kind string, all map[pact]recordedPact, id pact, di
 }
 
 // missing finds what the journal records and is not there.
-func (v *verifier) missing(kind string, all map[pact]recordedPact) {
-	order := func(a, b pact) int { return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.id, b.id)) }
+func (v *verifier) missing(kind string, all map[itemID]recordedItem) {
+	order := func(a, b itemID) int { return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.id, b.id)) }
 	for _, id := range slices.SortedFunc(maps.Keys(all), order) {
 		v.find(kind+" "+id.id+" of project "+string(id.project), "it is missing, though journal row %d records it", all[id].row)
 	}
