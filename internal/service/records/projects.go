@@ -28,7 +28,9 @@ type recordedItem struct {
 	row    int64
 }
 
-func newProjectItems() *projectItems { return &projectItems{map[itemID]recordedItem{}, map[itemID]recordedItem{}} }
+func newProjectItems() *projectItems {
+	return &projectItems{map[itemID]recordedItem{}, map[itemID]recordedItem{}}
+}
 
 // kindOf returns which things an action leaves as its entry says, or nil.
 func (p *projectItems) kindOf(a hub.Action) map[itemID]recordedItem {
