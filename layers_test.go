@@ -60,7 +60,7 @@ var layers = map[string][]string{
 	"internal/reach/catalog":  {"hub"},
 	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
 
-	"internal/reach/fleet": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox"},
+	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
 	"internal/reach/peer":  {"hub"},
 
 	// What a hub decides. Siblings never import each other.
@@ -79,9 +79,9 @@ var layers = map[string][]string{
 	},
 	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
 
-	// One task, one agent, one verdict: it has the agent run, what it reports
-	// checked and both recorded, so it stands above all three.
-	"internal/errand": {"hub", "acp", "report", "sandbox", "internal/reach/evidence", "internal/reach/fleet", "internal/surface/api"},
+	// A run from start to verdict, and its files: it starts the agent and checks the
+	// report, so it stands above both. It declares the hub that it needs.
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "internal/reach/evidence", "internal/reach/fleet"},
 
 	// What puts it together, and the command.
 	"server": {
@@ -93,7 +93,7 @@ var layers = map[string][]string{
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
-		"internal/errand", "internal/reach/fleet",
+		"internal/run", "internal/reach/fleet",
 	},
 
 	// Programs to read and to copy from.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -222,7 +222,7 @@ func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 	return func(d jsonrpc.Direction, f jsonrpc.Frame) {
 		mu.Lock()
 		defer mu.Unlock()
-		enc.Encode(fleet.NewLine(d, f)) // who reads may be gone; the turn goes on
+		enc.Encode(run.NewRecordedFrame(d, f)) // who reads may be gone; the turn goes on
 	}
 }
 

@@ -14,37 +14,38 @@ import (
 	"github.com/parley-agents/parley/internal/reach/catalog"
 )
 
-// A detected is a known agent CLI and whether it can be run here.
-type detected struct {
+// An agentCLI is a known agent CLI, with its state on this machine.
+type agentCLI struct {
 	catalog.CLI
 	Installed bool   `json:"installed"`
 	Path      string `json:"path,omitempty"`
 	Version   string `json:"version,omitempty"`
 	Problem   string `json:"problem,omitempty"`
-	Runnable  bool   `json:"runnable"` // what speaks ACP is installed, too
+	Runnable  bool   `json:"runnable"` // the program that speaks ACP is installed
 }
 
 func (a *app) agentsCommand() *cobra.Command {
-	return group("agents", "Look at the agent CLIs on this machine", &cobra.Command{
+	return group("agents", "Show the agent CLIs on this machine", &cobra.Command{
 		Use:   "detect",
-		Short: "Show which known agent CLIs are installed, and how they are started over ACP",
-		Long: `Show which known agent CLIs are installed, in which version, and how they are
-started over ACP. Each that is found is started once, to ask for its version.`,
+		Short: "List the known agent CLIs, whether they are installed, and how they are started over ACP",
+		Long: `List the known agent CLIs, the version that is installed, and the command that
+starts each over ACP. Each CLI that is installed is started once, to ask for its
+version.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err)
+				return hub.Errorf(hub.CodeInvalid, "parley", "find the home folder: %v", err)
 			}
 			found := map[string]catalog.Installation{}
 			for _, i := range catalog.Detect(cmd.Context(), home) {
 				found[i.Name] = i
 			}
-			list := []detected{}
+			list := []agentCLI{}
 			for _, cli := range catalog.All() {
 				i, ok := found[cli.Name]
 				_, err := exec.LookPath(cli.ACP[0])
-				list = append(list, detected{CLI: cli, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
+				list = append(list, agentCLI{CLI: cli, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
 			}
 			return a.print(map[string]any{"agents": list}, func(w io.Writer) {
 				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

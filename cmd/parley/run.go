@@ -18,26 +18,21 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/errand"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/report"
 )
 
-// runFlags are the flags of run.
+// runFlags are the flags of run that are not part of the spec.
 type runFlags struct {
-	order                   errand.Order
-	name, repo, policy      string
-	task, context, handoff  string
-	scope, acceptance       []string
-	verify, done, rules     string
-	noHub, v2               bool
-	auth                    string
-	verifyTimeout           time.Duration
-	startTimeout, stopGrace time.Duration
+	run.Spec
+	policy, auth                           string
+	noHub, v2                              bool
+	verifyTimeout, startTimeout, stopGrace time.Duration
 }
 
-// defaultDone is how an agent shall answer unless it is told otherwise.
+// defaultDone is the default of --done.
 const defaultDone = "answer with a report: STATUS, FILES_CREATED, FILES_MODIFIED, TESTS, BUILD, ERROR, LEARNED"
 
 func (a *app) runCommand() *cobra.Command {
@@ -46,47 +41,48 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [flags] AGENT TASK | --task TASK [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Give one task to one agent, and check what it reports",
 		Long: `Start an agent over ACP, give it one task and the hub's tools, read the report
-that it answers with, and compare that with the repository. AGENT is one of those
-that parley agents detect lists; any other that speaks ACP is given as a command.
+that it answers with, and compare the report with the repository. AGENT is one of
+those that parley agents detect lists; give any other agent that speaks ACP as a
+command.
 
-What the agent says goes to standard output, what it thinks and does to standard
-error; with --json every message and every change of state is a line on standard
-output, and the last line is the result. VERIFY and BUILD are run by us, after
-the agent, in the folder where it worked.
+The agent's text goes to standard output, its thoughts and actions to standard
+error; with --json every frame and every change of state is a line on standard
+output, and the last line is the result. Parley runs VERIFY and BUILD after the
+agent, in the folder where it worked.
 
-The verdict is confirmed if everything claimed was checked and is so,
-contradicted if something is not, and unverified if something could not be
-checked. Exit code 0 means confirmed, and that the agent says ok or no_changes; 1
-anything else that ran; 5 that the agent could not be run; 130 that it was
-interrupted. Ctrl-C asks the agent to stop, a second one kills it.
+The verdict is confirmed if every claim was checked and holds, contradicted if
+one does not hold, and unverified if one could not be checked. Exit code 0 means
+confirmed, and that the agent reports ok or no_changes; 1 anything else that ran;
+5 that the agent could not be started; 130 that it was interrupted. Ctrl-C asks
+the agent to stop, a second one kills it.
 
-The run is recorded on the hub: the one that runs, else one that is started in
-the home for the time of the run. --no-hub keeps it in files only.`,
+The run is recorded on the hub that runs, else on one that is started in the home
+for the time of the run. --no-hub keeps it in files only.`,
 		Example: `  parley run claude "Add a nullable avatar field" --scope src/ --verify "go test ./..."
   parley run --task "fix the build" --build "make" --policy write --worktree -- gemini --experimental-acp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.read(cmd, args); err != nil {
+			if err := f.read(cmd.ArgsLenAtDash(), args); err != nil {
 				return err
 			}
 			return a.run(cmd.Context(), f)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.task, "task", "", "what to do, where the agent is given as a command")
-	flags.StringVar(&f.name, "name", "", "who the agent is on the hub (default the name of the agent or its program)")
-	flags.StringVar(&f.repo, "repo", ".", "the folder that it works in")
-	flags.StringArrayVar(&f.scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
-	flags.StringVar(&f.verify, "verify", "", "command that shows that the task is done, and that TESTS is compared with")
-	flags.StringVar(&f.order.Build, "build", "", "command that BUILD is compared with")
-	flags.StringVar(&f.context, "context", "", "what the agent should know")
-	flags.StringArrayVar(&f.acceptance, "accept", nil, "when the task is done (repeatable)")
-	flags.StringVar(&f.rules, "rules", "", "what else holds")
-	flags.StringVar(&f.done, "done", defaultDone, "how to answer")
-	flags.StringVar(&f.handoff, "handoff", "", "the handoff that the task came by: the evidence is attached to it")
-	flags.BoolVar(&f.order.Worktree, "worktree", false, "work in a git worktree made for the run, on a branch of its own")
+	flags, d := cmd.Flags(), &f.Dispatch
+	flags.StringVar(&d.Task, "task", "", "what to do, where the agent is given as a command")
+	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the name of the agent or its program)")
+	flags.StringVar(&f.Dir, "repo", ".", "the folder that it works in")
+	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
+	flags.StringVar(&f.Verify, "verify", "", "command that shows that the task is done, and that TESTS is compared with")
+	flags.StringVar(&f.Build, "build", "", "command that BUILD is compared with")
+	flags.StringVar(&d.Context, "context", "", "background for the agent")
+	flags.StringArrayVar(&d.Acceptance, "accept", nil, "when the task is done (repeatable)")
+	flags.StringVar(&d.Rules, "rules", "", "further rules for the agent")
+	flags.StringVar(&d.Done, "done", defaultDone, "how to answer")
+	flags.StringVar((*string)(&f.Handoff), "handoff", "", "the handoff of the task: the evidence is attached to it")
+	flags.BoolVar(&f.Worktree, "worktree", false, "work in a git worktree made for the run, on a branch of its own")
 	policyFlag(cmd, &f.policy)
-	flags.DurationVar(&f.order.Timeout, "timeout", 20*time.Minute, "how long the agent may take")
+	flags.DurationVar(&f.Timeout, "timeout", 20*time.Minute, "how long the agent may take")
 	flags.DurationVar(&f.verifyTimeout, "verify-timeout", 10*time.Minute, "how long VERIFY and BUILD may take each")
 	flags.DurationVar(&f.startTimeout, "start-timeout", time.Minute, "how long the agent may take to answer at all")
 	flags.DurationVar(&f.stopGrace, "stop-grace", 30*time.Second, "how long it may take to stop when it is asked to")
@@ -96,57 +92,48 @@ the home for the time of the run. --no-hub keeps it in files only.`,
 	return cmd
 }
 
-// read makes an order of the command line.
-func (f *runFlags) read(cmd *cobra.Command, args []string) error {
-	o := &f.order
-	switch dash := cmd.ArgsLenAtDash(); {
-	case dash < 0 && len(args) == 2 && f.task == "":
-		f.name = cmp.Or(f.name, args[0])
-		f.task = args[1]
-		command, err := agentCommand(args[0])
-		if err != nil {
+// read completes the spec with the arguments and checks it.
+func (f *runFlags) read(dash int, args []string) (err error) {
+	task := &f.Dispatch.Task
+	switch {
+	case dash < 0 && (len(args) == 2 && *task == "" || len(args) == 1 && *task != ""):
+		if len(args) == 2 {
+			*task = args[1]
+		}
+		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
+		if f.Command, err = agentCommand(args[0]); err != nil {
 			return err
 		}
-		o.Command = command
-	case dash < 0 && len(args) == 1 && f.task != "":
-		f.name = cmp.Or(f.name, args[0])
-		command, err := agentCommand(args[0])
-		if err != nil {
-			return err
-		}
-		o.Command = command
-	case dash == 0 && len(args) > 0 && f.task != "":
-		o.Command = args
-		f.name = cmp.Or(f.name, agentName(args[0]))
+	case dash == 0 && len(args) > 0 && *task != "":
+		f.Command = args
+		f.Agent = cmp.Or(f.Agent, agentName(args[0]))
 	case dash == 0 && len(args) > 0:
-		return usagef("what shall the agent do?").WithHint("say it with --task, before the two dashes")
+		return usagef("run needs a task").WithHint("give it with --task, before the two dashes")
 	default:
-		return usagef("run wants an agent and a task, or --task and a command behind two dashes")
+		return usagef("run needs an agent and a task, or --task and a command behind two dashes")
 	}
-	o.Agent, o.Dir, o.Verify, o.Handoff = hub.AgentID(f.name), f.repo, f.verify, hub.HandoffID(f.handoff)
-	if !o.Agent.Valid() {
-		return usagef("%q cannot be an agent's name", f.name).WithHint("give one with --name: lower-case letters, digits, dots, dashes and underscores")
+	if !f.Agent.Valid() {
+		return usagef("%q is not valid as the name of an agent", f.Agent).WithHint("give one with --name: lower-case letters, digits, dots, dashes and underscores")
 	}
-	if strings.TrimSpace(f.task) == "" {
+	if strings.TrimSpace(*task) == "" {
 		return usagef("the task is empty")
 	}
-	if o.Handoff != "" && (!o.Handoff.Valid() || f.noHub) {
-		return usagef("--handoff: %q is not a handoff on a hub", f.handoff)
+	if f.Handoff != "" && (!f.Handoff.Valid() || f.noHub) {
+		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
-	if o.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
-		return usagef("a time must be more than nothing")
+	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
+		return usagef("--timeout, --verify-timeout, --start-timeout and --stop-grace must be positive")
 	}
-	if info, err := os.Stat(f.repo); err != nil || !info.IsDir() {
-		return usagef("--repo: %s is not a folder", f.repo)
+	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
+		return usagef("--repo: %s is not a folder", f.Dir)
 	}
-	o.Dispatch = report.Dispatch{Task: f.task, Context: f.context, Acceptance: f.acceptance, Scope: f.scope, Rules: f.rules, Done: f.done}
-	if f.verify != "" {
-		o.Dispatch.Verify = []string{f.verify}
+	if f.Verify != "" {
+		f.Dispatch.Verify = []string{f.Verify}
 	}
 	return nil
 }
 
-// agentCommand returns how a known agent is started.
+// agentCommand returns the command that starts a known agent over ACP.
 func agentCommand(name string) ([]string, error) {
 	cli, err := catalog.Lookup(name)
 	if err != nil {
@@ -163,8 +150,8 @@ func agentCommand(name string) ([]string, error) {
 	return cli.ACP, nil
 }
 
-// agentName makes a name of the program that an agent is.
-func agentName(program string) string {
+// agentName makes a name for an agent from the path of its program.
+func agentName(program string) hub.AgentID {
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
@@ -175,10 +162,10 @@ func agentName(program string) string {
 		return '-'
 	}, filepath.Base(program))
 	name = strings.TrimLeft(name, ".-_")
-	return cmp.Or(name[:min(len(name), 64)], "agent")
+	return hub.AgentID(cmp.Or(name[:min(len(name), 64)], "agent"))
 }
 
-// run gives a task to an agent.
+// run executes a run and prints it.
 func (a *app) run(ctx context.Context, f runFlags) error {
 	policy, err := a.policy(f.policy)
 	if err != nil {
@@ -193,11 +180,14 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	if c.Runs.Keep < 0 || c.Runs.MaxAge < 0 {
-		return hub.Errorf(hub.CodeInvalid, "parley", "runs: keep and max_age cannot be less than nothing")
+		return hub.Errorf(hub.CodeInvalid, "parley", "runs: keep and max_age must not be negative")
 	}
-	opts := &errand.Options{
-		Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), Auth: f.auth, V2: f.v2,
-		Retention: fleet.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, VerifyTimeout: f.verifyTimeout, StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
+	opts := &run.Options{
+		Agent: fleet.Options{
+			Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), Auth: f.auth, V2: f.v2,
+			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
+		},
+		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
 	}
 	if !f.noHub {
 		link, stop, err := a.hubForRun(ctx, home, c)
@@ -207,133 +197,119 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		defer stop()
 		opts.Hub = link
 	}
-	show := a.spectator()
-	opts.On = show.listener()
+	show := &runPrinter{app: a, narrator: a.narrator()}
+	opts.On = show.events()
+	if !a.json {
+		opts.Agent.OnUpdate = show.narrator.tell
+	}
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	opts.Kill = alive
 	defer onSecondSignal(kill)()
-	result, err := errand.Run(ctx, home, f.order, opts)
+	result, err := run.Execute(ctx, home, f.Spec, opts)
 	if err != nil {
 		return err
 	}
-	show.end(result, fleet.NewLedger(home).Frames(result.ID))
+	show.end(result, run.NewFiles(home).Frames(result.ID))
 	switch {
 	case result.State == hub.RunInterrupted:
 		return context.Canceled
 	case errors.Is(result.Err, acp.ErrAuthRequired):
-		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be run: %w", result.Err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
+		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %w", result.Err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
 	case result.Reason == hub.RunNotStarted:
-		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be run: %w", result.Err)
+		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %w", result.Err)
 	case !result.OK():
 		return errCheck
 	}
 	return nil
 }
 
-// A spectator shows a run as it goes on.
-type spectator struct {
+// A runPrinter prints a run as it proceeds.
+type runPrinter struct {
 	*app
-	told *narrator
-	mu   sync.Mutex // one line at a time, whoever writes it
+	narrator *narrator
+	mu       sync.Mutex // guards out: one line at a time
 }
 
-func (a *app) spectator() *spectator { return &spectator{app: a, told: a.narrator()} }
-
-// listener is what the run tells things to.
-func (s *spectator) listener() errand.Listener {
-	l := errand.Listener{State: s.state, Problem: s.problem, Command: s.command, Place: s.place}
-	if s.json {
-		l.Frame = func(line []byte) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.out.Write(line) // who reads may be gone; the run goes on
+func (p *runPrinter) events() run.Events {
+	on := run.Events{
+		State: p.state,
+		Problem: func(err error) {
+			text := redacted(err)
+			p.tell("problem", map[string]any{"message": text}, "33", "warning:", text)
+		},
+		Command: func(field, line string) {
+			p.tell("command", map[string]any{"what": field, "command": line}, "36", field+":", line)
+		},
+		Worktree: func(folder, branch string) {
+			p.tell("worktree", map[string]any{"worktree": folder, "branch": branch}, "36", "worktree:", folder+" on branch "+branch)
+		},
+	}
+	if p.json {
+		on.Frame = func(line []byte) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.out.Write(line) // the reader may have ended; the run goes on
 		}
-	} else {
-		l.Update = func(u *acp.Update) { s.told.tell(u) }
 	}
-	return l
+	return on
 }
 
-// event writes something that happened as a line of JSON.
-func (s *spectator) event(name string, members map[string]any) {
-	members["event"] = name
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
-	enc.Encode(members) // as with frames
+func (p *runPrinter) state(r hub.Run) {
+	label, text := "", ""
+	switch r.State {
+	case hub.RunStarting:
+		label, text = "run "+string(r.ID)+":", fmt.Sprintf("%s works in %s", r.Agent, r.Dir)
+	case hub.RunChecking:
+		label, text = "checking", "the report of the agent"
+	}
+	p.tell("state", map[string]any{"run_id": r.ID, "state": r.State}, "36", label, text)
 }
 
-// unsecret returns what an error says without secrets: it may quote the agent.
-func unsecret(err error) string { return string(fleet.NewRedactor().Redact([]byte(err.Error()))) }
-
-// say writes a line for people.
-func (s *spectator) say(colour, what, text string) {
-	s.told.end()
-	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, colour, what), readable(text))
-}
-
-func (s *spectator) state(r hub.Run) {
+// tell prints an event: as a line of JSON, or as a line for people unless the label
+// is empty.
+func (p *runPrinter) tell(event string, members map[string]any, colour, label, text string) {
 	switch {
-	case s.json:
-		s.event("state", map[string]any{"run_id": r.ID, "state": r.State})
-	case r.State == hub.RunStarting:
-		s.say("36", "run "+string(r.ID)+":", fmt.Sprintf("%s works in %s", r.Agent, r.Dir))
-	case r.State == hub.RunChecking:
-		s.say("36", "checking", "what the agent reports")
+	case p.json:
+		members["event"] = event
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		enc := json.NewEncoder(p.out)
+		enc.SetEscapeHTML(false)
+		enc.Encode(members) // as with frames
+	case label != "":
+		p.narrator.end()
+		fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), readable(text))
 	}
 }
 
-func (s *spectator) problem(err error) {
-	text := unsecret(err)
-	if s.json {
-		s.event("problem", map[string]any{"message": text})
-		return
-	}
-	s.say("33", "warning:", text)
-}
+// redacted returns the text of an error without secrets: it may quote the agent.
+func redacted(err error) string { return string(run.NewRedactor().Redact([]byte(err.Error()))) }
 
-func (s *spectator) command(what, line string) {
-	if s.json {
-		s.event("command", map[string]any{"what": what, "command": line})
-		return
-	}
-	s.say("36", what+":", line)
-}
-
-func (s *spectator) place(worktree, branch string) {
-	if s.json {
-		s.event("worktree", map[string]any{"worktree": worktree, "branch": branch})
-		return
-	}
-	s.say("36", "worktree:", worktree+" on branch "+branch)
-}
-
-// A runResult is the object that a run ends with.
+// A runResult is the last line of run --json.
 type runResult struct {
-	fleet.Record
-	Owner  *struct{} `json:"owner,omitempty"`  // of no use to anybody when it is over
+	run.Record
+	Owner  *struct{} `json:"owner,omitempty"`  // hidden: of no use once the run is over
 	Groups *struct{} `json:"groups,omitempty"` // likewise
 	Frames string    `json:"frames"`
 	Error  string    `json:"error,omitempty"`
 }
 
-// end prints how the run ended.
-func (s *spectator) end(r errand.Result, frames string) {
-	s.told.end()
+// end prints the result.
+func (p *runPrinter) end(r run.Result, frames string) {
+	p.narrator.end()
 	out := runResult{Record: r.Record, Frames: frames}
 	if r.Err != nil && !errors.Is(r.Err, context.Canceled) {
-		out.Error = unsecret(r.Err)
+		out.Error = redacted(r.Err)
 	}
-	s.print(out, func(w io.Writer) { s.writeRun(w, r.Record, out.Error) })
+	p.print(out, func(w io.Writer) { p.writeRun(w, r.Record, out.Error) })
 }
 
-// verdictColour is how a verdict looks on a terminal.
+// verdictColour is the colour of a verdict on a terminal.
 var verdictColour = map[hub.RunVerdict]string{hub.RunConfirmed: "32", hub.RunContradicted: "31", hub.RunUnverified: "33"}
 
-// writeRun writes how a run ended, for people.
-func (a *app) writeRun(w io.Writer, r fleet.Record, problem string) {
+// writeRun prints the end of a run for people.
+func (a *app) writeRun(w io.Writer, r run.Record, problem string) {
 	fmt.Fprintf(w, "\nrun %s: %s", r.ID, r.State)
 	if r.Reason != "" {
 		fmt.Fprintf(w, " (%s)", r.Reason)
@@ -345,12 +321,9 @@ func (a *app) writeRun(w io.Writer, r fleet.Record, problem string) {
 	if problem != "" {
 		fmt.Fprintf(w, "  %s\n", readable(problem))
 	}
-	var claim struct {
-		report.Report
-	}
-	if json.Unmarshal(r.Report, &claim.Report) == nil && claim.Status != "" {
-		text, err := claim.Text()
-		if err == nil {
+	var claim report.Report
+	if json.Unmarshal(r.Report, &claim) == nil && claim.Status != "" {
+		if text, err := claim.Text(); err == nil {
 			fmt.Fprintf(w, "  reported: %s\n", readable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            ")))
 		}
 	}
@@ -363,46 +336,23 @@ func (a *app) writeRun(w io.Writer, r fleet.Record, problem string) {
 	}
 }
 
-// writeEvidence writes the evidence, for people.
+// writeEvidence prints the evidence for people.
 func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
-	type outcome struct {
-		Command  string `json:"command"`
-		ExitCode int    `json:"exit_code"`
-		TimedOut bool   `json:"timed_out"`
-		Failure  string `json:"failure"`
-	}
-	type finding struct{ Kind, Claim, Found string }
-	var e struct {
-		Diff struct {
-			Files, Insertions, Deletions int
-		}
-		Verify, Build     *outcome
-		Unverified, Notes []finding
-	}
+	var e run.Evidence
 	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &e) != nil {
 		return
 	}
 	fmt.Fprintf(w, "  changed: %d files, +%d -%d lines\n", e.Diff.Files, e.Diff.Insertions, e.Diff.Deletions)
-	for _, c := range []struct {
-		what string
-		*outcome
-	}{{"VERIFY", e.Verify}, {"BUILD", e.Build}} {
-		switch {
-		case c.outcome == nil:
-		case c.Failure != "":
-			fmt.Fprintf(w, "  %s: %s: %s\n", c.what, readable(c.Command), readable(c.Failure))
-		case c.TimedOut:
-			fmt.Fprintf(w, "  %s: %s: took too long\n", c.what, readable(c.Command))
-		default:
-			fmt.Fprintf(w, "  %s: %s: exit code %d\n", c.what, readable(c.Command), c.ExitCode)
-		}
+	if e.Verify != nil {
+		fmt.Fprintf(w, "  VERIFY: %s: %s\n", readable(e.Verify.Command), readable(e.Verify.String()))
 	}
-	for _, part := range []struct {
-		colour string
-		list   []finding
-	}{{"33", e.Unverified}, {"2", e.Notes}} {
-		for _, f := range part.list {
-			fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, part.colour, f.Kind+":"), readable(f.Claim), readable(f.Found))
-		}
+	if e.Build != nil {
+		fmt.Fprintf(w, "  BUILD: %s: %s\n", readable(e.Build.Command), readable(e.Build.String()))
+	}
+	for _, f := range e.Unverified {
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), readable(f.Claim), readable(f.Found))
+	}
+	for _, f := range e.Notes {
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "2", string(f.Kind)+":"), readable(f.Claim), readable(f.Found))
 	}
 }

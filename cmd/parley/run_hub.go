@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,23 +14,89 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/errand"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 
-// hubForRun returns the hub on which a run is recorded: the one that is named or
-// runs in the home, else one that runs there until stop is called.
-func (a *app) hubForRun(ctx context.Context, home string, c config) (_ *errand.Hub, stop func(), err error) {
+// A runHub is the hub that records runs. It implements run.Hub.
+type runHub struct {
+	*api.Client
+	url, home string
+
+	// patience is the time that the hub may be unreachable before a call fails:
+	// another run may be taking it over.
+	patience time.Duration
+}
+
+// call calls the hub until it answers or the patience is over.
+func (h *runHub) call(ctx context.Context, fn func() error) error {
+	giveUp := time.Now().Add(h.patience)
+	for wait := firstWait; ; wait *= 2 {
+		err := fn()
+		if !errors.Is(err, api.ErrUnreachable) || !time.Now().Before(giveUp) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, wait)
+	}
+}
+
+func (h *runHub) BeginRun(ctx context.Context, r hub.Run, timeout time.Duration) (hub.Run, string, error) {
+	var begun api.RunKey
+	err := h.call(ctx, func() (err error) {
+		begun, err = h.Client.BeginRun(ctx, api.RunParams{
+			ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(timeout / time.Second),
+		})
+		return err
+	})
+	return begun.Run, begun.Key, err
+}
+
+func (h *runHub) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, session string) error {
+	return h.call(ctx, func() error {
+		_, err := h.Client.MoveRun(ctx, api.RunMoveParams{ID: id, State: next, Session: session})
+		return err
+	})
+}
+
+func (h *runHub) EndRun(ctx context.Context, r hub.Run) (ended hub.Run, err error) {
+	err = h.call(ctx, func() (err error) {
+		ended, err = h.Client.EndRun(ctx, api.RunEndParams{
+			ID: r.ID, State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+			Contradictions: r.Contradictions, Evidence: r.Evidence,
+		})
+		return err
+	})
+	return ended, err
+}
+
+// Tools returns the hub's tools, with this program as the bridge for agents that
+// do not speak HTTP.
+func (h *runHub) Tools(key string) *fleet.Tools {
+	t := &fleet.Tools{Name: "parley", URL: h.url, Key: key, BridgeEnv: []string{"PARLEY_HOME=" + h.home}}
+	if self, err := os.Executable(); err == nil {
+		t.Bridge = []string{self, "mcp"}
+	}
+	return t
+}
+
+func newRunHub(home, url, key string) (*runHub, error) {
+	home, err := filepath.Abs(home)
+	return &runHub{Client: api.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), url: url, home: home}, err
+}
+
+// hubForRun returns the hub that records a run: the hub that PARLEY_URL names or
+// that runs in the home, else one that runs there until stop is called.
+func (a *app) hubForRun(ctx context.Context, home string, c config) (_ *runHub, stop func(), err error) {
 	url := ""
 	giveUp := time.Now().Add(startTime)
-	for wait := soon; ; wait *= 2 {
-		link, err := a.runningHub(ctx, home)
+	for wait := firstWait; ; wait *= 2 {
+		h, err := a.runningHub(ctx, home)
 		if err != nil {
 			return nil, nil, err
 		}
-		if link != nil {
-			return link, inherit(ctx, home, c, link), nil
+		if h != nil {
+			return h, takeOver(ctx, home, c, h), nil
 		}
 		if url, stop, err = startHub(ctx, home, "127.0.0.1:0", c); err == nil {
 			break
@@ -37,23 +104,23 @@ func (a *app) hubForRun(ctx context.Context, home string, c config) (_ *errand.H
 		if hub.CodeOf(err) != hub.CodeConflict || ctx.Err() != nil || time.Now().After(giveUp) {
 			return nil, nil, err
 		}
-		pause(ctx, wait) // somebody was faster, and his hub is not there yet
+		pause(ctx, wait) // another run starts a hub right now
 	}
 	key, err := a.keyInHome(home)
-	var link *errand.Hub
+	var h *runHub
 	if err == nil {
-		link, err = bridged(home, url, key)
+		h, err = newRunHub(home, url, key)
 	}
 	if err != nil {
 		stop()
 		return nil, nil, err
 	}
-	return link, stop, nil
+	return h, stop, nil
 }
 
 const (
-	soon      = 10 * time.Millisecond // until something is tried again
-	startTime = 10 * time.Second      // that a hub may take until it answers
+	firstWait = 10 * time.Millisecond // before a second attempt; doubled for each further one
+	startTime = 10 * time.Second      // for a hub to start and to answer
 )
 
 func pause(ctx context.Context, d time.Duration) {
@@ -63,9 +130,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// runningHub returns the hub that is named or runs in the home, nil if there is
-// none.
-func (a *app) runningHub(ctx context.Context, home string) (*errand.Hub, error) {
+// runningHub returns the hub that PARLEY_URL names or that runs in the home, nil if
+// there is none.
+func (a *app) runningHub(ctx context.Context, home string) (*runHub, error) {
 	_, err := os.Stat(filepath.Join(home, server.URLFile))
 	named := strings.TrimSpace(os.Getenv("PARLEY_URL")) != ""
 	if errors.Is(err, fs.ErrNotExist) && !named {
@@ -75,66 +142,48 @@ func (a *app) runningHub(ctx context.Context, home string) (*errand.Hub, error) 
 	if err != nil {
 		return nil, err
 	}
-	probe := api.NewClient(url, "", "", nil)
-	res, err := probe.Do(ctx, "GET", "/health", "", nil)
+	res, err := api.NewClient(url, "", "", nil).Do(ctx, "GET", "/health", "", nil)
 	if err != nil {
 		if named || !errors.Is(err, api.ErrUnreachable) {
 			return nil, err
 		}
-		return nil, nil // one that was killed left its address behind
+		return nil, nil // a hub that was killed leaves its address
 	}
 	res.Body.Close()
 	key := a.key
-	if onLoan(home, url) {
+	if startedForRuns(home, url) {
 		key = func() (string, error) { return a.keyInHome(home) }
 	}
 	secret, err := key()
 	if err != nil {
 		return nil, err
 	}
-	return bridged(home, url, secret)
+	return newRunHub(home, url, secret)
 }
 
-// loanFile is in the home while a run has a hub there, and holds its address.
-const loanFile = "run.url"
+// runURLFile is in the home while a run keeps a hub there, and holds its address.
+const runURLFile = "run.url"
 
-// onLoan reports whether a hub in the home is there for the sake of a run.
-func onLoan(home, url string) bool {
-	loan, err := os.ReadFile(filepath.Join(home, loanFile))
-	return err == nil && string(loan) == url
+// startedForRuns reports whether the hub in the home was started by a run.
+func startedForRuns(home, url string) bool {
+	started, err := os.ReadFile(filepath.Join(home, runURLFile))
+	return err == nil && string(started) == url
 }
 
-// bridged returns a hub with the program that gives its tools to agents that
-// speak no HTTP.
-func bridged(home, url, key string) (*errand.Hub, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	home, err = filepath.Abs(home)
-	if err != nil {
-		return nil, err
-	}
-	return &errand.Hub{
-		Client: api.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), URL: url,
-		Bridge: []string{self, "mcp"}, BridgeEnv: []string{"PARLEY_HOME=" + home},
-	}, nil
-}
-
-// keyInHome returns the key to call a hub with that runs for the sake of runs: the
-// one that was given or, because whoever starts a hub operates it, the operator's.
+// keyInHome returns the key for a hub that a run started: the given one or, because
+// the user who starts a hub operates it, the operator's.
 func (a *app) keyInHome(home string) (string, error) {
-	if a.keyFile != "" || os.Getenv("PARLEY_KEY") != "" {
+	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY")) != "" {
 		return a.key()
 	}
 	raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
 	if err != nil {
-		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "the operator's key cannot be read: %v", err)
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "read the operator's key: %v", err)
 	}
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// startHub starts a hub in the home, for this process and what it starts.
+// startHub starts a hub in the home, in this process.
 func startHub(ctx context.Context, home, addr string, c config) (url string, stop func(), err error) {
 	opts, err := c.options(home, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -145,45 +194,45 @@ func startHub(ctx context.Context, home, addr string, c config) (url string, sto
 	if err != nil {
 		return "", nil, err
 	}
-	loan := filepath.Join(home, loanFile)
-	os.WriteFile(loan, []byte(s.URL()), 0o600) // if it fails, nobody takes over
+	started := filepath.Join(home, runURLFile)
+	os.WriteFile(started, []byte(s.URL()), 0o600) // without it no other run takes over
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(serving) }()
 	return s.URL(), func() {
-		os.Remove(loan) // before another can write it
+		os.Remove(started) // before another run writes it
 		cancel()
-		<-done // what it could not finish is in the store
+		<-done // unfinished work is in the store
 	}, nil
 }
 
-// inherit sees to it that a run keeps its hub. A hub that belongs to another run
-// ends with it; then one is started in its place, under the same address. It lasts
-// until stop is called.
-func inherit(ctx context.Context, home string, c config, link *errand.Hub) (stop func()) {
-	if !onLoan(home, link.URL) {
-		return func() {} // somebody has started it to stay
+// takeOver keeps a hub for a run. A hub that another run started ends with that
+// run; then takeOver starts one in its place, under the same address, until stop is
+// called.
+func takeOver(ctx context.Context, home string, c config, h *runHub) (stop func()) {
+	if !startedForRuns(home, h.url) {
+		return func() {}
 	}
-	link.Patience = startTime
+	h.patience = startTime
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan func(), 1)
-	go func() { ended <- succeed(ctx, home, c, link) }()
+	go func() { ended <- replaceHub(ctx, home, c, h) }()
 	return func() {
 		cancel()
 		(<-ended)()
 	}
 }
 
-// succeed waits until the hub ends and starts another in its place. It returns
-// what stops that one; nothing if ctx ended before.
-func succeed(ctx context.Context, home string, c config, link *errand.Hub) (stop func()) {
-	addr := strings.TrimPrefix(link.URL, "http://")
-	for wait := soon; ; wait = min(2*wait, time.Second) {
-		if res, err := link.Client.Do(ctx, http.MethodGet, "/events", "", nil); err == nil {
+// replaceHub waits until the hub ends and starts another in its place. It returns
+// a function that stops that one, and that does nothing if ctx ended before.
+func replaceHub(ctx context.Context, home string, c config, h *runHub) (stop func()) {
+	addr := strings.TrimPrefix(h.url, "http://")
+	for wait := firstWait; ; wait = min(2*wait, time.Second) {
+		if res, err := h.Do(ctx, http.MethodGet, "/events", "", nil); err == nil {
 			io.Copy(io.Discard, res.Body) // until the hub ends
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
-				wait = soon
+				wait = firstWait
 			}
 		}
 		if ctx.Err() != nil {

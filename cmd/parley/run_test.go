@@ -339,20 +339,20 @@ func TestRunKeepsItsHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.URL != second.URL {
-		t.Fatalf("got a hub at %s, want that of the other run at %s", second.URL, first.URL)
+	if first.url != second.url {
+		t.Fatalf("got a hub at %s, want that of the other run at %s", second.url, first.url)
 	}
 	stopFirst()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for err = api.ErrUnreachable; errors.Is(err, api.ErrUnreachable); {
-		_, err = second.Client.Whoami(ctx)
+		_, err = second.Whoami(ctx)
 	}
 	if err != nil {
 		t.Error(err)
 	}
 	stopSecond()
-	if _, err := second.Client.Whoami(t.Context()); !errors.Is(err, api.ErrUnreachable) {
+	if _, err := second.Whoami(t.Context()); !errors.Is(err, api.ErrUnreachable) {
 		t.Errorf("after both runs: got %v, want that there is no hub", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(home, "*url")); len(left) > 0 {
@@ -489,21 +489,21 @@ func TestRunCommandLine(t *testing.T) {
 		code  int
 		parts []string
 	}{
-		{"no agent", []string{"run"}, exitUsage, []string{"wants an agent and a task"}},
-		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"what shall the agent do"}},
+		{"no agent", []string{"run"}, exitUsage, []string{"needs an agent and a task"}},
+		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"run needs a task"}},
 		{"an empty task", []string{"run", "--task", " ", "--", "agent"}, exitUsage, []string{"the task is empty"}},
 		{"a policy that does not exist", []string{"run", "--task", "x", "--policy", "maybe", "--", "agent"}, exitUsage, []string{"maybe"}},
 		{"no terminal to ask on", []string{"run", "--task", "x", "--policy", "ask", "--", "agent"}, exitUsage, []string{"needs a terminal"}},
 		{"a folder that is not there", []string{"run", "--task", "x", "--repo", "/nowhere", "--", "agent"}, exitUsage, []string{"/nowhere"}},
-		{"a time that is none", []string{"run", "--task", "x", "--timeout", "0s", "--", "agent"}, exitUsage, []string{"more than nothing"}},
+		{"a time that is none", []string{"run", "--task", "x", "--timeout", "0s", "--", "agent"}, exitUsage, []string{"must be positive"}},
 		{"a name that is none", []string{"run", "--task", "x", "--name", "Ä", "--", "agent"}, exitUsage, []string{"--name"}},
 		{"a handoff without a hub", []string{"run", "--task", "x", "--no-hub", "--handoff", string(hub.NewIDs(now).Next()), "--", "agent"}, exitUsage, []string{"--handoff"}},
 		{"a worktree without a repository", []string{"run", "--task", "x", "--no-hub", "--worktree", "--", "agent"}, exitUsage, []string{"git repository"}},
 		{"an agent that nobody knows", []string{"run", "clod", "x"}, exitDegraded, []string{"clod"}},
 		{"an agent that is not installed", []string{"run", "qwen", "x"}, exitDegraded, []string{"not installed"}},
-		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"could not be run"}},
-		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"could not be run"}},
-		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"could not be run"}},
+		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"could not be started"}},
+		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"could not be started"}},
+		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"could not be started"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -597,7 +597,7 @@ func TestRunWhenTheHubGoesAway(t *testing.T) {
 	if code := p.wait(t); code != exitDone {
 		t.Fatalf("exit %d: %s", code, p.stderr)
 	}
-	p.stdout.await(t, "the hub was not told how the run ended")
+	p.stdout.await(t, "tell the hub of the end of the run")
 	h.start()
 	var list struct{ Runs []ran }
 	h.ok(h.operator("runs", "list", "--json"), &list)

@@ -14,61 +14,56 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/errand"
-	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/run"
 )
 
 func (a *app) runsCommand() *cobra.Command {
-	return group("runs", "Look at the runs of agents", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
+	return group("runs", "Show the runs of agents", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
 }
 
-// ledger returns the records of runs, after it has seen to those that nobody
-// watches over any more.
-func (a *app) ledger(ctx context.Context) (*fleet.Ledger, error) {
+// runFiles returns the files of runs, after it recovered those of killed runs and
+// told the hub of their ends.
+func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
 	home, err := a.homeDir()
 	if err != nil {
 		return nil, err
 	}
-	ledger := fleet.NewLedger(home)
-	untold, err := ledger.Recover(hub.At(now()))
-	if err != nil || len(untold) == 0 {
-		return ledger, err
+	files := run.NewFiles(home)
+	unreported, err := files.Recover(hub.At(now()))
+	if err != nil || len(unreported) == 0 {
+		return files, err
 	}
 	c, err := a.loadConfig(home)
 	if err != nil {
 		return nil, err
 	}
-	var client *api.Client
-	link, stop, err := a.hubForRun(ctx, home, c)
+	h, stop, err := a.hubForRun(ctx, home, c)
 	if err == nil {
 		defer stop()
-		client = link.Client
-	}
-	if err == nil {
-		err = errand.Recover(ctx, ledger, client, hub.At(now()))
+		err = files.Report(ctx, h, unreported)
 	}
 	if err != nil {
-		fmt.Fprintf(a.err, "%s the hub has not heard yet how some runs ended: %v\n", a.paint(a.err, "33", "note:"), visible(err.Error()))
+		fmt.Fprintf(a.err, "%s the hub does not know the end of some runs yet: %v\n", a.paint(a.err, "33", "note:"), visible(err.Error()))
 	}
-	return ledger, nil
+	return files, nil
 }
 
-// recordOf returns the record of a run, and the records that it is from.
-func (a *app) recordOf(ctx context.Context, id string) (*fleet.Ledger, fleet.Record, error) {
-	ledger, err := a.ledger(ctx)
+// runRecord returns the record of a run, and the files that it is from. Of a run
+// whose files were removed it returns the hub's record.
+func (a *app) runRecord(ctx context.Context, id string) (*run.Files, run.Record, error) {
+	files, err := a.runFiles(ctx)
 	if err != nil {
-		return nil, fleet.Record{}, err
+		return nil, run.Record{}, err
 	}
-	r, err := ledger.Record(hub.RunID(id))
-	if hub.CodeOf(err) == hub.CodeNotFound { // the hub keeps what the files do no longer
+	r, err := files.Record(hub.RunID(id))
+	if hub.CodeOf(err) == hub.CodeNotFound {
 		if client, unable := a.client(); unable == nil {
 			if kept, missing := client.Run(ctx, hub.RunID(id)); missing == nil {
-				return ledger, fleet.Record{Run: kept.Run, Hub: true, Told: true}, nil
+				return files, run.Record{Run: kept.Run, Hub: true, Told: true}, nil
 			}
 		}
 	}
-	return ledger, r, err
+	return files, r, err
 }
 
 func (a *app) runsListCommand() *cobra.Command {
@@ -77,23 +72,23 @@ func (a *app) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs on this machine, newest first",
-		Long: `List the runs whose files are in the home, newest first. Runs that nobody
-watches over any more are recorded as interrupted, and what is left of their
-processes is ended. With --json reports and evidence are left out.`,
+		Long: `List the runs whose files are in the home, newest first. A run whose
+parley was killed is recorded as interrupted, and its remaining processes are
+ended. With --json reports and evidence are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usagef("--limit: %d is not positive", limit)
 			}
-			ledger, err := a.ledger(cmd.Context())
+			files, err := a.runFiles(cmd.Context())
 			if err != nil {
 				return err
 			}
-			all, err := ledger.Records()
+			all, err := files.Records()
 			if err != nil {
 				return err
 			}
-			list := []fleet.Record{}
+			list := []run.Record{}
 			for _, r := range all {
 				if (agent == "" || string(r.Agent) == agent) && len(list) < limit {
 					r.Report, r.Evidence = nil, nil
@@ -124,11 +119,11 @@ func (a *app) runsShowCommand() *cobra.Command {
 		Short: "Show a run: claim, evidence and verdict",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ledger, r, err := a.recordOf(cmd.Context(), args[0])
+			files, r, err := a.runRecord(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(runResult{Record: r, Frames: ledger.Frames(r.ID)}, func(w io.Writer) {
+			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
 				fmt.Fprintf(w, "%s, by %s in %s\n", readable(r.Task), r.Agent, readable(r.Dir))
 				fmt.Fprintf(w, "from %s", r.StartedAt)
 				if !r.EndedAt.IsZero() {
@@ -144,29 +139,29 @@ func (a *app) runsShowCommand() *cobra.Command {
 func (a *app) runsReplayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay RUN",
-		Short: "Show again what an agent said and did",
-		Long: `Show again what an agent said and did, as it was recorded. With --json every
-frame is a line. Keys and tokens are not in the recording.`,
+		Short: "Replay the recording of a run",
+		Long: `Print the text and the actions of the agent again, from the recording of the run.
+With --json every frame is a line. Keys and tokens are not in the recording.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ledger, r, err := a.recordOf(cmd.Context(), args[0])
+			files, r, err := a.runRecord(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			f, err := os.Open(ledger.Frames(r.ID))
+			f, err := os.Open(files.Frames(r.ID))
 			if err != nil {
-				return hub.Errorf(hub.CodeNotFound, "parley", "there is no recording of run %s: %v", r.ID, err)
+				return hub.Errorf(hub.CodeNotFound, "parley", "open the recording of run %s: %v", r.ID, err)
 			}
 			defer f.Close()
 			told, out := a.narrator(), bufio.NewWriter(a.out)
 			enc := json.NewEncoder(out)
 			enc.SetEscapeHTML(false)
-			err = fleet.Replay(f, func(l fleet.Line, u *acp.Update) error {
+			err = run.Replay(f, func(frame run.RecordedFrame, u *acp.Update) error {
 				switch {
 				case cmd.Context().Err() != nil:
 					return cmd.Context().Err()
 				case a.json:
-					return enc.Encode(l)
+					return enc.Encode(frame)
 				case u != nil:
 					told.tell(u)
 				}

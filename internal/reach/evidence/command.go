@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"os"
@@ -33,6 +34,21 @@ func (o Outcome) Finished() bool { return o.Failure == "" && !o.TimedOut && !o.C
 
 // Passed reports whether the command was run to its end and succeeded.
 func (o Outcome) Passed() bool { return o.Finished() && o.ExitCode == 0 }
+
+// String says how the command ended.
+func (o Outcome) String() string {
+	switch {
+	case o.Failure != "":
+		return clip(o.Failure)
+	case o.TimedOut:
+		return "exceeded its time"
+	case o.Cancelled:
+		return "was cancelled"
+	case o.ExitCode < 0:
+		return "was ended by a signal"
+	}
+	return fmt.Sprintf("exit code %d", o.ExitCode)
+}
 
 // CommandOptions changes how a command is run. The zero value works.
 type CommandOptions struct {

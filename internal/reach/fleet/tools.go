@@ -2,23 +2,24 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// Tools are the hub's tools as an agent is offered them: over HTTP if it can,
-// else through a program that it starts.
+// Tools are the hub's MCP tools for an agent: over HTTP if the agent can, else
+// through a bridge, a program that the agent starts.
 type Tools struct {
 	Name string // among the agent's MCP servers
 	URL  string // of the hub
-	Key  string // who the agent is on the hub
+	Key  string // identifies the agent on the hub
 
 	Bridge    []string // program, by its absolute path, and arguments
 	BridgeEnv []string // NAME=value, besides the key and the address of the hub
 }
 
-// server returns the tools in the words of the protocol.
+// server returns the tools as an MCP server of the protocol.
 func (t *Tools) server(agent *acp.Profile) acpv2.MCPServer {
 	if agent.Can(acp.CanMCPHTTP) || len(t.Bridge) == 0 {
 		return acpv2.MCPServer{HTTP: &acpv2.MCPServerHTTP{
@@ -28,7 +29,7 @@ func (t *Tools) server(agent *acp.Profile) acpv2.MCPServer {
 	}
 	var env []acpv2.EnvVariable
 	for _, e := range slices.Concat(t.BridgeEnv, []string{"PARLEY_URL=" + t.URL, "PARLEY_KEY=" + t.Key}) {
-		name, value := variable(e)
+		name, value, _ := strings.Cut(e, "=")
 		env = append(env, acpv2.EnvVariable{Name: name, Value: value})
 	}
 	return acpv2.MCPServer{Stdio: &acpv2.MCPServerStdio{

@@ -1,6 +1,7 @@
-package fleet
+package run
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
 var testIDs = hub.NewIDs(time.Now)
@@ -43,11 +45,19 @@ func lost(groups ...Process) Record {
 	}
 }
 
+// An endHub answers the end of a run with err.
+type endHub struct {
+	Hub
+	err error
+}
+
+func (h endHub) EndRun(_ context.Context, r hub.Run) (hub.Run, error) { return r, h.err }
+
 func TestRecover(t *testing.T) {
-	ledger := NewLedger(t.TempDir())
+	files := NewFiles(t.TempDir())
 	leave := func(r Record) hub.RunID {
 		t.Helper()
-		a, err := ledger.Open(r)
+		a, err := files.Create(r)
 		if err == nil {
 			owner := r.Owner
 			err = a.Update(func(kept *Record) { kept.Owner = owner })
@@ -61,14 +71,14 @@ func TestRecover(t *testing.T) {
 	reused, reusedEnded := sleeper(t)
 	reused.Began = "another boot/12345" // the number went to somebody else
 	r := lost(ours, reused)
-	_, strayEnded := sleeper(t, RunVariable+"="+string(r.ID)) // left the group
+	_, strayEnded := sleeper(t, fleet.RunVariable+"="+string(r.ID)) // left the group
 	r.Hub = true
 	id := leave(r)
 	alive := lost()
 	alive.Owner = self()
 	aliveID := leave(alive)
 
-	untold, err := ledger.Recover(hub.At(time.Now()))
+	unreported, err := files.Recover(hub.At(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,23 +89,26 @@ func TestRecover(t *testing.T) {
 		t.Error("a process was killed that only has the number of one of ours")
 	default:
 	}
-	if len(untold) != 1 || untold[0].ID != id || untold[0].State != hub.RunInterrupted || untold[0].Reason != hub.RunLost {
-		t.Errorf("got %+v, want the run that was lost", untold)
+	if len(unreported) != 1 || unreported[0].ID != id || unreported[0].State != hub.RunInterrupted || unreported[0].Reason != hub.RunLost {
+		t.Errorf("got %+v, want the run that was lost", unreported)
 	}
-	if got, err := ledger.Record(aliveID); err != nil || got.State != hub.RunRunning {
+	if got, err := files.Record(aliveID); err != nil || got.State != hub.RunRunning {
 		t.Errorf("a run that somebody watches over is %s, %v", got.State, err)
 	}
-	if err := ledger.MarkTold(id); err != nil {
+	if err := files.Report(t.Context(), endHub{err: hub.Errorf(hub.CodeDegraded, "test", "no answer")}, unreported); err == nil {
+		t.Error("a hub that does not answer was told")
+	}
+	if err := files.Report(t.Context(), endHub{}, unreported); err != nil {
 		t.Fatal(err)
 	}
-	if untold, err = ledger.Recover(hub.At(time.Now())); err != nil || len(untold) != 0 {
-		t.Errorf("got %v, %v after the hub was told", untold, err)
+	if unreported, err = files.Recover(hub.At(time.Now())); err != nil || len(unreported) != 0 {
+		t.Errorf("got %v, %v after the hub was told", unreported, err)
 	}
 }
 
 func TestTrack(t *testing.T) {
-	ledger := NewLedger(t.TempDir())
-	a, err := ledger.Open(lost())
+	files := NewFiles(t.TempDir())
+	a, err := files.Create(lost())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +117,7 @@ func TestTrack(t *testing.T) {
 		if err := a.Track(p.PID, running); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := ledger.Record(a.Record().ID)
+		kept, err := files.Record(a.Record().ID)
 		if err != nil || (len(kept.Groups) == 1) != running {
 			t.Fatalf("running %v: got %v, %v", running, kept.Groups, err)
 		}

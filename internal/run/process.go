@@ -1,15 +1,15 @@
-package fleet
+package run
 
 import "os"
 
-// A Process is a process that surely is the one that was meant, although numbers
-// are used again: it is known by its number and when it began.
+// A Process identifies a process by its number and the instant that it began,
+// because the system uses numbers again.
 type Process struct {
 	PID   int    `json:"pid"`
 	Began string `json:"began,omitempty"` // as the system counts it; empty if that is not known
 }
 
-// self is this process.
+// self identifies this process.
 func self() Process { return Process{PID: os.Getpid(), Began: began(os.Getpid())} }
 
 // alive reports whether the process still runs.

@@ -1,4 +1,4 @@
-package fleet
+package run
 
 // Limit makes a recorder stop after so many bytes.
 func (r *Recorder) Limit(n int64) { r.left = n }

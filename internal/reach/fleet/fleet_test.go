@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/report"
 )
 
@@ -164,36 +164,35 @@ func TestWork(t *testing.T) {
 	a := launch(t, "http", nil, nil)
 	for turn := range 2 { // one that is kept running takes one task after the other
 		r, err := a.Work(t.Context(), report.Dispatch{Task: "count"})
-		if err != nil || r.Report == nil || r.Asked || string(r.Report.Tests) != fmt.Sprint("pass:", turn+1) {
+		if err != nil || r.Report == nil || r.Repeated || string(r.Report.Tests) != fmt.Sprint("pass:", turn+1) {
 			t.Errorf("got %+v, %v", r, err)
 		}
 	}
-	if r, err := a.Work(t.Context(), report.Dispatch{Task: "babble"}); err != nil || r.Report == nil || r.Report.Status != report.StatusPartial || len(r.Said) > 4<<20 {
+	if r, err := a.Work(t.Context(), report.Dispatch{Task: "babble"}); err != nil || r.Report == nil || r.Report.Status != report.StatusPartial || len(r.Text) > 4<<20 {
 		t.Errorf("after much text: %v, %v", r.Report, err)
 	}
-	if r, err := a.Work(t.Context(), report.Dispatch{Task: "nothing"}); err != nil || r.Report != nil || !r.Asked {
+	if r, err := a.Work(t.Context(), report.Dispatch{Task: "nothing"}); err != nil || r.Report != nil || !r.Repeated {
 		t.Errorf("R0-030 an agent without a report is asked once: got %+v, %v", r, err)
 	}
-	if r, err := a.Work(t.Context(), report.Dispatch{Task: "refuse"}); err != nil || r.Report != nil || r.Asked || r.StopReason != acpv2.StopReasonRefusal {
+	if r, err := a.Work(t.Context(), report.Dispatch{Task: "refuse"}); err != nil || r.Report != nil || r.Repeated || r.StopReason != acpv2.StopReasonRefusal {
 		t.Errorf("one that refuses is not asked: got %+v, %v", r, err)
 	}
 	if _, err := a.Work(t.Context(), report.Dispatch{}); err == nil {
 		t.Error("a dispatch without a task was sent")
 	}
 	t.Run("R0-030 the prompts of the two phases are those of the package", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "frames.jsonl")
-		record, err := fleet.NewRecorder(path, fleet.NewRedactor(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := launch(t, "http", nil, &fleet.Options{Record: record})
+		var mu sync.Mutex
+		var raw []byte
+		b := launch(t, "http", nil, &fleet.Options{Tap: func(_ jsonrpc.Direction, f jsonrpc.Frame) {
+			mu.Lock()
+			defer mu.Unlock()
+			raw = append(raw, f.Raw...)
+		}})
 		if _, err := b.Work(t.Context(), report.Dispatch{Task: "nothing"}); err != nil {
 			t.Fatal(err)
 		}
-		raw, err := os.ReadFile(path)
-		if err != nil || record.Close() != nil {
-			t.Fatal(err)
-		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, part := range []string{"TASK:nothing", "answer with a report and nothing", "your tools are switched off"} {
 			if n := strings.Count(string(raw), part); n != 1 {
 				t.Errorf("%q was sent %d times, want once", part, n)

@@ -1,4 +1,4 @@
-package fleet_test
+package run_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -20,7 +20,7 @@ func TestRedact(t *testing.T) {
 	t.Setenv("SHORT_TOKEN", "abc")
 	t.Setenv("KEYBOARD", "querty-layout")
 	t.Setenv("SSH_AUTH_SOCK", "/run/agent.sock")
-	r := fleet.NewRedactor("the key of the run")
+	r := run.NewRedactor("the key of the run")
 	for _, test := range []struct{ name, text, want string }{
 		{"a secret that is known", `my key is the key of the run!`, `my key is [redacted]!`},
 		{"a value of the environment", `hunter2hunter2`, `[redacted]`},
@@ -47,7 +47,7 @@ func TestRedact(t *testing.T) {
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"a":"Bearer aaaaaaaaaaaa","b":"sEcReT\"\\x"}`)
 	f.Add(`"cacp_sk_live_aaaaaaaaaaaaa`)
-	r := fleet.NewRedactor("sEcReT\"\\x", "plain-secret")
+	r := run.NewRedactor("sEcReT\"\\x", "plain-secret")
 	f.Fuzz(func(t *testing.T, text string) {
 		got := r.Redact([]byte(text))
 		if bytes.Contains(got, []byte("plain-secret")) {
@@ -63,7 +63,7 @@ func FuzzRedact(f *testing.F) {
 func recorded(t *testing.T, limit int64, frames ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "frames.jsonl")
-	r, err := fleet.NewRecorder(path, fleet.NewRedactor("the key of the run"), nil)
+	r, err := run.NewRecorder(path, run.NewRedactor("the key of the run"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func recorded(t *testing.T, limit int64, frames ...string) []byte {
 }
 
 func TestRecorder(t *testing.T) {
-	got := string(recorded(t, fleet.MaxRecording, `{"x":"<the key of the run>"}`, "prose \xff"))
+	got := string(recorded(t, run.MaxRecording, `{"x":"<the key of the run>"}`, "prose \xff"))
 	want := `{"direction":"in","time":"1970-01-01T00:00:01Z","frame":{"x":"<[redacted]>"}}` + "\n" +
 		`{"direction":"in","time":"1970-01-01T00:00:01Z","text":"prose ` + "\uFFFD" + `"}` + "\n"
 	if got != want {
@@ -97,9 +97,9 @@ func TestRecorder(t *testing.T) {
 
 func TestReplay(t *testing.T) {
 	update := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hello"}}}}`
-	raw := recorded(t, fleet.MaxRecording, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`, update, `{"method":"session/update","params":{}}`)
+	raw := recorded(t, run.MaxRecording, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`, update, `{"method":"session/update","params":{}}`)
 	read := func(raw []byte) (said string, lines int, err error) {
-		err = fleet.Replay(bytes.NewReader(raw), func(_ fleet.Line, u *acp.Update) error {
+		err = run.Replay(bytes.NewReader(raw), func(_ run.RecordedFrame, u *acp.Update) error {
 			lines++
 			if u != nil {
 				said += u.Text()
@@ -123,7 +123,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"direction":"in","frame":{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"plan","entries":[]}}}}`))
 	f.Add([]byte(`{"direction":"in","frame":{"result":{"protocolVersion":2}}}` + "\n" + `{"direction":"in","frame":{"method":"session/update","params":{}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		fleet.Replay(bytes.NewReader(raw), func(_ fleet.Line, u *acp.Update) error { // must not panic
+		run.Replay(bytes.NewReader(raw), func(_ run.RecordedFrame, u *acp.Update) error { // must not panic
 			if u != nil {
 				u.Kind()
 				u.Text()

@@ -1,18 +1,14 @@
 //go:build !linux
 
-package fleet
+package run
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 
 	"github.com/parley-agents/parley/hub"
 )
-
-// dieWithParent does nothing here: an agent whose input ends is expected to end.
-func dieWithParent(*exec.Cmd) {}
 
 // exists reports whether there is a process of that number, as far as the system
 // tells.
@@ -24,6 +20,6 @@ func exists(pid int) bool {
 // began is not known here.
 func began(int) string { return "" }
 
-// reap does nothing here: without the time that a process began, nobody can tell
-// it from another one with its number.
-func reap(hub.RunID, []Process) {}
+// killLeft does nothing here: without the instant that a process began, it cannot
+// be told from another process with its number.
+func killLeft(hub.RunID, []Process) {}

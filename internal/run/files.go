@@ -1,0 +1,228 @@
+package run
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Names in the folder of a run.
+const (
+	recordName = "run.json"
+	framesName = "frames.jsonl"
+)
+
+// A Record is the content of run.json.
+type Record struct {
+	hub.Run
+	Command  []string  `json:"command"`            // that started the agent, redacted
+	Worktree string    `json:"worktree,omitempty"` // that was made for the run
+	Branch   string    `json:"branch,omitempty"`   // likewise
+	Hub      bool      `json:"hub"`                // a hub may have a record of the run
+	Told     bool      `json:"told"`               // the hub knows the end of the run
+	Owner    Process   `json:"owner"`              // the process that executes the run
+	Groups   []Process `json:"groups,omitempty"`   // process groups of the run, by their first process
+}
+
+// Files are the files of runs in a hub's home, a folder for each run.
+type Files struct{ dir string }
+
+// NewFiles returns the files of runs in a home.
+func NewFiles(home string) *Files { return &Files{filepath.Join(home, "runs")} }
+
+// A Folder holds the files of one run under way. It is safe for concurrent use.
+type Folder struct {
+	dir string
+
+	mu     sync.Mutex // guards record
+	record Record
+}
+
+// Create makes the folder of a run that this process executes.
+func (f *Files) Create(r Record) (*Folder, error) {
+	r.Owner = self()
+	folder := f.reopen(r)
+	err := os.MkdirAll(f.dir, 0o700)
+	if err == nil {
+		err = os.Mkdir(folder.dir, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run: make the folder of run %s: %w", r.ID, err)
+	}
+	return folder, folder.Update(func(*Record) {})
+}
+
+// reopen returns the folder of a run whose owner has ended.
+func (f *Files) reopen(r Record) *Folder { return &Folder{dir: f.path(r.ID), record: r} }
+
+func (f *Files) path(id hub.RunID) string { return filepath.Join(f.dir, string(id)) }
+
+// Frames returns the path of the recording of a run.
+func (f *Files) Frames(id hub.RunID) string { return filepath.Join(f.path(id), framesName) }
+
+// Frames returns the path of the recording.
+func (f *Folder) Frames() string { return filepath.Join(f.dir, framesName) }
+
+// Update changes the record and replaces its file.
+func (f *Folder) Update(change func(*Record)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.record)
+	if err := f.save(); err != nil {
+		return fmt.Errorf("run: write the record of run %s: %w", f.record.ID, err)
+	}
+	return nil
+}
+
+// Record returns a copy of the record.
+func (f *Folder) Record() Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.record
+	r.Groups = slices.Clone(r.Groups)
+	return r
+}
+
+// Track records that a process group of the run began or ended.
+func (f *Folder) Track(group int, running bool) error {
+	return f.Update(func(r *Record) {
+		r.Groups = slices.DeleteFunc(r.Groups, func(p Process) bool { return p.PID == group })
+		if running {
+			r.Groups = append(r.Groups, Process{PID: group, Began: began(group)})
+		}
+	})
+}
+
+// save replaces the file of the record.
+func (f *Folder) save() error {
+	raw, err := json.Marshal(f.record)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(f.dir, ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(raw, '\n'))
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), filepath.Join(f.dir, recordName))
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
+}
+
+// Record returns the record of a run. It reports CodeNotFound when there is none.
+func (f *Files) Record(id hub.RunID) (Record, error) {
+	const op = "run.Record"
+	if !id.Valid() {
+		return Record{}, hub.Errorf(hub.CodeInvalid, op, "%q is not the id of a run", id).WithHint("parley runs list shows them")
+	}
+	raw, err := os.ReadFile(filepath.Join(f.path(id), recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, hub.Errorf(hub.CodeNotFound, op, "no record of run %s on this machine", id).
+			WithHint("parley runs list shows the runs; old ones are removed")
+	}
+	var r Record
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err == nil && r.ID != id {
+		err = fmt.Errorf("it is the record of run %q", r.ID)
+	}
+	if err != nil {
+		return Record{}, hub.Errorf(hub.CodeDegraded, op, "read the record of run %s: %v", id, err)
+	}
+	return r, nil
+}
+
+// Records returns the records of all runs, newest first. One that cannot be read
+// is left out.
+func (f *Files) Records() ([]Record, error) {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run: list the records of runs: %w", err)
+	}
+	var all []Record
+	for _, e := range slices.Backward(entries) { // ids sort by their time
+		if r, err := f.Record(hub.RunID(e.Name())); err == nil {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// Recover ends the remaining processes of runs whose owner has ended, and records
+// those runs as interrupted. It returns the runs whose end the hub does not know,
+// for Report.
+func (f *Files) Recover(now hub.Time) (unreported []Record, err error) {
+	all, err := f.Records()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, r := range all {
+		if !r.State.Over() && !r.Owner.alive() {
+			folder := f.reopen(r)
+			killLeft(r.ID, r.Groups)
+			errs = append(errs, folder.Update(func(r *Record) {
+				r.Groups = nil
+				if moved, err := r.Advance(hub.RunInterrupted, now); err == nil {
+					r.Run = moved
+					r.Reason, r.Verdict = hub.RunLost, hub.RunUnverified
+				}
+			}))
+			r = folder.Record()
+		}
+		if r.State.Over() && r.Hub && !r.Told {
+			unreported = append(unreported, r)
+		}
+	}
+	return unreported, errors.Join(errs...)
+}
+
+// Retention limits the files of runs that are over. The zero value keeps 100 runs
+// and 30 days.
+type Retention struct {
+	Keep   int           // runs
+	MaxAge time.Duration // since the run began
+}
+
+// Sweep removes the files of runs that are over and exceed the retention, and
+// returns the number of runs removed. Runs whose end the hub does not know stay.
+func (f *Files) Sweep(keep Retention, now hub.Time) (int, error) {
+	keep.Keep = cmp.Or(keep.Keep, 100)
+	keep.MaxAge = cmp.Or(keep.MaxAge, 30*24*time.Hour)
+	all, err := f.Records()
+	if err != nil {
+		return 0, err
+	}
+	removed, kept := 0, 0
+	var errs []error
+	for _, r := range all {
+		if !r.State.Over() || r.Hub && !r.Told {
+			continue
+		}
+		if kept < keep.Keep && now.Sub(r.StartedAt.Time) <= keep.MaxAge {
+			kept++
+			continue
+		}
+		if err := os.RemoveAll(f.path(r.ID)); err != nil {
+			errs = append(errs, fmt.Errorf("run: remove the files of an old run: %w", err))
+			continue
+		}
+		removed++
+	}
+	return removed, errors.Join(errs...)
+}

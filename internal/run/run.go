@@ -1,0 +1,311 @@
+// Package run executes one task with one agent and reaches a verdict: it records
+// the files of the working folder, starts the agent there, reads its report,
+// compares the report with the files, and closes the run.
+//
+// Everything about a run is kept in [Files], a folder per run with its record and
+// the recording of its frames, and on a [Hub] if there is one. A run that goes
+// wrong is recorded like any other: an agent that cannot be started, breaks down,
+// gives no report, exceeds its time or is stopped leaves a run with the reason.
+// The files survive a kill of this process: [Files.Recover] ends the remaining
+// processes of such a run and records it as interrupted.
+//
+// A report is never confirmed without a comparison, and the package decides
+// nothing about runs on the hub: service/run does.
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/report"
+)
+
+// A Spec describes a run: the agent, the task and the checks.
+type Spec struct {
+	Agent    hub.AgentID // the agent's name on the hub
+	Command  []string    // starts the agent; it speaks ACP on its standard streams
+	Dir      string      // the working folder
+	Dispatch report.Dispatch
+	Verify   string // shell command that the user gave to check the task; never from a message or a repository
+	Build    string // likewise, for the build
+	Worktree bool   // work in a git worktree that is made for the run
+	Handoff  hub.HandoffID
+	Timeout  time.Duration // for the agent's work; 0 for no limit
+}
+
+// Options changes how a run is executed. The zero value works.
+type Options struct {
+	Agent     fleet.Options // Tap, Track and OnProblem are set by Execute
+	Hub       Hub           // nil to record in files only
+	Retention Retention     // of the files of earlier runs
+	Clock     hub.Clock     // default time.Now
+
+	// Kill ends the agent at once when it ends. The end of the context of
+	// Execute asks the agent to stop.
+	Kill context.Context
+
+	CommandTimeout time.Duration // for Verify and Build each; default that of evidence
+	On             Events
+}
+
+// Events are called as a run proceeds. Each may be nil.
+type Events struct {
+	State    func(r hub.Run)                // the run entered a state
+	Problem  func(err error)                // something failed and the run continues
+	Frame    func(line []byte)              // a frame as it is recorded, with a line end
+	Command  func(field, line string)       // a command begins; field is VERIFY or BUILD
+	Worktree func(folder, gitBranch string) // a worktree was made
+}
+
+// A Result is a run that is over.
+type Result struct {
+	Record
+	Err error // why the run did not end well, for people; may be nil
+}
+
+// OK reports whether the agent reported success and the report was confirmed.
+func (r Result) OK() bool {
+	var claim struct {
+		Status report.Status `json:"status"`
+	}
+	return r.State == hub.RunDone && r.Verdict == hub.RunConfirmed && json.Unmarshal(r.Report, &claim) == nil &&
+		(claim.Status == report.StatusOK || claim.Status == report.StatusNoChanges)
+}
+
+// An execution is one run under way.
+type execution struct {
+	spec   Spec
+	opts   Options
+	files  *Files
+	folder *Folder
+	base   *evidence.Base
+	key    string // lent by the hub; empty without one
+}
+
+// Execute executes a run and returns when it is over. Its files are kept in home.
+// The error says why the run could not be recorded; everything else is in the
+// result. opts may be nil.
+func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result, error) {
+	e := &execution{spec: spec}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if e.opts.Kill == nil {
+		e.opts.Kill = context.WithoutCancel(ctx)
+	}
+	if e.opts.Clock == nil {
+		e.opts.Clock = time.Now
+	}
+	home, err := filepath.Abs(home)
+	if err == nil {
+		e.spec.Dir, err = filepath.Abs(spec.Dir)
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("run: %w", err)
+	}
+	e.files = NewFiles(home)
+	e.problem(e.cleanUp(ctx))
+	record := e.newRecord()
+	if spec.Worktree {
+		if err := e.makeWorktree(ctx, home, &record); err != nil {
+			return Result{}, err
+		}
+	}
+	if e.base, err = evidence.Snapshot(ctx, e.spec.Dir, nil); err != nil {
+		return Result{}, cmp.Or(ctx.Err(), fmt.Errorf("run: record the files of %s: %w", e.spec.Dir, err))
+	}
+	defer e.base.Close()
+	if e.folder, err = e.files.Create(record); err != nil {
+		return Result{}, err
+	}
+	if err := e.begin(ctx); err != nil {
+		return Result{}, errors.Join(err, e.finish(ctx, ending{state: hub.RunFailed, reason: hub.RunNotStarted}))
+	}
+	e.notify()
+	end := e.work(ctx)
+	err = e.finish(ctx, end)
+	return Result{Record: e.folder.Record(), Err: end.err}, err
+}
+
+// newRecord returns the record of a run that starts now.
+func (e *execution) newRecord() Record {
+	r := Record{Run: hub.Run{
+		ID: hub.RunID(hub.NewIDs(e.opts.Clock).Next()), Agent: e.spec.Agent, Task: e.spec.Dispatch.Task, Dir: e.spec.Dir, Handoff: e.spec.Handoff,
+		State: hub.RunStarting, Contradictions: []hub.Contradiction{},
+	}}
+	r.StartedAt = r.ID.Time()
+	secrets := NewRedactor()
+	for _, word := range e.spec.Command {
+		r.Command = append(r.Command, string(secrets.Redact([]byte(word))))
+	}
+	return r
+}
+
+// cleanUp recovers earlier runs and removes old ones.
+func (e *execution) cleanUp(ctx context.Context) error {
+	unreported, err := e.files.Recover(e.opts.Clock.Now())
+	if e.opts.Hub != nil {
+		err = errors.Join(err, e.files.Report(ctx, e.opts.Hub, unreported))
+	}
+	_, swept := e.files.Sweep(e.opts.Retention, e.opts.Clock.Now())
+	return errors.Join(err, swept)
+}
+
+// begin records the run on the hub and keeps the key for the agent. A call without
+// an answer may have taken effect, so the record says that the hub may know the
+// run, and the hub is told of its end.
+func (e *execution) begin(ctx context.Context) error {
+	if e.opts.Hub == nil {
+		return nil
+	}
+	if err := e.folder.Update(func(r *Record) { r.Hub = true }); err != nil {
+		return err
+	}
+	begun, key, err := e.opts.Hub.BeginRun(ctx, e.folder.Record().Run, max(e.spec.Timeout, time.Second))
+	if err != nil {
+		if ctx.Err() == nil && hub.CodeOf(err) != hub.CodeDegraded {
+			err = errors.Join(err, e.folder.Update(func(r *Record) { r.Hub = false }))
+		}
+		return err
+	}
+	e.key = key
+	return e.folder.Update(func(r *Record) { r.Run = begun })
+}
+
+// errTimeout is the cause of the end of a turn that exceeds the run's time.
+var errTimeout = errors.New("the agent exceeded its time")
+
+// An ending is the outcome of a run before it is recorded.
+type ending struct {
+	state    hub.RunState
+	stop     string
+	reason   string
+	report   *report.Result
+	judgment *judgment // nil if the files were not compared
+	err      error
+}
+
+// work starts the agent, gives it the task, and checks its report.
+func (e *execution) work(ctx context.Context) ending {
+	recorder, err := NewRecorder(e.folder.Frames(), NewRedactor(e.key), e.opts.On.Frame)
+	if err != nil {
+		return ending{state: hub.RunFailed, reason: hub.RunNotStarted, err: err}
+	}
+	defer func() { e.problem(recorder.Close()) }()
+	opts := e.opts.Agent
+	opts.Tap, opts.Track, opts.OnProblem = recorder.Frame, e.track, e.problem
+	spec := fleet.Spec{Command: e.spec.Command, Dir: e.spec.Dir, Run: e.folder.Record().ID}
+	if e.key != "" {
+		spec.Tools = e.opts.Hub.Tools(e.key)
+	}
+	agent, err := fleet.Launch(ctx, e.opts.Kill, spec, &opts)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ending{state: hub.RunInterrupted, reason: hub.RunCancelled, err: err}
+	case err != nil:
+		return ending{state: hub.RunFailed, reason: hub.RunNotStarted, err: err}
+	}
+	e.move(ctx, hub.RunRunning, agent.Session())
+	within, cancel := ctx, func() {}
+	if e.spec.Timeout > 0 {
+		within, cancel = context.WithTimeoutCause(ctx, e.spec.Timeout, errTimeout)
+	}
+	reply, err := agent.Work(within, e.spec.Dispatch)
+	cancel()
+	e.problem(agent.Close())
+	end := ending{state: hub.RunDone, stop: string(reply.StopReason), report: reply.Report, err: err}
+	switch {
+	case ctx.Err() != nil:
+		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
+	case errors.Is(err, errTimeout):
+		end.state, end.reason = hub.RunFailed, hub.RunTimeout
+	case err != nil:
+		end.state, end.reason = hub.RunFailed, hub.RunBroke
+	case reply.Report == nil:
+		end.state, end.reason = hub.RunFailed, hub.RunNoReport
+	}
+	e.check(ctx, &end)
+	return end
+}
+
+func (e *execution) track(group int, running bool) { e.problem(e.folder.Track(group, running)) }
+
+// problem passes on an error after which the run continues; nil is none.
+func (e *execution) problem(err error) {
+	if err != nil && e.opts.On.Problem != nil {
+		e.opts.On.Problem(err)
+	}
+}
+
+// notify passes on the state of the run.
+func (e *execution) notify() {
+	if e.opts.On.State != nil {
+		e.opts.On.State(e.folder.Record().Run)
+	}
+}
+
+// hubTime is the time that one call to the hub may take, even after the run was
+// cancelled.
+const hubTime = 15 * time.Second
+
+// move records that the run entered a state. A hub that does not answer holds
+// nothing up.
+func (e *execution) move(ctx context.Context, next hub.RunState, session string) {
+	e.problem(e.folder.Update(func(r *Record) {
+		if moved, err := r.Advance(next, e.opts.Clock.Now()); err == nil {
+			r.Run = moved
+		}
+		r.Session = cmp.Or(session, r.Session)
+	}))
+	if e.opts.Hub != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubTime)
+		defer cancel()
+		if err := e.opts.Hub.MoveRun(ctx, e.folder.Record().ID, next, session); err != nil {
+			e.problem(fmt.Errorf("run: tell the hub that the run is %s: %w", next, err))
+		}
+	}
+	e.notify()
+}
+
+// finish records the end of the run, in the files first.
+func (e *execution) finish(ctx context.Context, end ending) error {
+	claims, err := e.claims(end.report)
+	if err != nil {
+		return err
+	}
+	err = e.folder.Update(func(r *Record) {
+		if moved, err := r.Advance(end.state, e.opts.Clock.Now()); err == nil {
+			r.Run = moved
+		}
+		r.StopReason, r.Reason, r.Report, r.Verdict = end.stop, end.reason, claims, hub.RunUnverified
+		if j := end.judgment; j != nil {
+			r.Verdict, r.Contradictions, r.Evidence = j.verdict, j.contradictions, j.evidence
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer e.notify()
+	if !e.folder.Record().Hub {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubTime)
+	defer cancel()
+	ended, err := e.opts.Hub.EndRun(ctx, e.folder.Record().Run)
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound: // it never began there
+		return e.folder.Update(func(r *Record) { r.Hub = false })
+	case err != nil:
+		e.problem(fmt.Errorf("run: tell the hub of the end of the run: %w; the next parley run or parley runs tells it", err))
+		return nil
+	}
+	return e.folder.Update(func(r *Record) { r.Message, r.EndedAt, r.Told = ended.Message, ended.EndedAt, true })
+}

@@ -1,0 +1,270 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/report"
+)
+
+// asAgent in the environment makes the test binary an agent; its value says how
+// the agent behaves.
+const asAgent = "RUN_TEST_AS_AGENT"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(asAgent); mode != "" {
+		serveAgent(mode)
+	}
+	os.Exit(m.Run())
+}
+
+func serveAgent(mode string) {
+	agent := &acp.Agent{Prompt: func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
+		switch mode {
+		case "writes":
+			if err := os.WriteFile("hello.txt", []byte("hello\n"), 0o644); err != nil {
+				return "", err
+			}
+			return acpv2.StopReasonEndTurn, t.Say(ctx, "my token is cacp_sk_live_0123456789\nSTATUS:ok\nFILES_CREATED:hello.txt")
+		case "lies":
+			return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nFILES_CREATED:hello.txt")
+		case "waits":
+			if err := t.Say(ctx, "waiting"); err != nil {
+				return "", err
+			}
+			<-ctx.Done()
+			return acpv2.StopReasonEndTurn, nil
+		case "breaks":
+			os.Exit(3)
+		}
+		return acpv2.StopReasonEndTurn, t.Say(ctx, "no report")
+	}}
+	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// spec returns a run of the test binary in an agent's mode.
+func spec(t *testing.T, mode string) run.Spec {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run.Spec{
+		Agent: "worker", Command: []string{"env", asAgent + "=" + mode, self}, Dir: t.TempDir(),
+		Dispatch: report.Dispatch{Task: "say hello"}, Timeout: time.Minute,
+	}
+}
+
+// A fakeHub records what it is told.
+type fakeHub struct {
+	beginErr, endErr error
+
+	mu     sync.Mutex // guards what follows
+	states []hub.RunState
+	ended  []hub.Run
+}
+
+func (h *fakeHub) BeginRun(_ context.Context, r hub.Run, _ time.Duration) (hub.Run, string, error) {
+	r.By, r.ThreadID = "operator", string(r.ID)
+	return r, "the key of the run", h.beginErr
+}
+
+func (h *fakeHub) MoveRun(_ context.Context, _ hub.RunID, next hub.RunState, _ string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.states = append(h.states, next)
+	return nil
+}
+
+func (h *fakeHub) EndRun(_ context.Context, r hub.Run) (hub.Run, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = append(h.ended, r)
+	r.Message = "01a1de72-8033-741c-8775-3c09bab7fecc"
+	return r, h.endErr
+}
+
+func (h *fakeHub) Tools(key string) *fleet.Tools {
+	return &fleet.Tools{Name: "parley", URL: "http://127.0.0.1:1", Key: key, Bridge: []string{"/bin/false"}}
+}
+
+func TestExecute(t *testing.T) {
+	for _, tt := range []struct {
+		name, mode string
+		change     func(*run.Spec)
+		state      hub.RunState
+		reason     string
+		verdict    hub.RunVerdict
+		ok         bool
+	}{
+		{"a true report is confirmed", "writes", func(s *run.Spec) { s.Verify, s.Build = "test -f hello.txt", "true" }, hub.RunDone, "", hub.RunConfirmed, true},
+		{"a failing command contradicts success", "writes", func(s *run.Spec) { s.Verify = "exit 3" }, hub.RunDone, "", hub.RunContradicted, false},
+		{"a file that is not there contradicts the report", "lies", nil, hub.RunDone, "", hub.RunContradicted, false},
+		{"an agent without a report has failed", "silent", nil, hub.RunFailed, hub.RunNoReport, hub.RunUnverified, false},
+		{"an agent that exits has failed", "breaks", nil, hub.RunFailed, hub.RunBroke, hub.RunUnverified, false},
+		{"an agent that exceeds its time has failed", "waits", func(s *run.Spec) { s.Timeout = 50 * time.Millisecond }, hub.RunFailed, hub.RunTimeout, hub.RunUnverified, false},
+		{"a program that does not exist cannot be started", "", func(s *run.Spec) { s.Command = []string{"/nowhere/agent"} }, hub.RunFailed, hub.RunNotStarted, hub.RunUnverified, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			hubtest.NoGoroutinesLeft(t)
+			s, home, h := spec(t, tt.mode), t.TempDir(), &fakeHub{}
+			if tt.change != nil {
+				tt.change(&s)
+			}
+			r, err := run.Execute(t.Context(), home, s, &run.Options{Hub: h})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.State != tt.state || r.Reason != tt.reason || r.Verdict != tt.verdict || r.OK() != tt.ok {
+				t.Errorf("got %s, reason %q, %s, ok %v: %v %v", r.State, r.Reason, r.Verdict, r.OK(), r.Contradictions, r.Err)
+			}
+			kept, err := run.NewFiles(home).Record(r.ID)
+			if err != nil || kept.State != tt.state || kept.Verdict != tt.verdict || !kept.Told || len(kept.Groups) != 0 {
+				t.Errorf("the record is %+v, %v", kept, err)
+			}
+			if len(h.ended) != 1 || h.ended[0].State != tt.state || h.ended[0].Verdict != tt.verdict {
+				t.Errorf("the hub was told %+v", h.ended)
+			}
+			if tt.reason != hub.RunNotStarted && !slices.Equal(h.states, []hub.RunState{hub.RunRunning, hub.RunChecking}) {
+				t.Errorf("the hub saw the states %v", h.states)
+			}
+		})
+	}
+}
+
+func TestExecuteKeepsSecretsOut(t *testing.T) {
+	home := t.TempDir()
+	var mu sync.Mutex
+	var copied []byte
+	r, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: &fakeHub{}, On: run.Events{Frame: func(line []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		copied = append(copied, line...)
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames, err := os.ReadFile(run.NewFiles(home).Frames(r.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := json.Marshal(r.Record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"recording": string(frames), "copies": string(copied), "record": string(record)} {
+		if strings.Contains(text, "the key of the run") || strings.Contains(text, "cacp_sk_live_") {
+			t.Errorf("a secret is in the %s", name)
+		}
+	}
+	if !strings.Contains(string(frames), "my token is [redacted]") || string(copied) != string(frames) {
+		t.Errorf("the recording is %s", frames)
+	}
+}
+
+func TestExecuteInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, h := spec(t, "waits"), &fakeHub{}
+	s.Verify = "exit 1"
+	r, err := run.Execute(ctx, t.TempDir(), s, &run.Options{
+		Hub: h, Agent: fleet.Options{OnUpdate: func(*acp.Update) { cancel() }},
+		On: run.Events{Command: func(string, string) { t.Error("a command was run after the interruption") }},
+	})
+	if err != nil || r.State != hub.RunInterrupted || r.Reason != hub.RunCancelled || r.Verdict != hub.RunUnverified {
+		t.Errorf("got %s, %q, %s, %v", r.State, r.Reason, r.Verdict, err)
+	}
+	if r.Evidence == nil || len(h.ended) != 1 || h.ended[0].State != hub.RunInterrupted {
+		t.Errorf("evidence %s, the hub was told %+v", r.Evidence, h.ended)
+	}
+}
+
+func TestExecuteWithAHubThatFails(t *testing.T) {
+	noAnswer := hub.Errorf(hub.CodeDegraded, "test", "no answer")
+	refusal := hub.Errorf(hub.CodeDenied, "test", "refused")
+	t.Run("a refusal is the error, and the hub is not told of an end", func(t *testing.T) {
+		home, h := t.TempDir(), &fakeHub{beginErr: refusal}
+		if _, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h}); !errors.Is(err, refusal) || len(h.ended) != 0 {
+			t.Errorf("got %v, %d ends", err, len(h.ended))
+		}
+	})
+	t.Run("a begin without an answer may have taken effect", func(t *testing.T) {
+		home, h := t.TempDir(), &fakeHub{beginErr: noAnswer}
+		if _, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h}); !errors.Is(err, noAnswer) || len(h.ended) != 1 {
+			t.Errorf("got %v, %d ends", err, len(h.ended))
+		}
+	})
+	t.Run("an end without an answer is told later", func(t *testing.T) {
+		home, h := t.TempDir(), &fakeHub{endErr: noAnswer}
+		var problems int
+		r, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h, On: run.Events{Problem: func(error) { problems++ }}})
+		if err != nil || r.Told || !r.OK() || problems != 1 {
+			t.Fatalf("got told %v, ok %v, %d problems, %v", r.Told, r.OK(), problems, err)
+		}
+		h.endErr = nil
+		if _, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h}); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := run.NewFiles(home).Record(r.ID); err != nil || !kept.Told {
+			t.Errorf("the next run did not tell the hub: %+v, %v", kept, err)
+		}
+	})
+	t.Run("a run that the hub never knew stays in files", func(t *testing.T) {
+		r, err := run.Execute(t.Context(), t.TempDir(), spec(t, "writes"), &run.Options{Hub: &fakeHub{endErr: hub.Errorf(hub.CodeNotFound, "test", "unknown")}})
+		if err != nil || r.Hub || r.Told {
+			t.Errorf("got %+v, %v", r.Record, err)
+		}
+	})
+}
+
+func TestExecuteInAWorktree(t *testing.T) {
+	s, home := spec(t, "writes"), t.TempDir()
+	s.Worktree = true
+	if _, err := run.Execute(t.Context(), home, s, nil); hub.CodeOf(err) != hub.CodeInvalid {
+		t.Errorf("outside a repository: got %v", err)
+	}
+	mark := filepath.Join(t.TempDir(), "mark")
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		if out, err := exec.Command("git", append([]string{"-C", s.Dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	hook := filepath.Join(s.Dir, ".git", "hooks", "post-checkout")
+	if err := os.MkdirAll(filepath.Dir(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\ntouch '"+mark+"'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := run.Execute(t.Context(), home, s, nil)
+	if err != nil || !r.OK() || r.Branch != "parley/"+string(r.ID) {
+		t.Fatalf("got %+v, %v", r.Record, err)
+	}
+	if _, err := os.Stat(filepath.Join(r.Worktree, "hello.txt")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, "hello.txt")); err == nil {
+		t.Error("the agent worked in the user's own folder")
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a hook of the repository was run")
+	}
+}
