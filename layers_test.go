@@ -70,7 +70,7 @@ var layers = map[string][]string{
 	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape"},
 	"internal/service/mailroom": {"hub", "internal/shape"},
-	"internal/service/run":      {"hub"},
+	"internal/service/run":      {"hub", "internal/shorten"},
 
 	// How people and agents come in.
 	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run"},
@@ -81,7 +81,7 @@ var layers = map[string][]string{
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "internal/reach/evidence", "internal/reach/fleet"},
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
 
 	// What puts it together, and the command.
 	"server": {

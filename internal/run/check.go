@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/report"
 )
 
@@ -39,17 +39,10 @@ const (
 func shortened(all []evidence.Finding) []evidence.Finding {
 	kept := []evidence.Finding{}
 	for _, f := range all[:min(len(all), maxFindings)] {
-		f.Claim, f.Found = shorten(f.Claim), shorten(f.Found)
+		f.Claim, f.Found = shorten.Text(f.Claim, maxFinding), shorten.Text(f.Found, maxFinding)
 		kept = append(kept, f)
 	}
 	return kept
-}
-
-func shorten(s string) string {
-	if len(s) <= maxFinding {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxFinding], "") + "…"
 }
 
 // compareTime is the time for the comparison after an interruption.

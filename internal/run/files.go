@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 // Names in the folder of a run.
@@ -77,7 +78,11 @@ func (f *Folder) Update(change func(*Record)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.record)
-	if err := f.save(); err != nil {
+	raw, err := json.Marshal(f.record)
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(f.dir, recordName), append(raw, '\n'), 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("run: write the record of run %s: %w", f.record.ID, err)
 	}
 	return nil
@@ -100,27 +105,6 @@ func (f *Folder) Track(group int, running bool) error {
 			r.Groups = append(r.Groups, Process{PID: group, Began: began(group)})
 		}
 	})
-}
-
-// save replaces the file of the record.
-func (f *Folder) save() error {
-	raw, err := json.Marshal(f.record)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(f.dir, ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(raw, '\n'))
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), filepath.Join(f.dir, recordName))
-	}
-	if err != nil {
-		os.Remove(file.Name())
-	}
-	return err
 }
 
 // Record returns the record of a run. It reports CodeNotFound when there is none.

@@ -82,7 +82,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	folder := filepath.Join(home, "runs", string(id))
-	if left, _ := filepath.Glob(filepath.Join(folder, ".new-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(folder, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	info, err := os.Stat(folder)

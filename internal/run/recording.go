@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -37,11 +38,8 @@ func NewRecordedFrame(d jsonrpc.Direction, f jsonrpc.Frame) RecordedFrame {
 
 // encode returns the line with its end.
 func (f RecordedFrame) encode() []byte {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.Encode(f) // valid JSON and valid text into memory: cannot fail
-	return []byte(b.String())
+	line, _ := strictjson.Encode(f) // valid JSON and valid text: cannot fail
+	return append(line, '\n')
 }
 
 // MaxRecording is the largest recording of a run, in bytes.

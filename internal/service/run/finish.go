@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// An Ending is how a run ended and what was found.
+// An Ending is the end of a run: its state, its report and the result of the check.
 type Ending struct {
 	State          hub.RunState // done, failed or interrupted
 	StopReason     string
@@ -20,11 +20,11 @@ type Ending struct {
 	Report         json.RawMessage // null or nil if there is none
 	Verdict        hub.RunVerdict
 	Contradictions []hub.Contradiction
-	Evidence       json.RawMessage // null or nil if nothing was looked at
+	Evidence       json.RawMessage // null or nil if nothing was compared
 }
 
-// Finish records how a run ended, ends the key that it lent, and tells who wanted
-// it done. Finishing again changes nothing.
+// Finish records the end of a run, withdraws the key that it lent, and sends the
+// message about its end. Finishing again changes nothing.
 func (s *Service) Finish(ctx context.Context, actor hub.Caller, id hub.RunID, e Ending) (hub.Run, error) {
 	const op = "run.Finish"
 	if err := e.check(op); err != nil {
@@ -61,22 +61,22 @@ func (e Ending) check(op string) error {
 		return hub.Errorf(hub.CodeInvalid, op, "verdict: %q is not confirmed, contradicted or unverified", e.Verdict)
 	case len(e.Report) > maxReport || len(e.Evidence) > maxEvidence:
 		return hub.Errorf(hub.CodeTooLarge, op, "a report has at most %d bytes, evidence %d", maxReport, maxEvidence)
-	case len(e.StopReason) > maxWord || len(e.Reason) > maxWord:
-		return hub.Errorf(hub.CodeTooLarge, op, "stop_reason and reason have at most %d bytes", maxWord)
+	case len(e.StopReason) > maxText || len(e.Reason) > maxText:
+		return hub.Errorf(hub.CodeTooLarge, op, "stop_reason and reason have at most %d bytes", maxText)
 	case len(e.Contradictions) > maxClaims:
 		return hub.Errorf(hub.CodeTooLarge, op, "contradictions: at most %d", maxClaims)
-	case e.State == hub.RunDone && absent(e.Report):
-		return hub.Errorf(hub.CodeInvalid, op, "report: a run that is done has one")
+	case e.State == hub.RunDone && isNull(e.Report):
+		return hub.Errorf(hub.CodeInvalid, op, "report: missing; a run that is done has one")
 	case e.Verdict == hub.RunContradicted && len(e.Contradictions) == 0:
-		return hub.Errorf(hub.CodeInvalid, op, "contradictions: a verdict that contradicts names what")
+		return hub.Errorf(hub.CodeInvalid, op, "contradictions: the verdict contradicted needs at least one")
 	}
 	return nil
 }
 
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// finish ends a run inside tx. A run that has not come as far as the end asks for
-// goes through what lies in between.
+// finish ends a run inside tx. The run passes through the states between its own
+// and the last one, each with its journal entry.
 func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.Run, hub.Message, error) {
 	was, now := r.State, s.clock.Now()
 	for !r.State.CanBecome(e.State) {
@@ -101,16 +101,16 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 		return r, hub.Message{}, err
 	}
 	r.StopReason, r.Reason, r.Verdict, r.Contradictions = e.StopReason, e.Reason, e.Verdict, e.Contradictions
-	if r.Report, r.Evidence = e.Report, e.Evidence; absent(r.Report) {
+	if r.Report, r.Evidence = e.Report, e.Evidence; isNull(r.Report) {
 		r.Report = nil
 	}
-	if absent(r.Evidence) {
+	if isNull(r.Evidence) {
 		r.Evidence = nil
 	}
 	if err := s.keys.Withdraw(tx, actor, r.Agent, label(r.ID)); err != nil {
 		return r, hub.Message{}, err
 	}
-	msg, err := s.tell(tx, actor, r)
+	msg, err := s.announce(tx, actor, r)
 	if err != nil {
 		return r, hub.Message{}, err
 	}
@@ -121,14 +121,14 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	return r, msg, record(tx, actor.ID, now, r)
 }
 
-// A claim is what the hub reads of a report.
+// A claim is the part of a report that the hub reads.
 type claim struct {
 	Status string `json:"status"`
 	Error  string `json:"error"`
 }
 
-// messageFor says which message tells of a report with each status. Any other
-// status is news, and no more than that.
+// messageFor is the type of the message for each status of a report. Any other
+// status makes a status.update.
 var messageFor = map[string]hub.MessageType{
 	"ok":             hub.TypeStatusComplete,
 	"no_changes":     hub.TypeStatusComplete,
@@ -141,14 +141,14 @@ var messageFor = map[string]hub.MessageType{
 	"decomposed":     hub.TypeStatusUpdate,
 }
 
-// tell writes the message that tells of the end, to who wanted the work done and,
-// if it came by a handoff, to who handed it over. It is from the hub: nobody
-// speaks for the agent but the agent itself, if it is the one who ends the run.
-func (s *Service) tell(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message, error) {
+// announce writes the message about the end of a run, to the agent that began the
+// run and to the sender of its handoff. The message is from the hub, unless the
+// agent of the run ends the run itself: only an agent speaks for itself.
+func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message, error) {
 	var c claim
 	if r.Report != nil {
 		if err := json.Unmarshal(r.Report, &c); err != nil {
-			return hub.Message{}, hub.Errorf(hub.CodeInvalid, "run.Finish", "report: not one: %v", err)
+			return hub.Message{}, hub.Errorf(hub.CodeInvalid, "run.Finish", "report: not a JSON object: %v", err)
 		}
 	}
 	t := cmp.Or(messageFor[c.Status], hub.TypeStatusUpdate)
@@ -181,32 +181,33 @@ func (s *Service) tell(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message, err
 	}, false)
 }
 
-// payload says how a run ended, with as much of the evidence as a message holds.
+// payload describes the end of a run, with as much of the evidence as a message
+// holds. Every text is shortened to a number of bytes that leaves room for the rest.
 func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
-	said := cmp.Or(c.Status, r.Reason, string(r.State))
+	status := cmp.Or(c.Status, r.Reason, string(r.State))
 	p := map[string]any{
-		"summary": cut(fmt.Sprintf("%s, %s: %s", said, r.Verdict, oneLine(r.Task)), 270),
-		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "stop_reason": cut(r.StopReason, 200),
+		"summary": shorten.Line(fmt.Sprintf("%s, %s: %s", status, r.Verdict, r.Task), 270),
+		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "stop_reason": shorten.Text(r.StopReason, 200),
 	}
 	if r.Handoff != "" {
 		p["handoff_id"] = r.Handoff
 	}
 	if t == hub.TypeStatusBlocked {
-		p["reason"] = cut(cmp.Or(oneLine(c.Error), oneLine(r.Reason), said), 600)
+		p["reason"] = cmp.Or(shorten.Line(c.Error, 600), shorten.Line(r.Reason, 600), status)
 	} else if c.Error != "" {
-		p["detail"] = cut(c.Error, 600)
+		p["detail"] = shorten.Text(c.Error, 600)
 	}
 	if c.Status == "decomposed" {
-		p["detail"] = strings.TrimSpace("the task was split, and its parts are not offered by the hub: see the report of the run. " + cut(c.Error, 400))
+		p["detail"] = strings.TrimSpace("the agent split the task; the report of the run lists the parts, and the hub offers them to no agent. " + shorten.Text(c.Error, 400))
 	}
 	if n := len(r.Contradictions); n > 0 {
 		p["contradictions"] = r.Contradictions[:min(n, 3)]
 		p["contradictions_total"] = n
 	}
 	if r.Evidence != nil {
-		p["evidence"] = outline(r.Evidence)
+		p["evidence"] = summarize(r.Evidence)
 	}
-	for _, name := range []string{"evidence", "contradictions", "detail"} { // what matters least goes first
+	for _, name := range []string{"evidence", "contradictions", "detail"} { // the least important first
 		if raw := encode(p); len(raw) <= hub.MaxPayload {
 			return raw
 		}
@@ -215,15 +216,15 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 	return encode(p)
 }
 
-// encode writes plain values, which cannot fail.
+// encode encodes plain values, which cannot fail.
 func encode(v any) json.RawMessage {
 	raw, _ := json.Marshal(v)
 	return raw
 }
 
-// An outlined is the part of the evidence that goes into a message: hashes and
+// An evidenceSummary is the part of the evidence that a message carries: hashes and
 // figures, no names and no output.
-type outlined struct {
+type evidenceSummary struct {
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 	Diff   struct {
@@ -231,56 +232,41 @@ type outlined struct {
 		Insertions int `json:"insertions"`
 		Deletions  int `json:"deletions"`
 	} `json:"diff"`
-	Verify *outcome `json:"verify,omitempty"`
-	Build  *outcome `json:"build,omitempty"`
+	Verify *commandSummary `json:"verify,omitempty"`
+	Build  *commandSummary `json:"build,omitempty"`
 }
 
-type outcome struct {
+type commandSummary struct {
 	Command  string `json:"command"`
 	ExitCode int    `json:"exit_code"`
 	TimedOut bool   `json:"timed_out"`
 	Digest   string `json:"output_digest"`
 }
 
-// outline returns what a message says of the evidence.
-func outline(evidence json.RawMessage) any {
-	var o outlined
-	if json.Unmarshal(evidence, &o) != nil {
+// summarize returns the summary of evidence, nil if it has another form.
+func summarize(evidence json.RawMessage) any {
+	var s evidenceSummary
+	if json.Unmarshal(evidence, &s) != nil {
 		return nil
 	}
-	for _, c := range []*outcome{o.Verify, o.Build} {
+	for _, c := range []*commandSummary{s.Verify, s.Build} {
 		if c != nil {
-			c.Command = cut(c.Command, 300)
+			c.Command = shorten.Text(c.Command, 300)
 		}
 	}
-	return o
+	return s
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// expireEvery is the time between two searches for runs whose time is over.
+const expireEvery = time.Minute
 
-// cut returns at most n bytes of s, whole characters only.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const more = "…"
-	n -= len(more)
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + more
-}
-
-// lookEvery is how often runs are looked for whose time is over.
-const lookEvery = time.Minute
-
-// Run gives up runs whose time is over, until ctx ends: whoever watched over one
-// has not come back to say how it ended.
+// Run ends runs whose time is over, until ctx ends: their owner did not report an
+// end.
 func (s *Service) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()
 	for {
-		if err := s.giveUp(ctx); err != nil && ctx.Err() == nil {
+		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("runs whose time is over could not be ended", "op", "run.Run", "err", err)
 		}
 		select {
@@ -292,8 +278,8 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// giveUp ends the runs whose time is over.
-func (s *Service) giveUp(ctx context.Context) error {
+// expire ends the runs whose time is over, a page at a time.
+func (s *Service) expire(ctx context.Context) error {
 	for {
 		var late []hub.RunID
 		now := s.clock.Now()

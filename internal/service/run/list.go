@@ -13,13 +13,13 @@ const (
 	maxJournal  = 1000 // entries about one run; it has a handful
 )
 
-// A Trace is a run with what the journal says of it.
+// A Trace is a run with its journal entries.
 type Trace struct {
 	hub.Run
 	Journal []hub.Entry `json:"journal"`
 }
 
-// Show returns a run from end to end.
+// Show returns a run with its journal entries.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Trace, error) {
 	var out Trace
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -41,8 +41,8 @@ type Listing struct {
 	Next hub.RunID `json:"next"` // cursor for the page after this one, or ""
 }
 
-// List returns runs. Those who audit see all of them, others those that they work
-// in or asked for.
+// List returns runs. Auditors see all runs, others those that they began or work
+// in.
 func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (Listing, error) {
 	const op = "run.List"
 	if q.Limit == 0 {
@@ -52,13 +52,13 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (L
 	case q.Limit < 0 || q.Limit > maxPage:
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
 	case q.Cursor != "" && !q.Cursor.Valid():
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not one that a listing gave")
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not from a listing; leave it out to start at the newest run")
 	}
 	if q.Viewer = ""; !actor.Audits() {
 		q.Viewer = actor.ID
 	}
 	limit := q.Limit
-	q.Limit++ // one more tells whether there are more
+	q.Limit++ // one more shows whether there is a next page
 	var out Listing
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = Listing{Runs: []hub.Run{}}

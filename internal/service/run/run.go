@@ -1,13 +1,13 @@
-// Package run keeps the runs of agents: who works on what, under which key, what
-// the agent reported, what was found when that was checked, and the verdict.
+// Package run decides about the runs of agents on the hub: it records who works on
+// which task, lends the agent a key, and records the report, the evidence and the
+// verdict at the end.
 //
-// A run is begun with a key that is lent to its agent and dies with it: when the
-// run ends, or at the latest when its time is over. Every move is one guarded
-// write with a journal entry, and the end with the message that tells of it, in
-// one transaction.
+// The key is lent when the run begins and dies with it: when the run ends, or at the
+// latest when its time is over. Every move is one guarded write with a journal
+// entry; the end is written with its message in one transaction.
 //
-// Who began a run writes it. The key that was lent never does: an agent cannot
-// say how its own work was judged.
+// Only the caller that began a run changes it, and never with the key that was lent:
+// an agent cannot write the verdict on its own work.
 package run
 
 import (
@@ -21,25 +21,25 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Keys lends keys to agents. Access does.
+// Keys lends keys to agents. Package access implements it.
 type Keys interface {
-	// Lend makes a key for an agent inside tx that is good until a time, and
+	// Lend makes a key for an agent inside tx that is valid until a time, and
 	// returns its id and secret.
 	Lend(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error)
-	// Withdraw ends the key of that label inside tx, if it is still good.
+	// Withdraw ends the key of that label inside tx, if it is still valid.
 	Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string) error
-	// Changed makes changes that are committed now take effect.
+	// Changed applies the changes of a committed transaction.
 	Changed()
-	// Enlist adds an agent inside tx if nobody is called that yet.
+	// Enlist adds an agent inside tx unless there is one of that name.
 	Enlist(tx hub.Tx, actor hub.Caller, agent hub.AgentID) error
 }
 
-// A Sender writes the messages that runs make. The mailroom is one.
+// A Sender writes the messages about runs. The mailroom implements it.
 type Sender interface {
-	// Post writes a message from actor inside tx. fresh says that the actor
-	// begins something with it, so that its limits count.
+	// Post writes a message from actor inside tx. fresh makes the limits of the
+	// actor apply.
 	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
-	// Announce wakes those who wait for messages that are committed now.
+	// Announce wakes the waiters of committed messages.
 	Announce(...hub.Message)
 }
 
@@ -56,11 +56,11 @@ type Service struct {
 	sender Sender
 	clock  hub.Clock
 	log    *slog.Logger
-	wake   chan struct{} // a run may have to be given up sooner than known
+	wake   chan struct{} // a run was begun that may expire before the next search
 }
 
-// New returns a service that keeps runs in store, lends keys through keys and
-// tells of their ends through sender. opts may be nil.
+// New returns a service that keeps runs in store, lends keys through keys and sends
+// messages about their ends through sender. opts may be nil.
 func New(store hub.Store, keys Keys, sender Sender, opts *Options) *Service {
 	s := &Service{store: store, keys: keys, sender: sender, clock: time.Now, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1)}
 	if opts != nil {
@@ -74,34 +74,33 @@ func New(store hub.Store, keys Keys, sender Sender, opts *Options) *Service {
 	return s
 }
 
-// Bounds of what a run may hold.
+// Limits of the members of a run, in bytes unless noted.
 const (
 	maxTask     = 64 << 10
 	maxReport   = 256 << 10
 	maxEvidence = 1 << 20
-	maxWord     = 4 << 10 // a path, a reason
-	maxClaims   = 1000    // contradictions
+	maxText     = 4 << 10 // a path, a reason
+	maxClaims   = 1000    // number of contradictions
 	maxTime     = 7 * 24 * time.Hour
 
-	// slack is how much longer than its time a run may take: to check, and to
-	// say how it ended.
+	// slack is the time after the timeout in which a run is checked and ended.
 	slack = 30 * time.Minute
 )
 
-// A Beginning says what a run is about.
+// A Beginning describes a run that begins.
 type Beginning struct {
-	ID       hub.RunID // made by the caller, so that its own records have it, too
+	ID       hub.RunID // made by the caller, so that the files of the run have it, too
 	Agent    hub.AgentID
 	Task     string
 	Dir      string
 	ThreadID string        // default that of the handoff, else the run's id
-	Handoff  hub.HandoffID // that the task came by; may be empty
-	Timeout  time.Duration // how long the work may take
+	Handoff  hub.HandoffID // of the task; may be empty
+	Timeout  time.Duration // for the work of the agent
 }
 
-// Begin records a run and lends its agent a key, which it returns. The operator
-// may begin a run for anybody, and adds an agent that is not there; an agent only
-// for itself.
+// Begin records a run and lends its agent a key, which it returns. The operator may
+// begin a run of any agent, which is added if there is none of that name; an agent
+// only of itself.
 func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub.Run, string, error) {
 	const op = "run.Begin"
 	if err := b.check(op, actor); err != nil {
@@ -121,7 +120,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 				return err
 			}
 			if err != nil || !h.Concerns(actor.ID) && !actor.Audits() {
-				return hub.Errorf(hub.CodeNotFound, op, "there is no handoff %q that you can see", b.Handoff)
+				return hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", b.Handoff)
 			}
 			if h.To != b.Agent {
 				return hub.Errorf(hub.CodeConflict, op, "handoff %s is for %s, not for %s", h.ID, h.To, b.Agent)
@@ -150,12 +149,12 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 	s.keys.Changed()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it looks anyway
+	default: // a search is due already
 	}
 	return r, secret, nil
 }
 
-// label is that of the key that a run lends.
+// label returns the label of the key that a run lends.
 func label(id hub.RunID) string { return hub.RunKeyLabel + string(id) }
 
 func (b Beginning) check(op string, actor hub.Caller) error {
@@ -163,33 +162,33 @@ func (b Beginning) check(op string, actor hub.Caller) error {
 	case actor.Paused:
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot begin a run", actor.ID)
 	case lent(actor):
-		return hub.Errorf(hub.CodeDenied, op, "a run is not begun with a key that another run lends")
+		return hub.Errorf(hub.CodeDenied, op, "a key that was lent for a run cannot begin another run")
 	case !actor.IsOperator() && actor.ID != b.Agent:
 		return hub.Errorf(hub.CodeDenied, op, "only the operator may begin a run of %s, and you are %s", b.Agent, actor.ID).
 			WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
 	case !b.Agent.Valid() || b.Agent == hub.Operator || b.Agent == hub.Self:
-		return hub.Errorf(hub.CodeInvalid, op, "agent: %q cannot be an agent's name", b.Agent)
+		return hub.Errorf(hub.CodeInvalid, op, "agent: %q is not valid as the name of an agent", b.Agent)
 	case !b.ID.Valid():
 		return hub.Errorf(hub.CodeInvalid, op, "run_id: %q is not a UUIDv7", b.ID)
 	case strings.TrimSpace(b.Task) == "":
 		return hub.Errorf(hub.CodeInvalid, op, "task: missing")
 	case len(b.Task) > maxTask:
 		return hub.Errorf(hub.CodeTooLarge, op, "task: at most %d bytes", maxTask)
-	case len(b.Dir) > maxWord || len(b.ThreadID) > maxWord:
-		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id have at most %d bytes", maxWord)
+	case len(b.Dir) > maxText || len(b.ThreadID) > maxText:
+		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id have at most %d bytes", maxText)
 	case b.Timeout <= 0 || b.Timeout > maxTime:
 		return hub.Errorf(hub.CodeInvalid, op, "timeout_s: not between 1 s and %s", maxTime)
 	}
 	return nil
 }
 
-// lent reports whether the actor came with the key of a run.
+// lent reports whether the actor holds the key of a run.
 func lent(actor hub.Caller) bool {
 	_, name, _ := strings.Cut(string(actor.Key), "/")
 	return strings.HasPrefix(name, hub.RunKeyLabel)
 }
 
-// actionOf is the journal's word for each state.
+// actionOf is the action of the journal entry for each state.
 var actionOf = map[hub.RunState]hub.Action{
 	hub.RunStarting:    hub.ActionRunStarting,
 	hub.RunRunning:     hub.ActionRunRunning,
@@ -199,7 +198,7 @@ var actionOf = map[hub.RunState]hub.Action{
 	hub.RunInterrupted: hub.ActionRunInterrupted,
 }
 
-// facts is what the journal keeps of a run: never a report or evidence.
+// facts are the facts of a journal entry about a run: never a report or evidence.
 type facts struct {
 	Agent          hub.AgentID    `json:"agent"`
 	By             hub.AgentID    `json:"by"`
@@ -227,15 +226,15 @@ func record(tx hub.Tx, actor hub.AgentID, at hub.Time, r hub.Run) error {
 	return err
 }
 
-// Move notes that a run has come further: it is running in a session of its
-// agent, or being checked.
+// Move records that a run is running, in a session of its agent, or is being
+// checked.
 func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next hub.RunState, session string) (hub.Run, error) {
 	const op = "run.Move"
 	if next != hub.RunRunning && next != hub.RunChecking {
 		return hub.Run{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not running or checking", next)
 	}
-	if len(session) > maxWord {
-		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id: at most %d bytes", maxWord)
+	if len(session) > maxText {
+		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id: at most %d bytes", maxText)
 	}
 	var r hub.Run
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
@@ -261,24 +260,24 @@ func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next
 	return r, nil
 }
 
-// writable returns a run that the actor may write.
+// writable returns a run that the actor may change.
 func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := visible(r, op, actor, id)
 	switch {
 	case err != nil:
 		return run, err
 	case lent(actor) || !actor.IsOperator() && actor.ID != hub.Self && actor.ID != run.By:
-		return run, hub.Errorf(hub.CodeDenied, op, "run %s is written by %s alone, and never with the key that it lends", id, run.By)
+		return run, hub.Errorf(hub.CodeDenied, op, "only %[2]s changes run %[1]s, and never with the key that was lent for it", id, run.By)
 	}
 	return run, nil
 }
 
-// visible returns a run that the actor may see. What it may not see does not
-// exist for it.
+// visible returns a run that the actor may see. For any other run it reports
+// CodeNotFound, as if there were none.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
 	if err == nil && !run.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "there is no run %q that you can see", id).WithHint("parley runs list shows yours")
+		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("parley runs list shows yours")
 	}
 	return run, err
 }
