@@ -74,9 +74,9 @@ func (c *Client) introduction(offer int) (json.RawMessage, error) {
 		info := acpv2.Implementation{Name: c.opts.Name, Version: c.opts.Version}
 		for _, m := range []struct {
 			name  string
-			value acpv2.Value
+			value any
 		}{{"info", &info}, {"capabilities", &v2}} {
-			raw, err := m.value.MarshalJSON()
+			raw, err := acpv1.Marshal(m.value)
 			if err != nil {
 				return nil, err
 			}

@@ -6,7 +6,7 @@ type Members[V any] []Member[V]
 
 // A Member is one of them.
 type Member[V any] struct {
-	Name  string
+	Name  string `acp:"name"`
 	Value V
 }
 
@@ -31,3 +31,9 @@ func (m *Members[V]) Set(name string, value V) {
 	}
 	*m = append(*m, Member[V]{name, value})
 }
+
+// MarshalJSON returns the members as a JSON object, in their order.
+func (m Members[V]) MarshalJSON() ([]byte, error) { return Marshal(&m) }
+
+// UnmarshalJSON sets m to the members of a JSON object.
+func (m *Members[V]) UnmarshalJSON(data []byte) error { return Unmarshal(data, m) }

@@ -226,7 +226,7 @@ func LookupMethod(name string) (Method, bool) {
 
 // New returns a new value of the definition with that name in the schema, if it
 // is an object or a union that stands on its own.
-func New(definition string) (Value, bool) {
+func New(definition string) (any, bool) {
 	switch definition {
 	case "RequestId":
 		return new(RequestID), true

@@ -9,272 +9,272 @@ import (
 // A WriteTextFileRequest is the params of fs/write_text_file, which clients
 // handle.
 type WriteTextFileRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Path      string          // "path", required
-	Content   string          // "content", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Path      string          `json:"path"`
+	Content   string          `json:"content"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ReadTextFileRequest is the params of fs/read_text_file, which clients
 // handle.
 type ReadTextFileRequest struct {
-	SessionID SessionID        // "sessionId", required
-	Path      string           // "path", required
-	Line      Optional[uint32] // "line", may be null
-	Limit     Optional[uint32] // "limit", may be null
-	Meta      json.RawMessage  // "_meta", may be null
+	SessionID SessionID        `json:"sessionId"`
+	Path      string           `json:"path"`
+	Line      Optional[uint32] `json:"line,omitzero" acp:"null"`
+	Limit     Optional[uint32] `json:"limit,omitzero" acp:"null"`
+	Meta      json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A RequestPermissionRequest is the params of session/request_permission, which
 // clients handle.
 type RequestPermissionRequest struct {
-	SessionID SessionID          // "sessionId", required
-	ToolCall  ToolCallUpdate     // "toolCall", required
-	Options   []PermissionOption // "options", required
-	Meta      json.RawMessage    // "_meta", may be null
+	SessionID SessionID          `json:"sessionId"`
+	ToolCall  ToolCallUpdate     `json:"toolCall"`
+	Options   []PermissionOption `json:"options"`
+	Meta      json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCallUpdate is a change to a tool call, in which what is absent stays as
 // it was, found in RequestPermissionRequest.toolCall and the union
 // SessionUpdate.
 type ToolCallUpdate struct {
-	ToolCallID ToolCallID                   // "toolCallId", required
-	Kind       Optional[ToolKind]           // "kind", may be null
-	Status     Optional[ToolCallStatus]     // "status", may be null
-	Title      Optional[string]             // "title", may be null
-	Name       Optional[string]             // "name", may be null
-	Content    Optional[[]ToolCallContent]  // "content", may be null
-	Locations  Optional[[]ToolCallLocation] // "locations", may be null
-	RawInput   json.RawMessage              // "rawInput"
-	RawOutput  json.RawMessage              // "rawOutput"
-	Meta       json.RawMessage              // "_meta", may be null
+	ToolCallID ToolCallID                   `json:"toolCallId"`
+	Kind       Optional[ToolKind]           `json:"kind,omitzero" acp:"null"`
+	Status     Optional[ToolCallStatus]     `json:"status,omitzero" acp:"null"`
+	Title      Optional[string]             `json:"title,omitzero" acp:"null"`
+	Name       Optional[string]             `json:"name,omitzero" acp:"null"`
+	Content    Optional[[]ToolCallContent]  `json:"content,omitzero" acp:"null"`
+	Locations  Optional[[]ToolCallLocation] `json:"locations,omitzero" acp:"null"`
+	RawInput   json.RawMessage              `json:"rawInput,omitzero"`
+	RawOutput  json.RawMessage              `json:"rawOutput,omitzero"`
+	Meta       json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Annotations are a hint at how content is meant to be used, found in
 // TextContent.annotations, ImageContent.annotations and elsewhere.
 type Annotations struct {
-	Audience     Optional[[]Role]      // "audience", may be null
-	LastModified Optional[string]      // "lastModified", may be null
-	Priority     Optional[json.Number] // "priority", may be null
-	Meta         json.RawMessage       // "_meta", may be null
+	Audience     Optional[[]Role]      `json:"audience,omitzero" acp:"null"`
+	LastModified Optional[string]      `json:"lastModified,omitzero" acp:"null"`
+	Priority     Optional[json.Number] `json:"priority,omitzero" acp:"null"`
+	Meta         json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TextContent is text, found in the union ContentBlock.
 type TextContent struct {
-	Annotations Optional[Annotations] // "annotations", may be null
-	Text        string                // "text", required
-	Meta        json.RawMessage       // "_meta", may be null
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Text        string                `json:"text"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An ImageContent is found in the union ContentBlock.
 type ImageContent struct {
-	Annotations Optional[Annotations] // "annotations", may be null
-	Data        string                // "data", required
-	MIMEType    string                // "mimeType", required
-	URI         Optional[string]      // "uri", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Data        string                `json:"data"`
+	MIMEType    string                `json:"mimeType"`
+	URI         Optional[string]      `json:"uri,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AudioContent is found in the union ContentBlock.
 type AudioContent struct {
-	Annotations Optional[Annotations] // "annotations", may be null
-	Data        string                // "data", required
-	MIMEType    string                // "mimeType", required
-	Meta        json.RawMessage       // "_meta", may be null
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Data        string                `json:"data"`
+	MIMEType    string                `json:"mimeType"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ResourceLink is a resource without its content, found in the union
 // ContentBlock.
 type ResourceLink struct {
-	Annotations Optional[Annotations] // "annotations", may be null
-	Description Optional[string]      // "description", may be null
-	MIMEType    Optional[string]      // "mimeType", may be null
-	Name        string                // "name", required
-	Size        Optional[int64]       // "size", may be null
-	Title       Optional[string]      // "title", may be null
-	URI         string                // "uri", required
-	Meta        json.RawMessage       // "_meta", may be null
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Description Optional[string]      `json:"description,omitzero" acp:"null"`
+	MIMEType    Optional[string]      `json:"mimeType,omitzero" acp:"null"`
+	Name        string                `json:"name"`
+	Size        Optional[int64]       `json:"size,omitzero" acp:"null"`
+	Title       Optional[string]      `json:"title,omitzero" acp:"null"`
+	URI         string                `json:"uri"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TextResourceContents are found in the union EmbeddedResourceResource.
 type TextResourceContents struct {
-	MIMEType Optional[string] // "mimeType", may be null
-	Text     string           // "text", required
-	URI      string           // "uri", required
-	Meta     json.RawMessage  // "_meta", may be null
+	MIMEType Optional[string] `json:"mimeType,omitzero" acp:"null"`
+	Text     string           `json:"text"`
+	URI      string           `json:"uri"`
+	Meta     json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // BlobResourceContents are found in the union EmbeddedResourceResource.
 type BlobResourceContents struct {
-	Blob     string           // "blob", required
-	MIMEType Optional[string] // "mimeType", may be null
-	URI      string           // "uri", required
-	Meta     json.RawMessage  // "_meta", may be null
+	Blob     string           `json:"blob"`
+	MIMEType Optional[string] `json:"mimeType,omitzero" acp:"null"`
+	URI      string           `json:"uri"`
+	Meta     json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EmbeddedResource is a resource with its content, found in the union
 // ContentBlock.
 type EmbeddedResource struct {
-	Annotations Optional[Annotations]    // "annotations", may be null
-	Resource    EmbeddedResourceResource // "resource", required
-	Meta        json.RawMessage          // "_meta", may be null
+	Annotations Optional[Annotations]    `json:"annotations,omitzero" acp:"null"`
+	Resource    EmbeddedResourceResource `json:"resource"`
+	Meta        json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Content is found in the union ToolCallContent.
 type Content struct {
-	Content ContentBlock    // "content", required
-	Meta    json.RawMessage // "_meta", may be null
+	Content ContentBlock    `json:"content"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Diff is a change to files, found in the union ToolCallContent.
 type Diff struct {
-	Path    string           // "path", required
-	OldText Optional[string] // "oldText", may be null
-	NewText string           // "newText", required
-	Meta    json.RawMessage  // "_meta", may be null
+	Path    string           `json:"path"`
+	OldText Optional[string] `json:"oldText,omitzero" acp:"null"`
+	NewText string           `json:"newText"`
+	Meta    json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Terminal is a reference to a terminal, found in the union ToolCallContent.
 type Terminal struct {
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCallLocation is a place in a file that a tool call is about, found in
 // ToolCallUpdate.locations and ToolCall.locations.
 type ToolCallLocation struct {
-	Path string           // "path", required
-	Line Optional[uint32] // "line", may be null
-	Meta json.RawMessage  // "_meta", may be null
+	Path string           `json:"path"`
+	Line Optional[uint32] `json:"line,omitzero" acp:"null"`
+	Meta json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PermissionOption is an answer that the user can give to a permission
 // request, found in RequestPermissionRequest.options.
 type PermissionOption struct {
-	OptionID PermissionOptionID   // "optionId", required
-	Name     string               // "name", required
-	Kind     PermissionOptionKind // "kind", required
-	Meta     json.RawMessage      // "_meta", may be null
+	OptionID PermissionOptionID   `json:"optionId"`
+	Name     string               `json:"name"`
+	Kind     PermissionOptionKind `json:"kind"`
+	Meta     json.RawMessage      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CreateTerminalRequest is the params of terminal/create, which clients
 // handle.
 type CreateTerminalRequest struct {
-	SessionID       SessionID               // "sessionId", required
-	Command         string                  // "command", required
-	Args            Optional[[]string]      // "args", null is read as none
-	Env             Optional[[]EnvVariable] // "env", null is read as none
-	Cwd             Optional[string]        // "cwd", may be null
-	OutputByteLimit Optional[uint64]        // "outputByteLimit", may be null
-	Meta            json.RawMessage         // "_meta", may be null
+	SessionID       SessionID               `json:"sessionId"`
+	Command         string                  `json:"command"`
+	Args            Optional[[]string]      `json:"args,omitzero" acp:"default"`
+	Env             Optional[[]EnvVariable] `json:"env,omitzero" acp:"default"`
+	Cwd             Optional[string]        `json:"cwd,omitzero" acp:"null"`
+	OutputByteLimit Optional[uint64]        `json:"outputByteLimit,omitzero" acp:"null"`
+	Meta            json.RawMessage         `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EnvVariable is a variable for the environment of a process, found in
 // CreateTerminalRequest.env and MCPServerStdio.env.
 type EnvVariable struct {
-	Name  string          // "name", required
-	Value string          // "value", required
-	Meta  json.RawMessage // "_meta", may be null
+	Name  string          `json:"name"`
+	Value string          `json:"value"`
+	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalOutputRequest is the params of terminal/output, which clients
 // handle.
 type TerminalOutputRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ReleaseTerminalRequest is the params of terminal/release, which clients
 // handle.
 type ReleaseTerminalRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A WaitForTerminalExitRequest is the params of terminal/wait_for_exit, which
 // clients handle.
 type WaitForTerminalExitRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A KillTerminalRequest is the params of terminal/kill, which clients handle.
 type KillTerminalRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CreateElicitationRequest is the params of elicitation/create, which clients
@@ -285,8 +285,8 @@ type KillTerminalRequest struct {
 // belongs to an implementation, and any other unknown value to a future version
 // of the protocol, which is never to be taken for an extension.
 type CreateElicitationRequest struct {
-	Message string          // "message", required
-	Meta    json.RawMessage // "_meta", may be null
+	Message string          `json:"message"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	Form    *ElicitationFormMode // "form"
 	URL     *ElicitationURLMode  // "url"
@@ -294,7 +294,7 @@ type CreateElicitationRequest struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "mode" of the variant that is set, "" if it has none.
@@ -313,126 +313,126 @@ func (x *CreateElicitationRequest) Tag() string {
 // An ElicitationSessionScope is found in the union ElicitationFormMode and the
 // union ElicitationURLMode.
 type ElicitationSessionScope struct {
-	SessionID  SessionID            // "sessionId", required
-	ToolCallID Optional[ToolCallID] // "toolCallId", may be null
+	SessionID  SessionID            `json:"sessionId"`
+	ToolCallID Optional[ToolCallID] `json:"toolCallId,omitzero" acp:"null"`
 }
 
 // An ElicitationRequestScope is found in the union ElicitationFormMode and the
 // union ElicitationURLMode.
 type ElicitationRequestScope struct {
-	RequestID RequestID // "requestId", required
+	RequestID RequestID `json:"requestId"`
 }
 
 // An ElicitationSchema is a form that the user is asked to fill in, found in
 // ElicitationFormMode.requestedSchema.
 type ElicitationSchema struct {
-	Type        Optional[ElicitationSchemaType]              // "type"
-	Title       Optional[string]                             // "title", may be null
-	Properties  Optional[Members[ElicitationPropertySchema]] // "properties"
-	Required    Optional[[]string]                           // "required", may be null
-	Description Optional[string]                             // "description", may be null
-	Meta        json.RawMessage                              // "_meta", may be null
+	Type        Optional[ElicitationSchemaType]              `json:"type,omitzero"`
+	Title       Optional[string]                             `json:"title,omitzero" acp:"null"`
+	Properties  Optional[Members[ElicitationPropertySchema]] `json:"properties,omitzero"`
+	Required    Optional[[]string]                           `json:"required,omitzero" acp:"null"`
+	Description Optional[string]                             `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage                              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EnumOption is found in StringPropertySchema.oneOf and
 // TitledMultiSelectItems.anyOf.
 type EnumOption struct {
-	Const       string           // "const", required
-	Title       string           // "title", required
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	Const       string           `json:"const"`
+	Title       string           `json:"title"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A StringPropertySchema is found in the union ElicitationPropertySchema.
 type StringPropertySchema struct {
-	Title       Optional[string]       // "title", may be null
-	Description Optional[string]       // "description", may be null
-	MinLength   Optional[uint32]       // "minLength", may be null
-	MaxLength   Optional[uint32]       // "maxLength", may be null
-	Pattern     Optional[string]       // "pattern", may be null
-	Format      Optional[StringFormat] // "format", may be null
-	Default     Optional[string]       // "default", may be null
-	Enum        Optional[[]string]     // "enum", may be null
-	OneOf       Optional[[]EnumOption] // "oneOf", may be null
-	Meta        json.RawMessage        // "_meta", may be null
+	Title       Optional[string]       `json:"title,omitzero" acp:"null"`
+	Description Optional[string]       `json:"description,omitzero" acp:"null"`
+	MinLength   Optional[uint32]       `json:"minLength,omitzero" acp:"null"`
+	MaxLength   Optional[uint32]       `json:"maxLength,omitzero" acp:"null"`
+	Pattern     Optional[string]       `json:"pattern,omitzero" acp:"null"`
+	Format      Optional[StringFormat] `json:"format,omitzero" acp:"null"`
+	Default     Optional[string]       `json:"default,omitzero" acp:"null"`
+	Enum        Optional[[]string]     `json:"enum,omitzero" acp:"null"`
+	OneOf       Optional[[]EnumOption] `json:"oneOf,omitzero" acp:"null"`
+	Meta        json.RawMessage        `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NumberPropertySchema is found in the union ElicitationPropertySchema.
 type NumberPropertySchema struct {
-	Title       Optional[string]      // "title", may be null
-	Description Optional[string]      // "description", may be null
-	Minimum     Optional[json.Number] // "minimum", may be null
-	Maximum     Optional[json.Number] // "maximum", may be null
-	Default     Optional[json.Number] // "default", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Title       Optional[string]      `json:"title,omitzero" acp:"null"`
+	Description Optional[string]      `json:"description,omitzero" acp:"null"`
+	Minimum     Optional[json.Number] `json:"minimum,omitzero" acp:"null"`
+	Maximum     Optional[json.Number] `json:"maximum,omitzero" acp:"null"`
+	Default     Optional[json.Number] `json:"default,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An IntegerPropertySchema is found in the union ElicitationPropertySchema.
 type IntegerPropertySchema struct {
-	Title       Optional[string] // "title", may be null
-	Description Optional[string] // "description", may be null
-	Minimum     Optional[int64]  // "minimum", may be null
-	Maximum     Optional[int64]  // "maximum", may be null
-	Default     Optional[int64]  // "default", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	Title       Optional[string] `json:"title,omitzero" acp:"null"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Minimum     Optional[int64]  `json:"minimum,omitzero" acp:"null"`
+	Maximum     Optional[int64]  `json:"maximum,omitzero" acp:"null"`
+	Default     Optional[int64]  `json:"default,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A BooleanPropertySchema is found in the union ElicitationPropertySchema.
 type BooleanPropertySchema struct {
-	Title       Optional[string] // "title", may be null
-	Description Optional[string] // "description", may be null
-	Default     Optional[bool]   // "default", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	Title       Optional[string] `json:"title,omitzero" acp:"null"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Default     Optional[bool]   `json:"default,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // StringMultiSelectItems are found in the union MultiSelectItems.
 type StringMultiSelectItems struct {
-	Enum []string        // "enum", required
-	Meta json.RawMessage // "_meta", may be null
+	Enum []string        `json:"enum"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TitledMultiSelectItems are found in the union MultiSelectItems.
 type TitledMultiSelectItems struct {
-	AnyOf []EnumOption    // "anyOf", required
-	Meta  json.RawMessage // "_meta", may be null
+	AnyOf []EnumOption    `json:"anyOf"`
+	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A MultiSelectPropertySchema is found in the union ElicitationPropertySchema.
 type MultiSelectPropertySchema struct {
-	Title       Optional[string]   // "title", may be null
-	Description Optional[string]   // "description", may be null
-	MinItems    Optional[uint64]   // "minItems", may be null
-	MaxItems    Optional[uint64]   // "maxItems", may be null
-	Items       MultiSelectItems   // "items", required
-	Default     Optional[[]string] // "default", may be null
-	Meta        json.RawMessage    // "_meta", may be null
+	Title       Optional[string]   `json:"title,omitzero" acp:"null"`
+	Description Optional[string]   `json:"description,omitzero" acp:"null"`
+	MinItems    Optional[uint64]   `json:"minItems,omitzero" acp:"null"`
+	MaxItems    Optional[uint64]   `json:"maxItems,omitzero" acp:"null"`
+	Items       MultiSelectItems   `json:"items"`
+	Default     Optional[[]string] `json:"default,omitzero" acp:"null"`
+	Meta        json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An ElicitationFormMode is found in the union CreateElicitationRequest and
@@ -441,7 +441,7 @@ type MultiSelectPropertySchema struct {
 // Exactly one of Session and Request is set, and its members are among those of
 // the object. It is closed: what is none of these cannot be decoded.
 type ElicitationFormMode struct {
-	RequestedSchema ElicitationSchema // "requestedSchema", required
+	RequestedSchema ElicitationSchema `json:"requestedSchema"`
 
 	Session *ElicitationSessionScope // the object has "sessionId"
 	Request *ElicitationRequestScope // the object has "requestId"
@@ -452,8 +452,8 @@ type ElicitationFormMode struct {
 // Exactly one of Session and Request is set, and its members are among those of
 // the object. It is closed: what is none of these cannot be decoded.
 type ElicitationURLMode struct {
-	ElicitationID ElicitationID // "elicitationId", required
-	URL           string        // "url", required
+	ElicitationID ElicitationID `json:"elicitationId"`
+	URL           string        `json:"url"`
 
 	Session *ElicitationSessionScope // the object has "sessionId"
 	Request *ElicitationRequestScope // the object has "requestId"
@@ -461,207 +461,207 @@ type ElicitationURLMode struct {
 
 // An InitializeResponse is the result of initialize, which agents handle.
 type InitializeResponse struct {
-	ProtocolVersion   ProtocolVersion             // "protocolVersion", required
-	AgentCapabilities Optional[AgentCapabilities] // "agentCapabilities"
-	AuthMethods       Optional[[]AuthMethod]      // "authMethods"
-	AgentInfo         Optional[Implementation]    // "agentInfo", may be null
-	Meta              json.RawMessage             // "_meta", may be null
+	ProtocolVersion   ProtocolVersion             `json:"protocolVersion"`
+	AgentCapabilities Optional[AgentCapabilities] `json:"agentCapabilities,omitzero"`
+	AuthMethods       Optional[[]AuthMethod]      `json:"authMethods,omitzero"`
+	AgentInfo         Optional[Implementation]    `json:"agentInfo,omitzero" acp:"null"`
+	Meta              json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // AgentCapabilities are what an agent can do, found in
 // InitializeResponse.agentCapabilities.
 type AgentCapabilities struct {
-	LoadSession         Optional[bool]                  // "loadSession"
-	PromptCapabilities  Optional[PromptCapabilities]    // "promptCapabilities"
-	MCPCapabilities     Optional[MCPCapabilities]       // "mcpCapabilities"
-	SessionCapabilities Optional[SessionCapabilities]   // "sessionCapabilities"
-	Auth                Optional[AgentAuthCapabilities] // "auth"
-	Meta                json.RawMessage                 // "_meta", may be null
+	LoadSession         Optional[bool]                  `json:"loadSession,omitzero"`
+	PromptCapabilities  Optional[PromptCapabilities]    `json:"promptCapabilities,omitzero"`
+	MCPCapabilities     Optional[MCPCapabilities]       `json:"mcpCapabilities,omitzero"`
+	SessionCapabilities Optional[SessionCapabilities]   `json:"sessionCapabilities,omitzero"`
+	Auth                Optional[AgentAuthCapabilities] `json:"auth,omitzero"`
+	Meta                json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PromptCapabilities are found in AgentCapabilities.promptCapabilities.
 type PromptCapabilities struct {
-	Image           Optional[bool]  // "image"
-	Audio           Optional[bool]  // "audio"
-	EmbeddedContext Optional[bool]  // "embeddedContext"
-	Meta            json.RawMessage // "_meta", may be null
+	Image           Optional[bool]  `json:"image,omitzero"`
+	Audio           Optional[bool]  `json:"audio,omitzero"`
+	EmbeddedContext Optional[bool]  `json:"embeddedContext,omitzero"`
+	Meta            json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // MCPCapabilities are found in AgentCapabilities.mcpCapabilities.
 type MCPCapabilities struct {
-	HTTP Optional[bool]  // "http"
-	SSE  Optional[bool]  // "sse"
-	Meta json.RawMessage // "_meta", may be null
+	HTTP Optional[bool]  `json:"http,omitzero"`
+	SSE  Optional[bool]  `json:"sse,omitzero"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionCapabilities are found in AgentCapabilities.sessionCapabilities.
 type SessionCapabilities struct {
-	List                  Optional[SessionListCapabilities]                  // "list", may be null
-	Delete                Optional[SessionDeleteCapabilities]                // "delete", may be null
-	AdditionalDirectories Optional[SessionAdditionalDirectoriesCapabilities] // "additionalDirectories", may be null
-	Resume                Optional[SessionResumeCapabilities]                // "resume", may be null
-	Close                 Optional[SessionCloseCapabilities]                 // "close", may be null
-	Fork                  Optional[SessionForkCapabilities]                  // "fork", may be null
-	Meta                  json.RawMessage                                    // "_meta", may be null
+	List                  Optional[SessionListCapabilities]                  `json:"list,omitzero" acp:"null"`
+	Delete                Optional[SessionDeleteCapabilities]                `json:"delete,omitzero" acp:"null"`
+	AdditionalDirectories Optional[SessionAdditionalDirectoriesCapabilities] `json:"additionalDirectories,omitzero" acp:"null"`
+	Resume                Optional[SessionResumeCapabilities]                `json:"resume,omitzero" acp:"null"`
+	Close                 Optional[SessionCloseCapabilities]                 `json:"close,omitzero" acp:"null"`
+	Fork                  Optional[SessionForkCapabilities]                  `json:"fork,omitzero" acp:"null"`
+	Meta                  json.RawMessage                                    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionListCapabilities are found in SessionCapabilities.list.
 type SessionListCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionDeleteCapabilities are found in SessionCapabilities.delete.
 type SessionDeleteCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionAdditionalDirectoriesCapabilities are found in
 // SessionCapabilities.additionalDirectories.
 type SessionAdditionalDirectoriesCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionResumeCapabilities are found in SessionCapabilities.resume.
 type SessionResumeCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionCloseCapabilities are found in SessionCapabilities.close.
 type SessionCloseCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // AgentAuthCapabilities are found in AgentCapabilities.auth.
 type AgentAuthCapabilities struct {
-	Logout Optional[LogoutCapabilities] // "logout", may be null
-	Meta   json.RawMessage              // "_meta", may be null
+	Logout Optional[LogoutCapabilities] `json:"logout,omitzero" acp:"null"`
+	Meta   json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // LogoutCapabilities are found in AgentAuthCapabilities.logout.
 type LogoutCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AuthMethodTerminal is found in the union AuthMethod.
 type AuthMethodTerminal struct {
-	ID          AuthMethodID              // "id", required
-	Name        string                    // "name", required
-	Description Optional[string]          // "description", may be null
-	Args        Optional[[]string]        // "args", null is read as none
-	Env         Optional[Members[string]] // "env", null is read as none
-	Meta        json.RawMessage           // "_meta", may be null
+	ID          AuthMethodID              `json:"id"`
+	Name        string                    `json:"name"`
+	Description Optional[string]          `json:"description,omitzero" acp:"null"`
+	Args        Optional[[]string]        `json:"args,omitzero" acp:"default"`
+	Env         Optional[Members[string]] `json:"env,omitzero" acp:"default"`
+	Meta        json.RawMessage           `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AuthMethodAgent is found in the union AuthMethod.
 type AuthMethodAgent struct {
-	ID          AuthMethodID     // "id", required
-	Name        string           // "name", required
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	ID          AuthMethodID     `json:"id"`
+	Name        string           `json:"name"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An Implementation is the name and version of a client or agent, found in
 // InitializeResponse.agentInfo and InitializeRequest.clientInfo.
 type Implementation struct {
-	Name    string           // "name", required
-	Title   Optional[string] // "title", may be null
-	Version string           // "version", required
-	Meta    json.RawMessage  // "_meta", may be null
+	Name    string           `json:"name"`
+	Title   Optional[string] `json:"title,omitzero" acp:"null"`
+	Version string           `json:"version"`
+	Meta    json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AuthenticateResponse is the result of authenticate, which agents handle.
 type AuthenticateResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LogoutResponse is the result of logout, which agents handle.
 type LogoutResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NewSessionResponse is the result of session/new, which agents handle.
 type NewSessionResponse struct {
-	SessionID     SessionID                       // "sessionId", required
-	Modes         Optional[SessionModeState]      // "modes", may be null
-	ConfigOptions Optional[[]SessionConfigOption] // "configOptions", may be null
-	Meta          json.RawMessage                 // "_meta", may be null
+	SessionID     SessionID                       `json:"sessionId"`
+	Modes         Optional[SessionModeState]      `json:"modes,omitzero" acp:"null"`
+	ConfigOptions Optional[[]SessionConfigOption] `json:"configOptions,omitzero" acp:"null"`
+	Meta          json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionModeState is found in NewSessionResponse.modes,
 // LoadSessionResponse.modes and elsewhere.
 type SessionModeState struct {
-	CurrentModeID  SessionModeID   // "currentModeId", required
-	AvailableModes []SessionMode   // "availableModes", required
-	Meta           json.RawMessage // "_meta", may be null
+	CurrentModeID  SessionModeID   `json:"currentModeId"`
+	AvailableModes []SessionMode   `json:"availableModes"`
+	Meta           json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionMode is a way for the agent to work, found in
 // SessionModeState.availableModes.
 type SessionMode struct {
-	ID          SessionModeID    // "id", required
-	Name        string           // "name", required
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	ID          SessionModeID    `json:"id"`
+	Name        string           `json:"name"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigOption is a setting of a session that the user can change,
@@ -673,18 +673,18 @@ type SessionMode struct {
 // with _ would belong to an implementation, and any other unknown value to a
 // future version of the protocol; either is kept, and Validate reports it.
 type SessionConfigOption struct {
-	ID          SessionConfigID                       // "id", required
-	Name        string                                // "name", required
-	Description Optional[string]                      // "description", may be null
-	Category    Optional[SessionConfigOptionCategory] // "category", may be null
-	Meta        json.RawMessage                       // "_meta", may be null
+	ID          SessionConfigID                       `json:"id"`
+	Name        string                                `json:"name"`
+	Description Optional[string]                      `json:"description,omitzero" acp:"null"`
+	Category    Optional[SessionConfigOptionCategory] `json:"category,omitzero" acp:"null"`
+	Meta        json.RawMessage                       `json:"_meta,omitzero" acp:"object"`
 
 	Select  *SessionConfigSelect  // "select"
 	Boolean *SessionConfigBoolean // "boolean"
 	Unknown *Unknown              // any other, kept as it came
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "type" of the variant that is set, "" if it has none.
@@ -703,566 +703,566 @@ func (x *SessionConfigOption) Tag() string {
 // A SessionConfigSelectOption is found in the union SessionConfigSelectOptions
 // and SessionConfigSelectGroup.options.
 type SessionConfigSelectOption struct {
-	Value       SessionConfigValueID // "value", required
-	Name        string               // "name", required
-	Description Optional[string]     // "description", may be null
-	Meta        json.RawMessage      // "_meta", may be null
+	Value       SessionConfigValueID `json:"value"`
+	Name        string               `json:"name"`
+	Description Optional[string]     `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigSelectGroup is found in the union SessionConfigSelectOptions.
 type SessionConfigSelectGroup struct {
-	Group   SessionConfigGroupID        // "group", required
-	Name    string                      // "name", required
-	Options []SessionConfigSelectOption // "options", required
-	Meta    json.RawMessage             // "_meta", may be null
+	Group   SessionConfigGroupID        `json:"group"`
+	Name    string                      `json:"name"`
+	Options []SessionConfigSelectOption `json:"options"`
+	Meta    json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigSelect is found in the union SessionConfigOption.
 type SessionConfigSelect struct {
-	CurrentValue SessionConfigValueID       // "currentValue", required
-	Options      SessionConfigSelectOptions // "options", required
+	CurrentValue SessionConfigValueID       `json:"currentValue"`
+	Options      SessionConfigSelectOptions `json:"options"`
 }
 
 // A SessionConfigBoolean is found in the union SessionConfigOption.
 type SessionConfigBoolean struct {
-	CurrentValue bool // "currentValue", required
+	CurrentValue bool `json:"currentValue"`
 }
 
 // A LoadSessionResponse is the result of session/load, which agents handle.
 type LoadSessionResponse struct {
-	Modes         Optional[SessionModeState]      // "modes", may be null
-	ConfigOptions Optional[[]SessionConfigOption] // "configOptions", may be null
-	Meta          json.RawMessage                 // "_meta", may be null
+	Modes         Optional[SessionModeState]      `json:"modes,omitzero" acp:"null"`
+	ConfigOptions Optional[[]SessionConfigOption] `json:"configOptions,omitzero" acp:"null"`
+	Meta          json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ListSessionsResponse is the result of session/list, which agents handle.
 type ListSessionsResponse struct {
-	Sessions   []SessionInfo    // "sessions", required
-	NextCursor Optional[string] // "nextCursor", may be null
-	Meta       json.RawMessage  // "_meta", may be null
+	Sessions   []SessionInfo    `json:"sessions"`
+	NextCursor Optional[string] `json:"nextCursor,omitzero" acp:"null"`
+	Meta       json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionInfo is a session in a list, found in ListSessionsResponse.sessions.
 type SessionInfo struct {
-	SessionID             SessionID          // "sessionId", required
-	Cwd                   string             // "cwd", required
-	AdditionalDirectories Optional[[]string] // "additionalDirectories"
-	Title                 Optional[string]   // "title", may be null
-	UpdatedAt             Optional[string]   // "updatedAt", may be null
-	Meta                  json.RawMessage    // "_meta", may be null
+	SessionID             SessionID          `json:"sessionId"`
+	Cwd                   string             `json:"cwd"`
+	AdditionalDirectories Optional[[]string] `json:"additionalDirectories,omitzero"`
+	Title                 Optional[string]   `json:"title,omitzero" acp:"null"`
+	UpdatedAt             Optional[string]   `json:"updatedAt,omitzero" acp:"null"`
+	Meta                  json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A DeleteSessionResponse is the result of session/delete, which agents handle.
 type DeleteSessionResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ResumeSessionResponse is the result of session/resume, which agents handle.
 type ResumeSessionResponse struct {
-	Modes         Optional[SessionModeState]      // "modes", may be null
-	ConfigOptions Optional[[]SessionConfigOption] // "configOptions", may be null
-	Meta          json.RawMessage                 // "_meta", may be null
+	Modes         Optional[SessionModeState]      `json:"modes,omitzero" acp:"null"`
+	ConfigOptions Optional[[]SessionConfigOption] `json:"configOptions,omitzero" acp:"null"`
+	Meta          json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CloseSessionResponse is the result of session/close, which agents handle.
 type CloseSessionResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionModeResponse is the result of session/set_mode, which agents
 // handle.
 type SetSessionModeResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionConfigOptionResponse is the result of session/set_config_option,
 // which agents handle.
 type SetSessionConfigOptionResponse struct {
-	ConfigOptions []SessionConfigOption // "configOptions", required
-	Meta          json.RawMessage       // "_meta", may be null
+	ConfigOptions []SessionConfigOption `json:"configOptions"`
+	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PromptResponse is the result of session/prompt, which agents handle.
 type PromptResponse struct {
-	StopReason StopReason      // "stopReason", required
-	Meta       json.RawMessage // "_meta", may be null
+	StopReason StopReason      `json:"stopReason"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An Error is the failure of a request, a value that no other definition refers
 // to.
 type Error struct {
-	Code    ErrorCode       // "code", required
-	Message string          // "message", required
-	Data    json.RawMessage // "data"
+	Code    ErrorCode       `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitzero"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionNotification is the params of session/update, which clients handle.
 type SessionNotification struct {
-	SessionID SessionID       // "sessionId", required
-	Update    SessionUpdate   // "update", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Update    SessionUpdate   `json:"update"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ContentChunk is one more part of a message, found in the union
 // SessionUpdate.
 type ContentChunk struct {
-	Content   ContentBlock        // "content", required
-	MessageID Optional[MessageID] // "messageId", may be null
-	Meta      json.RawMessage     // "_meta", may be null
+	Content   ContentBlock        `json:"content"`
+	MessageID Optional[MessageID] `json:"messageId,omitzero" acp:"null"`
+	Meta      json.RawMessage     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCall is something that the agent does with a tool, found in the union
 // SessionUpdate.
 type ToolCall struct {
-	ToolCallID ToolCallID                   // "toolCallId", required
-	Title      string                       // "title", required
-	Name       Optional[string]             // "name", may be null
-	Kind       Optional[ToolKind]           // "kind"
-	Status     Optional[ToolCallStatus]     // "status"
-	Content    Optional[[]ToolCallContent]  // "content"
-	Locations  Optional[[]ToolCallLocation] // "locations"
-	RawInput   json.RawMessage              // "rawInput"
-	RawOutput  json.RawMessage              // "rawOutput"
-	Meta       json.RawMessage              // "_meta", may be null
+	ToolCallID ToolCallID                   `json:"toolCallId"`
+	Title      string                       `json:"title"`
+	Name       Optional[string]             `json:"name,omitzero" acp:"null"`
+	Kind       Optional[ToolKind]           `json:"kind,omitzero"`
+	Status     Optional[ToolCallStatus]     `json:"status,omitzero"`
+	Content    Optional[[]ToolCallContent]  `json:"content,omitzero"`
+	Locations  Optional[[]ToolCallLocation] `json:"locations,omitzero"`
+	RawInput   json.RawMessage              `json:"rawInput,omitzero"`
+	RawOutput  json.RawMessage              `json:"rawOutput,omitzero"`
+	Meta       json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PlanEntry is one step of a plan, found in Plan.entries.
 type PlanEntry struct {
-	Content  string            // "content", required
-	Priority PlanEntryPriority // "priority", required
-	Status   PlanEntryStatus   // "status", required
-	Meta     json.RawMessage   // "_meta", may be null
+	Content  string            `json:"content"`
+	Priority PlanEntryPriority `json:"priority"`
+	Status   PlanEntryStatus   `json:"status"`
+	Meta     json.RawMessage   `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Plan is what the agent intends to do, found in the union SessionUpdate.
 type Plan struct {
-	Entries []PlanEntry     // "entries", required
-	Meta    json.RawMessage // "_meta", may be null
+	Entries []PlanEntry     `json:"entries"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AvailableCommand is a command that a user can give to the agent, found in
 // AvailableCommandsUpdate.availableCommands.
 type AvailableCommand struct {
-	Name        string                          // "name", required
-	Description string                          // "description", required
-	Input       Optional[AvailableCommandInput] // "input", may be null
-	Meta        json.RawMessage                 // "_meta", may be null
+	Name        string                          `json:"name"`
+	Description string                          `json:"description"`
+	Input       Optional[AvailableCommandInput] `json:"input,omitzero" acp:"null"`
+	Meta        json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An UnstructuredCommandInput is found in the union AvailableCommandInput.
 type UnstructuredCommandInput struct {
-	Hint string          // "hint", required
-	Meta json.RawMessage // "_meta", may be null
+	Hint string          `json:"hint"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AvailableCommandsUpdate is found in the union SessionUpdate.
 type AvailableCommandsUpdate struct {
-	AvailableCommands []AvailableCommand // "availableCommands", required
-	Meta              json.RawMessage    // "_meta", may be null
+	AvailableCommands []AvailableCommand `json:"availableCommands"`
+	Meta              json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CurrentModeUpdate is found in the union SessionUpdate.
 type CurrentModeUpdate struct {
-	CurrentModeID SessionModeID   // "currentModeId", required
-	Meta          json.RawMessage // "_meta", may be null
+	CurrentModeID SessionModeID   `json:"currentModeId"`
+	Meta          json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ConfigOptionUpdate is found in the union SessionUpdate.
 type ConfigOptionUpdate struct {
-	ConfigOptions []SessionConfigOption // "configOptions", required
-	Meta          json.RawMessage       // "_meta", may be null
+	ConfigOptions []SessionConfigOption `json:"configOptions"`
+	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionInfoUpdate is found in the union SessionUpdate.
 type SessionInfoUpdate struct {
-	Title     Optional[string] // "title", may be null
-	UpdatedAt Optional[string] // "updatedAt", may be null
-	Meta      json.RawMessage  // "_meta", may be null
+	Title     Optional[string] `json:"title,omitzero" acp:"null"`
+	UpdatedAt Optional[string] `json:"updatedAt,omitzero" acp:"null"`
+	Meta      json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Cost is what a session has cost so far, found in UsageUpdate.cost.
 type Cost struct {
-	Amount   json.Number     // "amount", required
-	Currency string          // "currency", required
-	Meta     json.RawMessage // "_meta", may be null
+	Amount   json.Number     `json:"amount"`
+	Currency string          `json:"currency"`
+	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A UsageUpdate is how full the context of the model is, and what it has cost,
 // found in the union SessionUpdate.
 type UsageUpdate struct {
-	Used uint64          // "used", required
-	Size uint64          // "size", required
-	Cost Optional[Cost]  // "cost", may be null
-	Meta json.RawMessage // "_meta", may be null
+	Used uint64          `json:"used"`
+	Size uint64          `json:"size"`
+	Cost Optional[Cost]  `json:"cost,omitzero" acp:"null"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Notice is something that the user should know, found in the union
 // SessionUpdate.
 type Notice struct {
-	Severity    NoticeSeverity   // "severity", required
-	Title       string           // "title", required, length at least 1
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	Severity    NoticeSeverity   `json:"severity"`
+	Title       string           `json:"title" acp:"len=1"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CompactionUpdate is news of the agent shortening what it remembers, found
 // in the union SessionUpdate.
 type CompactionUpdate struct {
-	CompactionID CompactionID             // "compactionId", required
-	Status       CompactionStatus         // "status", required
-	Summary      Optional[[]ContentBlock] // "summary", may be null
-	Error        Optional[string]         // "error", may be null
-	Meta         json.RawMessage          // "_meta", may be null
+	CompactionID CompactionID             `json:"compactionId"`
+	Status       CompactionStatus         `json:"status"`
+	Summary      Optional[[]ContentBlock] `json:"summary,omitzero" acp:"null"`
+	Error        Optional[string]         `json:"error,omitzero" acp:"null"`
+	Meta         json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CompactionSummaryChunk is found in the union SessionUpdate.
 type CompactionSummaryChunk struct {
-	CompactionID CompactionID    // "compactionId", required
-	Content      ContentBlock    // "content", required
-	Meta         json.RawMessage // "_meta", may be null
+	CompactionID CompactionID    `json:"compactionId"`
+	Content      ContentBlock    `json:"content"`
+	Meta         json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CompleteElicitationNotification is the params of elicitation/complete,
 // which clients handle.
 type CompleteElicitationNotification struct {
-	ElicitationID ElicitationID   // "elicitationId", required
-	Meta          json.RawMessage // "_meta", may be null
+	ElicitationID ElicitationID   `json:"elicitationId"`
+	Meta          json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An InitializeRequest is the params of initialize, which agents handle.
 type InitializeRequest struct {
-	ProtocolVersion    ProtocolVersion              // "protocolVersion", required
-	ClientCapabilities Optional[ClientCapabilities] // "clientCapabilities"
-	ClientInfo         Optional[Implementation]     // "clientInfo", may be null
-	Meta               json.RawMessage              // "_meta", may be null
+	ProtocolVersion    ProtocolVersion              `json:"protocolVersion"`
+	ClientCapabilities Optional[ClientCapabilities] `json:"clientCapabilities,omitzero"`
+	ClientInfo         Optional[Implementation]     `json:"clientInfo,omitzero" acp:"null"`
+	Meta               json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ClientCapabilities are what a client can do, found in
 // InitializeRequest.clientCapabilities.
 type ClientCapabilities struct {
-	FS          Optional[FileSystemCapabilities]    // "fs"
-	Terminal    Optional[bool]                      // "terminal"
-	Session     Optional[ClientSessionCapabilities] // "session", may be null
-	Auth        Optional[AuthCapabilities]          // "auth"
-	Elicitation Optional[ElicitationCapabilities]   // "elicitation", may be null
-	Meta        json.RawMessage                     // "_meta", may be null
+	FS          Optional[FileSystemCapabilities]    `json:"fs,omitzero"`
+	Terminal    Optional[bool]                      `json:"terminal,omitzero"`
+	Session     Optional[ClientSessionCapabilities] `json:"session,omitzero" acp:"null"`
+	Auth        Optional[AuthCapabilities]          `json:"auth,omitzero"`
+	Elicitation Optional[ElicitationCapabilities]   `json:"elicitation,omitzero" acp:"null"`
+	Meta        json.RawMessage                     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // FileSystemCapabilities are found in ClientCapabilities.fs.
 type FileSystemCapabilities struct {
-	ReadTextFile  Optional[bool]  // "readTextFile"
-	WriteTextFile Optional[bool]  // "writeTextFile"
-	Meta          json.RawMessage // "_meta", may be null
+	ReadTextFile  Optional[bool]  `json:"readTextFile,omitzero"`
+	WriteTextFile Optional[bool]  `json:"writeTextFile,omitzero"`
+	Meta          json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ClientSessionCapabilities are found in ClientCapabilities.session.
 type ClientSessionCapabilities struct {
-	Compaction    Optional[CompactionCapabilities]           // "compaction", may be null
-	ConfigOptions Optional[SessionConfigOptionsCapabilities] // "configOptions", may be null
-	Notices       Optional[NoticeCapabilities]               // "notices", may be null
-	Meta          json.RawMessage                            // "_meta", may be null
+	Compaction    Optional[CompactionCapabilities]           `json:"compaction,omitzero" acp:"null"`
+	ConfigOptions Optional[SessionConfigOptionsCapabilities] `json:"configOptions,omitzero" acp:"null"`
+	Notices       Optional[NoticeCapabilities]               `json:"notices,omitzero" acp:"null"`
+	Meta          json.RawMessage                            `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // CompactionCapabilities are found in ClientSessionCapabilities.compaction.
 type CompactionCapabilities struct {
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionConfigOptionsCapabilities are found in
 // ClientSessionCapabilities.configOptions.
 type SessionConfigOptionsCapabilities struct {
-	Boolean Optional[BooleanConfigOptionCapabilities] // "boolean", may be null
-	Meta    json.RawMessage                           // "_meta", may be null
+	Boolean Optional[BooleanConfigOptionCapabilities] `json:"boolean,omitzero" acp:"null"`
+	Meta    json.RawMessage                           `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // BooleanConfigOptionCapabilities are found in
 // SessionConfigOptionsCapabilities.boolean.
 type BooleanConfigOptionCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // NoticeCapabilities are found in ClientSessionCapabilities.notices.
 type NoticeCapabilities struct {
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // AuthCapabilities are found in ClientCapabilities.auth.
 type AuthCapabilities struct {
-	Terminal Optional[bool]  // "terminal"
-	Meta     json.RawMessage // "_meta", may be null
+	Terminal Optional[bool]  `json:"terminal,omitzero"`
+	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ElicitationCapabilities are found in ClientCapabilities.elicitation.
 type ElicitationCapabilities struct {
-	Form Optional[ElicitationFormCapabilities] // "form", may be null
-	URL  Optional[ElicitationURLCapabilities]  // "url", may be null
-	Meta json.RawMessage                       // "_meta", may be null
+	Form Optional[ElicitationFormCapabilities] `json:"form,omitzero" acp:"null"`
+	URL  Optional[ElicitationURLCapabilities]  `json:"url,omitzero" acp:"null"`
+	Meta json.RawMessage                       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ElicitationFormCapabilities are found in ElicitationCapabilities.form.
 type ElicitationFormCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ElicitationURLCapabilities are found in ElicitationCapabilities.url.
 type ElicitationURLCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AuthenticateRequest is the params of authenticate, which agents handle.
 type AuthenticateRequest struct {
-	MethodID AuthMethodID    // "methodId", required
-	Meta     json.RawMessage // "_meta", may be null
+	MethodID AuthMethodID    `json:"methodId"`
+	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LogoutRequest is the params of logout, which agents handle.
 type LogoutRequest struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NewSessionRequest is the params of session/new, which agents handle.
 type NewSessionRequest struct {
-	Cwd                   string             // "cwd", required
-	AdditionalDirectories Optional[[]string] // "additionalDirectories", null is read as none
-	MCPServers            []MCPServer        // "mcpServers", required, null is read as none
-	Meta                  json.RawMessage    // "_meta", may be null
+	Cwd                   string             `json:"cwd"`
+	AdditionalDirectories Optional[[]string] `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            []MCPServer        `json:"mcpServers" acp:"default"`
+	Meta                  json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A HTTPHeader is found in MCPServerHTTP.headers and MCPServerSSE.headers.
 type HTTPHeader struct {
-	Name  string          // "name", required
-	Value string          // "value", required
-	Meta  json.RawMessage // "_meta", may be null
+	Name  string          `json:"name"`
+	Value string          `json:"value"`
+	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An MCPServerHTTP is found in the union MCPServer.
 type MCPServerHTTP struct {
-	Name    string          // "name", required
-	URL     string          // "url", required
-	Headers []HTTPHeader    // "headers", required, null is read as none
-	Meta    json.RawMessage // "_meta", may be null
+	Name    string          `json:"name"`
+	URL     string          `json:"url"`
+	Headers []HTTPHeader    `json:"headers" acp:"default"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An MCPServerSSE is found in the union MCPServer.
 type MCPServerSSE struct {
-	Name    string          // "name", required
-	URL     string          // "url", required
-	Headers []HTTPHeader    // "headers", required, null is read as none
-	Meta    json.RawMessage // "_meta", may be null
+	Name    string          `json:"name"`
+	URL     string          `json:"url"`
+	Headers []HTTPHeader    `json:"headers" acp:"default"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An MCPServerStdio is found in the union MCPServer.
 type MCPServerStdio struct {
-	Name    string          // "name", required
-	Command string          // "command", required
-	Args    []string        // "args", required, null is read as none
-	Env     []EnvVariable   // "env", required, null is read as none
-	Meta    json.RawMessage // "_meta", may be null
+	Name    string          `json:"name"`
+	Command string          `json:"command"`
+	Args    []string        `json:"args" acp:"default"`
+	Env     []EnvVariable   `json:"env" acp:"default"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LoadSessionRequest is the params of session/load, which agents handle.
 type LoadSessionRequest struct {
-	MCPServers            []MCPServer        // "mcpServers", required, null is read as none
-	Cwd                   string             // "cwd", required
-	AdditionalDirectories Optional[[]string] // "additionalDirectories", null is read as none
-	SessionID             SessionID          // "sessionId", required
-	Meta                  json.RawMessage    // "_meta", may be null
+	MCPServers            []MCPServer        `json:"mcpServers" acp:"default"`
+	Cwd                   string             `json:"cwd"`
+	AdditionalDirectories Optional[[]string] `json:"additionalDirectories,omitzero" acp:"default"`
+	SessionID             SessionID          `json:"sessionId"`
+	Meta                  json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ListSessionsRequest is the params of session/list, which agents handle.
 type ListSessionsRequest struct {
-	Cwd    Optional[string] // "cwd", may be null
-	Cursor Optional[string] // "cursor", may be null
-	Meta   json.RawMessage  // "_meta", may be null
+	Cwd    Optional[string] `json:"cwd,omitzero" acp:"null"`
+	Cursor Optional[string] `json:"cursor,omitzero" acp:"null"`
+	Meta   json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A DeleteSessionRequest is the params of session/delete, which agents handle.
 type DeleteSessionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ResumeSessionRequest is the params of session/resume, which agents handle.
 type ResumeSessionRequest struct {
-	SessionID             SessionID             // "sessionId", required
-	Cwd                   string                // "cwd", required
-	AdditionalDirectories Optional[[]string]    // "additionalDirectories", null is read as none
-	MCPServers            Optional[[]MCPServer] // "mcpServers", null is read as none
-	Meta                  json.RawMessage       // "_meta", may be null
+	SessionID             SessionID             `json:"sessionId"`
+	Cwd                   string                `json:"cwd"`
+	AdditionalDirectories Optional[[]string]    `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            Optional[[]MCPServer] `json:"mcpServers,omitzero" acp:"default"`
+	Meta                  json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CloseSessionRequest is the params of session/close, which agents handle.
 type CloseSessionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionModeRequest is the params of session/set_mode, which agents
 // handle.
 type SetSessionModeRequest struct {
-	SessionID SessionID       // "sessionId", required
-	ModeID    SessionModeID   // "modeId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	ModeID    SessionModeID   `json:"modeId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionConfigOptionRequest is the params of session/set_config_option,
@@ -1273,16 +1273,16 @@ type SetSessionModeRequest struct {
 // begins with _ would belong to an implementation, and any other unknown value
 // to a future version of the protocol; either is kept, and Validate reports it.
 type SetSessionConfigOptionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	ConfigID  SessionConfigID // "configId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	ConfigID  SessionConfigID `json:"configId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	Boolean *SessionConfigBooleanValue // "boolean"
 	ValueID *SessionConfigIDValue      // without "type", or with "value_id"
 	Unknown *Unknown                   // any other, kept as it came
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "type" of the variant that is set, "" if it has none.
@@ -1298,111 +1298,111 @@ func (x *SetSessionConfigOptionRequest) Tag() string {
 
 // A PromptRequest is the params of session/prompt, which agents handle.
 type PromptRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Prompt    []ContentBlock  // "prompt", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Prompt    []ContentBlock  `json:"prompt"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A WriteTextFileResponse is the result of fs/write_text_file, which clients
 // handle.
 type WriteTextFileResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ReadTextFileResponse is the result of fs/read_text_file, which clients
 // handle.
 type ReadTextFileResponse struct {
-	Content string          // "content", required
-	Meta    json.RawMessage // "_meta", may be null
+	Content string          `json:"content"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A RequestPermissionResponse is the result of session/request_permission,
 // which clients handle.
 type RequestPermissionResponse struct {
-	Outcome RequestPermissionOutcome // "outcome", required
-	Meta    json.RawMessage          // "_meta", may be null
+	Outcome RequestPermissionOutcome `json:"outcome"`
+	Meta    json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SelectedPermissionOutcome is found in the union RequestPermissionOutcome.
 type SelectedPermissionOutcome struct {
-	OptionID PermissionOptionID // "optionId", required
-	Meta     json.RawMessage    // "_meta", may be null
+	OptionID PermissionOptionID `json:"optionId"`
+	Meta     json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CreateTerminalResponse is the result of terminal/create, which clients
 // handle.
 type CreateTerminalResponse struct {
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalOutputResponse is the result of terminal/output, which clients
 // handle.
 type TerminalOutputResponse struct {
-	Output     string                       // "output", required
-	Truncated  bool                         // "truncated", required
-	ExitStatus Optional[TerminalExitStatus] // "exitStatus", may be null
-	Meta       json.RawMessage              // "_meta", may be null
+	Output     string                       `json:"output"`
+	Truncated  bool                         `json:"truncated"`
+	ExitStatus Optional[TerminalExitStatus] `json:"exitStatus,omitzero" acp:"null"`
+	Meta       json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalExitStatus is how a process has ended, found in
 // TerminalOutputResponse.exitStatus.
 type TerminalExitStatus struct {
-	ExitCode Optional[uint32] // "exitCode", may be null
-	Signal   Optional[string] // "signal", may be null
-	Meta     json.RawMessage  // "_meta", may be null
+	ExitCode Optional[uint32] `json:"exitCode,omitzero" acp:"null"`
+	Signal   Optional[string] `json:"signal,omitzero" acp:"null"`
+	Meta     json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ReleaseTerminalResponse is the result of terminal/release, which clients
 // handle.
 type ReleaseTerminalResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A WaitForTerminalExitResponse is the result of terminal/wait_for_exit, which
 // clients handle.
 type WaitForTerminalExitResponse struct {
-	ExitCode Optional[uint32] // "exitCode", may be null
-	Signal   Optional[string] // "signal", may be null
-	Meta     json.RawMessage  // "_meta", may be null
+	ExitCode Optional[uint32] `json:"exitCode,omitzero" acp:"null"`
+	Signal   Optional[string] `json:"signal,omitzero" acp:"null"`
+	Meta     json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A KillTerminalResponse is the result of terminal/kill, which clients handle.
 type KillTerminalResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CreateElicitationResponse is the result of elicitation/create, which
@@ -1414,7 +1414,7 @@ type KillTerminalResponse struct {
 // to a future version of the protocol, which is never to be taken for an
 // extension.
 type CreateElicitationResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	Accept  *ElicitationAcceptAction  // "accept"
 	Decline *ElicitationDeclineAction // "decline"
@@ -1423,7 +1423,7 @@ type CreateElicitationResponse struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "action" of the variant that is set, "" if it has none.
@@ -1443,77 +1443,77 @@ func (x *CreateElicitationResponse) Tag() string {
 
 // An ElicitationAcceptAction is found in the union CreateElicitationResponse.
 type ElicitationAcceptAction struct {
-	Content Optional[Members[ElicitationContentValue]] // "content", may be null
+	Content Optional[Members[ElicitationContentValue]] `json:"content,omitzero" acp:"null"`
 }
 
 // A CancelNotification is the params of session/cancel, which agents handle.
 type CancelNotification struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CancelRequestNotification is the params of $/cancel_request, which both
 // sides handle.
 type CancelRequestNotification struct {
-	RequestID RequestID       // "requestId", required
-	Meta      json.RawMessage // "_meta", may be null
+	RequestID RequestID       `json:"requestId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionForkCapabilities are found in SessionCapabilities.fork.
 type SessionForkCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ForkSessionRequest is the params of session/fork, which agents handle. It
 // is not stable yet.
 type ForkSessionRequest struct {
-	SessionID             SessionID             // "sessionId", required
-	Cwd                   string                // "cwd", required
-	AdditionalDirectories Optional[[]string]    // "additionalDirectories", null is read as none
-	MCPServers            Optional[[]MCPServer] // "mcpServers", null is read as none
-	Meta                  json.RawMessage       // "_meta", may be null
+	SessionID             SessionID             `json:"sessionId"`
+	Cwd                   string                `json:"cwd"`
+	AdditionalDirectories Optional[[]string]    `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            Optional[[]MCPServer] `json:"mcpServers,omitzero" acp:"default"`
+	Meta                  json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ForkSessionResponse is the result of session/fork, which agents handle. It
 // is not stable yet.
 type ForkSessionResponse struct {
-	SessionID     SessionID                       // "sessionId", required
-	Modes         Optional[SessionModeState]      // "modes", may be null
-	ConfigOptions Optional[[]SessionConfigOption] // "configOptions", may be null
-	Meta          json.RawMessage                 // "_meta", may be null
+	SessionID     SessionID                       `json:"sessionId"`
+	Modes         Optional[SessionModeState]      `json:"modes,omitzero" acp:"null"`
+	ConfigOptions Optional[[]SessionConfigOption] `json:"configOptions,omitzero" acp:"null"`
+	Meta          json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigBooleanValue is found in the union
 // SetSessionConfigOptionRequest.
 type SessionConfigBooleanValue struct {
-	Value bool // "value", required
+	Value bool `json:"value"`
 }
 
 // A SessionConfigIDValue is found in the union SetSessionConfigOptionRequest.
 type SessionConfigIDValue struct {
-	Value SessionConfigValueID // "value", required
+	Value SessionConfigValueID `json:"value"`
 }
 
 // A CancelledPermissionOutcome is found in the union RequestPermissionOutcome.
 type CancelledPermissionOutcome struct {
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An ElicitationDeclineAction is found in the union CreateElicitationResponse.

@@ -50,9 +50,9 @@ func NewUnknown(discriminator, tag string, members Members[json.RawMessage]) (*U
 		e.Extra(m.Name, m.Value)
 	}
 	e.Close()
-	raw, err := encoded(e)
-	if err != nil {
-		return nil, err
+	raw, p := e.End()
+	if p != nil {
+		return nil, (*Problem)(p)
 	}
 	return &Unknown{Tag: tag, Raw: raw}, nil
 }

@@ -2,3539 +2,746 @@
 
 package acpv1
 
-import (
-	"errors"
-
-	"github.com/parley-agents/parley/acp/internal/wire"
-)
-
-func decoded(s *wire.Scanner) error {
-	if p := s.End(); p != nil {
-		return (*Problem)(p)
-	}
-	return nil
-}
-
-func encoded(e *wire.Encoder) ([]byte, error) {
-	b, p := e.End()
-	if p != nil {
-		return nil, (*Problem)(p)
-	}
-	return b, nil
-}
-
-func checker(rules *Rules) *wire.Checker {
-	c := new(wire.Checker)
-	if rules != nil {
-		c.Own, c.Registered, c.Closed = rules.Own, rules.Extensions.Registered, rules.IsClosed
-	}
-	return c
-}
-
-func checked(c *wire.Checker) error {
-	problems := make([]error, len(c.Problems))
-	for i := range c.Problems {
-		problems[i] = (*Problem)(&c.Problems[i])
-	}
-	return errors.Join(problems...)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x RequestID) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestID) UnmarshalJSON(data []byte) error {
-	*x = RequestID{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestID) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *RequestID) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x WriteTextFileRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *WriteTextFileRequest) UnmarshalJSON(data []byte) error {
-	*x = WriteTextFileRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *WriteTextFileRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *WriteTextFileRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ReadTextFileRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReadTextFileRequest) UnmarshalJSON(data []byte) error {
-	*x = ReadTextFileRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReadTextFileRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ReadTextFileRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *RequestPermissionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallUpdate) UnmarshalJSON(data []byte) error {
-	*x = ToolCallUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallContent) UnmarshalJSON(data []byte) error {
-	*x = ToolCallContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallContent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ContentBlock) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ContentBlock) UnmarshalJSON(data []byte) error {
-	*x = ContentBlock{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ContentBlock) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ContentBlock) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Annotations) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Annotations) UnmarshalJSON(data []byte) error {
-	*x = Annotations{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Annotations) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Annotations) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TextContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TextContent) UnmarshalJSON(data []byte) error {
-	*x = TextContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TextContent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TextContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ImageContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ImageContent) UnmarshalJSON(data []byte) error {
-	*x = ImageContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ImageContent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ImageContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AudioContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AudioContent) UnmarshalJSON(data []byte) error {
-	*x = AudioContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AudioContent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AudioContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ResourceLink) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResourceLink) UnmarshalJSON(data []byte) error {
-	*x = ResourceLink{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResourceLink) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ResourceLink) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error {
-	*x = EmbeddedResourceResource{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EmbeddedResourceResource) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EmbeddedResourceResource) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TextResourceContents) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TextResourceContents) UnmarshalJSON(data []byte) error {
-	*x = TextResourceContents{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TextResourceContents) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TextResourceContents) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x BlobResourceContents) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BlobResourceContents) UnmarshalJSON(data []byte) error {
-	*x = BlobResourceContents{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *BlobResourceContents) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *BlobResourceContents) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EmbeddedResource) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EmbeddedResource) UnmarshalJSON(data []byte) error {
-	*x = EmbeddedResource{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EmbeddedResource) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EmbeddedResource) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Content) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Content) UnmarshalJSON(data []byte) error {
-	*x = Content{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Content) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Content) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Diff) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Diff) UnmarshalJSON(data []byte) error {
-	*x = Diff{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Diff) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Diff) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Terminal) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Terminal) UnmarshalJSON(data []byte) error {
-	*x = Terminal{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Terminal) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Terminal) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallLocation) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallLocation) UnmarshalJSON(data []byte) error {
-	*x = ToolCallLocation{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallLocation) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallLocation) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PermissionOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PermissionOption) UnmarshalJSON(data []byte) error {
-	*x = PermissionOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PermissionOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PermissionOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CreateTerminalRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateTerminalRequest) UnmarshalJSON(data []byte) error {
-	*x = CreateTerminalRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateTerminalRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CreateTerminalRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EnvVariable) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EnvVariable) UnmarshalJSON(data []byte) error {
-	*x = EnvVariable{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EnvVariable) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EnvVariable) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalOutputRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalOutputRequest) UnmarshalJSON(data []byte) error {
-	*x = TerminalOutputRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalOutputRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalOutputRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ReleaseTerminalRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReleaseTerminalRequest) UnmarshalJSON(data []byte) error {
-	*x = ReleaseTerminalRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReleaseTerminalRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ReleaseTerminalRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x WaitForTerminalExitRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *WaitForTerminalExitRequest) UnmarshalJSON(data []byte) error {
-	*x = WaitForTerminalExitRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *WaitForTerminalExitRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *WaitForTerminalExitRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x KillTerminalRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *KillTerminalRequest) UnmarshalJSON(data []byte) error {
-	*x = KillTerminalRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *KillTerminalRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *KillTerminalRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error {
-	*x = CreateElicitationRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateElicitationRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CreateElicitationRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationSchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationSchema) UnmarshalJSON(data []byte) error {
-	*x = ElicitationSchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationSchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationSchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = ElicitationPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EnumOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EnumOption) UnmarshalJSON(data []byte) error {
-	*x = EnumOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EnumOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EnumOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x StringPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *StringPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = StringPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *StringPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *StringPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x NumberPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NumberPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = NumberPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *NumberPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *NumberPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x IntegerPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *IntegerPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = IntegerPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *IntegerPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *IntegerPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x BooleanPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BooleanPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = BooleanPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *BooleanPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *BooleanPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = MultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x StringMultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *StringMultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = StringMultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *StringMultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *StringMultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TitledMultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TitledMultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = TitledMultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TitledMultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TitledMultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MultiSelectPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MultiSelectPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = MultiSelectPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MultiSelectPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MultiSelectPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x InitializeResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *InitializeResponse) UnmarshalJSON(data []byte) error {
-	*x = InitializeResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *InitializeResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *InitializeResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AgentCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentCapabilities) UnmarshalJSON(data []byte) error {
-	*x = AgentCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AgentCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptCapabilities) UnmarshalJSON(data []byte) error {
-	*x = PromptCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPCapabilities) UnmarshalJSON(data []byte) error {
-	*x = MCPCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionListCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionListCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionListCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionListCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionListCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionDeleteCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionDeleteCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionDeleteCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionDeleteCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionDeleteCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionAdditionalDirectoriesCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionAdditionalDirectoriesCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionAdditionalDirectoriesCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionAdditionalDirectoriesCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionAdditionalDirectoriesCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionResumeCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionResumeCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionResumeCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionResumeCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionResumeCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionCloseCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionCloseCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionCloseCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionCloseCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionCloseCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AgentAuthCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentAuthCapabilities) UnmarshalJSON(data []byte) error {
-	*x = AgentAuthCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentAuthCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AgentAuthCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LogoutCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LogoutCapabilities) UnmarshalJSON(data []byte) error {
-	*x = LogoutCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LogoutCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LogoutCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethod) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethod) UnmarshalJSON(data []byte) error {
-	*x = AuthMethod{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethod) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethod) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethodTerminal) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethodTerminal) UnmarshalJSON(data []byte) error {
-	*x = AuthMethodTerminal{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethodTerminal) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethodTerminal) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethodAgent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethodAgent) UnmarshalJSON(data []byte) error {
-	*x = AuthMethodAgent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethodAgent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethodAgent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Implementation) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Implementation) UnmarshalJSON(data []byte) error {
-	*x = Implementation{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Implementation) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Implementation) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthenticateResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthenticateResponse) UnmarshalJSON(data []byte) error {
-	*x = AuthenticateResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthenticateResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthenticateResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LogoutResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LogoutResponse) UnmarshalJSON(data []byte) error {
-	*x = LogoutResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LogoutResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LogoutResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x NewSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NewSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = NewSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *NewSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *NewSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionModeState) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionModeState) UnmarshalJSON(data []byte) error {
-	*x = SessionModeState{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionModeState) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionModeState) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionMode) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionMode) UnmarshalJSON(data []byte) error {
-	*x = SessionMode{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionMode) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionMode) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigOption) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionConfigOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigSelectOptions) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectOptions{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectOptions) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectOptions) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigSelectOption) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectGroup) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigSelectGroup) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectGroup{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectGroup) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectGroup) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LoadSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LoadSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = LoadSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LoadSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LoadSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ListSessionsResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error {
-	*x = ListSessionsResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ListSessionsResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ListSessionsResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionInfo) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionInfo) UnmarshalJSON(data []byte) error {
-	*x = SessionInfo{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionInfo) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionInfo) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x DeleteSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DeleteSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = DeleteSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *DeleteSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *DeleteSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = ResumeSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResumeSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ResumeSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CloseSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CloseSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = CloseSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CloseSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CloseSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SetSessionModeResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SetSessionModeResponse) UnmarshalJSON(data []byte) error {
-	*x = SetSessionModeResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionModeResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SetSessionModeResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SetSessionConfigOptionResponse) UnmarshalJSON(data []byte) error {
-	*x = SetSessionConfigOptionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionConfigOptionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptResponse) UnmarshalJSON(data []byte) error {
-	*x = PromptResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Error) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Error) UnmarshalJSON(data []byte) error {
-	*x = Error{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Error) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Error) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionNotification) UnmarshalJSON(data []byte) error {
-	*x = SessionNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionNotification) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionUpdate) UnmarshalJSON(data []byte) error {
-	*x = SessionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ContentChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ContentChunk) UnmarshalJSON(data []byte) error {
-	*x = ContentChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ContentChunk) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ContentChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCall) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCall) UnmarshalJSON(data []byte) error {
-	*x = ToolCall{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCall) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCall) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
 // MarshalJSON returns x as JSON on one line.
-func (x PlanEntry) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestID) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PlanEntry) UnmarshalJSON(data []byte) error {
-	*x = PlanEntry{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestID) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *PlanEntry) Validate() error { return x.Check(nil) }
+func (x *RequestID) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *PlanEntry) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestID) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Plan) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x WriteTextFileRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Plan) UnmarshalJSON(data []byte) error {
-	*x = Plan{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *WriteTextFileRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Plan) Validate() error { return x.Check(nil) }
+func (x *WriteTextFileRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Plan) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *WriteTextFileRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AvailableCommand) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ReadTextFileRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommand) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommand{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ReadTextFileRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommand) Validate() error { return x.Check(nil) }
+func (x *ReadTextFileRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AvailableCommand) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ReadTextFileRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AvailableCommandInput) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommandInput{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommandInput) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AvailableCommandInput) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x UnstructuredCommandInput) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ToolCallContent) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UnstructuredCommandInput) UnmarshalJSON(data []byte) error {
-	*x = UnstructuredCommandInput{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ToolCallContent) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *UnstructuredCommandInput) Validate() error { return x.Check(nil) }
+func (x *ToolCallContent) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *UnstructuredCommandInput) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ToolCallContent) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AvailableCommandsUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ContentBlock) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommandsUpdate) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommandsUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ContentBlock) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommandsUpdate) Validate() error { return x.Check(nil) }
+func (x *ContentBlock) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AvailableCommandsUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ContentBlock) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CurrentModeUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CurrentModeUpdate) UnmarshalJSON(data []byte) error {
-	*x = CurrentModeUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CurrentModeUpdate) Validate() error { return x.Check(nil) }
+func (x *EmbeddedResourceResource) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CurrentModeUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *EmbeddedResourceResource) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ConfigOptionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ConfigOptionUpdate) UnmarshalJSON(data []byte) error {
-	*x = ConfigOptionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ConfigOptionUpdate) Validate() error { return x.Check(nil) }
+func (x *CreateTerminalRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ConfigOptionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionInfoUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x TerminalOutputRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionInfoUpdate) UnmarshalJSON(data []byte) error {
-	*x = SessionInfoUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *TerminalOutputRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionInfoUpdate) Validate() error { return x.Check(nil) }
+func (x *TerminalOutputRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionInfoUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *TerminalOutputRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Cost) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ReleaseTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Cost) UnmarshalJSON(data []byte) error {
-	*x = Cost{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ReleaseTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Cost) Validate() error { return x.Check(nil) }
+func (x *ReleaseTerminalRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Cost) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ReleaseTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x UsageUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x WaitForTerminalExitRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UsageUpdate) UnmarshalJSON(data []byte) error {
-	*x = UsageUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *WaitForTerminalExitRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *UsageUpdate) Validate() error { return x.Check(nil) }
+func (x *WaitForTerminalExitRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *UsageUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *WaitForTerminalExitRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Notice) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x KillTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Notice) UnmarshalJSON(data []byte) error {
-	*x = Notice{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *KillTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Notice) Validate() error { return x.Check(nil) }
+func (x *KillTerminalRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Notice) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *KillTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CompactionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompactionUpdate) UnmarshalJSON(data []byte) error {
-	*x = CompactionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompactionUpdate) Validate() error { return x.Check(nil) }
+func (x *CreateElicitationRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CompactionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateElicitationRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CompactionSummaryChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompactionSummaryChunk) UnmarshalJSON(data []byte) error {
-	*x = CompactionSummaryChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompactionSummaryChunk) Validate() error { return x.Check(nil) }
+func (x *ElicitationPropertySchema) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CompactionSummaryChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ElicitationPropertySchema) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CompleteElicitationNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x MultiSelectItems) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompleteElicitationNotification) UnmarshalJSON(data []byte) error {
-	*x = CompleteElicitationNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *MultiSelectItems) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompleteElicitationNotification) Validate() error { return x.Check(nil) }
+func (x *MultiSelectItems) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CompleteElicitationNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *MultiSelectItems) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x InitializeRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x InitializeResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *InitializeRequest) UnmarshalJSON(data []byte) error {
-	*x = InitializeRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *InitializeResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *InitializeRequest) Validate() error { return x.Check(nil) }
+func (x *InitializeResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *InitializeRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *InitializeResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ClientCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AuthMethod) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ClientCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ClientCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AuthMethod) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ClientCapabilities) Validate() error { return x.Check(nil) }
+func (x *AuthMethod) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ClientCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AuthMethod) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x FileSystemCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AuthenticateResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *FileSystemCapabilities) UnmarshalJSON(data []byte) error {
-	*x = FileSystemCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AuthenticateResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *FileSystemCapabilities) Validate() error { return x.Check(nil) }
+func (x *AuthenticateResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *FileSystemCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AuthenticateResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ClientSessionCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LogoutResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ClientSessionCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ClientSessionCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LogoutResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ClientSessionCapabilities) Validate() error { return x.Check(nil) }
+func (x *LogoutResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ClientSessionCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LogoutResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CompactionCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x NewSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompactionCapabilities) UnmarshalJSON(data []byte) error {
-	*x = CompactionCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *NewSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompactionCapabilities) Validate() error { return x.Check(nil) }
+func (x *NewSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CompactionCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *NewSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionConfigOptionsCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionConfigOption) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigOptionsCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigOptionsCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionConfigOption) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigOptionsCapabilities) Validate() error { return x.Check(nil) }
+func (x *SessionConfigOption) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionConfigOptionsCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionConfigOption) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x BooleanConfigOptionCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BooleanConfigOptionCapabilities) UnmarshalJSON(data []byte) error {
-	*x = BooleanConfigOptionCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionConfigSelectOptions) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *BooleanConfigOptionCapabilities) Validate() error { return x.Check(nil) }
+func (x *SessionConfigSelectOptions) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *BooleanConfigOptionCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionConfigSelectOptions) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x NoticeCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LoadSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NoticeCapabilities) UnmarshalJSON(data []byte) error {
-	*x = NoticeCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LoadSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *NoticeCapabilities) Validate() error { return x.Check(nil) }
+func (x *LoadSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *NoticeCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LoadSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AuthCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ListSessionsResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthCapabilities) UnmarshalJSON(data []byte) error {
-	*x = AuthCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthCapabilities) Validate() error { return x.Check(nil) }
+func (x *ListSessionsResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AuthCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ListSessionsResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ElicitationCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x DeleteSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *DeleteSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationCapabilities) Validate() error { return x.Check(nil) }
+func (x *DeleteSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ElicitationCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *DeleteSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ElicitationFormCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationFormCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationFormCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationFormCapabilities) Validate() error { return x.Check(nil) }
+func (x *ResumeSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ElicitationFormCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ResumeSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ElicitationURLCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CloseSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationURLCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationURLCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CloseSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationURLCapabilities) Validate() error { return x.Check(nil) }
+func (x *CloseSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ElicitationURLCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CloseSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AuthenticateRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionModeResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthenticateRequest) UnmarshalJSON(data []byte) error {
-	*x = AuthenticateRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SetSessionModeResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthenticateRequest) Validate() error { return x.Check(nil) }
+func (x *SetSessionModeResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AuthenticateRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionModeResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x LogoutRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LogoutRequest) UnmarshalJSON(data []byte) error {
-	*x = LogoutRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SetSessionConfigOptionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *LogoutRequest) Validate() error { return x.Check(nil) }
+func (x *SetSessionConfigOptionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *LogoutRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x NewSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x PromptResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NewSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = NewSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *PromptResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *NewSessionRequest) Validate() error { return x.Check(nil) }
+func (x *PromptResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *NewSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *PromptResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x MCPServer) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServer) UnmarshalJSON(data []byte) error {
-	*x = MCPServer{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServer) Validate() error { return x.Check(nil) }
+func (x *SessionNotification) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *MCPServer) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x HTTPHeader) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionUpdate) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *HTTPHeader) UnmarshalJSON(data []byte) error {
-	*x = HTTPHeader{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionUpdate) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *HTTPHeader) Validate() error { return x.Check(nil) }
+func (x *SessionUpdate) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *HTTPHeader) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionUpdate) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x MCPServerHTTP) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AvailableCommandInput) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServerHTTP) UnmarshalJSON(data []byte) error {
-	*x = MCPServerHTTP{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServerHTTP) Validate() error { return x.Check(nil) }
+func (x *AvailableCommandInput) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *MCPServerHTTP) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AvailableCommandInput) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x MCPServerSSE) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CompleteElicitationNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServerSSE) UnmarshalJSON(data []byte) error {
-	*x = MCPServerSSE{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CompleteElicitationNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServerSSE) Validate() error { return x.Check(nil) }
+func (x *CompleteElicitationNotification) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *MCPServerSSE) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CompleteElicitationNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x MCPServerStdio) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x InitializeRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServerStdio) UnmarshalJSON(data []byte) error {
-	*x = MCPServerStdio{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *InitializeRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServerStdio) Validate() error { return x.Check(nil) }
+func (x *InitializeRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *MCPServerStdio) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *InitializeRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x LoadSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AuthenticateRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LoadSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = LoadSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AuthenticateRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *LoadSessionRequest) Validate() error { return x.Check(nil) }
+func (x *AuthenticateRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *LoadSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AuthenticateRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ListSessionsRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LogoutRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error {
-	*x = ListSessionsRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LogoutRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ListSessionsRequest) Validate() error { return x.Check(nil) }
+func (x *LogoutRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ListSessionsRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LogoutRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x DeleteSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x NewSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DeleteSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = DeleteSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *NewSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *DeleteSessionRequest) Validate() error { return x.Check(nil) }
+func (x *NewSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *DeleteSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *NewSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x MCPServer) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = ResumeSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *MCPServer) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResumeSessionRequest) Validate() error { return x.Check(nil) }
+func (x *MCPServer) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ResumeSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *MCPServer) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CloseSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LoadSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CloseSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = CloseSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LoadSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CloseSessionRequest) Validate() error { return x.Check(nil) }
+func (x *LoadSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CloseSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LoadSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SetSessionModeRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ListSessionsRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SetSessionModeRequest) UnmarshalJSON(data []byte) error {
-	*x = SetSessionModeRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionModeRequest) Validate() error { return x.Check(nil) }
+func (x *ListSessionsRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SetSessionModeRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ListSessionsRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x DeleteSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SetSessionConfigOptionRequest) UnmarshalJSON(data []byte) error {
-	*x = SetSessionConfigOptionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *DeleteSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionConfigOptionRequest) Validate() error { return x.Check(nil) }
+func (x *DeleteSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *DeleteSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x PromptRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptRequest) UnmarshalJSON(data []byte) error {
-	*x = PromptRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptRequest) Validate() error { return x.Check(nil) }
+func (x *ResumeSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *PromptRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ResumeSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x WriteTextFileResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CloseSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *WriteTextFileResponse) UnmarshalJSON(data []byte) error {
-	*x = WriteTextFileResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CloseSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *WriteTextFileResponse) Validate() error { return x.Check(nil) }
+func (x *CloseSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *WriteTextFileResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CloseSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ReadTextFileResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionModeRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReadTextFileResponse) UnmarshalJSON(data []byte) error {
-	*x = ReadTextFileResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SetSessionModeRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReadTextFileResponse) Validate() error { return x.Check(nil) }
+func (x *SetSessionModeRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ReadTextFileResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionModeRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SetSessionConfigOptionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionResponse) Validate() error { return x.Check(nil) }
+func (x *SetSessionConfigOptionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x PromptRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *PromptRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *PromptRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *PromptRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SelectedPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x WriteTextFileResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SelectedPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = SelectedPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *WriteTextFileResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SelectedPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *WriteTextFileResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SelectedPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *WriteTextFileResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CreateTerminalResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ReadTextFileResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateTerminalResponse) UnmarshalJSON(data []byte) error {
-	*x = CreateTerminalResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ReadTextFileResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateTerminalResponse) Validate() error { return x.Check(nil) }
+func (x *ReadTextFileResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CreateTerminalResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ReadTextFileResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x TerminalOutputResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalOutputResponse) UnmarshalJSON(data []byte) error {
-	*x = TerminalOutputResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalOutputResponse) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *TerminalOutputResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x TerminalExitStatus) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalExitStatus) UnmarshalJSON(data []byte) error {
-	*x = TerminalExitStatus{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalExitStatus) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionOutcome) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *TerminalExitStatus) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionOutcome) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ReleaseTerminalResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReleaseTerminalResponse) UnmarshalJSON(data []byte) error {
-	*x = ReleaseTerminalResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReleaseTerminalResponse) Validate() error { return x.Check(nil) }
+func (x *CreateTerminalResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ReleaseTerminalResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x WaitForTerminalExitResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x TerminalOutputResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *WaitForTerminalExitResponse) UnmarshalJSON(data []byte) error {
-	*x = WaitForTerminalExitResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *TerminalOutputResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *WaitForTerminalExitResponse) Validate() error { return x.Check(nil) }
+func (x *TerminalOutputResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *WaitForTerminalExitResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *TerminalOutputResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x KillTerminalResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ReleaseTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *KillTerminalResponse) UnmarshalJSON(data []byte) error {
-	*x = KillTerminalResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ReleaseTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *KillTerminalResponse) Validate() error { return x.Check(nil) }
+func (x *ReleaseTerminalResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *KillTerminalResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ReleaseTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x WaitForTerminalExitResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error {
-	*x = CreateElicitationResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *WaitForTerminalExitResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateElicitationResponse) Validate() error { return x.Check(nil) }
+func (x *WaitForTerminalExitResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CreateElicitationResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *WaitForTerminalExitResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ElicitationContentValue) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x KillTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error {
-	*x = ElicitationContentValue{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *KillTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationContentValue) Validate() error { return x.Check(nil) }
+func (x *KillTerminalResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ElicitationContentValue) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *KillTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelNotification) UnmarshalJSON(data []byte) error {
-	*x = CancelNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelNotification) Validate() error { return x.Check(nil) }
+func (x *CreateElicitationResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateElicitationResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelRequestNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ElicitationContentValue) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error {
-	*x = CancelRequestNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelRequestNotification) Validate() error { return x.Check(nil) }
+func (x *ElicitationContentValue) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelRequestNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ElicitationContentValue) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionForkCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionForkCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionForkCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionForkCapabilities) Validate() error { return x.Check(nil) }
+func (x *CancelNotification) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionForkCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ForkSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelRequestNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = ForkSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ForkSessionRequest) Validate() error { return x.Check(nil) }
+func (x *CancelRequestNotification) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ForkSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelRequestNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ForkSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ForkSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = ForkSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ForkSessionResponse) Validate() error { return x.Check(nil) }
+func (x *ForkSessionRequest) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ForkSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ForkSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelledPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ForkSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelledPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = CancelledPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelledPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *ForkSessionResponse) Validate() error { return Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelledPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ForkSessionResponse) Check(rules *Rules) error { return Check(x, rules) }

@@ -47,21 +47,21 @@ func TestOptional(t *testing.T) {
 	}
 	t.Run("null is refused where only a value may stand", func(t *testing.T) {
 		var c acpv1.ToolCall
-		if err := c.UnmarshalJSON([]byte(`{"toolCallId":"t","title":"T","content":null}`)); err == nil {
+		if err := acpv1.Unmarshal([]byte(`{"toolCallId":"t","title":"T","content":null}`), &c); err == nil {
 			t.Error("got no error")
 		}
 		c = acpv1.ToolCall{ToolCallID: "t", Title: "T", Content: acpv1.Null[[]acpv1.ToolCallContent]()}
-		if err := c.Validate(); err == nil {
+		if err := acpv1.Check(&c, nil); err == nil {
 			t.Error("got no error from Validate")
 		}
 	})
 	t.Run("an empty list and none are two things", func(t *testing.T) {
 		for _, raw := range []string{`{"toolCallId":"t","title":"T","content":[]}`, `{"toolCallId":"t","title":"T"}`} {
 			var c acpv1.ToolCall
-			if err := c.UnmarshalJSON([]byte(raw)); err != nil {
+			if err := acpv1.Unmarshal([]byte(raw), &c); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := c.MarshalJSON(); err != nil || string(got) != raw {
+			if got, err := acpv1.Marshal(&c); err != nil || string(got) != raw {
 				t.Errorf("got %s, %v, want %s", got, err, raw)
 			}
 		}
@@ -192,10 +192,10 @@ func TestVersionOne(t *testing.T) {
 			if !ok {
 				t.Fatal("no such definition")
 			}
-			if err := value.UnmarshalJSON([]byte(test.raw)); err != nil {
+			if err := acpv1.Unmarshal([]byte(test.raw), value); err != nil {
 				t.Fatal(err)
 			}
-			err := value.Validate()
+			err := acpv1.Check(value, nil)
 			var p *acpv1.Problem
 			switch {
 			case test.path == "" && err != nil:
@@ -203,7 +203,7 @@ func TestVersionOne(t *testing.T) {
 			case test.path != "" && (!errors.As(err, &p) || p.Path != test.path || p.Value == ""):
 				t.Errorf("got %v, want a problem at %s", err, test.path)
 			}
-			got, err := value.MarshalJSON()
+			got, err := acpv1.Marshal(value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func ExampleOptional() {
 	rename := acpv1.SessionInfoUpdate{Title: acpv1.Set("Fix the parser")}
 	clear := acpv1.SessionInfoUpdate{Title: acpv1.Null[string]()}
 	for _, u := range []acpv1.SessionInfoUpdate{rename, clear, {}} {
-		raw, _ := u.MarshalJSON()
+		raw, _ := acpv1.Marshal(&u)
 		fmt.Println(string(raw))
 	}
 	// Output:

@@ -178,18 +178,16 @@ func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 	return meta
 }
 
-// same converts a value of a definition that has the same members in version 1.
-func same[T any, P interface {
-	*T
-	acpv1.Value
-}](c *converter, v Value) T {
+// same converts the value that x points to, of a definition that has the same
+// members in version 1.
+func same[T any](c *converter, x any) T {
 	var out T
-	raw, err := v.MarshalJSON()
+	raw, err := acpv1.Marshal(x)
 	if err == nil {
-		err = P(&out).UnmarshalJSON(raw)
+		err = acpv1.Unmarshal(raw, &out)
 	}
 	if err == nil {
-		err = P(&out).Validate()
+		err = acpv1.Check(&out, nil)
 	}
 	c.hold(err)
 	return out

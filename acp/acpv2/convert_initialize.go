@@ -21,14 +21,12 @@ func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 		Meta: caps.Meta, Extra: caps.Extra,
 	}
 	out := &acpv1.InitializeRequest{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
-	c.at("info", func() { out.ClientInfo = Set(same[acpv1.Implementation](c, &m.Info)) })
+	out.ClientInfo = Set(m.Info)
 	c.at("capabilities", func() {
 		v1.Auth = present(c, "auth", caps.Auth, func(a ClientAuthCapabilities) acpv1.AuthCapabilities {
 			return acpv1.AuthCapabilities{Terminal: marker(c, "terminal", a.Terminal), Meta: a.Meta, Extra: a.Extra}
 		})
-		v1.Elicitation = optional(c, "elicitation", caps.Elicitation, func(e ElicitationCapabilities) acpv1.ElicitationCapabilities {
-			return same[acpv1.ElicitationCapabilities](c, &e)
-		})
+		v1.Elicitation = caps.Elicitation
 	})
 	out.ClientCapabilities = Set(v1)
 	return out
@@ -37,7 +35,7 @@ func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 // initializeResponse converts what an agent says about itself.
 func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	out := &acpv1.InitializeResponse{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
-	c.at("info", func() { out.AgentInfo = Set(same[acpv1.Implementation](c, &m.Info)) })
+	out.AgentInfo = Set(m.Info)
 	caps, _ := m.Capabilities.Get()
 	v1 := acpv1.AgentCapabilities{LoadSession: Set(true), Meta: caps.Meta, Extra: caps.Extra}
 	c.at("capabilities", func() {
@@ -68,17 +66,11 @@ func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCa
 		List:   Set(acpv1.SessionListCapabilities{}),
 		Resume: Set(acpv1.SessionResumeCapabilities{}),
 		Close:  Set(acpv1.SessionCloseCapabilities{}),
+		Delete: s.Delete,
+		Fork:   s.Fork,
 		Meta:   s.Meta, Extra: s.Extra,
+		AdditionalDirectories: s.AdditionalDirectories,
 	}
-	out.Delete = optional(c, "delete", s.Delete, func(d SessionDeleteCapabilities) acpv1.SessionDeleteCapabilities {
-		return same[acpv1.SessionDeleteCapabilities](c, &d)
-	})
-	out.AdditionalDirectories = optional(c, "additionalDirectories", s.AdditionalDirectories, func(d SessionAdditionalDirectoriesCapabilities) acpv1.SessionAdditionalDirectoriesCapabilities {
-		return same[acpv1.SessionAdditionalDirectoriesCapabilities](c, &d)
-	})
-	out.Fork = optional(c, "fork", s.Fork, func(f SessionForkCapabilities) acpv1.SessionForkCapabilities {
-		return same[acpv1.SessionForkCapabilities](c, &f)
-	})
 	v1.SessionCapabilities = Set(out)
 	v1.PromptCapabilities = present(c, "prompt", s.Prompt, func(p PromptCapabilities) acpv1.PromptCapabilities {
 		return acpv1.PromptCapabilities{
@@ -101,16 +93,13 @@ func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCa
 
 // marker converts an object that says by being there what version 1 says with a
 // boolean.
-func marker[T any, P interface {
-	*T
-	Value
-}](c *converter, name string, in Optional[T]) Optional[bool] {
+func marker[T any](c *converter, name string, in Optional[T]) Optional[bool] {
 	v, ok := in.Get()
 	if !ok {
 		return Optional[bool]{}
 	}
 	c.at(name, func() {
-		if raw, err := P(&v).MarshalJSON(); err != nil {
+		if raw, err := acpv1.Marshal(&v); err != nil {
 			c.hold(err)
 		} else if string(raw) != "{}" && string(raw) != `{"_meta":null}` {
 			c.lose(string(raw), "has members, but version 1 has a boolean there")

@@ -57,9 +57,9 @@ func problems(err error) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
-func encoded(t *testing.T, m json.Marshaler) json.RawMessage {
+func encoded(t *testing.T, x any) json.RawMessage {
 	t.Helper()
-	raw, err := m.MarshalJSON()
+	raw, err := acpv1.Marshal(x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (c conversionCase) run(t *testing.T) conversionCase {
 	if !ok {
 		t.Fatalf("no definition %s", c.Definition)
 	}
-	if err := value.UnmarshalJSON(c.Input); err != nil {
+	if err := acpv1.Unmarshal(c.Input, value); err != nil {
 		t.Fatal(err)
 	}
 	got := conversionCase{Name: c.Name, Definition: c.Definition, Options: c.Options, Input: c.Input}

@@ -4,6 +4,8 @@ package acpv2
 
 import (
 	"strings"
+
+	"github.com/parley-agents/parley/acp/acpv1"
 )
 
 // A ToolKind is the kind of thing that a tool does, found in
@@ -190,24 +192,12 @@ func (v PermissionOptionKind) IsExtension() bool { return strings.HasPrefix(stri
 // value that begins with _ would belong to an implementation, and any other
 // unknown value to a future version of the protocol; either is kept, and
 // Validate reports it.
-type ElicitationSchemaType string
+type ElicitationSchemaType = acpv1.ElicitationSchemaType
 
 // The values of ElicitationSchemaType.
 const (
-	ElicitationSchemaTypeObject ElicitationSchemaType = "object"
+	ElicitationSchemaTypeObject = acpv1.ElicitationSchemaTypeObject
 )
-
-// Known reports whether v is one of the values that this version defines.
-func (v ElicitationSchemaType) Known() bool {
-	switch v {
-	case ElicitationSchemaTypeObject:
-		return true
-	}
-	return false
-}
-
-// IsExtension reports whether v belongs to an implementation: it begins with _.
-func (v ElicitationSchemaType) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
 // A StringFormat is a hint at what a string is, found in
 // StringPropertySchema.format. It is open: a value that begins with _ belongs
@@ -239,27 +229,15 @@ func (v StringFormat) IsExtension() bool { return strings.HasPrefix(string(v), "
 // SessionConfigOption.category. It is open: a value that begins with _ belongs
 // to an implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.
-type SessionConfigOptionCategory string
+type SessionConfigOptionCategory = acpv1.SessionConfigOptionCategory
 
 // The values of SessionConfigOptionCategory.
 const (
-	SessionConfigOptionCategoryMode         SessionConfigOptionCategory = "mode"
-	SessionConfigOptionCategoryModel        SessionConfigOptionCategory = "model"
-	SessionConfigOptionCategoryModelConfig  SessionConfigOptionCategory = "model_config"
-	SessionConfigOptionCategoryThoughtLevel SessionConfigOptionCategory = "thought_level"
+	SessionConfigOptionCategoryMode         = acpv1.SessionConfigOptionCategoryMode
+	SessionConfigOptionCategoryModel        = acpv1.SessionConfigOptionCategoryModel
+	SessionConfigOptionCategoryModelConfig  = acpv1.SessionConfigOptionCategoryModelConfig
+	SessionConfigOptionCategoryThoughtLevel = acpv1.SessionConfigOptionCategoryThoughtLevel
 )
-
-// Known reports whether v is one of the values that this version defines.
-func (v SessionConfigOptionCategory) Known() bool {
-	switch v {
-	case SessionConfigOptionCategoryMode, SessionConfigOptionCategoryModel, SessionConfigOptionCategoryModelConfig, SessionConfigOptionCategoryThoughtLevel:
-		return true
-	}
-	return false
-}
-
-// IsExtension reports whether v belongs to an implementation: it begins with _.
-func (v SessionConfigOptionCategory) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
 // An ErrorCode is the number that says which kind of failure an Error is, found
 // in Error.code. Codes are numbers: those not listed here pass as they are.
@@ -339,52 +317,28 @@ func (v PlanEntryStatus) IsExtension() bool { return strings.HasPrefix(string(v)
 // A NoticeSeverity is found in Notice.severity. It is open: a value that begins
 // with _ belongs to an implementation, and any other unknown value to a future
 // version of the protocol, which is never to be taken for an extension.
-type NoticeSeverity string
+type NoticeSeverity = acpv1.NoticeSeverity
 
 // The values of NoticeSeverity.
 const (
-	NoticeSeverityInfo    NoticeSeverity = "info"
-	NoticeSeverityWarning NoticeSeverity = "warning"
-	NoticeSeverityError   NoticeSeverity = "error"
+	NoticeSeverityInfo    = acpv1.NoticeSeverityInfo
+	NoticeSeverityWarning = acpv1.NoticeSeverityWarning
+	NoticeSeverityError   = acpv1.NoticeSeverityError
 )
-
-// Known reports whether v is one of the values that this version defines.
-func (v NoticeSeverity) Known() bool {
-	switch v {
-	case NoticeSeverityInfo, NoticeSeverityWarning, NoticeSeverityError:
-		return true
-	}
-	return false
-}
-
-// IsExtension reports whether v belongs to an implementation: it begins with _.
-func (v NoticeSeverity) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
 // A CompactionStatus is found in CompactionUpdate.status. It is open: a value
 // that begins with _ belongs to an implementation, and any other unknown value
 // to a future version of the protocol, which is never to be taken for an
 // extension.
-type CompactionStatus string
+type CompactionStatus = acpv1.CompactionStatus
 
 // The values of CompactionStatus.
 const (
-	CompactionStatusInProgress CompactionStatus = "in_progress"
-	CompactionStatusCompleted  CompactionStatus = "completed"
-	CompactionStatusFailed     CompactionStatus = "failed"
-	CompactionStatusCancelled  CompactionStatus = "cancelled"
+	CompactionStatusInProgress = acpv1.CompactionStatusInProgress
+	CompactionStatusCompleted  = acpv1.CompactionStatusCompleted
+	CompactionStatusFailed     = acpv1.CompactionStatusFailed
+	CompactionStatusCancelled  = acpv1.CompactionStatusCancelled
 )
-
-// Known reports whether v is one of the values that this version defines.
-func (v CompactionStatus) Known() bool {
-	switch v {
-	case CompactionStatusInProgress, CompactionStatusCompleted, CompactionStatusFailed, CompactionStatusCancelled:
-		return true
-	}
-	return false
-}
-
-// IsExtension reports whether v belongs to an implementation: it begins with _.
-func (v CompactionStatus) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
 // A StopReason is why the agent has stopped, found in
 // IdleStateUpdate.stopReason. It is open: a value that begins with _ belongs to

@@ -35,7 +35,7 @@ func TestClassification(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			raw := `{"toolCallId":"t","status":` + quote(test.value) + `}`
 			var u acpv2.ToolCallUpdate
-			if err := u.UnmarshalJSON([]byte(raw)); err != nil {
+			if err := acpv1.Unmarshal([]byte(raw), &u); err != nil {
 				t.Fatal(err)
 			}
 			status, _ := u.Status.Get()
@@ -46,7 +46,7 @@ func TestClassification(t *testing.T) {
 			if tag.IsExtension() != test.extension {
 				t.Errorf("as a tag: got extension %v, want %v", tag.IsExtension(), test.extension)
 			}
-			if err := u.Validate(); err != nil {
+			if err := acpv1.Check(&u, nil); err != nil {
 				t.Errorf("got %v, want an unknown value to be valid", err)
 			}
 		})
@@ -54,11 +54,11 @@ func TestClassification(t *testing.T) {
 	t.Run("R2-003 what was kept as unknown reads the same once it is known", func(t *testing.T) {
 		old := `{"toolCallId":"t","status":"paused"}` // version 1 does not know it, version 2 does
 		var before acpv1.ToolCallUpdate
-		if err := before.UnmarshalJSON([]byte(old)); err != nil {
+		if err := acpv1.Unmarshal([]byte(old), &before); err != nil {
 			t.Fatal(err)
 		}
 		var after acpv2.ToolCallUpdate
-		if err := after.UnmarshalJSON(encoded(t, before)); err != nil {
+		if err := acpv1.Unmarshal(encoded(t, &before), &after); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := after.Status.Or(""), acpv2.ToolCallStatusPaused; got != want {
@@ -67,11 +67,11 @@ func TestClassification(t *testing.T) {
 	})
 	t.Run("R2-009 an unknown error code passes as a number", func(t *testing.T) {
 		var e acpv2.Error
-		if err := e.UnmarshalJSON([]byte(`{"code":-1234,"message":"m"}`)); err != nil {
+		if err := acpv1.Unmarshal([]byte(`{"code":-1234,"message":"m"}`), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Code != -1234 || e.Code.Known() || e.Validate() != nil {
-			t.Errorf("got %d, known %v, %v", e.Code, e.Code.Known(), e.Validate())
+		if e.Code != -1234 || e.Code.Known() || acpv1.Check(&e, nil) != nil {
+			t.Errorf("got %d, known %v, %v", e.Code, e.Code.Known(), acpv1.Check(&e, nil))
 		}
 	})
 }
@@ -142,20 +142,20 @@ func TestExtensions(t *testing.T) {
 	t.Run("R2-010 values that a user made up are data", func(t *testing.T) {
 		raw := `{"type":"object","properties":{"a":{"type":"string","enum":["_x","y"]},"b":{"type":"string","oneOf":[{"const":"_x","title":"X"},{"const":"z","title":"Z"}]}}}`
 		var s acpv2.ElicitationSchema
-		if err := s.UnmarshalJSON([]byte(raw)); err != nil {
+		if err := acpv1.Unmarshal([]byte(raw), &s); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Check(&acpv2.Rules{Own: true}); err != nil {
+		if err := acpv1.Check(&s, &acpv2.Rules{Own: true}); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("R2-012 an unknown format of a string is an annotation", func(t *testing.T) {
 		var s acpv2.StringPropertySchema
-		if err := s.UnmarshalJSON([]byte(`{"format":"phone"}`)); err != nil {
+		if err := acpv1.Unmarshal([]byte(`{"format":"phone"}`), &s); err != nil {
 			t.Fatal(err)
 		}
-		if f, _ := s.Format.Get(); f != "phone" || s.Validate() != nil {
-			t.Errorf("got %q, %v", f, s.Validate())
+		if f, _ := s.Format.Get(); f != "phone" || acpv1.Check(&s, nil) != nil {
+			t.Errorf("got %q, %v", f, acpv1.Check(&s, nil))
 		}
 		if got, _ := acpv2.FallbackFor("StringPropertySchema", "format"); got != acpv2.FallbackIgnore {
 			t.Errorf("got %q, want ignore", got)
@@ -210,7 +210,7 @@ func TestUnions(t *testing.T) {
 			raw := unknownOf(v, c, tag)
 			value, _ := v.newValue(c.Name)
 			t.Run("R2-013 an unknown variant keeps its tag and its payload: "+c.Name, func(t *testing.T) {
-				if err := value.UnmarshalJSON(raw); err != nil {
+				if err := acpv1.Unmarshal(raw, value); err != nil {
 					t.Fatalf("version %d: %s: %v", v.Version, raw, err)
 				}
 				if !sameJSON(t, encoded(t, value), raw) {
@@ -236,7 +236,7 @@ func TestUnions(t *testing.T) {
 				id = "R2-022 an unknown variant of a closed union is kept but not valid: "
 			}
 			t.Run(id+c.Name, func(t *testing.T) {
-				err := value.Validate()
+				err := acpv1.Check(value, nil)
 				if (err == nil) != c.Open {
 					t.Fatalf("version %d: got %v, want open %v", v.Version, err, c.Open)
 				}
@@ -250,7 +250,7 @@ func TestUnions(t *testing.T) {
 			raw := strings.ReplaceAll(bad, "%", c.Tag)
 			t.Run("R2-028 a discriminator that is no text is malformed: "+c.Name+" "+raw, func(t *testing.T) {
 				value, _ := v.newValue(c.Name)
-				if err := value.UnmarshalJSON([]byte(raw)); err == nil {
+				if err := acpv1.Unmarshal([]byte(raw), value); err == nil {
 					t.Errorf("version %d: got no error", v.Version)
 				}
 			})
@@ -271,7 +271,7 @@ func TestUnions(t *testing.T) {
 	for _, test := range malformed {
 		t.Run("R2-018 a malformed known variant is an error: "+test.raw, func(t *testing.T) {
 			value, _ := acpv2.New(test.definition)
-			if err := value.UnmarshalJSON([]byte(test.raw)); err == nil {
+			if err := acpv1.Unmarshal([]byte(test.raw), value); err == nil {
 				t.Error("got no error")
 			}
 		})
@@ -291,7 +291,7 @@ func TestUnions(t *testing.T) {
 			{"RequestId", `true`},
 		} {
 			value, _ := acpv2.New(test.definition)
-			if err := value.UnmarshalJSON([]byte(test.raw)); err == nil {
+			if err := acpv1.Unmarshal([]byte(test.raw), value); err == nil {
 				t.Errorf("%s: got no error", test.raw)
 			}
 		}
@@ -302,17 +302,17 @@ func TestUnions(t *testing.T) {
 		if err := b.UnmarshalJSON([]byte(raw)); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(encoded(t, b)); got != raw {
+		if got := string(encoded(t, &b)); got != raw {
 			t.Errorf("got  %s\nwant %s", got, raw)
 		}
 	})
 	t.Run("R2-031 unknown members come out in their order with their digits", func(t *testing.T) {
 		raw := `{"text":"x","zz":1e400,"aa":[1.0,{"k":1,"k":2}]}`
 		var b acpv2.TextContent
-		if err := b.UnmarshalJSON([]byte(raw)); err != nil {
+		if err := acpv1.Unmarshal([]byte(raw), &b); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(encoded(t, b)); got != raw {
+		if got := string(encoded(t, &b)); got != raw {
 			t.Errorf("got  %s\nwant %s", got, raw)
 		}
 	})

@@ -12,10 +12,10 @@ import (
 // encode, and must then decode to the same.
 func FuzzValue(f *testing.F) {
 	all := versions(f)
-	var news []func() acpv1.Value
+	var news []func() any
 	for _, v := range all {
 		for i, name := range v.values() {
-			news = append(news, func() acpv1.Value { value, _ := v.newValue(name); return value })
+			news = append(news, func() any { value, _ := v.newValue(name); return value })
 			f.Add(uint16(len(news)-1), newMaker(v, uint64(i)).instance(name))
 		}
 	}
@@ -23,24 +23,24 @@ func FuzzValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint16, data []byte) {
 		newValue := news[int(n)%len(news)]
 		value := newValue()
-		if value.UnmarshalJSON(data) != nil {
+		if acpv1.Unmarshal(data, value) != nil {
 			return
 		}
-		first, err := value.MarshalJSON()
+		first, err := acpv1.Marshal(value)
 		if err != nil {
 			t.Fatalf("%T: %q decodes but does not encode: %v", value, data, err)
 		}
 		again := newValue()
-		if err := again.UnmarshalJSON(first); err != nil {
+		if err := acpv1.Unmarshal(first, again); err != nil {
 			t.Fatalf("%T: %q became %q: %v", value, data, first, err)
 		}
-		second, err := again.MarshalJSON()
+		second, err := acpv1.Marshal(again)
 		if err != nil || !bytes.Equal(first, second) {
 			t.Fatalf("%T: %q became %q and then %q, %v", value, data, first, second, err)
 		}
-		valid := value.Validate()
-		if (valid == nil) != (again.Validate() == nil) {
-			t.Fatalf("%T: %q: got %v, then %v", value, data, valid, again.Validate())
+		valid := acpv1.Check(value, nil)
+		if (valid == nil) != (acpv1.Check(again, nil) == nil) {
+			t.Fatalf("%T: %q: got %v, then %v", value, data, valid, acpv1.Check(again, nil))
 		}
 		if m, ok := value.(acpv2.Message); ok && valid == nil {
 			if c, err := acpv2.ToV1(m, nil); err == nil && c.Message != nil {

@@ -2,14 +2,18 @@
 
 package acpv2
 
+import (
+	"github.com/parley-agents/parley/acp/acpv1"
+)
+
 // A SessionID is the name of a session, found in
 // RequestPermissionRequest.sessionId, ElicitationSessionScope.sessionId and
 // elsewhere.
-type SessionID string
+type SessionID = acpv1.SessionID
 
 // A ToolCallID is the name of a tool call within a session, found in
 // ToolCallUpdate.toolCallId, CommandPermissionSubject.toolCallId and elsewhere.
-type ToolCallID string
+type ToolCallID = acpv1.ToolCallID
 
 // A MediaType is found in ImageContent.mimeType, AudioContent.mimeType and
 // elsewhere.
@@ -21,34 +25,34 @@ type AbsolutePath string
 
 // A TerminalID is found in Terminal.terminalId,
 // CommandPermissionSubject.terminalId and elsewhere.
-type TerminalID string
+type TerminalID = acpv1.TerminalID
 
 // A PermissionOptionID is found in PermissionOption.optionId and
 // SelectedPermissionOutcome.optionId.
-type PermissionOptionID string
+type PermissionOptionID = acpv1.PermissionOptionID
 
 // An ElicitationID is found in ElicitationURLMode.elicitationId and
 // CompleteElicitationNotification.elicitationId.
-type ElicitationID string
+type ElicitationID = acpv1.ElicitationID
 
 // A ProtocolVersion is found in InitializeResponse.protocolVersion,
 // UnsupportedProtocolVersionErrorData.requested and elsewhere.
-type ProtocolVersion uint16
+type ProtocolVersion = acpv1.ProtocolVersion
 
 // An AuthMethodID is found in AuthMethodTerminal.methodId,
 // AuthMethodAgent.methodId and LoginAuthRequest.methodId.
-type AuthMethodID string
+type AuthMethodID = acpv1.AuthMethodID
 
 // A SessionConfigID is found in SessionConfigOption.configId and
 // SetSessionConfigOptionRequest.configId.
-type SessionConfigID string
+type SessionConfigID = acpv1.SessionConfigID
 
 // A SessionConfigValueID is found in SessionConfigSelectOption.value,
 // SessionConfigSelect.currentValue and SessionConfigIDValue.value.
-type SessionConfigValueID string
+type SessionConfigValueID = acpv1.SessionConfigValueID
 
 // A SessionConfigGroupID is found in SessionConfigSelectGroup.groupId.
-type SessionConfigGroupID string
+type SessionConfigGroupID = acpv1.SessionConfigGroupID
 
 // A SessionListCursor is found in ListSessionsResponse.nextCursor and
 // ListSessionsRequest.cursor.
@@ -56,11 +60,11 @@ type SessionListCursor string
 
 // A MessageID is the name of a message within a session, found in
 // PromptResponse.messageId, ContentChunk.messageId and elsewhere.
-type MessageID string
+type MessageID = acpv1.MessageID
 
 // A PlanID is found in PlanItems.planId.
 type PlanID string
 
 // A CompactionID is found in CompactionUpdate.compactionId and
 // CompactionSummaryChunk.compactionId.
-type CompactionID string
+type CompactionID = acpv1.CompactionID

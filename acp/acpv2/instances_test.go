@@ -22,7 +22,7 @@ import (
 // A version is one version of the protocol with its schema and its Go types.
 type version struct {
 	schema.Version
-	newValue func(definition string) (acpv1.Value, bool)
+	newValue func(definition string) (any, bool)
 	defs     map[string]map[string]any
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema

@@ -74,14 +74,8 @@ func (*NewSessionResponse) Method() string { return MethodSessionNew }
 // Method returns "session/list".
 func (*ListSessionsResponse) Method() string { return MethodSessionList }
 
-// Method returns "session/delete".
-func (*DeleteSessionResponse) Method() string { return MethodSessionDelete }
-
 // Method returns "session/resume".
 func (*ResumeSessionResponse) Method() string { return MethodSessionResume }
-
-// Method returns "session/close".
-func (*CloseSessionResponse) Method() string { return MethodSessionClose }
 
 // Method returns "tool_call/cancel".
 func (*CancelToolCallResponse) Method() string { return MethodToolCallCancel }
@@ -98,9 +92,6 @@ func (*PromptResponse) Method() string { return MethodSessionPrompt }
 // Method returns "session/update".
 func (*UpdateSessionNotification) Method() string { return MethodSessionUpdate }
 
-// Method returns "elicitation/complete".
-func (*CompleteElicitationNotification) Method() string { return MethodElicitationComplete }
-
 // Method returns "initialize".
 func (*InitializeRequest) Method() string { return MethodInitialize }
 
@@ -116,14 +107,8 @@ func (*NewSessionRequest) Method() string { return MethodSessionNew }
 // Method returns "session/list".
 func (*ListSessionsRequest) Method() string { return MethodSessionList }
 
-// Method returns "session/delete".
-func (*DeleteSessionRequest) Method() string { return MethodSessionDelete }
-
 // Method returns "session/resume".
 func (*ResumeSessionRequest) Method() string { return MethodSessionResume }
-
-// Method returns "session/close".
-func (*CloseSessionRequest) Method() string { return MethodSessionClose }
 
 // Method returns "tool_call/cancel".
 func (*CancelToolCallRequest) Method() string { return MethodToolCallCancel }
@@ -170,7 +155,7 @@ func LookupMethod(name string) (Method, bool) {
 
 // New returns a new value of the definition with that name in the schema, if it
 // is an object or a union that stands on its own.
-func New(definition string) (Value, bool) {
+func New(definition string) (any, bool) {
 	switch definition {
 	case "RequestId":
 		return new(RequestID), true

@@ -4,156 +4,158 @@ package acpv2
 
 import (
 	"encoding/json"
+
+	"github.com/parley-agents/parley/acp/acpv1"
 )
 
 // A RequestPermissionRequest is the params of session/request_permission, which
 // clients handle.
 type RequestPermissionRequest struct {
-	SessionID   SessionID                          // "sessionId", required
-	Title       string                             // "title", required
-	Description Optional[string]                   // "description", may be null
-	Subject     Optional[RequestPermissionSubject] // "subject", may be null
-	Options     []PermissionOption                 // "options", required, length at least 1
-	Meta        json.RawMessage                    // "_meta", may be null
+	SessionID   SessionID                          `json:"sessionId"`
+	Title       string                             `json:"title"`
+	Description Optional[string]                   `json:"description,omitzero" acp:"null"`
+	Subject     Optional[RequestPermissionSubject] `json:"subject,omitzero" acp:"null"`
+	Options     []PermissionOption                 `json:"options" acp:"len=1"`
+	Meta        json.RawMessage                    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCallUpdate is a change to a tool call, in which what is absent stays as
 // it was, found in ToolCallPermissionSubject.toolCall and the union
 // SessionUpdate.
 type ToolCallUpdate struct {
-	ToolCallID   ToolCallID                     // "toolCallId", required
-	Name         Optional[string]               // "name", may be null
-	Title        Optional[string]               // "title", may be null
-	Kind         Optional[ToolKind]             // "kind", may be null
-	Status       Optional[ToolCallStatus]       // "status", may be null
-	Content      Optional[[]ToolCallContent]    // "content", may be null
-	Locations    Optional[[]ToolCallLocation]   // "locations", may be null
-	RawInput     json.RawMessage                // "rawInput"
-	RawOutput    json.RawMessage                // "rawOutput"
-	Capabilities Optional[ToolCallCapabilities] // "capabilities", may be null
-	Meta         json.RawMessage                // "_meta", may be null
+	ToolCallID   ToolCallID                     `json:"toolCallId"`
+	Name         Optional[string]               `json:"name,omitzero" acp:"null"`
+	Title        Optional[string]               `json:"title,omitzero" acp:"null"`
+	Kind         Optional[ToolKind]             `json:"kind,omitzero" acp:"null"`
+	Status       Optional[ToolCallStatus]       `json:"status,omitzero" acp:"null"`
+	Content      Optional[[]ToolCallContent]    `json:"content,omitzero" acp:"null"`
+	Locations    Optional[[]ToolCallLocation]   `json:"locations,omitzero" acp:"null"`
+	RawInput     json.RawMessage                `json:"rawInput,omitzero"`
+	RawOutput    json.RawMessage                `json:"rawOutput,omitzero"`
+	Capabilities Optional[ToolCallCapabilities] `json:"capabilities,omitzero" acp:"null"`
+	Meta         json.RawMessage                `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Annotations are a hint at how content is meant to be used, found in
 // TextContent.annotations, ImageContent.annotations and elsewhere.
 type Annotations struct {
-	Audience     Optional[[]Role]      // "audience", may be null
-	LastModified Optional[string]      // "lastModified", may be null
-	Priority     Optional[json.Number] // "priority", may be null, at least 0, at most 1
-	Meta         json.RawMessage       // "_meta", may be null
+	Audience     Optional[[]Role]      `json:"audience,omitzero" acp:"null"`
+	LastModified Optional[string]      `json:"lastModified,omitzero" acp:"null"`
+	Priority     Optional[json.Number] `json:"priority,omitzero" acp:"null,min=0,max=1"`
+	Meta         json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TextContent is text, found in the union ContentBlock.
 type TextContent struct {
-	Text        string                // "text", required
-	Annotations Optional[Annotations] // "annotations", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Text        string                `json:"text"`
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An ImageContent is found in the union ContentBlock.
 type ImageContent struct {
-	Data        string                // "data", required
-	MIMEType    MediaType             // "mimeType", required
-	URI         Optional[string]      // "uri", may be null
-	Annotations Optional[Annotations] // "annotations", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Data        string                `json:"data"`
+	MIMEType    MediaType             `json:"mimeType"`
+	URI         Optional[string]      `json:"uri,omitzero" acp:"null"`
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AudioContent is found in the union ContentBlock.
 type AudioContent struct {
-	Data        string                // "data", required
-	MIMEType    MediaType             // "mimeType", required
-	Annotations Optional[Annotations] // "annotations", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Data        string                `json:"data"`
+	MIMEType    MediaType             `json:"mimeType"`
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An Icon is found in ResourceLink.icons.
 type Icon struct {
-	Src      string              // "src", required
-	MIMEType Optional[MediaType] // "mimeType", may be null
-	Sizes    Optional[[]string]  // "sizes", may be null
-	Theme    Optional[IconTheme] // "theme", may be null
-	Meta     json.RawMessage     // "_meta", may be null
+	Src      string              `json:"src"`
+	MIMEType Optional[MediaType] `json:"mimeType,omitzero" acp:"null"`
+	Sizes    Optional[[]string]  `json:"sizes,omitzero" acp:"null"`
+	Theme    Optional[IconTheme] `json:"theme,omitzero" acp:"null"`
+	Meta     json.RawMessage     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ResourceLink is a resource without its content, found in the union
 // ContentBlock.
 type ResourceLink struct {
-	Name        string                // "name", required
-	URI         string                // "uri", required
-	Title       Optional[string]      // "title", may be null
-	Description Optional[string]      // "description", may be null
-	Icons       Optional[[]Icon]      // "icons", may be null
-	MIMEType    Optional[MediaType]   // "mimeType", may be null
-	Size        Optional[uint64]      // "size", may be null
-	Annotations Optional[Annotations] // "annotations", may be null
-	Meta        json.RawMessage       // "_meta", may be null
+	Name        string                `json:"name"`
+	URI         string                `json:"uri"`
+	Title       Optional[string]      `json:"title,omitzero" acp:"null"`
+	Description Optional[string]      `json:"description,omitzero" acp:"null"`
+	Icons       Optional[[]Icon]      `json:"icons,omitzero" acp:"null"`
+	MIMEType    Optional[MediaType]   `json:"mimeType,omitzero" acp:"null"`
+	Size        Optional[uint64]      `json:"size,omitzero" acp:"null"`
+	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
+	Meta        json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TextResourceContents are found in the union EmbeddedResourceResource.
 type TextResourceContents struct {
-	Text     string              // "text", required
-	URI      string              // "uri", required
-	MIMEType Optional[MediaType] // "mimeType", may be null
-	Meta     json.RawMessage     // "_meta", may be null
+	Text     string              `json:"text"`
+	URI      string              `json:"uri"`
+	MIMEType Optional[MediaType] `json:"mimeType,omitzero" acp:"null"`
+	Meta     json.RawMessage     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // BlobResourceContents are found in the union EmbeddedResourceResource.
 type BlobResourceContents struct {
-	Blob     string              // "blob", required
-	URI      string              // "uri", required
-	MIMEType Optional[MediaType] // "mimeType", may be null
-	Meta     json.RawMessage     // "_meta", may be null
+	Blob     string              `json:"blob"`
+	URI      string              `json:"uri"`
+	MIMEType Optional[MediaType] `json:"mimeType,omitzero" acp:"null"`
+	Meta     json.RawMessage     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EmbeddedResource is a resource with its content, found in the union
 // ContentBlock.
 type EmbeddedResource struct {
-	Resource    EmbeddedResourceResource // "resource", required
-	Annotations Optional[Annotations]    // "annotations", may be null
-	Meta        json.RawMessage          // "_meta", may be null
+	Resource    EmbeddedResourceResource `json:"resource"`
+	Annotations Optional[Annotations]    `json:"annotations,omitzero" acp:"null"`
+	Meta        json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Content is found in the union ToolCallContent.
 type Content struct {
-	Content ContentBlock    // "content", required
-	Meta    json.RawMessage // "_meta", may be null
+	Content ContentBlock    `json:"content"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A DiffChange is found in Diff.changes.
@@ -164,9 +166,9 @@ type Content struct {
 // unknown value to a future version of the protocol, which is never to be taken
 // for an extension.
 type DiffChange struct {
-	FileType Optional[DiffFileType] // "fileType", may be null
-	MIMEType Optional[MediaType]    // "mimeType", may be null
-	Meta     json.RawMessage        // "_meta", may be null
+	FileType Optional[DiffFileType] `json:"fileType,omitzero" acp:"null"`
+	MIMEType Optional[MediaType]    `json:"mimeType,omitzero" acp:"null"`
+	Meta     json.RawMessage        `json:"_meta,omitzero" acp:"object"`
 
 	Add     *DiffPathChange     // "add"
 	Delete  *DiffPathChange     // "delete"
@@ -177,7 +179,7 @@ type DiffChange struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "operation" of the variant that is set, "" if it has none.
@@ -201,103 +203,97 @@ func (x *DiffChange) Tag() string {
 
 // A DiffPathChange is found in the union DiffChange.
 type DiffPathChange struct {
-	Path AbsolutePath // "path", required
+	Path AbsolutePath `json:"path"`
 }
 
 // A DiffPathPairChange is found in the union DiffChange.
 type DiffPathPairChange struct {
-	OldPath AbsolutePath // "oldPath", required
-	Path    AbsolutePath // "path", required
+	OldPath AbsolutePath `json:"oldPath"`
+	Path    AbsolutePath `json:"path"`
 }
 
 // A DiffPatch is found in Diff.patch.
 type DiffPatch struct {
-	Format DiffPatchFormat // "format", required
-	Text   string          // "text", required
-	Meta   json.RawMessage // "_meta", may be null
+	Format DiffPatchFormat `json:"format"`
+	Text   string          `json:"text"`
+	Meta   json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Diff is a change to files, found in the union ToolCallContent.
 type Diff struct {
-	Changes []DiffChange        // "changes", required
-	Patch   Optional[DiffPatch] // "patch", may be null
-	Meta    json.RawMessage     // "_meta", may be null
+	Changes []DiffChange        `json:"changes"`
+	Patch   Optional[DiffPatch] `json:"patch,omitzero" acp:"null"`
+	Meta    json.RawMessage     `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Terminal is a reference to a terminal, found in the union ToolCallContent.
-type Terminal struct {
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type Terminal = acpv1.Terminal
 
 // A ToolCallLocation is a place in a file that a tool call is about, found in
 // ToolCallUpdate.locations.
 type ToolCallLocation struct {
-	Path AbsolutePath     // "path", required
-	Line Optional[uint32] // "line", may be null, at least 1
-	Meta json.RawMessage  // "_meta", may be null
+	Path AbsolutePath     `json:"path"`
+	Line Optional[uint32] `json:"line,omitzero" acp:"null,min=1"`
+	Meta json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ToolCallCapabilities are found in ToolCallUpdate.capabilities.
 type ToolCallCapabilities struct {
-	Cancel Optional[ToolCallCancelCapabilities] // "cancel", may be null
-	Meta   json.RawMessage                      // "_meta", may be null
+	Cancel Optional[ToolCallCancelCapabilities] `json:"cancel,omitzero" acp:"null"`
+	Meta   json.RawMessage                      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ToolCallCancelCapabilities are found in ToolCallCapabilities.cancel.
 type ToolCallCancelCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCallPermissionSubject is found in the union RequestPermissionSubject.
 type ToolCallPermissionSubject struct {
-	ToolCall ToolCallUpdate  // "toolCall", required
-	Meta     json.RawMessage // "_meta", may be null
+	ToolCall ToolCallUpdate  `json:"toolCall"`
+	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CommandPermissionSubject is found in the union RequestPermissionSubject.
 type CommandPermissionSubject struct {
-	Command    string               // "command", required
-	Cwd        AbsolutePath         // "cwd", required
-	ToolCallID Optional[ToolCallID] // "toolCallId", may be null
-	TerminalID Optional[TerminalID] // "terminalId", may be null
-	Meta       json.RawMessage      // "_meta", may be null
+	Command    string               `json:"command"`
+	Cwd        AbsolutePath         `json:"cwd"`
+	ToolCallID Optional[ToolCallID] `json:"toolCallId,omitzero" acp:"null"`
+	TerminalID Optional[TerminalID] `json:"terminalId,omitzero" acp:"null"`
+	Meta       json.RawMessage      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PermissionOption is an answer that the user can give to a permission
 // request, found in RequestPermissionRequest.options.
 type PermissionOption struct {
-	OptionID PermissionOptionID   // "optionId", required
-	Name     string               // "name", required
-	Kind     PermissionOptionKind // "kind", required
-	Meta     json.RawMessage      // "_meta", may be null
+	OptionID PermissionOptionID   `json:"optionId"`
+	Name     string               `json:"name"`
+	Kind     PermissionOptionKind `json:"kind"`
+	Meta     json.RawMessage      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CreateElicitationRequest is the params of elicitation/create, which clients
@@ -308,8 +304,8 @@ type PermissionOption struct {
 // belongs to an implementation, and any other unknown value to a future version
 // of the protocol, which is never to be taken for an extension.
 type CreateElicitationRequest struct {
-	Message string          // "message", required
-	Meta    json.RawMessage // "_meta", may be null
+	Message string          `json:"message"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	Form    *ElicitationFormMode // "form"
 	URL     *ElicitationURLMode  // "url"
@@ -317,7 +313,7 @@ type CreateElicitationRequest struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "mode" of the variant that is set, "" if it has none.
@@ -335,127 +331,88 @@ func (x *CreateElicitationRequest) Tag() string {
 
 // An ElicitationSessionScope is found in the union ElicitationFormMode and the
 // union ElicitationURLMode.
-type ElicitationSessionScope struct {
-	SessionID  SessionID            // "sessionId", required
-	ToolCallID Optional[ToolCallID] // "toolCallId", may be null
-}
+type ElicitationSessionScope = acpv1.ElicitationSessionScope
 
 // An ElicitationRequestScope is found in the union ElicitationFormMode and the
 // union ElicitationURLMode.
 type ElicitationRequestScope struct {
-	RequestID RequestID // "requestId", required
+	RequestID RequestID `json:"requestId"`
 }
 
 // An ElicitationSchema is a form that the user is asked to fill in, found in
 // ElicitationFormMode.requestedSchema.
 type ElicitationSchema struct {
-	Type        ElicitationSchemaType              // "type", required
-	Title       Optional[string]                   // "title", may be null
-	Properties  Members[ElicitationPropertySchema] // "properties", required
-	Required    Optional[[]string]                 // "required", may be null
-	Description Optional[string]                   // "description", may be null
-	Meta        json.RawMessage                    // "_meta", may be null
+	Type        ElicitationSchemaType              `json:"type"`
+	Title       Optional[string]                   `json:"title,omitzero" acp:"null"`
+	Properties  Members[ElicitationPropertySchema] `json:"properties"`
+	Required    Optional[[]string]                 `json:"required,omitzero" acp:"null"`
+	Description Optional[string]                   `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage                    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EnumOption is found in StringPropertySchema.oneOf and
 // TitledMultiSelectItems.anyOf.
-type EnumOption struct {
-	Const       string           // "const", required
-	Title       string           // "title", required
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type EnumOption = acpv1.EnumOption
 
 // A StringPropertySchema is found in the union ElicitationPropertySchema.
 type StringPropertySchema struct {
-	Title       Optional[string]       // "title", may be null
-	Description Optional[string]       // "description", may be null
-	MinLength   Optional[uint32]       // "minLength", may be null
-	MaxLength   Optional[uint32]       // "maxLength", may be null
-	Pattern     Optional[string]       // "pattern", may be null
-	Format      Optional[StringFormat] // "format", may be null
-	Default     Optional[string]       // "default", may be null
-	Enum        Optional[[]string]     // "enum", may be null, length at least 1
-	OneOf       Optional[[]EnumOption] // "oneOf", may be null, length at least 1
-	Meta        json.RawMessage        // "_meta", may be null
+	Title       Optional[string]       `json:"title,omitzero" acp:"null"`
+	Description Optional[string]       `json:"description,omitzero" acp:"null"`
+	MinLength   Optional[uint32]       `json:"minLength,omitzero" acp:"null"`
+	MaxLength   Optional[uint32]       `json:"maxLength,omitzero" acp:"null"`
+	Pattern     Optional[string]       `json:"pattern,omitzero" acp:"null"`
+	Format      Optional[StringFormat] `json:"format,omitzero" acp:"null"`
+	Default     Optional[string]       `json:"default,omitzero" acp:"null"`
+	Enum        Optional[[]string]     `json:"enum,omitzero" acp:"null,len=1"`
+	OneOf       Optional[[]EnumOption] `json:"oneOf,omitzero" acp:"null,len=1"`
+	Meta        json.RawMessage        `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NumberPropertySchema is found in the union ElicitationPropertySchema.
-type NumberPropertySchema struct {
-	Title       Optional[string]      // "title", may be null
-	Description Optional[string]      // "description", may be null
-	Minimum     Optional[json.Number] // "minimum", may be null
-	Maximum     Optional[json.Number] // "maximum", may be null
-	Default     Optional[json.Number] // "default", may be null
-	Meta        json.RawMessage       // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type NumberPropertySchema = acpv1.NumberPropertySchema
 
 // An IntegerPropertySchema is found in the union ElicitationPropertySchema.
-type IntegerPropertySchema struct {
-	Title       Optional[string] // "title", may be null
-	Description Optional[string] // "description", may be null
-	Minimum     Optional[int64]  // "minimum", may be null
-	Maximum     Optional[int64]  // "maximum", may be null
-	Default     Optional[int64]  // "default", may be null
-	Meta        json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type IntegerPropertySchema = acpv1.IntegerPropertySchema
 
 // A BooleanPropertySchema is found in the union ElicitationPropertySchema.
-type BooleanPropertySchema struct {
-	Title       Optional[string] // "title", may be null
-	Description Optional[string] // "description", may be null
-	Default     Optional[bool]   // "default", may be null
-	Meta        json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type BooleanPropertySchema = acpv1.BooleanPropertySchema
 
 // StringMultiSelectItems are found in the union MultiSelectItems.
 type StringMultiSelectItems struct {
-	Enum []string        // "enum", required, length at least 1
-	Meta json.RawMessage // "_meta", may be null
+	Enum []string        `json:"enum" acp:"len=1"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TitledMultiSelectItems are found in the union MultiSelectItems.
 type TitledMultiSelectItems struct {
-	AnyOf []EnumOption    // "anyOf", required, length at least 1
-	Meta  json.RawMessage // "_meta", may be null
+	AnyOf []EnumOption    `json:"anyOf" acp:"len=1"`
+	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A MultiSelectPropertySchema is found in the union ElicitationPropertySchema.
 type MultiSelectPropertySchema struct {
-	Title       Optional[string]   // "title", may be null
-	Description Optional[string]   // "description", may be null
-	MinItems    Optional[uint64]   // "minItems", may be null
-	MaxItems    Optional[uint64]   // "maxItems", may be null
-	Items       MultiSelectItems   // "items", required
-	Default     Optional[[]string] // "default", may be null
-	Meta        json.RawMessage    // "_meta", may be null
+	Title       Optional[string]   `json:"title,omitzero" acp:"null"`
+	Description Optional[string]   `json:"description,omitzero" acp:"null"`
+	MinItems    Optional[uint64]   `json:"minItems,omitzero" acp:"null"`
+	MaxItems    Optional[uint64]   `json:"maxItems,omitzero" acp:"null"`
+	Items       MultiSelectItems   `json:"items"`
+	Default     Optional[[]string] `json:"default,omitzero" acp:"null"`
+	Meta        json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An ElicitationFormMode is found in the union CreateElicitationRequest and
@@ -464,7 +421,7 @@ type MultiSelectPropertySchema struct {
 // Exactly one of Session and Request is set, and its members are among those of
 // the object. It is closed: what is none of these cannot be decoded.
 type ElicitationFormMode struct {
-	RequestedSchema ElicitationSchema // "requestedSchema", required
+	RequestedSchema ElicitationSchema `json:"requestedSchema"`
 
 	Session *ElicitationSessionScope // the object has "sessionId"
 	Request *ElicitationRequestScope // the object has "requestId"
@@ -475,8 +432,8 @@ type ElicitationFormMode struct {
 // Exactly one of Session and Request is set, and its members are among those of
 // the object. It is closed: what is none of these cannot be decoded.
 type ElicitationURLMode struct {
-	ElicitationID ElicitationID // "elicitationId", required
-	URL           string        // "url", required
+	ElicitationID ElicitationID `json:"elicitationId"`
+	URL           string        `json:"url"`
 
 	Session *ElicitationSessionScope // the object has "sessionId"
 	Request *ElicitationRequestScope // the object has "requestId"
@@ -484,199 +441,174 @@ type ElicitationURLMode struct {
 
 // An InitializeResponse is the result of initialize, which agents handle.
 type InitializeResponse struct {
-	ProtocolVersion ProtocolVersion             // "protocolVersion", required
-	Info            Implementation              // "info", required
-	Capabilities    Optional[AgentCapabilities] // "capabilities"
-	AuthMethods     Optional[[]AuthMethod]      // "authMethods"
-	Meta            json.RawMessage             // "_meta", may be null
+	ProtocolVersion ProtocolVersion             `json:"protocolVersion"`
+	Info            Implementation              `json:"info"`
+	Capabilities    Optional[AgentCapabilities] `json:"capabilities,omitzero"`
+	AuthMethods     Optional[[]AuthMethod]      `json:"authMethods,omitzero"`
+	Meta            json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An Implementation is the name and version of a client or agent, found in
 // InitializeResponse.info and InitializeRequest.info.
-type Implementation struct {
-	Name    string           // "name", required
-	Title   Optional[string] // "title", may be null
-	Version string           // "version", required
-	Meta    json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type Implementation = acpv1.Implementation
 
 // AgentCapabilities are what an agent can do, found in
 // InitializeResponse.capabilities.
 type AgentCapabilities struct {
-	Session Optional[SessionCapabilities]   // "session", may be null
-	Auth    Optional[AgentAuthCapabilities] // "auth", may be null
-	Meta    json.RawMessage                 // "_meta", may be null
+	Session Optional[SessionCapabilities]   `json:"session,omitzero" acp:"null"`
+	Auth    Optional[AgentAuthCapabilities] `json:"auth,omitzero" acp:"null"`
+	Meta    json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionCapabilities are found in AgentCapabilities.session.
 type SessionCapabilities struct {
-	Prompt                Optional[PromptCapabilities]                       // "prompt", may be null
-	MCP                   Optional[MCPCapabilities]                          // "mcp", may be null
-	Delete                Optional[SessionDeleteCapabilities]                // "delete", may be null
-	AdditionalDirectories Optional[SessionAdditionalDirectoriesCapabilities] // "additionalDirectories", may be null
-	Fork                  Optional[SessionForkCapabilities]                  // "fork", may be null
-	Meta                  json.RawMessage                                    // "_meta", may be null
+	Prompt                Optional[PromptCapabilities]                       `json:"prompt,omitzero" acp:"null"`
+	MCP                   Optional[MCPCapabilities]                          `json:"mcp,omitzero" acp:"null"`
+	Delete                Optional[SessionDeleteCapabilities]                `json:"delete,omitzero" acp:"null"`
+	AdditionalDirectories Optional[SessionAdditionalDirectoriesCapabilities] `json:"additionalDirectories,omitzero" acp:"null"`
+	Fork                  Optional[SessionForkCapabilities]                  `json:"fork,omitzero" acp:"null"`
+	Meta                  json.RawMessage                                    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PromptCapabilities are found in SessionCapabilities.prompt.
 type PromptCapabilities struct {
-	Image           Optional[PromptImageCapabilities]           // "image", may be null
-	Audio           Optional[PromptAudioCapabilities]           // "audio", may be null
-	EmbeddedContext Optional[PromptEmbeddedContextCapabilities] // "embeddedContext", may be null
-	Meta            json.RawMessage                             // "_meta", may be null
+	Image           Optional[PromptImageCapabilities]           `json:"image,omitzero" acp:"null"`
+	Audio           Optional[PromptAudioCapabilities]           `json:"audio,omitzero" acp:"null"`
+	EmbeddedContext Optional[PromptEmbeddedContextCapabilities] `json:"embeddedContext,omitzero" acp:"null"`
+	Meta            json.RawMessage                             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PromptImageCapabilities are found in PromptCapabilities.image.
 type PromptImageCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PromptAudioCapabilities are found in PromptCapabilities.audio.
 type PromptAudioCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PromptEmbeddedContextCapabilities are found in
 // PromptCapabilities.embeddedContext.
 type PromptEmbeddedContextCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // MCPCapabilities are found in SessionCapabilities.mcp.
 type MCPCapabilities struct {
-	Stdio Optional[MCPStdioCapabilities] // "stdio", may be null
-	HTTP  Optional[MCPHTTPCapabilities]  // "http", may be null
-	Meta  json.RawMessage                // "_meta", may be null
+	Stdio Optional[MCPStdioCapabilities] `json:"stdio,omitzero" acp:"null"`
+	HTTP  Optional[MCPHTTPCapabilities]  `json:"http,omitzero" acp:"null"`
+	Meta  json.RawMessage                `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // MCPStdioCapabilities are found in MCPCapabilities.stdio.
 type MCPStdioCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // MCPHTTPCapabilities are found in MCPCapabilities.http.
 type MCPHTTPCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionDeleteCapabilities are found in SessionCapabilities.delete.
-type SessionDeleteCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SessionDeleteCapabilities = acpv1.SessionDeleteCapabilities
 
 // SessionAdditionalDirectoriesCapabilities are found in
 // SessionCapabilities.additionalDirectories.
-type SessionAdditionalDirectoriesCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SessionAdditionalDirectoriesCapabilities = acpv1.SessionAdditionalDirectoriesCapabilities
 
 // AgentAuthCapabilities are found in AgentCapabilities.auth.
 type AgentAuthCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An EnvVariable is a variable for the environment of a process, found in
 // AuthMethodTerminal.env and MCPServerStdio.env.
-type EnvVariable struct {
-	Name  string          // "name", required
-	Value string          // "value", required
-	Meta  json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type EnvVariable = acpv1.EnvVariable
 
 // An AuthMethodTerminal is found in the union AuthMethod.
 type AuthMethodTerminal struct {
-	MethodID    AuthMethodID            // "methodId", required
-	Name        string                  // "name", required
-	Description Optional[string]        // "description", may be null
-	Args        Optional[[]string]      // "args", null is read as none
-	Env         Optional[[]EnvVariable] // "env", null is read as none
-	Meta        json.RawMessage         // "_meta", may be null
+	MethodID    AuthMethodID            `json:"methodId"`
+	Name        string                  `json:"name"`
+	Description Optional[string]        `json:"description,omitzero" acp:"null"`
+	Args        Optional[[]string]      `json:"args,omitzero" acp:"default"`
+	Env         Optional[[]EnvVariable] `json:"env,omitzero" acp:"default"`
+	Meta        json.RawMessage         `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AuthMethodAgent is found in the union AuthMethod.
 type AuthMethodAgent struct {
-	MethodID    AuthMethodID     // "methodId", required
-	Name        string           // "name", required
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
+	MethodID    AuthMethodID     `json:"methodId"`
+	Name        string           `json:"name"`
+	Description Optional[string] `json:"description,omitzero" acp:"null"`
+	Meta        json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LoginAuthResponse is the result of auth/login, which agents handle.
 type LoginAuthResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LogoutAuthResponse is the result of auth/logout, which agents handle.
 type LogoutAuthResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NewSessionResponse is the result of session/new, which agents handle.
 type NewSessionResponse struct {
-	SessionID         SessionID                       // "sessionId", required
-	ConfigOptions     Optional[[]SessionConfigOption] // "configOptions"
-	AvailableCommands Optional[[]AvailableCommand]    // "availableCommands"
-	Meta              json.RawMessage                 // "_meta", may be null
+	SessionID         SessionID                       `json:"sessionId"`
+	ConfigOptions     Optional[[]SessionConfigOption] `json:"configOptions,omitzero"`
+	AvailableCommands Optional[[]AvailableCommand]    `json:"availableCommands,omitzero"`
+	Meta              json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigOption is a setting of a session that the user can change,
@@ -688,11 +620,11 @@ type NewSessionResponse struct {
 // with _ belongs to an implementation, and any other unknown value to a future
 // version of the protocol, which is never to be taken for an extension.
 type SessionConfigOption struct {
-	ConfigID    SessionConfigID                       // "configId", required
-	Name        string                                // "name", required
-	Description Optional[string]                      // "description", may be null
-	Category    Optional[SessionConfigOptionCategory] // "category", may be null
-	Meta        json.RawMessage                       // "_meta", may be null
+	ConfigID    SessionConfigID                       `json:"configId"`
+	Name        string                                `json:"name"`
+	Description Optional[string]                      `json:"description,omitzero" acp:"null"`
+	Category    Optional[SessionConfigOptionCategory] `json:"category,omitzero" acp:"null"`
+	Meta        json.RawMessage                       `json:"_meta,omitzero" acp:"object"`
 
 	Select  *SessionConfigSelect  // "select"
 	Boolean *SessionConfigBoolean // "boolean"
@@ -700,7 +632,7 @@ type SessionConfigOption struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "type" of the variant that is set, "" if it has none.
@@ -718,676 +650,584 @@ func (x *SessionConfigOption) Tag() string {
 
 // A SessionConfigSelectOption is found in the union SessionConfigSelectOptions
 // and SessionConfigSelectGroup.options.
-type SessionConfigSelectOption struct {
-	Value       SessionConfigValueID // "value", required
-	Name        string               // "name", required
-	Description Optional[string]     // "description", may be null
-	Meta        json.RawMessage      // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SessionConfigSelectOption = acpv1.SessionConfigSelectOption
 
 // A SessionConfigSelectGroup is found in the union SessionConfigSelectOptions.
 type SessionConfigSelectGroup struct {
-	GroupID SessionConfigGroupID        // "groupId", required
-	Name    string                      // "name", required
-	Options []SessionConfigSelectOption // "options", required, length at least 1
-	Meta    json.RawMessage             // "_meta", may be null
+	GroupID SessionConfigGroupID        `json:"groupId"`
+	Name    string                      `json:"name"`
+	Options []SessionConfigSelectOption `json:"options" acp:"len=1"`
+	Meta    json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigSelect is found in the union SessionConfigOption.
 type SessionConfigSelect struct {
-	CurrentValue SessionConfigValueID       // "currentValue", required
-	Options      SessionConfigSelectOptions // "options", required
+	CurrentValue SessionConfigValueID       `json:"currentValue"`
+	Options      SessionConfigSelectOptions `json:"options"`
 }
 
 // A SessionConfigBoolean is found in the union SessionConfigOption.
-type SessionConfigBoolean struct {
-	CurrentValue bool // "currentValue", required
-}
+type SessionConfigBoolean = acpv1.SessionConfigBoolean
 
 // A TextCommandInput is found in the union AvailableCommandInput.
 type TextCommandInput struct {
-	Hint string          // "hint", required
-	Meta json.RawMessage // "_meta", may be null
+	Hint string          `json:"hint"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A Command is found in the union AvailableCommand.
 type Command struct {
-	Name        string                          // "name", required
-	Description string                          // "description", required
-	Input       Optional[AvailableCommandInput] // "input", may be null
-	Meta        json.RawMessage                 // "_meta", may be null
+	Name        string                          `json:"name"`
+	Description string                          `json:"description"`
+	Input       Optional[AvailableCommandInput] `json:"input,omitzero" acp:"null"`
+	Meta        json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ListSessionsResponse is the result of session/list, which agents handle.
 type ListSessionsResponse struct {
-	Sessions   []SessionInfo               // "sessions", required
-	NextCursor Optional[SessionListCursor] // "nextCursor", may be null
-	Meta       json.RawMessage             // "_meta", may be null
+	Sessions   []SessionInfo               `json:"sessions"`
+	NextCursor Optional[SessionListCursor] `json:"nextCursor,omitzero" acp:"null"`
+	Meta       json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionInfo is a session in a list, found in ListSessionsResponse.sessions.
 type SessionInfo struct {
-	SessionID             SessionID                // "sessionId", required
-	Cwd                   AbsolutePath             // "cwd", required
-	AdditionalDirectories Optional[[]AbsolutePath] // "additionalDirectories", null is read as none
-	Title                 Optional[string]         // "title", may be null
-	UpdatedAt             Optional[string]         // "updatedAt", may be null
-	Meta                  json.RawMessage          // "_meta", may be null
+	SessionID             SessionID                `json:"sessionId"`
+	Cwd                   AbsolutePath             `json:"cwd"`
+	AdditionalDirectories Optional[[]AbsolutePath] `json:"additionalDirectories,omitzero" acp:"default"`
+	Title                 Optional[string]         `json:"title,omitzero" acp:"null"`
+	UpdatedAt             Optional[string]         `json:"updatedAt,omitzero" acp:"null"`
+	Meta                  json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A DeleteSessionResponse is the result of session/delete, which agents handle.
-type DeleteSessionResponse struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type DeleteSessionResponse = acpv1.DeleteSessionResponse
 
 // A ResumeSessionResponse is the result of session/resume, which agents handle.
 type ResumeSessionResponse struct {
-	ConfigOptions     Optional[[]SessionConfigOption] // "configOptions"
-	AvailableCommands Optional[[]AvailableCommand]    // "availableCommands"
-	Meta              json.RawMessage                 // "_meta", may be null
+	ConfigOptions     Optional[[]SessionConfigOption] `json:"configOptions,omitzero"`
+	AvailableCommands Optional[[]AvailableCommand]    `json:"availableCommands,omitzero"`
+	Meta              json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CloseSessionResponse is the result of session/close, which agents handle.
-type CloseSessionResponse struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type CloseSessionResponse = acpv1.CloseSessionResponse
 
 // A CancelToolCallResponse is the result of tool_call/cancel, which agents
 // handle.
 type CancelToolCallResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CancelTerminalResponse is the result of terminal/cancel, which agents
 // handle.
 type CancelTerminalResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionConfigOptionResponse is the result of session/set_config_option,
 // which agents handle.
 type SetSessionConfigOptionResponse struct {
-	ConfigOptions []SessionConfigOption // "configOptions", required
-	Meta          json.RawMessage       // "_meta", may be null
+	ConfigOptions []SessionConfigOption `json:"configOptions"`
+	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PromptResponse is the result of session/prompt, which agents handle.
 type PromptResponse struct {
-	MessageID MessageID       // "messageId", required
-	Meta      json.RawMessage // "_meta", may be null
+	MessageID MessageID       `json:"messageId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An Error is the failure of a request, found in IdleStateUpdate.error.
 type Error struct {
-	Code    ErrorCode       // "code", required
-	Message string          // "message", required
-	Data    json.RawMessage // "data", may be null
+	Code    ErrorCode       `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitzero"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An UnsupportedProtocolVersionErrorData is a value that no other definition
 // refers to.
 type UnsupportedProtocolVersionErrorData struct {
-	Requested ProtocolVersion   // "requested", required
-	Supported []ProtocolVersion // "supported", required
-	Meta      json.RawMessage   // "_meta", may be null
+	Requested ProtocolVersion   `json:"requested"`
+	Supported []ProtocolVersion `json:"supported"`
+	Meta      json.RawMessage   `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionNotFoundErrorData is a value that no other definition refers to.
 type SessionNotFoundErrorData struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A UpdateSessionNotification is the params of session/update, which clients
 // handle.
 type UpdateSessionNotification struct {
-	SessionID SessionID       // "sessionId", required
-	Update    SessionUpdate   // "update", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Update    SessionUpdate   `json:"update"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ContentChunk is one more part of a message, found in the union
 // SessionUpdate.
 type ContentChunk struct {
-	MessageID MessageID       // "messageId", required
-	Content   ContentBlock    // "content", required
-	Meta      json.RawMessage // "_meta", may be null
+	MessageID MessageID       `json:"messageId"`
+	Content   ContentBlock    `json:"content"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A UserMessage is found in the union SessionUpdate.
 type UserMessage struct {
-	MessageID MessageID                // "messageId", required
-	Content   Optional[[]ContentBlock] // "content", may be null
-	Meta      json.RawMessage          // "_meta", may be null
+	MessageID MessageID                `json:"messageId"`
+	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
+	Meta      json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AgentMessage is found in the union SessionUpdate.
 type AgentMessage struct {
-	MessageID MessageID                // "messageId", required
-	Content   Optional[[]ContentBlock] // "content", may be null
-	Meta      json.RawMessage          // "_meta", may be null
+	MessageID MessageID                `json:"messageId"`
+	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
+	Meta      json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AgentThought is found in the union SessionUpdate.
 type AgentThought struct {
-	MessageID MessageID                // "messageId", required
-	Content   Optional[[]ContentBlock] // "content", may be null
-	Meta      json.RawMessage          // "_meta", may be null
+	MessageID MessageID                `json:"messageId"`
+	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
+	Meta      json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A BackgroundTerminal is found in the union BackgroundWork.
 type BackgroundTerminal struct {
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A BackgroundToolCall is found in the union BackgroundWork.
 type BackgroundToolCall struct {
-	ToolCallID ToolCallID      // "toolCallId", required
-	Meta       json.RawMessage // "_meta", may be null
+	ToolCallID ToolCallID      `json:"toolCallId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A RunningStateUpdate is found in the union StateUpdate.
 type RunningStateUpdate struct {
-	Background Optional[[]BackgroundWork] // "background", may be null
-	Meta       json.RawMessage            // "_meta", may be null
+	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
+	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An IdleStateUpdate is the news that the agent does nothing for the user at
 // the moment, and why it stopped, found in the union StateUpdate.
 type IdleStateUpdate struct {
-	Background Optional[[]BackgroundWork] // "background", may be null
-	Meta       json.RawMessage            // "_meta", may be null
-	StopReason Optional[StopReason]       // "stopReason", may be null
-	Error      Optional[Error]            // "error", may be null, only if the stop reason is "error"
+	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
+	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
+	StopReason Optional[StopReason]       `json:"stopReason,omitzero" acp:"null"`
+	Error      Optional[Error]            // "error", only if "stopReason" is "error"
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A RequiresActionStateUpdate is found in the union StateUpdate.
 type RequiresActionStateUpdate struct {
-	Background Optional[[]BackgroundWork] // "background", may be null
-	Meta       json.RawMessage            // "_meta", may be null
+	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
+	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ToolCallContentChunk is found in the union SessionUpdate.
 type ToolCallContentChunk struct {
-	ToolCallID ToolCallID      // "toolCallId", required
-	Content    ToolCallContent // "content", required
-	Meta       json.RawMessage // "_meta", may be null
+	ToolCallID ToolCallID      `json:"toolCallId"`
+	Content    ToolCallContent `json:"content"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalOutput is found in TerminalUpdate.output.
 type TerminalOutput struct {
-	Data string          // "data", required
-	Meta json.RawMessage // "_meta", may be null
+	Data string          `json:"data"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalExitStatus is how a process has ended, found in
 // TerminalUpdate.exitStatus.
 type TerminalExitStatus struct {
-	ExitCode Optional[int64]  // "exitCode", may be null
-	Signal   Optional[string] // "signal", may be null
-	Meta     json.RawMessage  // "_meta", may be null
+	ExitCode Optional[int64]  `json:"exitCode,omitzero" acp:"null"`
+	Signal   Optional[string] `json:"signal,omitzero" acp:"null"`
+	Meta     json.RawMessage  `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalSize is found in TerminalUpdate.size.
 type TerminalSize struct {
-	Cols uint16          // "cols", required, at least 1
-	Rows uint16          // "rows", required, at least 1
-	Meta json.RawMessage // "_meta", may be null
+	Cols uint16          `json:"cols" acp:"min=1"`
+	Rows uint16          `json:"rows" acp:"min=1"`
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TerminalCapabilities are found in TerminalUpdate.capabilities.
 type TerminalCapabilities struct {
-	Cancel Optional[TerminalCancelCapabilities] // "cancel", may be null
-	Meta   json.RawMessage                      // "_meta", may be null
+	Cancel Optional[TerminalCancelCapabilities] `json:"cancel,omitzero" acp:"null"`
+	Meta   json.RawMessage                      `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TerminalCancelCapabilities are found in TerminalCapabilities.cancel.
 type TerminalCancelCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalUpdate is found in the union SessionUpdate.
 type TerminalUpdate struct {
-	TerminalID   TerminalID                     // "terminalId", required
-	Command      Optional[string]               // "command", may be null
-	Cwd          Optional[AbsolutePath]         // "cwd", may be null
-	Output       Optional[TerminalOutput]       // "output", may be null
-	ExitStatus   Optional[TerminalExitStatus]   // "exitStatus", may be null
-	Size         Optional[TerminalSize]         // "size", may be null
-	Capabilities Optional[TerminalCapabilities] // "capabilities", may be null
-	Meta         json.RawMessage                // "_meta", may be null
+	TerminalID   TerminalID                     `json:"terminalId"`
+	Command      Optional[string]               `json:"command,omitzero" acp:"null"`
+	Cwd          Optional[AbsolutePath]         `json:"cwd,omitzero" acp:"null"`
+	Output       Optional[TerminalOutput]       `json:"output,omitzero" acp:"null"`
+	ExitStatus   Optional[TerminalExitStatus]   `json:"exitStatus,omitzero" acp:"null"`
+	Size         Optional[TerminalSize]         `json:"size,omitzero" acp:"null"`
+	Capabilities Optional[TerminalCapabilities] `json:"capabilities,omitzero" acp:"null"`
+	Meta         json.RawMessage                `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A TerminalOutputChunk is found in the union SessionUpdate.
 type TerminalOutputChunk struct {
-	TerminalID TerminalID      // "terminalId", required
-	Data       string          // "data", required
-	Meta       json.RawMessage // "_meta", may be null
+	TerminalID TerminalID      `json:"terminalId"`
+	Data       string          `json:"data"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PlanEntry is one step of a plan, found in PlanItems.entries.
 type PlanEntry struct {
-	Content  string            // "content", required
-	Priority PlanEntryPriority // "priority", required
-	Status   PlanEntryStatus   // "status", required
-	Meta     json.RawMessage   // "_meta", may be null
+	Content  string            `json:"content"`
+	Priority PlanEntryPriority `json:"priority"`
+	Status   PlanEntryStatus   `json:"status"`
+	Meta     json.RawMessage   `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // PlanItems are found in the union PlanUpdateContent.
 type PlanItems struct {
-	PlanID  PlanID          // "planId", required
-	Entries []PlanEntry     // "entries", required
-	Meta    json.RawMessage // "_meta", may be null
+	PlanID  PlanID          `json:"planId"`
+	Entries []PlanEntry     `json:"entries"`
+	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A PlanUpdate is found in the union SessionUpdate.
 type PlanUpdate struct {
-	Plan PlanUpdateContent // "plan", required
-	Meta json.RawMessage   // "_meta", may be null
+	Plan PlanUpdateContent `json:"plan"`
+	Meta json.RawMessage   `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An AvailableCommandsUpdate is found in the union SessionUpdate.
 type AvailableCommandsUpdate struct {
-	AvailableCommands []AvailableCommand // "availableCommands", required
-	Meta              json.RawMessage    // "_meta", may be null
+	AvailableCommands []AvailableCommand `json:"availableCommands"`
+	Meta              json.RawMessage    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ConfigOptionUpdate is found in the union SessionUpdate.
 type ConfigOptionUpdate struct {
-	ConfigOptions []SessionConfigOption // "configOptions", required
-	Meta          json.RawMessage       // "_meta", may be null
+	ConfigOptions []SessionConfigOption `json:"configOptions"`
+	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionInfoUpdate is found in the union SessionUpdate.
-type SessionInfoUpdate struct {
-	Title     Optional[string] // "title", may be null
-	UpdatedAt Optional[string] // "updatedAt", may be null
-	Meta      json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SessionInfoUpdate = acpv1.SessionInfoUpdate
 
 // A Cost is what a session has cost so far, found in UsageUpdate.cost.
-type Cost struct {
-	Amount   json.Number     // "amount", required
-	Currency string          // "currency", required
-	Meta     json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type Cost = acpv1.Cost
 
 // A UsageUpdate is how full the context of the model is, and what it has cost,
 // found in the union SessionUpdate.
-type UsageUpdate struct {
-	Used uint64          // "used", required
-	Size uint64          // "size", required
-	Cost Optional[Cost]  // "cost", may be null
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type UsageUpdate = acpv1.UsageUpdate
 
 // A Notice is something that the user should know, found in the union
 // SessionUpdate.
-type Notice struct {
-	Severity    NoticeSeverity   // "severity", required
-	Title       string           // "title", required, length at least 1
-	Description Optional[string] // "description", may be null
-	Meta        json.RawMessage  // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type Notice = acpv1.Notice
 
 // A CompactionUpdate is news of the agent shortening what it remembers, found
 // in the union SessionUpdate.
 type CompactionUpdate struct {
-	CompactionID CompactionID             // "compactionId", required
-	Status       CompactionStatus         // "status", required
-	Summary      Optional[[]ContentBlock] // "summary", may be null
-	Error        Optional[string]         // "error", may be null
-	Meta         json.RawMessage          // "_meta", may be null
+	CompactionID CompactionID             `json:"compactionId"`
+	Status       CompactionStatus         `json:"status"`
+	Summary      Optional[[]ContentBlock] `json:"summary,omitzero" acp:"null"`
+	Error        Optional[string]         `json:"error,omitzero" acp:"null"`
+	Meta         json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CompactionSummaryChunk is found in the union SessionUpdate.
 type CompactionSummaryChunk struct {
-	CompactionID CompactionID    // "compactionId", required
-	Content      ContentBlock    // "content", required
-	Meta         json.RawMessage // "_meta", may be null
+	CompactionID CompactionID    `json:"compactionId"`
+	Content      ContentBlock    `json:"content"`
+	Meta         json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CompleteElicitationNotification is the params of elicitation/complete,
 // which clients handle.
-type CompleteElicitationNotification struct {
-	ElicitationID ElicitationID   // "elicitationId", required
-	Meta          json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type CompleteElicitationNotification = acpv1.CompleteElicitationNotification
 
 // An InitializeRequest is the params of initialize, which agents handle.
 type InitializeRequest struct {
-	ProtocolVersion ProtocolVersion              // "protocolVersion", required
-	Info            Implementation               // "info", required
-	Capabilities    Optional[ClientCapabilities] // "capabilities"
-	Meta            json.RawMessage              // "_meta", may be null
+	ProtocolVersion ProtocolVersion              `json:"protocolVersion"`
+	Info            Implementation               `json:"info"`
+	Capabilities    Optional[ClientCapabilities] `json:"capabilities,omitzero"`
+	Meta            json.RawMessage              `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ClientCapabilities are what a client can do, found in
 // InitializeRequest.capabilities.
 type ClientCapabilities struct {
-	Auth        Optional[ClientAuthCapabilities]  // "auth", may be null
-	Elicitation Optional[ElicitationCapabilities] // "elicitation", may be null
-	Meta        json.RawMessage                   // "_meta", may be null
+	Auth        Optional[ClientAuthCapabilities]  `json:"auth,omitzero" acp:"null"`
+	Elicitation Optional[ElicitationCapabilities] `json:"elicitation,omitzero" acp:"null"`
+	Meta        json.RawMessage                   `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ClientAuthCapabilities are found in ClientCapabilities.auth.
 type ClientAuthCapabilities struct {
-	Terminal Optional[TerminalAuthCapabilities] // "terminal", may be null
-	Meta     json.RawMessage                    // "_meta", may be null
+	Terminal Optional[TerminalAuthCapabilities] `json:"terminal,omitzero" acp:"null"`
+	Meta     json.RawMessage                    `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // TerminalAuthCapabilities are found in ClientAuthCapabilities.terminal.
 type TerminalAuthCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // ElicitationCapabilities are found in ClientCapabilities.elicitation.
-type ElicitationCapabilities struct {
-	Form Optional[ElicitationFormCapabilities] // "form", may be null
-	URL  Optional[ElicitationURLCapabilities]  // "url", may be null
-	Meta json.RawMessage                       // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type ElicitationCapabilities = acpv1.ElicitationCapabilities
 
 // ElicitationFormCapabilities are found in ElicitationCapabilities.form.
-type ElicitationFormCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type ElicitationFormCapabilities = acpv1.ElicitationFormCapabilities
 
 // ElicitationURLCapabilities are found in ElicitationCapabilities.url.
-type ElicitationURLCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type ElicitationURLCapabilities = acpv1.ElicitationURLCapabilities
 
 // A LoginAuthRequest is the params of auth/login, which agents handle.
 type LoginAuthRequest struct {
-	MethodID AuthMethodID    // "methodId", required
-	Meta     json.RawMessage // "_meta", may be null
+	MethodID AuthMethodID    `json:"methodId"`
+	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A LogoutAuthRequest is the params of auth/logout, which agents handle.
 type LogoutAuthRequest struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A NewSessionRequest is the params of session/new, which agents handle.
 type NewSessionRequest struct {
-	Cwd                   AbsolutePath             // "cwd", required
-	AdditionalDirectories Optional[[]AbsolutePath] // "additionalDirectories", null is read as none
-	MCPServers            Optional[[]MCPServer]    // "mcpServers", null is read as none
-	Meta                  json.RawMessage          // "_meta", may be null
+	Cwd                   AbsolutePath             `json:"cwd"`
+	AdditionalDirectories Optional[[]AbsolutePath] `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            Optional[[]MCPServer]    `json:"mcpServers,omitzero" acp:"default"`
+	Meta                  json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A HTTPHeader is found in MCPServerHTTP.headers.
-type HTTPHeader struct {
-	Name  string          // "name", required
-	Value string          // "value", required
-	Meta  json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type HTTPHeader = acpv1.HTTPHeader
 
 // An MCPServerHTTP is found in the union MCPServer.
 type MCPServerHTTP struct {
-	Name    string                 // "name", required
-	URL     string                 // "url", required
-	Headers Optional[[]HTTPHeader] // "headers", null is read as none
-	Meta    json.RawMessage        // "_meta", may be null
+	Name    string                 `json:"name"`
+	URL     string                 `json:"url"`
+	Headers Optional[[]HTTPHeader] `json:"headers,omitzero" acp:"default"`
+	Meta    json.RawMessage        `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // An MCPServerStdio is found in the union MCPServer.
 type MCPServerStdio struct {
-	Name    string                  // "name", required
-	Command AbsolutePath            // "command", required
-	Args    Optional[[]string]      // "args", null is read as none
-	Env     Optional[[]EnvVariable] // "env", null is read as none
-	Meta    json.RawMessage         // "_meta", may be null
+	Name    string                  `json:"name"`
+	Command AbsolutePath            `json:"command"`
+	Args    Optional[[]string]      `json:"args,omitzero" acp:"default"`
+	Env     Optional[[]EnvVariable] `json:"env,omitzero" acp:"default"`
+	Meta    json.RawMessage         `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ListSessionsRequest is the params of session/list, which agents handle.
 type ListSessionsRequest struct {
-	Cwd    Optional[AbsolutePath]      // "cwd", may be null
-	Cursor Optional[SessionListCursor] // "cursor", may be null
-	Meta   json.RawMessage             // "_meta", may be null
+	Cwd    Optional[AbsolutePath]      `json:"cwd,omitzero" acp:"null"`
+	Cursor Optional[SessionListCursor] `json:"cursor,omitzero" acp:"null"`
+	Meta   json.RawMessage             `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A DeleteSessionRequest is the params of session/delete, which agents handle.
-type DeleteSessionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type DeleteSessionRequest = acpv1.DeleteSessionRequest
 
 // A ResumeSessionRequest is the params of session/resume, which agents handle.
 type ResumeSessionRequest struct {
-	SessionID             SessionID                // "sessionId", required
-	Cwd                   AbsolutePath             // "cwd", required
-	AdditionalDirectories Optional[[]AbsolutePath] // "additionalDirectories", null is read as none
-	MCPServers            Optional[[]MCPServer]    // "mcpServers", null is read as none
-	ReplayFrom            Optional[ReplayFrom]     // "replayFrom", may be null
-	Meta                  json.RawMessage          // "_meta", may be null
+	SessionID             SessionID                `json:"sessionId"`
+	Cwd                   AbsolutePath             `json:"cwd"`
+	AdditionalDirectories Optional[[]AbsolutePath] `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            Optional[[]MCPServer]    `json:"mcpServers,omitzero" acp:"default"`
+	ReplayFrom            Optional[ReplayFrom]     `json:"replayFrom,omitzero" acp:"null"`
+	Meta                  json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ReplayFromStart is found in the union ReplayFrom.
 type ReplayFromStart struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CloseSessionRequest is the params of session/close, which agents handle.
-type CloseSessionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type CloseSessionRequest = acpv1.CloseSessionRequest
 
 // A CancelToolCallRequest is the params of tool_call/cancel, which agents
 // handle.
 type CancelToolCallRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	ToolCallID ToolCallID      // "toolCallId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	ToolCallID ToolCallID      `json:"toolCallId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CancelTerminalRequest is the params of terminal/cancel, which agents
 // handle.
 type CancelTerminalRequest struct {
-	SessionID  SessionID       // "sessionId", required
-	TerminalID TerminalID      // "terminalId", required
-	Meta       json.RawMessage // "_meta", may be null
+	SessionID  SessionID       `json:"sessionId"`
+	TerminalID TerminalID      `json:"terminalId"`
+	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SetSessionConfigOptionRequest is the params of session/set_config_option,
@@ -1398,9 +1238,9 @@ type CancelTerminalRequest struct {
 // belongs to an implementation, and any other unknown value to a future version
 // of the protocol, which is never to be taken for an extension.
 type SetSessionConfigOptionRequest struct {
-	SessionID SessionID       // "sessionId", required
-	ConfigID  SessionConfigID // "configId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	ConfigID  SessionConfigID `json:"configId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	ID      *SessionConfigIDValue      // "id"
 	Boolean *SessionConfigBooleanValue // "boolean"
@@ -1408,7 +1248,7 @@ type SetSessionConfigOptionRequest struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "type" of the variant that is set, "" if it has none.
@@ -1426,40 +1266,34 @@ func (x *SetSessionConfigOptionRequest) Tag() string {
 
 // A PromptRequest is the params of session/prompt, which agents handle.
 type PromptRequest struct {
-	SessionID SessionID       // "sessionId", required
-	Prompt    []ContentBlock  // "prompt", required, length at least 1
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Prompt    []ContentBlock  `json:"prompt" acp:"len=1"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A RequestPermissionResponse is the result of session/request_permission,
 // which clients handle.
 type RequestPermissionResponse struct {
-	Outcome RequestPermissionOutcome // "outcome", required
-	Meta    json.RawMessage          // "_meta", may be null
+	Outcome RequestPermissionOutcome `json:"outcome"`
+	Meta    json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CancelledPermissionOutcome is found in the union RequestPermissionOutcome.
 type CancelledPermissionOutcome struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SelectedPermissionOutcome is found in the union RequestPermissionOutcome.
-type SelectedPermissionOutcome struct {
-	OptionID PermissionOptionID // "optionId", required
-	Meta     json.RawMessage    // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SelectedPermissionOutcome = acpv1.SelectedPermissionOutcome
 
 // A CreateElicitationResponse is the result of elicitation/create, which
 // clients handle.
@@ -1470,7 +1304,7 @@ type SelectedPermissionOutcome struct {
 // to a future version of the protocol, which is never to be taken for an
 // extension.
 type CreateElicitationResponse struct {
-	Meta json.RawMessage // "_meta", may be null
+	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	Accept  *ElicitationAcceptAction  // "accept"
 	Decline *ElicitationDeclineAction // "decline"
@@ -1479,7 +1313,7 @@ type CreateElicitationResponse struct {
 
 	// Extra are members that the protocol does not define, in their order. Those of
 	// an unknown variant are in its Raw.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // Tag returns the discriminator "action" of the variant that is set, "" if it has none.
@@ -1499,77 +1333,66 @@ func (x *CreateElicitationResponse) Tag() string {
 
 // An ElicitationAcceptAction is found in the union CreateElicitationResponse.
 type ElicitationAcceptAction struct {
-	Content Optional[Members[ElicitationContentValue]] // "content", may be null
+	Content Optional[Members[ElicitationContentValue]] `json:"content,omitzero" acp:"null"`
 }
 
 // A CancelSessionNotification is the params of session/cancel, which agents
 // handle.
 type CancelSessionNotification struct {
-	SessionID SessionID       // "sessionId", required
-	Meta      json.RawMessage // "_meta", may be null
+	SessionID SessionID       `json:"sessionId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A CancelRequestNotification is the params of $/cancel_request, which both
 // sides handle.
 type CancelRequestNotification struct {
-	RequestID RequestID       // "requestId", required
-	Meta      json.RawMessage // "_meta", may be null
+	RequestID RequestID       `json:"requestId"`
+	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // SessionForkCapabilities are found in SessionCapabilities.fork.
-type SessionForkCapabilities struct {
-	Meta json.RawMessage // "_meta", may be null
-
-	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
-}
+type SessionForkCapabilities = acpv1.SessionForkCapabilities
 
 // A ForkSessionRequest is the params of session/fork, which agents handle. It
 // is not stable yet.
 type ForkSessionRequest struct {
-	SessionID             SessionID                // "sessionId", required
-	Cwd                   AbsolutePath             // "cwd", required
-	AdditionalDirectories Optional[[]AbsolutePath] // "additionalDirectories", null is read as none
-	MCPServers            Optional[[]MCPServer]    // "mcpServers", null is read as none
-	Meta                  json.RawMessage          // "_meta", may be null
+	SessionID             SessionID                `json:"sessionId"`
+	Cwd                   AbsolutePath             `json:"cwd"`
+	AdditionalDirectories Optional[[]AbsolutePath] `json:"additionalDirectories,omitzero" acp:"default"`
+	MCPServers            Optional[[]MCPServer]    `json:"mcpServers,omitzero" acp:"default"`
+	Meta                  json.RawMessage          `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A ForkSessionResponse is the result of session/fork, which agents handle. It
 // is not stable yet.
 type ForkSessionResponse struct {
-	SessionID         SessionID                       // "sessionId", required
-	ConfigOptions     Optional[[]SessionConfigOption] // "configOptions"
-	AvailableCommands Optional[[]AvailableCommand]    // "availableCommands"
-	Meta              json.RawMessage                 // "_meta", may be null
+	SessionID         SessionID                       `json:"sessionId"`
+	ConfigOptions     Optional[[]SessionConfigOption] `json:"configOptions,omitzero"`
+	AvailableCommands Optional[[]AvailableCommand]    `json:"availableCommands,omitzero"`
+	Meta              json.RawMessage                 `json:"_meta,omitzero" acp:"object"`
 
 	// Extra are members that the protocol does not define, in their order.
-	Extra Members[json.RawMessage]
+	Extra Members[json.RawMessage] `json:"-"`
 }
 
 // A SessionConfigIDValue is found in the union SetSessionConfigOptionRequest.
-type SessionConfigIDValue struct {
-	Value SessionConfigValueID // "value", required
-}
+type SessionConfigIDValue = acpv1.SessionConfigIDValue
 
 // A SessionConfigBooleanValue is found in the union
 // SetSessionConfigOptionRequest.
-type SessionConfigBooleanValue struct {
-	Value bool // "value", required
-}
+type SessionConfigBooleanValue = acpv1.SessionConfigBooleanValue
 
 // An ElicitationDeclineAction is found in the union CreateElicitationResponse.
-type ElicitationDeclineAction struct {
-}
+type ElicitationDeclineAction = acpv1.ElicitationDeclineAction
 
 // An ElicitationCancelAction is found in the union CreateElicitationResponse.
-type ElicitationCancelAction struct {
-}
+type ElicitationCancelAction = acpv1.ElicitationCancelAction

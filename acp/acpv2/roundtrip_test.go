@@ -1,6 +1,7 @@
 package acpv2_test
 
 import (
+	"github.com/parley-agents/parley/acp/acpv1"
 	"testing"
 )
 
@@ -18,11 +19,11 @@ func TestRoundTrip(t *testing.T) {
 						t.Fatalf("%s: the instance is not valid: %s: %v", name, raw, err)
 					}
 					value, _ := v.newValue(name)
-					if err := value.UnmarshalJSON(raw); err != nil {
+					if err := acpv1.Unmarshal(raw, value); err != nil {
 						t.Errorf("%s: %s: %v", name, raw, err)
 						break
 					}
-					got, err := value.MarshalJSON()
+					got, err := acpv1.Marshal(value)
 					if err != nil {
 						t.Errorf("%s: %s: %v", name, raw, err)
 						break
@@ -31,7 +32,7 @@ func TestRoundTrip(t *testing.T) {
 						t.Errorf("%s: got %s, want %s", name, got, raw)
 						break
 					}
-					if err := value.Validate(); err != nil {
+					if err := acpv1.Check(value, nil); err != nil {
 						t.Errorf("%s: %s: %v", name, raw, err)
 						break
 					}

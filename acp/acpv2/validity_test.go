@@ -2,6 +2,7 @@ package acpv2_test
 
 import (
 	"encoding/json"
+	"github.com/parley-agents/parley/acp/acpv1"
 	"maps"
 	"slices"
 	"testing"
@@ -23,9 +24,9 @@ func TestValidity(t *testing.T) {
 				broken := m.encode(m.breakOne(whole))
 				want := v.valid(t, name, broken)
 				value, _ := v.newValue(name)
-				got := value.UnmarshalJSON(broken)
+				got := acpv1.Unmarshal(broken, value)
 				if got == nil {
-					got = value.Validate()
+					got = acpv1.Check(value, nil)
 				}
 				if got == nil && want != nil && v.valid(t, name, m.encode(m.withDefaults(exact(t, broken)))) == nil {
 					continue // null where the schema has readers take the default

@@ -3,3763 +3,623 @@
 package acpv2
 
 import (
-	"errors"
-
-	"github.com/parley-agents/parley/acp/internal/wire"
+	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-func decoded(s *wire.Scanner) error {
-	if p := s.End(); p != nil {
-		return (*Problem)(p)
-	}
-	return nil
-}
-
-func encoded(e *wire.Encoder) ([]byte, error) {
-	b, p := e.End()
-	if p != nil {
-		return nil, (*Problem)(p)
-	}
-	return b, nil
-}
-
-func checker(rules *Rules) *wire.Checker {
-	c := new(wire.Checker)
-	if rules != nil {
-		c.Own, c.Registered, c.Closed = rules.Own, rules.Extensions.Registered, rules.IsClosed
-	}
-	return c
-}
-
-func checked(c *wire.Checker) error {
-	problems := make([]error, len(c.Problems))
-	for i := range c.Problems {
-		problems[i] = (*Problem)(&c.Problems[i])
-	}
-	return errors.Join(problems...)
-}
-
 // MarshalJSON returns x as JSON on one line.
-func (x RequestID) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestID) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestID) UnmarshalJSON(data []byte) error {
-	*x = RequestID{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestID) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestID) Validate() error { return x.Check(nil) }
+func (x *RequestID) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestID) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestID) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionRequest) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionSubject) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionSubject) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionSubject) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionSubject{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionSubject) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionSubject) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionSubject) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionSubject) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionSubject) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ToolCallUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ToolCallContent) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallUpdate) UnmarshalJSON(data []byte) error {
-	*x = ToolCallUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ToolCallContent) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallUpdate) Validate() error { return x.Check(nil) }
+func (x *ToolCallContent) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ToolCallUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ToolCallContent) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ToolCallContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ContentBlock) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallContent) UnmarshalJSON(data []byte) error {
-	*x = ToolCallContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ContentBlock) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallContent) Validate() error { return x.Check(nil) }
+func (x *ContentBlock) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ToolCallContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ContentBlock) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ContentBlock) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ContentBlock) UnmarshalJSON(data []byte) error {
-	*x = ContentBlock{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ContentBlock) Validate() error { return x.Check(nil) }
+func (x *EmbeddedResourceResource) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ContentBlock) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *EmbeddedResourceResource) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Annotations) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x DiffChange) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Annotations) UnmarshalJSON(data []byte) error {
-	*x = Annotations{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *DiffChange) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Annotations) Validate() error { return x.Check(nil) }
+func (x *DiffChange) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Annotations) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *DiffChange) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x TextContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TextContent) UnmarshalJSON(data []byte) error {
-	*x = TextContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *TextContent) Validate() error { return x.Check(nil) }
+func (x *CreateElicitationRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *TextContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateElicitationRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ImageContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ImageContent) UnmarshalJSON(data []byte) error {
-	*x = ImageContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ImageContent) Validate() error { return x.Check(nil) }
+func (x *ElicitationPropertySchema) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ImageContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ElicitationPropertySchema) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AudioContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x MultiSelectItems) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AudioContent) UnmarshalJSON(data []byte) error {
-	*x = AudioContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *MultiSelectItems) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AudioContent) Validate() error { return x.Check(nil) }
+func (x *MultiSelectItems) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AudioContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *MultiSelectItems) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Icon) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x InitializeResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Icon) UnmarshalJSON(data []byte) error {
-	*x = Icon{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *InitializeResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Icon) Validate() error { return x.Check(nil) }
+func (x *InitializeResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Icon) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *InitializeResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ResourceLink) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AuthMethod) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResourceLink) UnmarshalJSON(data []byte) error {
-	*x = ResourceLink{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AuthMethod) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResourceLink) Validate() error { return x.Check(nil) }
+func (x *AuthMethod) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ResourceLink) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AuthMethod) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LoginAuthResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error {
-	*x = EmbeddedResourceResource{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LoginAuthResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *EmbeddedResourceResource) Validate() error { return x.Check(nil) }
+func (x *LoginAuthResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *EmbeddedResourceResource) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LoginAuthResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x TextResourceContents) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LogoutAuthResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TextResourceContents) UnmarshalJSON(data []byte) error {
-	*x = TextResourceContents{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LogoutAuthResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *TextResourceContents) Validate() error { return x.Check(nil) }
+func (x *LogoutAuthResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *TextResourceContents) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LogoutAuthResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x BlobResourceContents) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x NewSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BlobResourceContents) UnmarshalJSON(data []byte) error {
-	*x = BlobResourceContents{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *NewSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *BlobResourceContents) Validate() error { return x.Check(nil) }
+func (x *NewSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *BlobResourceContents) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *NewSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x EmbeddedResource) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionConfigOption) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EmbeddedResource) UnmarshalJSON(data []byte) error {
-	*x = EmbeddedResource{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionConfigOption) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *EmbeddedResource) Validate() error { return x.Check(nil) }
+func (x *SessionConfigOption) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *EmbeddedResource) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionConfigOption) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Content) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Content) UnmarshalJSON(data []byte) error {
-	*x = Content{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Content) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Content) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x DiffChange) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DiffChange) UnmarshalJSON(data []byte) error {
-	*x = DiffChange{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *DiffChange) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *DiffChange) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x DiffPatch) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DiffPatch) UnmarshalJSON(data []byte) error {
-	*x = DiffPatch{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *DiffPatch) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *DiffPatch) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Diff) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Diff) UnmarshalJSON(data []byte) error {
-	*x = Diff{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Diff) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Diff) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Terminal) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Terminal) UnmarshalJSON(data []byte) error {
-	*x = Terminal{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Terminal) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Terminal) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallLocation) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallLocation) UnmarshalJSON(data []byte) error {
-	*x = ToolCallLocation{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallLocation) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallLocation) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ToolCallCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallCancelCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallCancelCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ToolCallCancelCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallCancelCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallCancelCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ToolCallPermissionSubject) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallPermissionSubject) UnmarshalJSON(data []byte) error {
-	*x = ToolCallPermissionSubject{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallPermissionSubject) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallPermissionSubject) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CommandPermissionSubject) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CommandPermissionSubject) UnmarshalJSON(data []byte) error {
-	*x = CommandPermissionSubject{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CommandPermissionSubject) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CommandPermissionSubject) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PermissionOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PermissionOption) UnmarshalJSON(data []byte) error {
-	*x = PermissionOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PermissionOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PermissionOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error {
-	*x = CreateElicitationRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateElicitationRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CreateElicitationRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationSchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationSchema) UnmarshalJSON(data []byte) error {
-	*x = ElicitationSchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationSchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationSchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = ElicitationPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EnumOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EnumOption) UnmarshalJSON(data []byte) error {
-	*x = EnumOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EnumOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EnumOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x StringPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *StringPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = StringPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *StringPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *StringPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x NumberPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NumberPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = NumberPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *NumberPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *NumberPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x IntegerPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *IntegerPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = IntegerPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *IntegerPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *IntegerPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x BooleanPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BooleanPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = BooleanPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *BooleanPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *BooleanPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = MultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x StringMultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *StringMultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = StringMultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *StringMultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *StringMultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TitledMultiSelectItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TitledMultiSelectItems) UnmarshalJSON(data []byte) error {
-	*x = TitledMultiSelectItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TitledMultiSelectItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TitledMultiSelectItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MultiSelectPropertySchema) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MultiSelectPropertySchema) UnmarshalJSON(data []byte) error {
-	*x = MultiSelectPropertySchema{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MultiSelectPropertySchema) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MultiSelectPropertySchema) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x InitializeResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *InitializeResponse) UnmarshalJSON(data []byte) error {
-	*x = InitializeResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *InitializeResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *InitializeResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Implementation) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Implementation) UnmarshalJSON(data []byte) error {
-	*x = Implementation{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Implementation) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Implementation) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AgentCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentCapabilities) UnmarshalJSON(data []byte) error {
-	*x = AgentCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AgentCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptCapabilities) UnmarshalJSON(data []byte) error {
-	*x = PromptCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptImageCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptImageCapabilities) UnmarshalJSON(data []byte) error {
-	*x = PromptImageCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptImageCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptImageCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptAudioCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptAudioCapabilities) UnmarshalJSON(data []byte) error {
-	*x = PromptAudioCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptAudioCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptAudioCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PromptEmbeddedContextCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptEmbeddedContextCapabilities) UnmarshalJSON(data []byte) error {
-	*x = PromptEmbeddedContextCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptEmbeddedContextCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PromptEmbeddedContextCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPCapabilities) UnmarshalJSON(data []byte) error {
-	*x = MCPCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPStdioCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPStdioCapabilities) UnmarshalJSON(data []byte) error {
-	*x = MCPStdioCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPStdioCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPStdioCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPHTTPCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPHTTPCapabilities) UnmarshalJSON(data []byte) error {
-	*x = MCPHTTPCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPHTTPCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPHTTPCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionDeleteCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionDeleteCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionDeleteCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionDeleteCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionDeleteCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionAdditionalDirectoriesCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionAdditionalDirectoriesCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionAdditionalDirectoriesCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionAdditionalDirectoriesCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionAdditionalDirectoriesCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AgentAuthCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentAuthCapabilities) UnmarshalJSON(data []byte) error {
-	*x = AgentAuthCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentAuthCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AgentAuthCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethod) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethod) UnmarshalJSON(data []byte) error {
-	*x = AuthMethod{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethod) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethod) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x EnvVariable) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *EnvVariable) UnmarshalJSON(data []byte) error {
-	*x = EnvVariable{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *EnvVariable) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *EnvVariable) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethodTerminal) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethodTerminal) UnmarshalJSON(data []byte) error {
-	*x = AuthMethodTerminal{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethodTerminal) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethodTerminal) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AuthMethodAgent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AuthMethodAgent) UnmarshalJSON(data []byte) error {
-	*x = AuthMethodAgent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AuthMethodAgent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AuthMethodAgent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LoginAuthResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LoginAuthResponse) UnmarshalJSON(data []byte) error {
-	*x = LoginAuthResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LoginAuthResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LoginAuthResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LogoutAuthResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LogoutAuthResponse) UnmarshalJSON(data []byte) error {
-	*x = LogoutAuthResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LogoutAuthResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LogoutAuthResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x NewSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NewSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = NewSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *NewSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *NewSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigOption) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigOption) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionConfigOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
 func (x *SessionConfigSelectOptions) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectOptions{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
+	return acpv1.Unmarshal(data, x)
 }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectOptions) Validate() error { return x.Check(nil) }
+func (x *SessionConfigSelectOptions) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectOptions) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionConfigSelectOptions) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectOption) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AvailableCommand) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigSelectOption) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectOption{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AvailableCommand) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectOption) Validate() error { return x.Check(nil) }
+func (x *AvailableCommand) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectOption) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AvailableCommand) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionConfigSelectGroup) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x AvailableCommandInput) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionConfigSelectGroup) UnmarshalJSON(data []byte) error {
-	*x = SessionConfigSelectGroup{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionConfigSelectGroup) Validate() error { return x.Check(nil) }
+func (x *AvailableCommandInput) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionConfigSelectGroup) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *AvailableCommandInput) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AvailableCommand) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ListSessionsResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommand) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommand{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommand) Validate() error { return x.Check(nil) }
+func (x *ListSessionsResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AvailableCommand) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ListSessionsResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AvailableCommandInput) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommandInput{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommandInput) Validate() error { return x.Check(nil) }
+func (x *ResumeSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AvailableCommandInput) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ResumeSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x TextCommandInput) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelToolCallResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TextCommandInput) UnmarshalJSON(data []byte) error {
-	*x = TextCommandInput{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelToolCallResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *TextCommandInput) Validate() error { return x.Check(nil) }
+func (x *CancelToolCallResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *TextCommandInput) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelToolCallResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Command) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelTerminalResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Command) UnmarshalJSON(data []byte) error {
-	*x = Command{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelTerminalResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Command) Validate() error { return x.Check(nil) }
+func (x *CancelTerminalResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Command) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelTerminalResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ListSessionsResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error {
-	*x = ListSessionsResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ListSessionsResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ListSessionsResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionInfo) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionInfo) UnmarshalJSON(data []byte) error {
-	*x = SessionInfo{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionInfo) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionInfo) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x DeleteSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DeleteSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = DeleteSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *DeleteSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *DeleteSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = ResumeSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResumeSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ResumeSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CloseSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CloseSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = CloseSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CloseSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CloseSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CancelToolCallResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelToolCallResponse) UnmarshalJSON(data []byte) error {
-	*x = CancelToolCallResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelToolCallResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CancelToolCallResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CancelTerminalResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelTerminalResponse) UnmarshalJSON(data []byte) error {
-	*x = CancelTerminalResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelTerminalResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CancelTerminalResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
 func (x *SetSessionConfigOptionResponse) UnmarshalJSON(data []byte) error {
-	*x = SetSessionConfigOptionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
+	return acpv1.Unmarshal(data, x)
 }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionConfigOptionResponse) Validate() error { return x.Check(nil) }
+func (x *SetSessionConfigOptionResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x PromptResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x PromptResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptResponse) UnmarshalJSON(data []byte) error {
-	*x = PromptResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *PromptResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptResponse) Validate() error { return x.Check(nil) }
+func (x *PromptResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *PromptResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *PromptResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x Error) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x UpdateSessionNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Error) UnmarshalJSON(data []byte) error {
-	*x = Error{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *UpdateSessionNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *Error) Validate() error { return x.Check(nil) }
+func (x *UpdateSessionNotification) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *Error) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *UpdateSessionNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x UnsupportedProtocolVersionErrorData) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SessionUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UnsupportedProtocolVersionErrorData) UnmarshalJSON(data []byte) error {
-	*x = UnsupportedProtocolVersionErrorData{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *SessionUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *UnsupportedProtocolVersionErrorData) Validate() error { return x.Check(nil) }
+func (x *SessionUpdate) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *UnsupportedProtocolVersionErrorData) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SessionUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionNotFoundErrorData) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x BackgroundWork) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionNotFoundErrorData) UnmarshalJSON(data []byte) error {
-	*x = SessionNotFoundErrorData{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *BackgroundWork) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionNotFoundErrorData) Validate() error { return x.Check(nil) }
+func (x *BackgroundWork) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionNotFoundErrorData) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *BackgroundWork) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x UpdateSessionNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x IdleStateUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UpdateSessionNotification) UnmarshalJSON(data []byte) error {
-	*x = UpdateSessionNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *IdleStateUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *UpdateSessionNotification) Validate() error { return x.Check(nil) }
+func (x *IdleStateUpdate) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *UpdateSessionNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *IdleStateUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SessionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x StateUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionUpdate) UnmarshalJSON(data []byte) error {
-	*x = SessionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *StateUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionUpdate) Validate() error { return x.Check(nil) }
+func (x *StateUpdate) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SessionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *StateUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ContentChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x PlanUpdateContent) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ContentChunk) UnmarshalJSON(data []byte) error {
-	*x = ContentChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *PlanUpdateContent) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ContentChunk) Validate() error { return x.Check(nil) }
+func (x *PlanUpdateContent) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ContentChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *PlanUpdateContent) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x UserMessage) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x InitializeRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UserMessage) UnmarshalJSON(data []byte) error {
-	*x = UserMessage{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *InitializeRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *UserMessage) Validate() error { return x.Check(nil) }
+func (x *InitializeRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *UserMessage) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *InitializeRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AgentMessage) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LoginAuthRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentMessage) UnmarshalJSON(data []byte) error {
-	*x = AgentMessage{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LoginAuthRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentMessage) Validate() error { return x.Check(nil) }
+func (x *LoginAuthRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AgentMessage) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LoginAuthRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x AgentThought) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x LogoutAuthRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AgentThought) UnmarshalJSON(data []byte) error {
-	*x = AgentThought{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *LogoutAuthRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *AgentThought) Validate() error { return x.Check(nil) }
+func (x *LogoutAuthRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *AgentThought) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *LogoutAuthRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x BackgroundWork) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x NewSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BackgroundWork) UnmarshalJSON(data []byte) error {
-	*x = BackgroundWork{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *NewSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *BackgroundWork) Validate() error { return x.Check(nil) }
+func (x *NewSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *BackgroundWork) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *NewSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x BackgroundTerminal) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x MCPServer) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BackgroundTerminal) UnmarshalJSON(data []byte) error {
-	*x = BackgroundTerminal{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *MCPServer) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *BackgroundTerminal) Validate() error { return x.Check(nil) }
+func (x *MCPServer) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *BackgroundTerminal) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *MCPServer) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x BackgroundToolCall) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ListSessionsRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *BackgroundToolCall) UnmarshalJSON(data []byte) error {
-	*x = BackgroundToolCall{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *BackgroundToolCall) Validate() error { return x.Check(nil) }
+func (x *ListSessionsRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *BackgroundToolCall) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ListSessionsRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RunningStateUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RunningStateUpdate) UnmarshalJSON(data []byte) error {
-	*x = RunningStateUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RunningStateUpdate) Validate() error { return x.Check(nil) }
+func (x *ResumeSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RunningStateUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ResumeSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x IdleStateUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ReplayFrom) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *IdleStateUpdate) UnmarshalJSON(data []byte) error {
-	*x = IdleStateUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ReplayFrom) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *IdleStateUpdate) Validate() error { return x.Check(nil) }
+func (x *ReplayFrom) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *IdleStateUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ReplayFrom) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequiresActionStateUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelToolCallRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequiresActionStateUpdate) UnmarshalJSON(data []byte) error {
-	*x = RequiresActionStateUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelToolCallRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequiresActionStateUpdate) Validate() error { return x.Check(nil) }
+func (x *CancelToolCallRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequiresActionStateUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelToolCallRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x StateUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelTerminalRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *StateUpdate) UnmarshalJSON(data []byte) error {
-	*x = StateUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelTerminalRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *StateUpdate) Validate() error { return x.Check(nil) }
+func (x *CancelTerminalRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *StateUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelTerminalRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ToolCallContentChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ToolCallContentChunk) UnmarshalJSON(data []byte) error {
-	*x = ToolCallContentChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ToolCallContentChunk) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ToolCallContentChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalOutput) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalOutput) UnmarshalJSON(data []byte) error {
-	*x = TerminalOutput{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalOutput) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalOutput) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalExitStatus) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalExitStatus) UnmarshalJSON(data []byte) error {
-	*x = TerminalExitStatus{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalExitStatus) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalExitStatus) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalSize) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalSize) UnmarshalJSON(data []byte) error {
-	*x = TerminalSize{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalSize) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalSize) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalCapabilities) UnmarshalJSON(data []byte) error {
-	*x = TerminalCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalCancelCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalCancelCapabilities) UnmarshalJSON(data []byte) error {
-	*x = TerminalCancelCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalCancelCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalCancelCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalUpdate) UnmarshalJSON(data []byte) error {
-	*x = TerminalUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalOutputChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalOutputChunk) UnmarshalJSON(data []byte) error {
-	*x = TerminalOutputChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalOutputChunk) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalOutputChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PlanUpdateContent) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PlanUpdateContent) UnmarshalJSON(data []byte) error {
-	*x = PlanUpdateContent{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PlanUpdateContent) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PlanUpdateContent) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PlanEntry) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PlanEntry) UnmarshalJSON(data []byte) error {
-	*x = PlanEntry{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PlanEntry) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PlanEntry) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PlanItems) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PlanItems) UnmarshalJSON(data []byte) error {
-	*x = PlanItems{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PlanItems) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PlanItems) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x PlanUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PlanUpdate) UnmarshalJSON(data []byte) error {
-	*x = PlanUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *PlanUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *PlanUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x AvailableCommandsUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *AvailableCommandsUpdate) UnmarshalJSON(data []byte) error {
-	*x = AvailableCommandsUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *AvailableCommandsUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *AvailableCommandsUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ConfigOptionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ConfigOptionUpdate) UnmarshalJSON(data []byte) error {
-	*x = ConfigOptionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ConfigOptionUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ConfigOptionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionInfoUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionInfoUpdate) UnmarshalJSON(data []byte) error {
-	*x = SessionInfoUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionInfoUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionInfoUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Cost) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Cost) UnmarshalJSON(data []byte) error {
-	*x = Cost{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Cost) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Cost) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x UsageUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *UsageUpdate) UnmarshalJSON(data []byte) error {
-	*x = UsageUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *UsageUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *UsageUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x Notice) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *Notice) UnmarshalJSON(data []byte) error {
-	*x = Notice{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *Notice) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *Notice) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CompactionUpdate) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompactionUpdate) UnmarshalJSON(data []byte) error {
-	*x = CompactionUpdate{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompactionUpdate) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CompactionUpdate) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CompactionSummaryChunk) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompactionSummaryChunk) UnmarshalJSON(data []byte) error {
-	*x = CompactionSummaryChunk{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompactionSummaryChunk) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CompactionSummaryChunk) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CompleteElicitationNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CompleteElicitationNotification) UnmarshalJSON(data []byte) error {
-	*x = CompleteElicitationNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CompleteElicitationNotification) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CompleteElicitationNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x InitializeRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *InitializeRequest) UnmarshalJSON(data []byte) error {
-	*x = InitializeRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *InitializeRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *InitializeRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ClientCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ClientCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ClientCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ClientCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ClientCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ClientAuthCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ClientAuthCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ClientAuthCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ClientAuthCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ClientAuthCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x TerminalAuthCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *TerminalAuthCapabilities) UnmarshalJSON(data []byte) error {
-	*x = TerminalAuthCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *TerminalAuthCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *TerminalAuthCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationFormCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationFormCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationFormCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationFormCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationFormCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ElicitationURLCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationURLCapabilities) UnmarshalJSON(data []byte) error {
-	*x = ElicitationURLCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationURLCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ElicitationURLCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LoginAuthRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LoginAuthRequest) UnmarshalJSON(data []byte) error {
-	*x = LoginAuthRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LoginAuthRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LoginAuthRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x LogoutAuthRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *LogoutAuthRequest) UnmarshalJSON(data []byte) error {
-	*x = LogoutAuthRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *LogoutAuthRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *LogoutAuthRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x NewSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *NewSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = NewSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *NewSessionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *NewSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPServer) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServer) UnmarshalJSON(data []byte) error {
-	*x = MCPServer{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServer) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPServer) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x HTTPHeader) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *HTTPHeader) UnmarshalJSON(data []byte) error {
-	*x = HTTPHeader{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *HTTPHeader) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *HTTPHeader) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPServerHTTP) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServerHTTP) UnmarshalJSON(data []byte) error {
-	*x = MCPServerHTTP{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServerHTTP) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPServerHTTP) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x MCPServerStdio) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *MCPServerStdio) UnmarshalJSON(data []byte) error {
-	*x = MCPServerStdio{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *MCPServerStdio) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *MCPServerStdio) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ListSessionsRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error {
-	*x = ListSessionsRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ListSessionsRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ListSessionsRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x DeleteSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *DeleteSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = DeleteSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *DeleteSessionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *DeleteSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = ResumeSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ResumeSessionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ResumeSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ReplayFrom) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReplayFrom) UnmarshalJSON(data []byte) error {
-	*x = ReplayFrom{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReplayFrom) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ReplayFrom) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ReplayFromStart) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ReplayFromStart) UnmarshalJSON(data []byte) error {
-	*x = ReplayFromStart{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ReplayFromStart) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ReplayFromStart) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CloseSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CloseSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = CloseSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CloseSessionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CloseSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CancelToolCallRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelToolCallRequest) UnmarshalJSON(data []byte) error {
-	*x = CancelToolCallRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelToolCallRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CancelToolCallRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x CancelTerminalRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelTerminalRequest) UnmarshalJSON(data []byte) error {
-	*x = CancelTerminalRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelTerminalRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *CancelTerminalRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
 func (x *SetSessionConfigOptionRequest) UnmarshalJSON(data []byte) error {
-	*x = SetSessionConfigOptionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
+	return acpv1.Unmarshal(data, x)
 }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SetSessionConfigOptionRequest) Validate() error { return x.Check(nil) }
+func (x *SetSessionConfigOptionRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x PromptRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x PromptRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *PromptRequest) UnmarshalJSON(data []byte) error {
-	*x = PromptRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *PromptRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *PromptRequest) Validate() error { return x.Check(nil) }
+func (x *PromptRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *PromptRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *PromptRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionResponse) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = RequestPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *RequestPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *RequestPermissionOutcome) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *RequestPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *RequestPermissionOutcome) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelledPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelledPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = CancelledPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelledPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *CreateElicitationResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelledPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CreateElicitationResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x SelectedPermissionOutcome) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ElicitationContentValue) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SelectedPermissionOutcome) UnmarshalJSON(data []byte) error {
-	*x = SelectedPermissionOutcome{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *SelectedPermissionOutcome) Validate() error { return x.Check(nil) }
+func (x *ElicitationContentValue) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *SelectedPermissionOutcome) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ElicitationContentValue) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelSessionNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error {
-	*x = CreateElicitationResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelSessionNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CreateElicitationResponse) Validate() error { return x.Check(nil) }
+func (x *CancelSessionNotification) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CreateElicitationResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelSessionNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x ElicitationContentValue) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x CancelRequestNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error {
-	*x = ElicitationContentValue{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *ElicitationContentValue) Validate() error { return x.Check(nil) }
+func (x *CancelRequestNotification) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *ElicitationContentValue) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *CancelRequestNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelSessionNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ForkSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelSessionNotification) UnmarshalJSON(data []byte) error {
-	*x = CancelSessionNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelSessionNotification) Validate() error { return x.Check(nil) }
+func (x *ForkSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelSessionNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ForkSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
-func (x CancelRequestNotification) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
+func (x ForkSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
 // UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error {
-	*x = CancelRequestNotification{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
+func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
 // Validate reports what is wrong with x by the rules of the protocol.
-func (x *CancelRequestNotification) Validate() error { return x.Check(nil) }
+func (x *ForkSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
 // Check is Validate with rules of the caller's own.
-func (x *CancelRequestNotification) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x SessionForkCapabilities) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *SessionForkCapabilities) UnmarshalJSON(data []byte) error {
-	*x = SessionForkCapabilities{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *SessionForkCapabilities) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *SessionForkCapabilities) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ForkSessionRequest) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error {
-	*x = ForkSessionRequest{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ForkSessionRequest) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ForkSessionRequest) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
-
-// MarshalJSON returns x as JSON on one line.
-func (x ForkSessionResponse) MarshalJSON() ([]byte, error) {
-	e := wire.NewEncoder()
-	x.encode(e)
-	return encoded(e)
-}
-
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
-func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error {
-	*x = ForkSessionResponse{}
-	s := wire.NewScanner(data)
-	x.decode(s)
-	return decoded(s)
-}
-
-// Validate reports what is wrong with x by the rules of the protocol.
-func (x *ForkSessionResponse) Validate() error { return x.Check(nil) }
-
-// Check is Validate with rules of the caller's own.
-func (x *ForkSessionResponse) Check(rules *Rules) error {
-	c := checker(rules)
-	x.check(c)
-	return checked(c)
-}
+func (x *ForkSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }

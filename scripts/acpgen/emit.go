@@ -17,16 +17,14 @@ type file struct {
 
 // files lists what is generated for a version.
 func (m *model) files() []file {
-	const jsonPkg, wirePkg = "encoding/json", "github.com/parley-agents/parley/acp/internal/wire"
+	const jsonPkg, v1Pkg, wirePkg = "encoding/json", "github.com/parley-agents/parley/acp/acpv1", "github.com/parley-agents/parley/acp/internal/wire"
 	return []file{
-		{"identifiers_gen.go", nil, (*model).identifiers},
-		{"enums_gen.go", []string{"strings"}, (*model).enums},
-		{"objects_gen.go", []string{jsonPkg}, (*model).objects},
-		{"unions_gen.go", []string{jsonPkg}, (*model).unions},
-		{"decode_gen.go", []string{jsonPkg, wirePkg}, (*model).decoders},
-		{"encode_gen.go", []string{wirePkg}, (*model).encoders},
-		{"check_gen.go", []string{jsonPkg, "strconv", wirePkg}, (*model).checkers},
-		{"values_gen.go", []string{"errors", wirePkg}, (*model).valueMethods},
+		{"identifiers_gen.go", []string{v1Pkg}, (*model).identifiers},
+		{"enums_gen.go", []string{"strings", v1Pkg}, (*model).enums},
+		{"objects_gen.go", []string{jsonPkg, v1Pkg}, (*model).objects},
+		{"unions_gen.go", []string{jsonPkg, v1Pkg}, (*model).unions},
+		{"codecs_gen.go", []string{wirePkg}, (*model).codecs},
+		{"values_gen.go", []string{v1Pkg}, (*model).valueMethods},
 		{"methods_gen.go", []string{"slices", "strings"}, (*model).methods},
 	}
 }
@@ -124,31 +122,28 @@ func (f *field) goType() string {
 	return "Optional[" + f.typ.goType() + "]"
 }
 
-// remark says in words what the type of a member leaves open.
-func (f *field) remark() string {
-	out := strconv.Quote(f.name)
-	if f.required {
-		out += ", required"
+// tag returns the tags of a member's field. Package wire says what they mean.
+func (f *field) tag() string {
+	name := f.name
+	if !f.required {
+		name += ",omitzero"
 	}
-	switch {
-	case f.typ.nullable:
-		out += ", may be null"
-	case f.typ.nullDefault:
-		out += ", null is read as none"
+	var options []string
+	add := func(ok bool, option string) {
+		if ok {
+			options = append(options, option)
+		}
 	}
-	if f.typ.minLength > 0 {
-		out += ", length at least " + strconv.Itoa(f.typ.minLength)
+	add(f.typ.nullable && !f.typ.raw(), "null")
+	add(f.typ.nullDefault, "default")
+	add(f.typ.base == baseMeta, "object")
+	add(f.typ.minLength > 0, "len="+strconv.Itoa(f.typ.minLength))
+	add(f.typ.min != "", "min="+f.typ.min)
+	add(f.typ.max != "", "max="+f.typ.max)
+	if options == nil {
+		return fmt.Sprintf("`json:%q`", name)
 	}
-	if f.typ.min != "" {
-		out += ", at least " + f.typ.min
-	}
-	if f.typ.max != "" {
-		out += ", at most " + f.typ.max
-	}
-	if f.when != "" {
-		out += ", only if the stop reason is " + strconv.Quote(f.when)
-	}
-	return out
+	return fmt.Sprintf("`json:%q acp:%q`", name, strings.Join(options, ","))
 }
 
 // The two halves of the rule for values that are not known.
@@ -162,15 +157,27 @@ const (
 
 func (m *model) identifiers(w *writer) {
 	for _, d := range m.defs {
-		switch d.shape {
-		case shapeText:
-			w.comment("%s", m.purpose(d))
+		if d.shape != shapeText && d.shape != shapeInteger {
+			continue
+		}
+		w.comment("%s", m.purpose(d))
+		switch {
+		case m.aliased(w, d):
+		case d.shape == shapeText:
 			w.f("type %s string\n\n", d.goName)
-		case shapeInteger:
-			w.comment("%s", m.purpose(d))
+		default:
 			w.f("type %s %s\n\n", d.goName, d.typ.goType())
 		}
 	}
+}
+
+// aliased writes the declaration of a type that is equal in the version before,
+// and reports whether d is one.
+func (m *model) aliased(w *writer, d *def) bool {
+	if d.alias {
+		w.f("type %s = acpv1.%s\n\n", d.goName, d.goName)
+	}
+	return d.alias
 }
 
 func (m *model) enums(w *writer) {
@@ -188,14 +195,23 @@ func (m *model) enums(w *writer) {
 			rule = "Codes are numbers: those not listed here pass as they are."
 		}
 		w.comment("%s %s", m.purpose(d), rule)
-		w.f("type %s %s\n\n", d.goName, goType)
+		if !m.aliased(w, d) {
+			w.f("type %s %s\n\n", d.goName, goType)
+		}
 		w.f("// The values of %s.\nconst (\n", d.goName)
 		names := make([]string, len(d.values))
 		for i, v := range d.values {
-			w.f("%s %s = %s\n", v.goName, d.goName, v.text)
+			if d.alias {
+				w.f("%s = acpv1.%s\n", v.goName, v.goName)
+			} else {
+				w.f("%s %s = %s\n", v.goName, d.goName, v.text)
+			}
 			names[i] = v.goName
 		}
 		w.f(")\n\n")
+		if d.alias {
+			continue
+		}
 		w.f("// Known reports whether v is one of the values that this version defines.\n")
 		w.f("func (v %s) Known() bool {\nswitch v {\ncase %s:\nreturn true\n}\nreturn false\n}\n\n", d.goName, strings.Join(names, ", "))
 		if d.shape == shapeEnum {
@@ -212,9 +228,16 @@ func (m *model) objects(w *writer) {
 		}
 		w.comment("%s", m.purpose(d))
 		m.variantRule(w, d)
+		if m.aliased(w, d) {
+			continue
+		}
 		w.f("type %s struct {\n", d.goName)
 		for _, f := range d.fields {
-			w.f("%s %s // %s\n", f.goName, f.goType(), f.remark())
+			if f.when != "" {
+				w.f("%s %s // %q, only if %q is %q\n", f.goName, f.goType(), f.name, d.tag, f.when)
+				continue
+			}
+			w.f("%s %s %s\n", f.goName, f.goType(), f.tag())
 		}
 		if d.flattened() {
 			w.f("\n")
@@ -227,7 +250,7 @@ func (m *model) objects(w *writer) {
 			} else {
 				w.f("// Extra are members that the protocol does not define, in their order.\n")
 			}
-			w.f("Extra Members[json.RawMessage]\n")
+			w.f("Extra Members[json.RawMessage] `json:\"-\"`\n")
 		}
 		w.f("}\n\n")
 		if d.flattened() && d.tag != "" {
@@ -305,6 +328,9 @@ func (m *model) unions(w *writer) {
 		}
 		w.comment("%s", m.purpose(d))
 		m.variantRule(w, d)
+		if m.aliased(w, d) {
+			continue
+		}
 		w.f("type %s struct {\n", d.goName)
 		m.variantFields(w, d)
 		w.f("}\n\n")
@@ -369,13 +395,13 @@ func (m *model) methods(w *writer) {
 	}
 	w.f("}\n\n")
 	for _, d := range m.defs {
-		if d.method != "" {
+		if d.method != "" && !d.alias {
 			w.f("// Method returns %q.\nfunc (*%s) Method() string { return Method%s }\n\n", d.method, d.goName, goName(d.method))
 		}
 	}
 	w.WriteString(lookup)
 	w.f("// New returns a new value of the definition with that name in the schema, if it\n// is an object or a union that stands on its own.\n")
-	w.f("func New(definition string) (Value, bool) {\nswitch definition {\n")
+	w.f("func New(definition string) (any, bool) {\nswitch definition {\n")
 	for _, d := range m.defs {
 		if d.structural() && !d.fragment {
 			w.f("case %q:\nreturn new(%s), true\n", d.name, d.goName)
@@ -383,41 +409,6 @@ func (m *model) methods(w *writer) {
 	}
 	w.f("}\nreturn nil, false\n}\n")
 }
-
-// glue turns what the wire package finds into errors of the package.
-const glue = `
-func decoded(s *wire.Scanner) error {
-	if p := s.End(); p != nil {
-		return (*Problem)(p)
-	}
-	return nil
-}
-
-func encoded(e *wire.Encoder) ([]byte, error) {
-	b, p := e.End()
-	if p != nil {
-		return nil, (*Problem)(p)
-	}
-	return b, nil
-}
-
-func checker(rules *Rules) *wire.Checker {
-	c := new(wire.Checker)
-	if rules != nil {
-		c.Own, c.Registered, c.Closed = rules.Own, rules.Extensions.Registered, rules.IsClosed
-	}
-	return c
-}
-
-func checked(c *wire.Checker) error {
-	problems := make([]error, len(c.Problems))
-	for i := range c.Problems {
-		problems[i] = (*Problem)(&c.Problems[i])
-	}
-	return errors.Join(problems...)
-}
-
-`
 
 // lookup finds methods.
 const lookup = `
@@ -436,21 +427,25 @@ func LookupMethod(name string) (Method, bool) {
 
 `
 
-// valueMethods writes what every value can do.
+// valueMethods writes the methods of messages and unions. Plain objects have
+// none: Marshal and its siblings take them by their tags.
 func (m *model) valueMethods(w *writer) {
-	w.WriteString(glue)
+	pkg := ""
+	if m.version > 1 {
+		pkg = "acpv1."
+	}
 	for _, d := range m.defs {
-		if !d.structural() || d.fragment {
+		if d.alias || d.fragment || d.method == "" && !d.union() {
 			continue
 		}
 		n := d.goName
 		w.f("// MarshalJSON returns x as JSON on one line.\n")
-		w.f("func (x %s) MarshalJSON() ([]byte, error) {\ne := wire.NewEncoder()\nx.encode(e)\nreturn encoded(e)\n}\n\n", n)
+		w.f("func (x %s) MarshalJSON() ([]byte, error) { return %sMarshal(&x) }\n\n", n, pkg)
 		w.f("// UnmarshalJSON sets x to what data says. The error is a *Problem.\n")
-		w.f("func (x *%s) UnmarshalJSON(data []byte) error {\n*x = %s{}\ns := wire.NewScanner(data)\nx.decode(s)\nreturn decoded(s)\n}\n\n", n, n)
+		w.f("func (x *%s) UnmarshalJSON(data []byte) error { return %sUnmarshal(data, x) }\n\n", n, pkg)
 		w.f("// Validate reports what is wrong with x by the rules of the protocol.\n")
-		w.f("func (x *%s) Validate() error { return x.Check(nil) }\n\n", n)
+		w.f("func (x *%s) Validate() error { return %sCheck(x, nil) }\n\n", n, pkg)
 		w.f("// Check is Validate with rules of the caller's own.\n")
-		w.f("func (x *%s) Check(rules *Rules) error {\nc := checker(rules)\nx.check(c)\nreturn checked(c)\n}\n\n", n)
+		w.f("func (x *%s) Check(rules *Rules) error { return %sCheck(x, rules) }\n\n", n, pkg)
 	}
 }

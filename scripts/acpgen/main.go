@@ -58,44 +58,54 @@ func reduceAll(npm, root string) error {
 	return nil
 }
 
-// generateAll writes the generated files of each version.
+// generateAll writes the generated files of all versions.
 func generateAll(root string) error {
-	for _, v := range versions {
-		files, err := generated(root, v)
-		if err != nil {
+	files, err := generated(root)
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(name, content, 0o666); err != nil {
 			return err
-		}
-		for name, content := range files {
-			if err := os.WriteFile(name, content, 0o666); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-// generated returns the generated files of one version, by path.
-func generated(root string, version int) (map[string][]byte, error) {
-	name := "v" + strconv.Itoa(version)
-	raw, err := os.ReadFile(filepath.Join(root, "acp", "schema", name+".json"))
+// generated returns the generated files of all versions, by path.
+func generated(root string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	var before *model
+	for _, v := range versions {
+		name := "v" + strconv.Itoa(v)
+		m, err := readModel(filepath.Join(root, "acp", "schema", name+".json"), v)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if before != nil {
+			m.alias(before)
+		}
+		before = m
+		for _, f := range m.files() {
+			src, err := f.source(m)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", name, f.name, err)
+			}
+			files[filepath.Join(root, "acp", "acp"+name, f.name)] = src
+		}
+	}
+	return files, nil
+}
+
+// readModel returns the model of one version.
+func readModel(path string, version int) (*model, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	doc, err := parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	m, err := newModel(version, doc)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	files := map[string][]byte{}
-	for _, f := range m.files() {
-		src, err := f.source(m)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", name, f.name, err)
-		}
-		files[filepath.Join(root, "acp", "acp"+name, f.name)] = src
-	}
-	return files, nil
+	return newModel(version, doc)
 }

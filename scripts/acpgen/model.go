@@ -45,9 +45,11 @@ type def struct {
 	unstable bool
 
 	// A fragment is written into the object of another definition and has no
-	// object of its own. base is the number of its first member there.
+	// object of its own.
 	fragment bool
-	base     int
+
+	// An alias is equal to the definition of that name in the version before.
+	alias bool
 
 	values []value // of enums
 
@@ -72,7 +74,6 @@ type field struct {
 	goName   string
 	required bool
 	typ      *typ
-	number   int
 	when     string // the value that the enum before it must have for this member to be defined
 }
 
@@ -137,12 +138,12 @@ func newModel(version int, doc object) (*model, error) {
 		}
 	}
 	for _, d := range m.defs {
-		d.embed(firstFragment)
+		d.embed()
 		m.note(d)
 	}
 	for _, d := range m.defs {
-		if err := d.room(); err != nil {
-			return nil, err
+		if n := d.size(); n > 64 {
+			return nil, fmt.Errorf("%s has %d members, but the set of those seen has room for 64", d.name, n)
 		}
 	}
 	return m, nil
@@ -165,12 +166,12 @@ func (m *model) fill(d *def, s object) error {
 		d.typ, err = m.typ(s)
 	case branches == nil && s.text("type") == "object":
 		d.shape = shapeObject
-		d.fields, err = m.fields(s, 0)
+		d.fields, err = m.fields(s)
 	case branches == nil:
 		return fmt.Errorf("no idea what this is: %v", s)
 	case s.has("properties"):
 		d.shape = shapeObject
-		if d.fields, err = m.fields(s, 0); err == nil {
+		if d.fields, err = m.fields(s); err == nil {
 			err = m.flatten(d, s, branches)
 		}
 	default:
@@ -179,8 +180,8 @@ func (m *model) fill(d *def, s object) error {
 	return err
 }
 
-// fields returns the members of an object, numbered from base on.
-func (m *model) fields(s object, base int) ([]*field, error) {
+// fields returns the members of an object.
+func (m *model) fields(s object) ([]*field, error) {
 	var out []*field
 	for _, p := range s.object("properties") {
 		prop, _ := p.value.(object)
@@ -192,7 +193,7 @@ func (m *model) fields(s object, base int) ([]*field, error) {
 			t = &typ{base: baseMeta, nullable: true}
 		}
 		out = append(out, &field{
-			name: p.name, goName: goName(p.name), typ: t, number: base + len(out),
+			name: p.name, goName: goName(p.name), typ: t,
 			required: slices.Contains(s.list("required"), any(p.name)),
 		})
 	}

@@ -118,7 +118,7 @@ func (m *model) tagged(d *def, tag string, branches []branch) error {
 				return fmt.Errorf("variant %q has no name", name)
 			}
 			v.def = &def{name: inline, goName: inline, shape: shapeObject}
-			fields, err := m.fields(s, 0)
+			fields, err := m.fields(s)
 			if err != nil {
 				return err
 			}
@@ -176,34 +176,25 @@ func (m *model) flatten(d *def, s object, list []any) error {
 	return m.tagged(d, tag, branches)
 }
 
-// Members are numbered within an object: its own from 0 on, those of a variant
-// from firstFragment on, and those of a variant of that after fragmentSize more.
-const (
-	firstFragment = 32
-	fragmentSize  = 16
-)
-
-// room reports an error if the members of d do not fit into their numbers.
-func (d *def) room() error {
-	most := firstFragment
-	if d.fragment {
-		most = fragmentSize
+// size returns how many members an object of d can have.
+func (d *def) size() int {
+	most := 0
+	if d.flattened() {
+		for _, v := range d.variants {
+			most = max(most, v.def.size())
+		}
 	}
-	if len(d.fields) > most {
-		return fmt.Errorf("%s has %d members, but there are numbers for %d", d.name, len(d.fields), most)
-	}
-	return nil
+	return len(d.fields) + most
 }
 
 // embed makes the variants of a flattened union fragments of its object.
-func (d *def) embed(base int) {
+func (d *def) embed() {
 	if !d.flattened() {
 		return
 	}
 	for _, v := range d.variants {
 		v.def.fragment = true
-		v.def.base = max(v.def.base, base)
-		v.def.embed(base + fragmentSize)
+		v.def.embed()
 	}
 }
 
@@ -222,7 +213,7 @@ func (m *model) reasons(d *def, tag string, branches []branch) error {
 		if b.ref == "" {
 			continue
 		}
-		part, err := m.fields(m.schema.object(b.ref), len(d.fields))
+		part, err := m.fields(m.schema.object(b.ref))
 		if err != nil {
 			return err
 		}

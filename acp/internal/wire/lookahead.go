@@ -143,12 +143,12 @@ func (s *Scanner) Require(name string) {
 	}
 }
 
-// Inspect calls read for the value of a member of the object that comes next, if
-// it is there, without moving on.
-func (s *Scanner) Inspect(name string, nullable bool, read func()) {
+// Inspect reads the value of a member of the object that comes next into x, a
+// pointer, if the member is there, without moving on.
+func (s *Scanner) Inspect(name string, nullable bool, x any) {
 	at := s.pos
 	if s.problem == nil && s.find(name) && !(nullable && s.Null()) {
-		read()
+		Decode(s, x)
 		if s.problem != nil {
 			s.problem.Path = within(name, s.problem.Path)
 		}

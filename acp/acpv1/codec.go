@@ -1,0 +1,49 @@
+package acpv1
+
+import (
+	"errors"
+
+	"github.com/parley-agents/parley/acp/internal/wire"
+)
+
+// Marshal returns the value that x points to, of a type of this package or of
+// acpv2, as JSON on one line. The error is a *Problem.
+//
+// Messages and unions have a MarshalJSON that calls it. Other objects are parts of
+// messages: encoding/json writes them by their tags, but without Extra.
+func Marshal(x any) ([]byte, error) {
+	e := wire.NewEncoder()
+	wire.Encode(e, x)
+	b, p := e.End()
+	if p != nil {
+		return nil, (*Problem)(p)
+	}
+	return b, nil
+}
+
+// Unmarshal sets the value that x points to, of a type of this package or of acpv2,
+// to the JSON in data. The error is a *Problem.
+func Unmarshal(data []byte, x any) error {
+	s := wire.NewScanner(data)
+	wire.Decode(s, x)
+	if p := s.End(); p != nil {
+		return (*Problem)(p)
+	}
+	return nil
+}
+
+// Check reports where the value that x points to, of a type of this package or of
+// acpv2, breaks the rules of the protocol or those given, which may be nil. The
+// error joins up to 20 Problems.
+func Check(x any, rules *Rules) error {
+	c := new(wire.Checker)
+	if rules != nil {
+		c.Own, c.Registered, c.Closed = rules.Own, rules.Extensions.Registered, rules.IsClosed
+	}
+	wire.Check(c, x)
+	problems := make([]error, len(c.Problems))
+	for i := range c.Problems {
+		problems[i] = (*Problem)(&c.Problems[i])
+	}
+	return errors.Join(problems...)
+}
