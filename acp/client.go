@@ -326,6 +326,6 @@ func invalidParams(err error) error {
 
 // encoded returns a message as it goes out.
 func encoded(m acpv1.Value) (any, error) {
-	raw, err := m.MarshalJSON()
+	raw, err := acpv1.Marshal(m)
 	return json.RawMessage(raw), err
 }

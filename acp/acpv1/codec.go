@@ -2,6 +2,7 @@ package acpv1
 
 import (
 	"errors"
+	"reflect"
 
 	"github.com/parley-agents/parley/acp/internal/wire"
 )
@@ -24,6 +25,7 @@ func Marshal(x any) ([]byte, error) {
 // Unmarshal sets the value that x points to, of a type of this package or of acpv2,
 // to the JSON in data. The error is a *Problem.
 func Unmarshal(data []byte, x any) error {
+	reflect.ValueOf(x).Elem().SetZero()
 	s := wire.NewScanner(data)
 	wire.Decode(s, x)
 	if p := s.End(); p != nil {

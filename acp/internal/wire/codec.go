@@ -223,10 +223,9 @@ func RegisterUnion[T any](decode func(*T, *Scanner), encode func(*T, *Encoder), 
 	}
 }
 
-// Decode sets x, a pointer, to the value that comes next.
+// Decode sets x, a pointer to a zero value, to the value that comes next.
 func Decode(s *Scanner, x any) {
 	v := reflect.ValueOf(x).Elem()
-	v.SetZero()
 	codecOf(v.Type()).decode(s, v)
 }
 

@@ -17,11 +17,17 @@ type Encoder struct {
 	at      place   // the member or item being written
 	tags    []levelTag
 	problem *Problem
+
+	// The first items of stack and tags: most messages need no more.
+	places    [8]place
+	levelTags [4]levelTag
 }
 
 // NewEncoder returns an encoder.
 func NewEncoder() *Encoder {
-	return &Encoder{buf: make([]byte, 0, 512), stack: make([]place, 0, 8)}
+	e := &Encoder{buf: make([]byte, 0, 512)}
+	e.stack, e.tags = e.places[:0], e.levelTags[:0]
+	return e
 }
 
 // A place is a member or, if name is empty, an item.
@@ -157,7 +163,7 @@ func (e *Encoder) String(v string) {
 	}
 	b := append(e.buf, '"')
 	from := 0
-	for i := range len(v) {
+	for i := plain(v); i < len(v); i += 1 + plain(v[i+1:]) {
 		c := v[i]
 		if c >= ' ' && c != '"' && c != '\\' {
 			continue

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -25,9 +26,10 @@ import (
 // The members are numbered in the order of the fields, and a reader keeps a set
 // of the numbers it has seen in 64 bits (see Object.Once).
 type structure struct {
-	members []member
-	names   []string
-	extra   int // the index of the field Extra, -1 if there is none
+	members  []member
+	names    []string
+	required uint64 // the set of the numbers of required members
+	extra    int    // the index of the field Extra, -1 if there is none
 }
 
 // A member is one member of a structure.
@@ -84,6 +86,9 @@ func (b *builder) structure(t reflect.Type) *structure {
 			value = value.Field(0).Type
 		}
 		m.codec = b.codec(value)
+		if m.required {
+			st.required |= 1 << len(st.members)
+		}
 		st.members = append(st.members, m)
 		st.names = append(st.names, name)
 	}
@@ -246,13 +251,13 @@ members:
 		}
 	}
 	base := 0
-	for _, p := range parts {
-		for n := range p.st.members {
-			if p.st.members[n].required {
-				o.Need(base+n, p.st.members[n].name)
-			}
+	for i := range parts {
+		st := parts[i].st
+		for missing := st.required &^ (o.seen >> base); missing != 0; missing &= missing - 1 {
+			n := bits.TrailingZeros64(missing)
+			o.Need(base+n, st.names[n])
 		}
-		base += len(p.st.members)
+		base += len(st.members)
 	}
 }
 
