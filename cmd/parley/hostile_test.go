@@ -5,42 +5,6 @@ import (
 	"testing"
 )
 
-func TestGate(t *testing.T) {
-	h := newHouse(t)
-	t.Run("R3-121 a held message is with nobody until the operator lets it pass", func(t *testing.T) {
-		var sent receiptShape
-		h.ok(h.as("builder", "send", "tester", "drop the table", "--human-gate", "required", "--json"), &sent)
-		if sent.Deliveries[0].Reach != "held" || sent.Status != "pending" {
-			t.Errorf("send answered %+v", sent)
-		}
-		if got := h.as("tester", "inbox"); got.out != "No messages.\n" {
-			t.Errorf("the recipient sees it: %s", got.out)
-		}
-		for _, who := range []string{"builder", "tester", "mallory", "planner"} {
-			refused(t, h.as(who, "approve", sent.ID, "--json"), 3, "forbidden")
-			refused(t, h.as(who, "deny", sent.ID, "--json"), 3, "forbidden")
-		}
-		got := refused(t, h.as("", "approve", sent.ID, "--json"), 3, "unauthenticated")
-		contains(t, got.Error.Hint, "--as-operator")
-		contains(t, h.operator("approve").out, "drop the table", sent.ID)
-		contains(t, h.operator("approve", sent.ID).out, "approved "+sent.ID+" from builder")
-		contains(t, h.as("tester", "inbox").out, "drop the table")
-		contains(t, h.as("builder", "inbox", "--ack").out, "### system.ack from hub", "> status: approved")
-		refused(t, h.operator("approve", sent.ID, "--json"), 4, "conflict")
-		refused(t, h.operator("deny", sent.ID, "--json"), 4, "conflict")
-	})
-	t.Run("R3-121 a denied message fails and its sender is told why", func(t *testing.T) {
-		id := h.sent(h.as("builder", "send", "tester", "drop it all", "--human-gate", "required", "--json"))
-		contains(t, h.operator("deny", id, "--reason", "not on a Friday").out, "denied "+id)
-		contains(t, h.as("builder", "inbox").out, "> status: denied", "> reason: not on a Friday")
-		if got := h.as("tester", "query", "--text", "drop all"); strings.Contains(got.out, "drop it all") {
-			t.Errorf("the recipient sees what was denied: %s", got.out)
-		}
-		contains(t, h.operator("trace", id).out, "message.denied", "inbox: failed", "denied by the operator: not on a Friday")
-		contains(t, h.operator("approve").out, "No messages.")
-	})
-}
-
 // TestHostileText sends everything that could move a cursor, hide text or pass
 // for something that the hub says.
 func TestHostileText(t *testing.T) {

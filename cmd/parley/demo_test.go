@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The shape of a handoff that scripts rely on.
+type handoffShape struct {
+	ID     string `json:"handoff_id"`
+	TaskID string `json:"task_id"`
+	Status string `json:"status"`
+	Hash   string `json:"package_hash"`
+	Checks []struct {
+		What   string `json:"what"`
+		Result string `json:"result"`
+		Detail string `json:"detail"`
+	} `json:"checks"`
+	Package map[string]any `json:"package"`
+	History []struct {
+		State string `json:"state"`
+	} `json:"history"`
+}
+
+// flags of a handoff that has all it needs.
+func handoffFlags(task string, more ...string) []string {
+	return append([]string{"handoff", "initiate", "--to", "builder", "--task", task, "--title", "Nullable avatar", "--summary", "schema is frozen",
+		"--next", "run it", "--criterion", "old rows load", "--json"}, more...)
+}
+
+func TestDemo(t *testing.T) {
+	res := do(t, parley(t, []string{"TMPDIR=" + t.TempDir()}, "demo"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the README shows what it prints", func(t *testing.T) {
+		if !strings.Contains(string(readme), "$ parley demo\n"+res.out) {
+			t.Errorf("the README shows something else than\n%s", res.out)
+		}
+	})
+	t.Run("it leaves nothing behind", func(t *testing.T) {
+		dir := t.TempDir()
+		if res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "--json")); res.code != 0 || !strings.HasPrefix(res.out, `{"scenes":[`) {
+			t.Errorf("got %d %s", res.code, res.out)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("got %v (%v), want an empty folder", left, err)
+		}
+	})
+}
