@@ -30,6 +30,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -210,7 +211,7 @@ func (t *table) send() {
 		actors[i] = hub.Caller{ID: benchAgent(i), Role: hub.RoleExecutor}
 	}
 	draft := func(w int) mailroom.Draft {
-		return mailroom.Draft{To: []hub.AgentID{benchAgent(w + 1)}, Type: hub.TypeStatusUpdate, Payload: json.RawMessage(benchPayload)}
+		return mailroom.Draft{To: []hub.AgentID{benchAgent(w + 1)}, Type: hub.TypeStatusUpdate, Payload: strictjson.Trust([]byte(benchPayload))}
 	}
 	ctx := context.Background()
 	ours := func(stop <-chan struct{}) int64 {

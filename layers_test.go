@@ -29,7 +29,7 @@ var layers = map[string][]string{
 	"internal/nearest":    {},
 
 	// The domain, and what stands beside it for other people too.
-	"hub":        {},
+	"hub":        {"internal/shorten", "internal/strictjson"},
 	"hub/schema": {"hub"},
 	"jsonrpc":    {},
 	"sandbox":    {},
@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
-	"internal/shape": {"hub", "hub/schema"},
+	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
 
 	// What a hub stands on.
 	"internal/engine/sqlite": {"hub"},
@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"internal/engine/bus":    {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/catalog":  {"hub"},
+	"internal/reach/catalog":  {"hub", "internal/nearest"},
 	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
 
 	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
@@ -66,14 +66,14 @@ var layers = map[string][]string{
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
-	"internal/service/records":  {"hub"},
+	"internal/service/records":  {"hub", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract": {"hub"},
-	"internal/service/handoff":  {"hub", "internal/shape"},
-	"internal/service/mailroom": {"hub", "internal/shape"},
+	"internal/service/handoff":  {"hub", "internal/shape", "internal/strictjson"},
+	"internal/service/mailroom": {"hub", "internal/nearest", "internal/shape", "internal/strictjson"},
 	"internal/service/run":      {"hub", "internal/shorten"},
 
 	// How people and agents come in.
-	"internal/surface/api": {"hub", "jsonrpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run"},
+	"internal/surface/api": {"hub", "jsonrpc", "internal/strictjson", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run"},
 	"internal/surface/coordination": {
 		"hub", "jsonrpc", "internal/surface/api", "internal/service/access", "internal/service/contract", "internal/service/journal",
 	},
@@ -91,7 +91,7 @@ var layers = map[string][]string{
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
+		"hub", "hub/schema", "server", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/reach/fleet",
 	},

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A ContractID names a contract within its project.
@@ -160,7 +162,7 @@ func (i Implementation) At() Instant {
 func (i Implementation) MarshalJSON() ([]byte, error) {
 	type plain Implementation
 	i.Files = listed(i.Files)
-	return encodeWire(plain(i))
+	return strictjson.Encode(plain(i))
 }
 
 // A ContractVersion is a content that a contract had, or might have had.
@@ -213,7 +215,7 @@ type Contract struct {
 func (c Contract) MarshalJSON() ([]byte, error) {
 	type plain Contract
 	c.Implementations, c.History = listed(c.Implementations), listed(c.History)
-	return encodeWire(plain(c))
+	return strictjson.Encode(plain(c))
 }
 
 // Naive returns c with times for peers that know no zones.
@@ -299,16 +301,4 @@ func (c Contract) Dissenting(p Project) []Repo {
 			return a.Repo == r.ID && a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0
 		})
 	})
-}
-
-// encodeWire is json.Marshal without escapes for HTML: content goes out as it
-// came in.
-func encodeWire(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }

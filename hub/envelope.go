@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // MaxPayload is how many bytes a payload may have, counted on the compacted
@@ -42,13 +44,10 @@ type Envelope struct {
 // MarshalJSON writes the known members and then the unknown ones.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	type plain Envelope // without this method
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // payloads go out as they came in
-	if err := enc.Encode(plain(e)); err != nil {
+	b, err := strictjson.Encode(plain(e))
+	if err != nil {
 		return nil, err
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	extra := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(e.Extra), []byte("{")))
 	if len(extra) <= len("}") {
 		return b, nil

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // maxVersion bounds the versions that are taken from outside, so that there is
@@ -68,11 +71,8 @@ func DecodeProject(raw []byte) (ProjectCopy, error) {
 
 func decodeExchanged[T any](what string, raw []byte) (T, error) {
 	var v T
-	if err := StrictObject(raw); err != nil {
-		return v, err
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, Errorf(CodeInvalid, "hub.Decode", "%s: %v", what, err)
+	if _, err := strictjson.DecodeOpen(raw, &v); err != nil {
+		return v, Errorf(CodeInvalid, "hub.Decode", "%v", strictjson.Within(what, err))
 	}
 	return v, nil
 }
@@ -103,7 +103,7 @@ func (p Project) Check() error {
 			return err
 		}
 		if seen[r.ID] {
-			return invalid(op, "repos", "%s is there twice", show(string(r.ID)))
+			return invalid(op, "repos", "%s is there twice", shorten.Quote(string(r.ID)))
 		}
 		seen[r.ID] = true
 	}
@@ -160,7 +160,7 @@ func (c Contract) Check() error {
 	if err := checkTexts(op, MaxName, true, "name", c.Name); err != nil {
 		return err
 	}
-	if err := CheckContent(op, c.Content); err != nil {
+	if err := checkContent(op, c.Content); err != nil {
 		return err
 	}
 	if err := c.checkVersions(op); err != nil {
@@ -172,7 +172,7 @@ func (c Contract) Check() error {
 			return err
 		}
 		if seen[i.Repo] {
-			return invalid(op, "implementations", "%s is there twice", show(string(i.Repo)))
+			return invalid(op, "implementations", "%s is there twice", shorten.Quote(string(i.Repo)))
 		}
 		seen[i.Repo] = true
 	}
@@ -182,8 +182,8 @@ func (c Contract) Check() error {
 			return badID(op, "agreements.repo_id", string(a.Repo))
 		case a.Version < 1 || a.Version > maxVersion:
 			return invalid(op, "agreements.version", "%d is not from 1 to %d", a.Version, maxVersion)
-		case !validSHA256(a.Content):
-			return invalid(op, "agreements.content_sha256", "%s is not a SHA-256", show(a.Content))
+		case !sha256Pattern.MatchString(a.Content):
+			return invalid(op, "agreements.content_sha256", "%s is not a SHA-256", shorten.Quote(a.Content))
 		}
 		if err := checkTexts(op, maxAddress, false, "agreements.agent_id", string(a.Agent)); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (v ContractVersion) check(op, list string) error {
 	if err := checkTexts(op, MaxText, false, list+".change_notes", v.ChangeNotes); err != nil {
 		return err
 	}
-	return CheckContent(op, v.Content)
+	return checkContent(op, v.Content)
 }
 
 func (i Implementation) check(op string) error {
@@ -270,26 +270,36 @@ func (p Packet) Check() error {
 	if err := checkTexts(op, maxAddress, false, "from_agent", string(p.FromAgent)); err != nil {
 		return err
 	}
-	return CheckContent(op, p.Content)
+	return checkContent(op, p.Content)
 }
 
-// CheckContent reports CodeInvalid unless raw is a JSON object in valid UTF-8
-// without duplicate names, and CodeTooLarge when it has more than MaxContent
-// bytes.
-func CheckContent(op string, raw json.RawMessage) error {
-	if len(raw) > MaxContent {
-		return over(op, "content", len(raw), MaxContent)
-	}
-	return checkObject(op, "content", raw)
+// checkContent reports CodeInvalid unless raw is strict JSON and an object, and
+// CodeTooLarge when it has more than MaxContent bytes.
+func checkContent(op string, raw json.RawMessage) error {
+	_, err := parseContent(op, raw)
+	return err
 }
 
-// CompactContent returns content without the blanks between its parts, after
-// CheckContent. Strings and numbers keep their bytes.
+// CompactContent returns content without the blanks between tokens. Strings and
+// numbers keep their bytes. It reports CodeInvalid unless raw is strict JSON and
+// an object, and CodeTooLarge when it has more than MaxContent bytes.
 func CompactContent(op string, raw json.RawMessage) (json.RawMessage, error) {
-	if err := CheckContent(op, raw); err != nil {
-		return nil, err
+	v, err := parseContent(op, raw)
+	return v.Compact().Raw(), err
+}
+
+func parseContent(op string, raw json.RawMessage) (strictjson.Value, error) {
+	if len(raw) > MaxContent {
+		return strictjson.Value{}, over(op, "content", len(raw), MaxContent)
 	}
-	return compact(raw), nil
+	v, err := strictjson.Parse(raw)
+	if err != nil {
+		return v, Errorf(CodeInvalid, op, "%v", strictjson.Within("content", err))
+	}
+	if !v.IsObject() {
+		return v, invalid(op, "content", "must be an object")
+	}
+	return v, nil
 }
 
 // checkTexts takes names and texts in turn.
@@ -318,7 +328,7 @@ func checkAll(op, name string, all []string) error {
 }
 
 func badID(op, member, id string) error {
-	return invalid(op, member, "%s is not 1 to 128 letters, digits or . _ -", show(id))
+	return invalid(op, member, "%s is not 1 to 128 letters, digits or . _ -", shorten.Quote(id))
 }
 
 func over(op, member string, n, most int) error {

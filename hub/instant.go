@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // The forms of an Instant. Both have a fixed width, so that they sort as text.
@@ -82,11 +84,11 @@ func ParseInstant(s string) (Instant, error) {
 		t, err = time.Parse("2006-01-02T15:04:05.999999999", strings.Replace(s, " ", "T", 1))
 	}
 	if err != nil {
-		return Instant{}, fmt.Errorf("%s is not an ISO 8601 time", show(s))
+		return Instant{}, fmt.Errorf("%s is not an ISO 8601 time", shorten.Quote(s))
 	}
 	i := InstantAt(t)
 	if i.us <= 0 || i.us >= latest {
-		return Instant{}, fmt.Errorf("%s is not between the years 1970 and 9000", show(s))
+		return Instant{}, fmt.Errorf("%s is not between the years 1970 and 9000", shorten.Quote(s))
 	}
 	return i, nil
 }

@@ -3,6 +3,8 @@ package hub
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A PacketID names a context packet within its project.
@@ -55,7 +57,7 @@ type Packet struct {
 func (p Packet) MarshalJSON() ([]byte, error) {
 	type plain Packet
 	p.Related = listed(p.Related)
-	return encodeWire(plain(p))
+	return strictjson.Encode(plain(p))
 }
 
 // Naive returns p with a time for peers that know no zones.

@@ -1,8 +1,9 @@
 package hub
 
 import (
-	"encoding/json"
 	"slices"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // What a project may hold. These are the same on every hub, because hubs that
@@ -115,7 +116,7 @@ type wireRepo struct {
 
 // MarshalJSON writes the agent as agent_id and as assigned_agent.
 func (r Repo) MarshalJSON() ([]byte, error) {
-	return encodeWire(wireRepo{
+	return strictjson.Encode(wireRepo{
 		r.ID, r.Name, r.Role, r.Language, listed(r.Paths), r.URL, r.Agent, r.Agent, r.Endpoint, r.ClaimedAt, r.UpdatedAt,
 	})
 }
@@ -123,7 +124,7 @@ func (r Repo) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads the agent from assigned_agent or else from agent_id.
 func (r *Repo) UnmarshalJSON(b []byte) error {
 	var w wireRepo
-	if err := json.Unmarshal(b, &w); err != nil {
+	if _, err := strictjson.DecodeOpen(b, &w); err != nil {
 		return err
 	}
 	if w.Assigned == "" {
@@ -152,7 +153,7 @@ type Project struct {
 func (p Project) MarshalJSON() ([]byte, error) {
 	type plain Project
 	p.Repos = listed(p.Repos)
-	return encodeWire(plain(p))
+	return strictjson.Encode(plain(p))
 }
 
 // A Tally counts what a project holds.
@@ -232,7 +233,7 @@ type ProjectCopy struct {
 func (p ProjectCopy) MarshalJSON() ([]byte, error) {
 	type plain Project
 	p.Repos = listed(p.Repos)
-	return encodeWire(struct {
+	return strictjson.Encode(struct {
 		plain
 		Contracts []Contract `json:"contracts"`
 		Packets   []Packet   `json:"context_history"`
@@ -242,18 +243,16 @@ func (p ProjectCopy) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a project with everything in it. The contracts know
 // their project afterwards.
 func (p *ProjectCopy) UnmarshalJSON(b []byte) error {
+	type plain Project
 	var in struct {
+		plain
 		Contracts []Contract `json:"contracts"`
 		Packets   []Packet   `json:"context_history"`
 	}
-	*p = ProjectCopy{}
-	if err := json.Unmarshal(b, &p.Project); err != nil {
+	if _, err := strictjson.DecodeOpen(b, &in); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, &in); err != nil {
-		return err
-	}
-	p.Contracts, p.Packets = in.Contracts, in.Packets
+	*p = ProjectCopy{Project(in.plain), in.Contracts, in.Packets}
 	for i := range p.Contracts {
 		p.Contracts[i].Project = p.ID
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -51,7 +52,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = hub.DecodeEnvelope(raw)
+			_, err = shape.DecodeEnvelope(raw)
 			result := map[string]any{"valid": err == nil}
 			if err != nil {
 				result["error"] = api.Describe(err)

@@ -2,24 +2,45 @@
 // be, for "did you mean" in messages.
 package nearest
 
-import "iter"
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
 
 // maxLength bounds the bytes of a name that are compared, and so the cost of
 // one comparison.
 const maxLength = 64
 
-// Name returns the candidate with the least edit distance to name, the first of
-// several. It returns "" if none is near: at most two edits, or a third of the
-// name's length if that is more.
+// Name returns the first of Names, "" if there is none.
 func Name[S ~string](name S, candidates iter.Seq[S]) S {
-	var found S
-	least := max(2, len(name)/3) + 1
+	for _, found := range Names(name, candidates, 1) {
+		return found
+	}
+	return ""
+}
+
+// Names returns the candidates that are near to name, at most so many, those
+// with the least edit distance first. Near is at most two edits, or a third of
+// the name's length if that is more, and never more than half of the longer one.
+func Names[S ~string](name S, candidates iter.Seq[S], most int) []S {
+	type candidate struct {
+		name     S
+		distance int
+	}
+	var near []candidate
+	limit := max(2, min(len(name), maxLength)/3)
 	for c := range candidates {
-		if d := distance(string(name), string(c)); d < least && d < max(len(name), len(c)) {
-			found, least = c, d
+		if d := distance(string(name), string(c)); d <= limit && 2*d <= max(len(name), len(c)) {
+			near = append(near, candidate{c, d})
 		}
 	}
-	return found
+	slices.SortStableFunc(near, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	var names []S
+	for _, c := range near[:min(most, len(near))] {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // distance counts the bytes to insert, delete or replace between a and b

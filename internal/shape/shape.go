@@ -84,7 +84,7 @@ func check(what, name string, raw json.RawMessage) error {
 		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", what, err)
 	}
 	path, rule := firstFault(broken)
-	return hub.Errorf(hub.CodeInvalid, op, "%s%s: %s", what, path, rule).
+	return hub.Errorf(hub.CodeInvalid, op, "%s: %s", strings.TrimPrefix(what+path, "."), rule).
 		WithHint("parley schema print %s says what is asked for", name)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -30,10 +31,35 @@ func Decode(raw []byte, into any) error {
 }
 
 // DecodeOpen is Decode for documents that a later version of a protocol may
-// have extended: members that the struct does not have are passed over. Members
-// that it has must not be null.
-func DecodeOpen(raw []byte, into any) error {
-	return decode(raw, into, rules{walk: true, noNull: true})
+// have extended. Members that the struct does not have are passed over; those of
+// the outermost object are returned byte for byte, as an object, nil if there
+// are none. An integer may be written in any way that JSON has for it, such as
+// 1.0.
+func DecodeOpen(raw []byte, into any) (unknown json.RawMessage, err error) {
+	err = decode(raw, into, rules{walk: true, unknown: &unknown}, jsonv2.WithUnmarshalers(jsonv2.UnmarshalFromFunc(integer)))
+	if unknown != nil {
+		unknown = append(unknown, '}')
+	}
+	return unknown, err
+}
+
+// integer reads a number whose value is an integer that a float64 holds exactly.
+func integer(dec *jsontext.Decoder, to *int64) error {
+	if dec.PeekKind() != '0' {
+		return errors.ErrUnsupported // for the package to report
+	}
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	digits, _, _ := strings.Cut(strings.ToLower(string(raw)), "e")
+	underflow := f == 0 && strings.ContainsAny(digits, "123456789")
+	if err != nil || underflow || f != math.Trunc(f) || math.Abs(f) > 1<<53-1 {
+		return &Error{Text: shorten.Quote(string(raw)) + " is not an integer of at most 53 bits"}
+	}
+	*to = int64(f)
+	return nil
 }
 
 // DecodeTolerant is Decode for parameters that other programs spell in their
@@ -46,19 +72,26 @@ func DecodeTolerant(raw []byte, into any) error {
 // rules are what a walk checks beside the syntax.
 type rules struct {
 	walk      bool // else the walk is left out where it could find nothing
-	noNull    bool // defined members are not null
 	spellings bool // project_id and projectId are one name
+
+	unknown *json.RawMessage // gets the unknown members of the outermost object, but for its closing brace
 }
 
 // decode checks raw in one walk that follows the struct's type, and decodes it
 // in a second. The first is needed where unknown members are allowed: only there
 // can a name differ in case only from another without being refused as unknown.
 func decode(raw []byte, into any, r rules, opts ...jsonv2.Options) error {
-	t := reflect.TypeOf(into).Elem()
-	if r.walk || fieldsOf(t).open {
+	var fields *structFields // none of a type that has a method to read itself
+	if t := reflect.TypeOf(into).Elem(); !opaque(t) {
+		fields = fieldsOf(t)
+	}
+	if keeps := fields != nil && fields.open; r.walk || keeps {
+		if !r.walk {
+			fields = nil // the struct's owner decides about names that it keeps
+		}
 		dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
 		w := walker{dec: dec, rules: r}
-		if err := w.object(fieldsOf(t)); err != nil {
+		if err := w.object(fields); err != nil {
 			return err
 		}
 		if err := end(dec); err != nil {
@@ -92,11 +125,18 @@ func (w *walker) object(fields *structFields) error {
 	}
 	var names Names
 	for w.dec.PeekKind() != '}' {
-		tok, err := w.dec.ReadToken()
+		quoted, err := w.dec.ReadValue()
 		if err != nil {
 			return syntaxError(err)
 		}
-		name := tok.String()
+		name, err := unquote(quoted)
+		if err != nil {
+			return syntaxError(err)
+		}
+		keep := w.unknown != nil && w.dec.StackDepth() == 1
+		if keep {
+			quoted = bytes.Clone(quoted)
+		}
 		field, known := fields.lookup(name, w.spellings)
 		if known {
 			name = field.name
@@ -109,7 +149,12 @@ func (w *walker) object(fields *structFields) error {
 			}
 			return w.refuse("differs only in case from " + twin)
 		}
-		if err := w.value(field.typ); err != nil {
+		if keep && !known {
+			err = w.keep(quoted)
+		} else {
+			err = w.value(field.typ)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -117,21 +162,39 @@ func (w *walker) object(fields *structFields) error {
 	return err
 }
 
+// keep appends an unknown member.
+func (w *walker) keep(name []byte) error {
+	value, err := w.dec.ReadValue()
+	if err != nil {
+		return syntaxError(err)
+	}
+	separator := byte(',')
+	if *w.unknown == nil {
+		separator = '{'
+	}
+	*w.unknown = append(append(append(append(*w.unknown, separator), name...), ':'), value...)
+	return nil
+}
+
+// unquote returns the text of a JSON string.
+func unquote(quoted []byte) (string, error) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	s, err := jsontext.AppendUnquote(nil, quoted)
+	return string(s), err
+}
+
 // value checks a value that is decoded into type t; nil stands for an opaque
 // one.
 func (w *walker) value(t reflect.Type) error {
-	kind := w.dec.PeekKind()
-	if w.noNull && t != nil && kind == 'n' {
-		w.dec.SkipValue()
-		return w.refuse("must not be null")
-	}
 	if t == nil || opaque(t) {
 		return w.skip()
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch {
+	switch kind := w.dec.PeekKind(); {
 	case kind == '{' && t.Kind() == reflect.Struct:
 		return w.object(fieldsOf(t))
 	case kind == '[' && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):

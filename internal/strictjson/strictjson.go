@@ -58,6 +58,12 @@ func ParseObject(raw []byte) (Value, error) {
 // frame, or because this program encoded it.
 func Trust(raw []byte) Value { return Value{raw} }
 
+// ValueOf encodes v, which must not hold raw JSON that was not checked.
+func ValueOf(v any) (Value, error) {
+	raw, err := Encode(v)
+	return Value{raw}, err
+}
+
 // end reports an error unless nothing but blanks follows.
 func end(dec *jsontext.Decoder) error {
 	if _, err := dec.ReadToken(); err != io.EOF {
@@ -117,6 +123,28 @@ func (v *Value) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	v.raw = bytes.Clone(raw)
 	return nil
+}
+
+// Members returns the names and values of an object in their order. It ends
+// early where raw is not strict JSON.
+func Members(raw []byte) iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
+		if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+			return
+		}
+		for dec.PeekKind() == '"' {
+			name, err := dec.ReadToken()
+			if err != nil {
+				return
+			}
+			text := name.String()
+			value, err := dec.ReadValue()
+			if err != nil || !yield(text, Value{bytes.Clone(value)}) {
+				return
+			}
+		}
+	}
 }
 
 // Strings returns the string values in raw at any depth, not the names, in

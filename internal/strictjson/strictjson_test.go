@@ -71,7 +71,7 @@ func TestDecodeKeepsUnknownMembers(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	check(t, strictjson.Decode([]byte(`{"x":1,"X":2}`), &k), "X: differs only in case from x")
-	check(t, strictjson.Decode([]byte(`{"Text":"a"}`), &k), "Text: differs only in case from text")
+	check(t, strictjson.Decode([]byte(`{"text":"a","Text":"b"}`), &k), "Text: differs only in case from text")
 }
 
 func TestDecodeOpen(t *testing.T) {
@@ -80,16 +80,46 @@ func TestDecodeOpen(t *testing.T) {
 		{"another case", `{"policy":{"Mode":"a"}}`, "policy.Mode: differs only in case from mode"},
 		{"two unknown ones", `{"policy":{"new":1,"NEW":2}}`, "policy.NEW: differs only in case from new"},
 		{"another spelling is another name", `{"threadId":"a"}`, ""},
-		{"a null", `{"all":[{"mode":null}]}`, "all[0].mode: must not be null"},
-		{"a null in an opaque value", `{"payload":{"a":null}}`, ""},
+		{"a null is the zero value", `{"all":[{"mode":null}]}`, ""},
 		{"no object", `{"policy":1}`, "policy: must be an object, not a number"},
 		{"a repeated name", `{"new":{"a":1,"a":2}}`, "new.a: the name is there twice"},
 		{"more text", `{} x`, "the JSON value is followed by more text"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p params
-			check(t, strictjson.DecodeOpen([]byte(c.raw), &p), c.problem)
+			_, err := strictjson.DecodeOpen([]byte(c.raw), &p)
+			check(t, err, c.problem)
 		})
+	}
+}
+
+func TestDecodeOpenReturnsUnknownMembers(t *testing.T) {
+	var p struct {
+		N    int64 `json:"n"`
+		Here struct{}
+	}
+	unknown, err := strictjson.DecodeOpen([]byte(`{"n":1.0, "\u0061": [ 1 ], "Here":{"b":1},"c":null}`), &p)
+	if want := `{"\u0061":[ 1 ],"c":null}`; err != nil || string(unknown) != want || p.N != 1 {
+		t.Errorf("got %s and %d, %v, want %s and 1", unknown, p.N, err, want)
+	}
+	for raw, problem := range map[string]string{
+		`{"n":1.5}`:              `n: "1.5" is not an integer`,
+		`{"n":1e999}`:            `n: "1e999" is not an integer`,
+		`{"n":"1"}`:              "n: must be an integer, not a string",
+		`{"n":9007199254740993}`: `n: "9007199254740993" is not an integer`,
+	} {
+		_, err := strictjson.DecodeOpen([]byte(raw), &p)
+		check(t, err, problem)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	var got []string
+	for name, value := range strictjson.Members([]byte(`{"a": [1], "\u0062":{"c":2}}`)) {
+		got = append(got, name, value.String())
+	}
+	if want := []string{"a", "[1]", "b", `{"c":2}`}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -158,6 +188,62 @@ func TestValue(t *testing.T) {
 	}
 }
 
+func TestParseObject(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		ok       bool
+		at       string
+	}{
+		{"an object is accepted", ` {"a":1,"b":{"c":[{}]}} `, true, ""},
+		{"an empty object is accepted", `{}`, true, ""},
+		{"a name twice is refused", `{"to":1,"to":2}`, false, "to"},
+		{"a name twice is refused however it is written", `{"to":1,"\u0074o":2}`, false, "to"},
+		{"a name twice is refused at any depth", `{"a":[0,{"b":{"c":1,"c":1}}]}`, false, "a[1].b.c"},
+		{"case twins are refused", `{"to":1,"To":2}`, false, "To"},
+		{"case twins are refused however they are written", `{"to":1,"\u0054o":2}`, false, "To"},
+		{"case twins beyond ASCII are refused", `{"status":1,"ſtatus":2}`, false, ""},
+		{"case twins in an inner object are allowed", `{"payload":{"a":1,"A":2}}`, true, ""},
+		{"names that are alike are allowed", `{"to":1,"t_o":2,"too":3,"":4}`, true, ""},
+		{"invalid UTF-8 is refused", "{\"a\":{\"b\":\"\xff\"}}", false, "a.b"},
+		{"invalid UTF-8 in a name is refused", "{\"\xff\":1}", false, ""},
+		{"an array is refused", `[]`, false, ""},
+		{"null is refused", `null`, false, ""},
+		{"nothing is refused", ``, false, ""},
+		{"an object that is cut is refused", `{"a":[`, false, ""},
+		{"two objects are refused", `{} {}`, false, ""},
+		{"nesting without end is refused", `{"a":` + strings.Repeat("[", 1<<20), false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := strictjson.ParseObject([]byte(tt.in))
+			if (err == nil) != tt.ok {
+				t.Fatalf("got %v, want ok %v", err, tt.ok)
+			}
+			if err != nil && (!strings.HasPrefix(err.Error(), tt.at) || len(err.Error()) > 500) {
+				t.Errorf("got %.600q, want an error about %s", err, tt.at)
+			}
+		})
+	}
+}
+
+func TestCompact(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{"blanks between parts go", " {\n\t\"a\" : [ 1 , { } ] }\r\n", `{"a":[1,{}]}`},
+		{"blanks in strings stay", `{ "a b" : " c \" d " }`, `{"a b":" c \" d "}`},
+		{"a backslash before a quote does not end a string", `{"a\\": "\\\" x" }`, `{"a\\":"\\\" x"}`},
+		{"numbers keep their digits", `{"a":1.0,"b":1E400,"c":-0,"d":12345678901234567890.10}`, `{"a":1.0,"b":1E400,"c":-0,"d":12345678901234567890.10}`},
+		{"escapes stay as they are", `{"a":"\u003cé\u00e9<\/\u2028"}`, `{"a":"\u003cé\u00e9<\/\u2028"}`},
+		{"case twins stay", `{"a":1,"A":2}`, `{"a":1,"A":2}`},
+		{"an empty object is a payload", `{}`, `{}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v, err := strictjson.Parse([]byte(tt.in))
+			if got := v.Compact().String(); err != nil || got != tt.want {
+				t.Errorf("got %s, %v, want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
 func TestStrings(t *testing.T) {
 	got := slices.Collect(strictjson.Strings([]byte(`{"a":"one","b":[{"c":"two"},3,"three"],"d":null}`)))
 	if want := []string{"one", "two", "three"}; !slices.Equal(got, want) {
@@ -200,7 +286,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var strict, open, tolerant params
-		strictErr, openErr := strictjson.Decode(raw, &strict), strictjson.DecodeOpen(raw, &open)
+		strictErr := strictjson.Decode(raw, &strict)
+		_, openErr := strictjson.DecodeOpen(raw, &open)
 		tolerantErr := strictjson.DecodeTolerant(raw, &tolerant)
 		if strictErr == nil && openErr == nil {
 			a, _ := strictjson.Encode(strict)
@@ -216,6 +303,10 @@ func FuzzDecode(f *testing.F) {
 			}
 			if _, err := strictjson.Parse(raw); err != nil {
 				t.Errorf("Parse refuses %s: %v", raw, err)
+			}
+			var compact bytes.Buffer
+			if v, err := strictjson.Parse(raw); err != nil || json.Compact(&compact, raw) != nil || v.Compact().String() != compact.String() {
+				t.Errorf("%s is compacted to %s", raw, v.Compact())
 			}
 			if !strict.Payload.IsZero() {
 				if _, err := strictjson.Parse(strict.Payload.Compact().Raw()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/nearest"
 )
 
 // A CLI is an agent program that people start on a command line.
@@ -153,7 +154,7 @@ func Lookup(name string) (CLI, error) {
 	for _, c := range clis {
 		names = append(names, c.Name)
 	}
-	unknown := &UnknownError{Name: name, Nearest: nearest(name, names)}
+	unknown := &UnknownError{Name: name, Nearest: nearestCLI(name, names)}
 	e := &hub.Error{Code: hub.CodeNotFound, Op: "catalog.Lookup", Err: unknown}
 	if unknown.Nearest != "" {
 		return CLI{}, e.WithHint("did you mean %s?", unknown.Nearest)
@@ -161,22 +162,14 @@ func Lookup(name string) (CLI, error) {
 	return CLI{}, e.WithHint("known are: %s", strings.Join(names, ", "))
 }
 
-// nearest returns the name that takes the fewest edits to get to, or "" if all
-// would take more than a third of it, or more than three.
-func nearest(name string, names []string) string {
-	const longest = 32 // no name is near to more
-	if len(name) > longest {
-		return ""
-	}
-	best, fewest := "", 4
+// nearestCLI returns the name of the CLI that was probably meant, "" if none is
+// near.
+func nearestCLI(name string, names []string) string {
+	name = strings.ToLower(name)
 	for _, n := range names {
-		d := hub.EditDistance(strings.ToLower(name), n)
-		if strings.HasPrefix(strings.ToLower(name), n) {
-			d = 1 // claude-code, gemini-cli
-		}
-		if d < fewest && d <= max(1, len(n)/3) {
-			best, fewest = n, d
+		if strings.HasPrefix(name, n+"-") { // claude-code, gemini-cli
+			return n
 		}
 	}
-	return best
+	return nearest.Name(name, slices.Values(names))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A parcel is a package on its way from what the sender gave to what is kept.
@@ -86,7 +87,7 @@ func tooLarge(op string, n int) error {
 // strictMembers reads an object in which no name is there twice, not even in
 // another case.
 func strictMembers(what string, raw json.RawMessage) (map[string]json.RawMessage, error) {
-	if err := hub.StrictObject(raw); err != nil {
+	if _, err := strictjson.ParseObject(raw); err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, "handoff.Initiate", "%s: %v", what, err)
 	}
 	members := map[string]json.RawMessage{}

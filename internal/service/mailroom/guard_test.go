@@ -1,7 +1,6 @@
 package mailroom_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 func TestRates(t *testing.T) {
@@ -254,7 +254,7 @@ func TestLoops(t *testing.T) {
 	step := func(o *office, who hub.Caller, kind hub.MessageType, thread string, seq int64) error {
 		to := map[hub.AgentID]hub.AgentID{"planner": "builder", "builder": "planner"}[who.ID]
 		_, err := o.Send(o.t.Context(), who, mailroom.Draft{To: []hub.AgentID{to}, Type: kind, ThreadID: thread, Sequence: &seq,
-			Payload: json.RawMessage(fmt.Sprintf(`{"n":%d}`, seq))})
+			Payload: strictjson.Trust([]byte(fmt.Sprintf(`{"n":%d}`, seq)))})
 		return err
 	}
 	t.Run("R3-110 three counter-offers are all", func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestLoops(t *testing.T) {
 	})
 	t.Run("R3-113 a negotiation message needs a sequence that rises", func(t *testing.T) {
 		o := open(t, negotiating)
-		d := mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeTaskOffer, Payload: json.RawMessage(`{}`)}
+		d := mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeTaskOffer, Payload: strictjson.Trust([]byte(`{}`))}
 		o.refuse(planner, d, hub.CodeInvalid)
 		if err := step(o, planner, hub.TypeTaskOffer, "deal", 5); err != nil {
 			t.Fatal(err)

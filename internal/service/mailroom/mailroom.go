@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Options changes how a Mailroom works. The zero value works.
@@ -137,8 +138,8 @@ func (silentBus) Subscribe(...string) (<-chan struct{}, func()) {
 type Draft struct {
 	To             []hub.AgentID
 	Type           hub.MessageType
-	Payload        json.RawMessage
-	Text           string // plain text in place of Payload
+	Payload        strictjson.Value // checked where the request came in
+	Text           string           // plain text in place of Payload
 	Policy         *hub.Policy
 	Team           string
 	ThreadID       string

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // An office is a mailroom with a real store, a clock that stands still, and
@@ -227,7 +228,7 @@ func TestSend(t *testing.T) {
 		seq := int64(3)
 		r := o.send(planner, mailroom.Draft{
 			To: []hub.AgentID{"builder", "tester", "builder"}, Type: hub.TypeKnowledgePush, Topic: "db", Priority: hub.PriorityHigh, Sequence: &seq,
-			Payload: json.RawMessage(`{ "topic": "db", "summary": "avatar is nullable", "confidence": "high", "x": 1.50 }`),
+			Payload: strictjson.Trust([]byte(`{ "topic": "db", "summary": "avatar is nullable", "confidence": "high", "x": 1.50 }`)),
 			Policy:  &hub.Policy{Visibility: hub.VisibilityAudit, Sensitivity: hub.SensitivityModerate, HumanGate: hub.GateNone},
 			Context: &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "pr", Value: "42"}}, Artifacts: []hub.ArtifactRef{{Type: "file", Path: "/tmp/a"}}},
 		})
@@ -315,7 +316,7 @@ func TestSendRefuses(t *testing.T) {
 	claimed := "tester"
 	past := hub.At(o.clock().Add(-time.Second))
 	push := func(payload string) mailroom.Draft {
-		return mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeKnowledgePush, Payload: json.RawMessage(payload)}
+		return mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeKnowledgePush, Payload: strictjson.Trust([]byte(payload))}
 	}
 	with := func(change func(*mailroom.Draft)) mailroom.Draft {
 		d := say("x", "builder")
@@ -362,11 +363,11 @@ func TestSendRefuses(t *testing.T) {
 		{"R3-045 an error is written by the hub alone", with(func(d *mailroom.Draft) { d.Type = hub.TypeSystemError }), hub.CodeReservedType, ""},
 		{"R3-121 team visibility without teamspaces is refused", with(func(d *mailroom.Draft) { d.Policy = &hub.Policy{Visibility: hub.VisibilityTeam} }), hub.CodePolicy, "private"},
 		{"R3-121 an unknown visibility is refused", with(func(d *mailroom.Draft) { d.Policy = &hub.Policy{Visibility: "secret"} }), hub.CodeInvalid, ""},
-		{"R3-039 blocked without a reason or blockers is refused", mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeStatusBlocked, Payload: json.RawMessage(`{"summary":"x"}`)}, hub.CodeInvalid, ""},
-		{"R3-043 an answer to a question that does not exist is refused", mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeKnowledgeResponse, Payload: json.RawMessage(`{"query_id":"0199a000-0000-7000-8000-000000000000","answer":"x","confidence":"low"}`)}, hub.CodeNotFound, ""},
+		{"R3-039 blocked without a reason or blockers is refused", mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeStatusBlocked, Payload: strictjson.Trust([]byte(`{"summary":"x"}`))}, hub.CodeInvalid, ""},
+		{"R3-043 an answer to a question that does not exist is refused", mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeKnowledgeResponse, Payload: strictjson.Trust([]byte(`{"query_id":"0199a000-0000-7000-8000-000000000000","answer":"x","confidence":"low"}`))}, hub.CodeNotFound, ""},
 		{"a recipient nobody knows is refused, with the nearest name", say("x", "bilder"), hub.CodeUnknownRecipient, "builder"},
 		{"too many recipients are refused", say("x", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"), hub.CodePolicy, ""},
-		{"text and payload together are refused", with(func(d *mailroom.Draft) { d.Payload = json.RawMessage(`{}`) }), hub.CodeInvalid, ""},
+		{"text and payload together are refused", with(func(d *mailroom.Draft) { d.Payload = strictjson.Trust([]byte(`{}`)) }), hub.CodeInvalid, ""},
 		{"neither text nor payload is refused", with(func(d *mailroom.Draft) { d.Text = "" }), hub.CodeInvalid, "payload"},
 		{"a huge idempotency key is refused", with(func(d *mailroom.Draft) { d.IdempotencyKey = strings.Repeat("k", 129) }), hub.CodeInvalid, ""},
 	} {
@@ -409,7 +410,7 @@ func TestTypesAndFeatures(t *testing.T) {
 		if f == "" {
 			continue
 		}
-		d := mailroom.Draft{To: []hub.AgentID{"builder"}, Type: kind, Payload: json.RawMessage(`{"x":1}`), Sequence: &seq}
+		d := mailroom.Draft{To: []hub.AgentID{"builder"}, Type: kind, Payload: strictjson.Trust([]byte(`{"x":1}`)), Sequence: &seq}
 		t.Run(fmt.Sprintf("R3-046 %s is refused while %s is off", kind, f), func(t *testing.T) {
 			o := open(t, func(opts *mailroom.Options) {
 				opts.Features = slices.DeleteFunc(slices.Clone(hub.Features), func(x hub.Feature) bool { return x == f })
@@ -517,7 +518,7 @@ func TestThreads(t *testing.T) {
 		o := open(t, nil)
 		first := o.send(planner, say("a", "builder"))
 		o.refuse(builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypeKnowledgeResponse,
-			Payload: json.RawMessage(`{"query_id":"` + string(first.ID) + `","answer":"x","confidence":"low"}`)}, hub.CodeInvalid)
+			Payload: strictjson.Trust([]byte(`{"query_id":"` + string(first.ID) + `","answer":"x","confidence":"low"}`))}, hub.CodeInvalid)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // maxSummary is how many characters the summary of a status may have.
@@ -40,26 +41,25 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 
 	payload := d.Payload
 	switch {
-	case d.Text != "" && len(payload) > 0:
+	case d.Text != "" && !payload.IsZero():
 		return fail(hub.Errorf(hub.CodeInvalid, op, "a message has a payload or a text, not both"))
 	case d.Text != "":
-		var err error
-		if payload, err = textPayload(op, d); err != nil {
+		members, err := textPayload(op, d)
+		if err != nil {
 			return fail(err)
 		}
-	case len(payload) == 0:
+		if payload, err = strictjson.ValueOf(members); err != nil {
+			return fail(err)
+		}
+	case payload.IsZero():
 		return fail(hub.Errorf(hub.CodeInvalid, op, "payload: missing").WithHint("give a payload object, or text for a plain message"))
-	}
-	payload, err := hub.CompactPayload(payload)
-	if err != nil {
-		return fail(err)
 	}
 
 	id := m.ids.Next()
 	e := hub.Envelope{
 		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: actor.ID, To: unique(d.To), Team: d.Team,
 		ThreadID: d.ThreadID, ReplyTo: d.ReplyTo, Type: d.Type, Topic: d.Topic, Priority: d.Priority,
-		Status: hub.StatusPending, Sequence: d.Sequence, ExpiresAt: d.ExpiresAt, Payload: payload,
+		Status: hub.StatusPending, Sequence: d.Sequence, ExpiresAt: d.ExpiresAt, Payload: payload.Compact().Raw(),
 		Policy: hub.DefaultPolicy, CreatedAt: id.Time(), Extra: d.Extra,
 	}
 	if d.Version != "" {
@@ -168,7 +168,7 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 }
 
 // textPayload makes the payload for a message that was given as plain text.
-func textPayload(op string, d Draft) (json.RawMessage, error) {
+func textPayload(op string, d Draft) (map[string]any, error) {
 	if !utf8.ValidString(d.Text) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "text: not valid UTF-8")
 	}
@@ -199,7 +199,7 @@ func textPayload(op string, d Draft) (json.RawMessage, error) {
 	default:
 		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload object")
 	}
-	return json.Marshal(p)
+	return p, nil
 }
 
 // unique returns the names without repetitions, in their order.
@@ -218,15 +218,8 @@ func unique(ids []hub.AgentID) []hub.AgentID {
 
 // memberNames returns the names in a JSON object, sorted.
 func memberNames(object json.RawMessage) []string {
-	if len(object) == 0 {
-		return nil
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(object, &members) != nil {
-		return nil
-	}
-	names := make([]string, 0, len(members))
-	for n := range members {
+	var names []string
+	for n := range strictjson.Members(object) {
 		names = append(names, n)
 	}
 	slices.Sort(names)

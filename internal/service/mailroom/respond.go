@@ -2,11 +2,11 @@ package mailroom
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Respond answers a message: thread, recipients and, unless given, the type
@@ -70,12 +70,8 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	}
 	d := r.Draft
 	d.Type, d.Text = t, ""
-	raw, err := textPayload(op, Draft{Type: t, Text: r.Summary})
+	payload, err := textPayload(op, Draft{Type: t, Text: r.Summary})
 	if err != nil {
-		return Receipt{}, err
-	}
-	payload := map[string]any{}
-	if err := json.Unmarshal(raw, &payload); err != nil {
 		return Receipt{}, err
 	}
 	if r.Detail != "" {
@@ -87,7 +83,7 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	if len(r.Blockers) > 0 {
 		payload["blockers"] = r.Blockers
 	}
-	if d.Payload, err = json.Marshal(payload); err != nil {
+	if d.Payload, err = strictjson.ValueOf(payload); err != nil {
 		return Receipt{}, err
 	}
 	if len(d.To) == 0 {

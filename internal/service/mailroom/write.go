@@ -1,7 +1,6 @@
 package mailroom
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/nearest"
 )
 
 // place finds the message's thread and checks what it refers to.
@@ -146,30 +146,17 @@ func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.Agent
 		return err
 	}
 	e := hub.Errorf(hub.CodeUnknownRecipient, op, "nobody on this hub is called %q", id)
-	if near := nearest(id, all); len(near) > 0 {
+	names := func(yield func(hub.AgentID) bool) {
+		for _, a := range all {
+			if !yield(a.ID) {
+				return
+			}
+		}
+	}
+	if near := nearest.Names(id, names, 3); len(near) > 0 {
 		return e.WithHint("did you mean %s?", joinNames(near))
 	}
 	return e.WithHint("parley agent list shows who is there")
-}
-
-// nearest returns up to three names that look like id, the likeliest first.
-func nearest(id hub.AgentID, all []hub.Agent) []hub.AgentID {
-	type candidate struct {
-		id hub.AgentID
-		d  int
-	}
-	var found []candidate
-	for _, a := range all {
-		if d := hub.EditDistance(string(id), string(a.ID)); d <= max(2, len(id)/3) {
-			found = append(found, candidate{a.ID, d})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.d, b.d) })
-	var out []hub.AgentID
-	for _, c := range found[:min(3, len(found))] {
-		out = append(out, c.id)
-	}
-	return out
 }
 
 func joinNames(ids []hub.AgentID) string {

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // A trail is the files of one family as they were when it was opened, read line
@@ -203,7 +204,7 @@ func (v *verifier) differs(t *trail, r hub.Reader, l line, e hub.Entry) (string,
 	// changed; then the facts tell.
 	var facts sentFacts
 	if json.Unmarshal(e.Facts, &facts) == nil && (facts.Digest != "" || v.gone(hub.EnvelopeID(e.Subject), facts.Type)) && l.Message != nil {
-		sent, err := hub.DecodeEnvelope(l.Message)
+		sent, err := shape.DecodeEnvelope(l.Message)
 		if err == nil && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0 {
 			return "", nil
 		}

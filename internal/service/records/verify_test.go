@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A story is a world in which everything has happened that is recorded.
@@ -45,7 +46,7 @@ func tell(t *testing.T) *story {
 	s.fetch(bob, false)
 	n := int64(1)
 	s.rich = s.send(ada, mailroom.Draft{
-		To: []hub.AgentID{"bob"}, Type: hub.TypeTaskOffer, Payload: json.RawMessage(`{"task_id":"t","summary":"<&> ü","role":"executor"}`), Team: "core", Topic: "build",
+		To: []hub.AgentID{"bob"}, Type: hub.TypeTaskOffer, Payload: strictjson.Trust([]byte(`{"task_id":"t","summary":"<&> ü","role":"executor"}`)), Team: "core", Topic: "build",
 		Sequence: &n, Context: &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "url", Value: "https://x/?a=<b>"}}}, Extra: json.RawMessage(`{"x_note":"<kept>"}`),
 	})
 	s.held = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Policy: &gate})

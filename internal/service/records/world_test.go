@@ -122,7 +122,7 @@ func (w *world) send(from hub.Caller, d mailroom.Draft) hub.EnvelopeID {
 	if d.Type == "" {
 		d.Type = hub.TypeStatusUpdate
 	}
-	if d.Text == "" && d.Payload == nil {
+	if d.Text == "" && d.Payload.IsZero() {
 		d.Text = "message at " + hub.At(w.now).String()
 	}
 	r, err := w.mail.Send(w.t.Context(), from, d)

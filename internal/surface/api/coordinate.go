@@ -38,7 +38,7 @@ func coordinate(ctx context.Context, s *Services, a hub.Caller, p CoordinatePara
 	members := map[string]jsontext.Value{}
 	if len(p.Rest) > 0 {
 		if err := jsonv2.Unmarshal(p.Rest, &members); err != nil {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
+			return nil, hub.Errorf(hub.CodeInvalid, op, "%w", err)
 		}
 	}
 	if members["from"].Kind() == '"' { // a number is a version, for contract/diff

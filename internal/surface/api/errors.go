@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -70,8 +68,6 @@ func hubError(method string, e *jsonrpc.Error) error {
 		RetryAfter: time.Duration(r.RetryAfterS * float64(time.Second)),
 	}}
 }
-
-func asSemantic(err error, into **jsonv2.SemanticError) bool { return errors.As(err, into) }
 
 // A Description is a failure as scripts and models see it.
 type Description struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // HandoffParams say what to do with a handoff. A package is given whole, or
@@ -171,7 +172,7 @@ func (p HandoffParams) parcel() (json.RawMessage, error) {
 		if p.Package[0] != '{' {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "package: must be an object")
 		}
-		if err := hub.StrictObject(p.Package); err != nil {
+		if _, err := strictjson.ParseObject(p.Package); err != nil {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 		}
 		if err := json.Unmarshal(p.Package, &members); err != nil {

@@ -7,14 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
-
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
@@ -22,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Services is what the operations work on.
@@ -103,49 +100,26 @@ func (o Operation) tool(name, schema string) Operation {
 // decode reads parameters. Unknown members are refused, except where P keeps
 // them; so are members that differ from each other in case only.
 func decode(op string, raw []byte, into any) error {
-	return decodeObject(op, raw, into, jsonv2.RejectUnknownMembers(true))
+	return decodeObject(op, raw, into, strictjson.Decode)
 }
 
 // DecodeLoose reads parameters of a protocol that others speak too: names may be
 // written in camelCase or snake_case, and what is unknown is left alone.
 func DecodeLoose(op string, raw []byte, into any) error {
-	return decodeObject(op, raw, into, jsonv2.MatchCaseInsensitiveNames(true))
+	return decodeObject(op, raw, into, strictjson.DecodeTolerant)
 }
 
-func decodeObject(op string, raw []byte, into any, how jsonv2.Options) error {
+func decodeObject(op string, raw []byte, into any, decode func([]byte, any) error) error {
 	if len(raw) == 0 {
 		raw = []byte("{}")
 	}
 	if raw[0] != '{' {
 		return hub.Errorf(hub.CodeInvalid, op, "params must be an object")
 	}
-	if err := hub.StrictObject(raw); err != nil {
-		return err
-	}
-	if err := jsonv2.Unmarshal(raw, into, how); err != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
+	if err := decode(raw, into); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	return nil
-}
-
-// explain says in a line what a parameter should have been.
-func explain(err error) string {
-	var s *jsonv2.SemanticError
-	if !asSemantic(err, &s) {
-		return "the parameters cannot be read"
-	}
-	path := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
-	if s.Err == jsonv2.ErrUnknownName {
-		return path + ": there is no such parameter"
-	}
-	if s.Err != nil && s.GoType == nil {
-		return path + ": " + s.Err.Error()
-	}
-	if s.Err != nil {
-		return fmt.Sprintf("%s: %v", path, s.Err)
-	}
-	kinds := map[jsontext.Kind]string{'n': "null", 't': "true", 'f': "false", '"': "a string", '0': "a number", '{': "an object", '[': "an array"}
-	return fmt.Sprintf("%s: %s is not expected here", path, kinds[s.JSONKind])
 }
 
 // Call performs an operation for an actor. Every surface comes through here:

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Operations is the table of everything a caller can ask for.
@@ -98,7 +99,7 @@ type SendParams struct {
 // draft checks the parts of p that need more than decoding.
 func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	d := mailroom.Draft{
-		To: p.To, Type: p.Type, Payload: p.Payload, Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
+		To: p.To, Type: p.Type, Payload: strictjson.Trust(p.Payload), Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
 		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
 		Version: p.Version,
 	}
@@ -140,7 +141,7 @@ func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMess
 	}
 	var members map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(p.Unknown, &members); err != nil {
-		return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s", explain(err))
+		return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	extra = json.RawMessage(p.Unknown)
 	for name, value := range members {

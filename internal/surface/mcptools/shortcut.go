@@ -176,7 +176,7 @@ func plainCall(body []byte) (req jsonrpc.Request, o api.Operation, args json.Raw
 		return req, o, nil, false
 	}
 	var params map[string]json.RawMessage
-	if hub.StrictObject(req.Params) != nil || json.Unmarshal(req.Params, &params) != nil {
+	if json.Unmarshal(req.Params, &params) != nil { // jsonrpc has checked the names
 		return req, o, nil, false
 	}
 	var name string
