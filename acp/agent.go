@@ -85,15 +85,15 @@ func Serve(ctx context.Context, agent *Agent, r io.Reader, w io.Writer) error {
 	if agent.Prompt == nil {
 		return errors.New("acp: an agent needs the function Prompt")
 	}
-	host := newHost(agent)
-	conn := host.open(r, w)
+	a := newAgentConn(agent)
+	conn := a.open(r, w)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	<-conn.Done()
-	host.end()
+	a.end()
 	err := conn.Wait()
 	conn.Close() // it has ended, and nothing is left to fail
-	host.work.Wait()
+	a.work.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -118,56 +118,56 @@ type ClientProfile struct {
 }
 
 // initialize answers initialize.
-func (h *host) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, error) {
+func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, error) {
 	var head struct {
 		Version *uint16 `json:"protocolVersion"`
 	}
 	if err := json.Unmarshal(params, &head); err != nil || head.Version == nil {
 		return nil, invalidParams(errors.New("protocolVersion must be an integer from 0 to 65535"))
 	}
-	l := &link{conn: c}
-	readProfile := l.readProfileV1
-	if h.agent.V2 && *head.Version != 1 {
-		readProfile = l.readProfileV2
+	rc := &remoteClient{conn: c}
+	readProfile := rc.readProfileV1
+	if a.agent.V2 && *head.Version != 1 {
+		readProfile = rc.readProfileV2
 	}
 	if err := readProfile(params); err != nil {
 		return nil, invalidParams(err)
 	}
-	l.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &l.caps, Lossy: h.agent.Lossy})
-	if !h.setLink(l) {
+	rc.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: a.agent.Lossy})
+	if !a.setClient(rc) {
 		return nil, invalidRequest("initialize was answered before")
 	}
-	if l.profile.Version == 1 {
-		return encoded(h.introductionV1(l.caps))
+	if rc.profile.Version == 1 {
+		return encoded(a.introductionV1(rc.caps))
 	}
-	return encoded(h.introductionV2())
+	return encoded(a.introductionV2())
 }
 
-func (l *link) readProfileV1(params json.RawMessage) error {
+func (rc *remoteClient) readProfileV1(params json.RawMessage) error {
 	var m acpv1.InitializeRequest
 	if err := m.UnmarshalJSON(params); err != nil {
 		return err
 	}
 	info := m.ClientInfo.Or(acpv1.Implementation{})
-	l.caps = m.ClientCapabilities.Or(acpv1.ClientCapabilities{})
-	fs := l.caps.FS.Or(acpv1.FileSystemCapabilities{})
-	l.profile = ClientProfile{
+	rc.caps = m.ClientCapabilities.Or(acpv1.ClientCapabilities{})
+	fs := rc.caps.FS.Or(acpv1.FileSystemCapabilities{})
+	rc.profile = ClientProfile{
 		Version: 1, Name: info.Name, Release: info.Version,
 		ReadFiles: fs.ReadTextFile.Or(false), WriteFiles: fs.WriteTextFile.Or(false),
-		Terminals: l.caps.Terminal.Or(false), Elicit: l.caps.Elicitation.IsSet(),
-		TerminalAuth: l.caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false),
-		V1:           &l.caps,
+		Terminals: rc.caps.Terminal.Or(false), Elicit: rc.caps.Elicitation.IsSet(),
+		TerminalAuth: rc.caps.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false),
+		V1:           &rc.caps,
 	}
 	return nil
 }
 
-func (l *link) readProfileV2(params json.RawMessage) error {
+func (rc *remoteClient) readProfileV2(params json.RawMessage) error {
 	var m acpv2.InitializeRequest
 	if err := m.UnmarshalJSON(params); err != nil {
 		return err
 	}
 	caps := m.Capabilities.Or(acpv2.ClientCapabilities{})
-	l.profile = ClientProfile{
+	rc.profile = ClientProfile{
 		Version: 2, Name: m.Info.Name, Release: m.Info.Version,
 		Elicit:       caps.Elicitation.IsSet(),
 		TerminalAuth: caps.Auth.Or(acpv2.ClientAuthCapabilities{}).Terminal.IsSet(),
@@ -176,7 +176,7 @@ func (l *link) readProfileV2(params json.RawMessage) error {
 	return nil
 }
 
-func (h *host) has(c Capability) bool { return slices.Contains(h.agent.Capabilities, c) }
+func (a *agentConn) has(c Capability) bool { return slices.Contains(a.agent.Capabilities, c) }
 
 // marker returns an object that says by being there that something is so.
 func marker[T any](there bool) acpv1.Optional[T] {
@@ -188,12 +188,12 @@ func marker[T any](there bool) acpv1.Optional[T] {
 }
 
 // introductionV1 returns the answer to initialize in version 1.
-func (h *host) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeResponse {
-	a := h.agent
+func (a *agentConn) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeResponse {
+	agent := a.agent
 	methods := []acpv1.AuthMethod{}
-	for i := range a.AuthMethods {
+	for i := range agent.AuthMethods {
 		v2 := &acpv2.InitializeResponse{
-			ProtocolVersion: 2, Info: h.info(), AuthMethods: acpv2.Set(a.AuthMethods[i : i+1]),
+			ProtocolVersion: 2, Info: a.info(), AuthMethods: acpv2.Set(agent.AuthMethods[i : i+1]),
 			Capabilities: acpv2.Set(acpv2.AgentCapabilities{Session: acpv2.Set(acpv2.SessionCapabilities{
 				MCP: acpv2.Set(acpv2.MCPCapabilities{Stdio: acpv2.Set(acpv2.MCPStdioCapabilities{})}),
 			})}),
@@ -203,65 +203,65 @@ func (h *host) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeRe
 			methods = append(methods, c.Message.(*acpv1.InitializeResponse).AuthMethods.Or(nil)...)
 		}
 	}
-	info := h.info()
+	info := a.info()
 	return &acpv1.InitializeResponse{
 		ProtocolVersion: 1,
 		AgentInfo:       acpv1.Set(acpv1.Implementation{Name: info.Name, Title: info.Title, Version: info.Version}),
 		AuthMethods:     acpv1.Set(methods),
 		AgentCapabilities: acpv1.Set(acpv1.AgentCapabilities{
-			LoadSession: acpv1.Set(a.LoadSession != nil),
+			LoadSession: acpv1.Set(agent.LoadSession != nil),
 			PromptCapabilities: acpv1.Set(acpv1.PromptCapabilities{
-				Image: acpv1.Set(h.has(CanImage)), Audio: acpv1.Set(h.has(CanAudio)), EmbeddedContext: acpv1.Set(h.has(CanEmbed)),
+				Image: acpv1.Set(a.has(CanImage)), Audio: acpv1.Set(a.has(CanAudio)), EmbeddedContext: acpv1.Set(a.has(CanEmbed)),
 			}),
-			MCPCapabilities: acpv1.Set(acpv1.MCPCapabilities{HTTP: acpv1.Set(h.has(CanMCPHTTP)), SSE: acpv1.Set(h.has(CanMCPSSE))}),
+			MCPCapabilities: acpv1.Set(acpv1.MCPCapabilities{HTTP: acpv1.Set(a.has(CanMCPHTTP)), SSE: acpv1.Set(a.has(CanMCPSSE))}),
 			SessionCapabilities: acpv1.Set(acpv1.SessionCapabilities{
-				List:                  marker[acpv1.SessionListCapabilities](a.ListSessions != nil),
-				Delete:                marker[acpv1.SessionDeleteCapabilities](a.DeleteSession != nil),
-				AdditionalDirectories: marker[acpv1.SessionAdditionalDirectoriesCapabilities](h.has(CanDirectories)),
-				Resume:                marker[acpv1.SessionResumeCapabilities](a.LoadSession != nil),
+				List:                  marker[acpv1.SessionListCapabilities](agent.ListSessions != nil),
+				Delete:                marker[acpv1.SessionDeleteCapabilities](agent.DeleteSession != nil),
+				AdditionalDirectories: marker[acpv1.SessionAdditionalDirectoriesCapabilities](a.has(CanDirectories)),
+				Resume:                marker[acpv1.SessionResumeCapabilities](agent.LoadSession != nil),
 				Close:                 marker[acpv1.SessionCloseCapabilities](true),
-				Fork:                  marker[acpv1.SessionForkCapabilities](a.ForkSession != nil),
+				Fork:                  marker[acpv1.SessionForkCapabilities](agent.ForkSession != nil),
 			}),
-			Auth: acpv1.Set(acpv1.AgentAuthCapabilities{Logout: marker[acpv1.LogoutCapabilities](a.Logout != nil)}),
-			Meta: a.Meta,
+			Auth: acpv1.Set(acpv1.AgentAuthCapabilities{Logout: marker[acpv1.LogoutCapabilities](agent.Logout != nil)}),
+			Meta: agent.Meta,
 		}),
 	}
 }
 
 // introductionV2 returns the answer to initialize in version 2.
-func (h *host) introductionV2() *acpv2.InitializeResponse {
-	a := h.agent
+func (a *agentConn) introductionV2() *acpv2.InitializeResponse {
+	agent := a.agent
 	out := &acpv2.InitializeResponse{
 		ProtocolVersion: 2,
-		Info:            h.info(),
-		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Meta: a.Meta, Session: acpv2.Set(acpv2.SessionCapabilities{
+		Info:            a.info(),
+		Capabilities: acpv2.Set(acpv2.AgentCapabilities{Meta: agent.Meta, Session: acpv2.Set(acpv2.SessionCapabilities{
 			Prompt: acpv2.Set(acpv2.PromptCapabilities{
-				Image:           marker[acpv2.PromptImageCapabilities](h.has(CanImage)),
-				Audio:           marker[acpv2.PromptAudioCapabilities](h.has(CanAudio)),
-				EmbeddedContext: marker[acpv2.PromptEmbeddedContextCapabilities](h.has(CanEmbed)),
+				Image:           marker[acpv2.PromptImageCapabilities](a.has(CanImage)),
+				Audio:           marker[acpv2.PromptAudioCapabilities](a.has(CanAudio)),
+				EmbeddedContext: marker[acpv2.PromptEmbeddedContextCapabilities](a.has(CanEmbed)),
 			}),
 			MCP: acpv2.Set(acpv2.MCPCapabilities{
-				Stdio: marker[acpv2.MCPStdioCapabilities](h.has(CanMCPStdio)),
-				HTTP:  marker[acpv2.MCPHTTPCapabilities](h.has(CanMCPHTTP)),
+				Stdio: marker[acpv2.MCPStdioCapabilities](a.has(CanMCPStdio)),
+				HTTP:  marker[acpv2.MCPHTTPCapabilities](a.has(CanMCPHTTP)),
 			}),
-			Delete:                marker[acpv2.SessionDeleteCapabilities](a.DeleteSession != nil),
-			AdditionalDirectories: marker[acpv2.SessionAdditionalDirectoriesCapabilities](h.has(CanDirectories)),
-			Fork:                  marker[acpv2.SessionForkCapabilities](a.ForkSession != nil),
+			Delete:                marker[acpv2.SessionDeleteCapabilities](agent.DeleteSession != nil),
+			AdditionalDirectories: marker[acpv2.SessionAdditionalDirectoriesCapabilities](a.has(CanDirectories)),
+			Fork:                  marker[acpv2.SessionForkCapabilities](agent.ForkSession != nil),
 		})}),
 	}
-	if len(a.AuthMethods) > 0 {
-		out.AuthMethods = acpv2.Set(a.AuthMethods)
+	if len(agent.AuthMethods) > 0 {
+		out.AuthMethods = acpv2.Set(agent.AuthMethods)
 	}
 	return out
 }
 
-func (h *host) info() acpv2.Implementation {
-	info := acpv2.Implementation{Name: h.agent.Name, Version: h.agent.Version}
+func (a *agentConn) info() acpv2.Implementation {
+	info := acpv2.Implementation{Name: a.agent.Name, Version: a.agent.Version}
 	if info.Name == "" {
 		info.Name, info.Version = "parley", "0"
 	}
-	if h.agent.Title != "" {
-		info.Title = acpv2.Set(h.agent.Title)
+	if a.agent.Title != "" {
+		info.Title = acpv2.Set(a.agent.Title)
 	}
 	return info
 }

@@ -27,8 +27,8 @@ type AgentSession struct {
 	// State is the agent's own.
 	State any
 
-	host     *host
-	client   *link
+	conn     *agentConn
+	client   *remoteClient
 	settings sync.Mutex // held while Options may change
 
 	mu   sync.Mutex // guards turn
@@ -85,7 +85,7 @@ func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
 // does not read.
 func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error {
 	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
-	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
 	}
 	if s.client.profile.Version != 1 {
@@ -109,7 +109,7 @@ func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) erro
 		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
 	}
 	n := &acpv1.SessionNotification{SessionID: acpv1.SessionID(s.ID), Update: u}
-	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
 	}
 	return s.client.notify(ctx, n)
@@ -150,7 +150,7 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 // SetOption changes an option by the agent itself, through Agent.SetOption. The
 // client has to be told with an update.
 func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]acpv2.SessionConfigOption, error) {
-	return s.host.setOption(ctx, s.ID, id, value)
+	return s.conn.setOption(ctx, s.ID, id, value)
 }
 
 // CompleteElicitation tells the client that what its user was asked to do on a
@@ -161,11 +161,11 @@ func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error
 
 // call makes a request in the words of the client's version.
 func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
-	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.host.agent.Extensions}); err != nil {
+	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
 	}
 	if s.client.profile.Version == 1 {
-		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.host.agent.Lossy})
+		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.conn.agent.Lossy})
 		if err != nil {
 			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
 		}

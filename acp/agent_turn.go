@@ -44,8 +44,8 @@ func (t *AgentTurn) ToolCall(ctx context.Context, m acpv2.ToolCallUpdate) error 
 
 // beginTurn reads session/prompt and makes it the turn of its session. It runs in
 // the order of arrival, so a cancellation that comes later finds the turn.
-func (h *host) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
-	client, err := h.initialized()
+func (a *agentConn) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
+	client, err := a.initialized()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (h *host) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 		return nil, err
 	}
 	m := request.(*acpv2.PromptRequest)
-	s := h.session(m.SessionID)
+	s := a.session(m.SessionID)
 	switch {
 	case m.SessionID == "" && client.profile.Version == 1:
 		return nil, invalidParams(errors.New("sessionId is empty"))
@@ -62,7 +62,7 @@ func (h *host) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 		return nil, sessionNotFound(m.SessionID)
 	}
 	t := &AgentTurn{AgentSession: s, Prompt: m.Prompt, Meta: m.Meta, id: acpv2.MessageID(newID()), done: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancelCause(h.life)
+	t.ctx, t.cancel = context.WithCancelCause(a.life)
 	if !t.enter() {
 		t.cancel(nil)
 		return nil, invalidRequest("the session %q works on a prompt already", m.SessionID)
@@ -114,13 +114,13 @@ func (t *AgentTurn) run(ctx context.Context) (any, error) {
 			t.leave()
 			return
 		}
-		t.host.work.Go(t.runV2)
+		t.conn.work.Go(t.runV2)
 	}}, err
 }
 
 // work has the agent work on the prompt, and returns what it says in the end.
 func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
-	reason, err := t.host.agent.Prompt(t.ctx, t)
+	reason, err := t.conn.agent.Prompt(t.ctx, t)
 	var failure *jsonrpc.Error
 	switch {
 	case t.ctx.Err() != nil:

@@ -74,7 +74,7 @@ func (c *Client) open(ctx context.Context, r io.Reader, w io.Writer) (*Client, e
 	c.conn = jsonrpc.Open(r, w, &jsonrpc.Options{
 		Request:      c.handle,
 		Notification: c.notice,
-		Problem:      func(p *jsonrpc.Problem) { c.noteProblem(p) },
+		Problem:      func(p *jsonrpc.Problem) { c.reportProblem(p) },
 		Tap:          c.opts.Tap,
 		MaxFrame:     c.opts.MaxFrame,
 		MaxRequests:  maxRequests,
@@ -243,19 +243,19 @@ func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 	case r.Method == acpv1.MethodSessionUpdate:
 		version := int(c.version.Load())
 		if version == 0 {
-			c.noteProblem(errors.New("acp: the agent sent session/update before it answered initialize"))
+			c.reportProblem(errors.New("acp: the agent sent session/update before it answered initialize"))
 			return
 		}
 		u, err := decodeUpdate(version, r.Params)
 		if err != nil {
-			c.noteProblem(fmt.Errorf("acp: %s cannot be read and was left out: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: %s cannot be read and was left out: %w", r.Method, err))
 			return
 		}
 		c.update(u, len(r.Params))
 	case r.Method == acpv1.MethodElicitationComplete:
 		var m acpv2.CompleteElicitationNotification
 		if err := m.UnmarshalJSON(r.Params); err != nil {
-			c.noteProblem(fmt.Errorf("acp: %s cannot be read: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: %s cannot be read: %w", r.Method, err))
 		} else if c.opts.ElicitDone != nil {
 			c.opts.ElicitDone(string(m.ElicitationID))
 		}
@@ -278,7 +278,7 @@ func (c *Client) update(u *Update, size int) {
 	}
 	c.mu.Unlock()
 	if s == nil {
-		c.noteProblem(fmt.Errorf("acp: the agent sent %s for the session %q, which is not open", u.Tag(), u.SessionID()))
+		c.reportProblem(fmt.Errorf("acp: the agent sent %s for the session %q, which is not open", u.Tag(), u.SessionID()))
 		return
 	}
 	s.update(u, size)
@@ -300,23 +300,31 @@ func (c *Client) handle(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 	return handler.do(c, ctx, version, r.Params)
 }
 
-// A clientMethod is a request that agents make.
+// A clientMethod handles a request of the agent.
 type clientMethod struct {
 	onlyV1 bool
 	do     func(c *Client, ctx context.Context, version int, params json.RawMessage) (any, error)
 }
 
-// clientMethods are all requests that agents make.
+// clientMethods holds the handlers of all requests that the protocol lets agents
+// make.
 var clientMethods = map[string]clientMethod{
 	acpv1.MethodSessionRequestPermission: {do: (*Client).permission},
 	acpv1.MethodElicitationCreate:        {do: (*Client).elicitation},
-	acpv1.MethodFSReadTextFile:           {onlyV1: true, do: service((*Client).readFile)},
-	acpv1.MethodFSWriteTextFile:          {onlyV1: true, do: service((*Client).writeFile)},
-	acpv1.MethodTerminalCreate:           {onlyV1: true, do: service((*Client).createTerminal)},
-	acpv1.MethodTerminalOutput:           {onlyV1: true, do: service((*Client).terminalOutput)},
-	acpv1.MethodTerminalWaitForExit:      {onlyV1: true, do: service((*Client).waitForExit)},
-	acpv1.MethodTerminalKill:             {onlyV1: true, do: service((*Client).killTerminal)},
-	acpv1.MethodTerminalRelease:          {onlyV1: true, do: service((*Client).releaseTerminal)},
+	acpv1.MethodFSReadTextFile: service((*Options).offersRead,
+		func(m *acpv1.ReadTextFileRequest) acpv1.SessionID { return m.SessionID }, (*Session).readFile),
+	acpv1.MethodFSWriteTextFile: service((*Options).offersWrite,
+		func(m *acpv1.WriteTextFileRequest) acpv1.SessionID { return m.SessionID }, (*Session).writeFile),
+	acpv1.MethodTerminalCreate: service((*Options).offersTerminals,
+		func(m *acpv1.CreateTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).createTerminal),
+	acpv1.MethodTerminalOutput: service((*Options).offersTerminals,
+		func(m *acpv1.TerminalOutputRequest) acpv1.SessionID { return m.SessionID }, (*Session).terminalOutput),
+	acpv1.MethodTerminalWaitForExit: service((*Options).offersTerminals,
+		func(m *acpv1.WaitForTerminalExitRequest) acpv1.SessionID { return m.SessionID }, (*Session).waitForExit),
+	acpv1.MethodTerminalKill: service((*Options).offersTerminals,
+		func(m *acpv1.KillTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).killTerminal),
+	acpv1.MethodTerminalRelease: service((*Options).offersTerminals,
+		func(m *acpv1.ReleaseTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).releaseTerminal),
 }
 
 // invalidParams is the answer to params that cannot be read.

@@ -24,7 +24,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 	}
 	if s := c.session(elicitationSession(m)); s != nil {
 		var done func()
-		ctx, done = s.whileRunning(ctx)
+		ctx, done = s.turnContext(ctx)
 		defer done()
 	}
 	cancelled := &acpv2.CreateElicitationResponse{Cancel: &acpv2.ElicitationCancelAction{}}
@@ -33,7 +33,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 	}
 	answer, err := c.opts.Elicit(ctx, m)
 	if err != nil {
-		c.noteProblem(fmt.Errorf("acp: the user could not be asked, which counts as cancelled: %w", err))
+		c.reportProblem(fmt.Errorf("acp: the user could not be asked, which counts as cancelled: %w", err))
 	}
 	if err != nil || answer == nil || ctx.Err() != nil {
 		answer = cancelled

@@ -52,8 +52,8 @@ var ErrUnsupported = errors.New("the agent does not offer it")
 // maxProblems is how many problems are remembered, the first ones.
 const maxProblems = 8
 
-// noteProblem remembers and reports something that the connection survives.
-func (c *Client) noteProblem(err error) {
+// reportProblem remembers and reports something that the connection survives.
+func (c *Client) reportProblem(err error) {
 	c.mu.Lock()
 	if len(c.problems) < maxProblems {
 		c.problems = append(c.problems, err)
@@ -85,7 +85,7 @@ func (c *Client) silent(what string, err error) *Fault {
 			what, firstLine(p.Excerpt))}
 	}
 	text := what + ": the agent runs but does not answer"
-	if line := c.lastWords(); line != "" {
+	if line := c.lastStderrLine(); line != "" {
 		text += fmt.Sprintf("; the last line of its standard error: %q", line)
 	}
 	return &Fault{Code: FaultSilent, Text: text, Err: err}
@@ -123,8 +123,8 @@ func (c *Client) ended(what string, err error) error {
 	return &Fault{Code: FaultExit, Text: text, Err: err}
 }
 
-// lastWords returns the last line of the agent's standard error.
-func (c *Client) lastWords() string {
+// lastStderrLine returns the last line of the agent's standard error.
+func (c *Client) lastStderrLine() string {
 	if c.process == nil {
 		return ""
 	}

@@ -89,7 +89,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	if s == nil {
 		return nil, sessionNotFound(r.SessionID)
 	}
-	ctx, done := s.whileRunning(ctx)
+	ctx, done := s.turnContext(ctx)
 	defer done()
 	var permissions Permissions = byPolicy{c.opts.Policy, sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)}
 	if c.opts.Permissions != nil {
@@ -98,7 +98,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	var decision sandbox.Decision
 	if ctx.Err() == nil {
 		if decision, err = permissions.Decide(ctx, r); err != nil {
-			c.noteProblem(fmt.Errorf("acp: the question %q could not be answered, and counts as cancelled: %w", r.Title, err))
+			c.reportProblem(fmt.Errorf("acp: the question %q could not be answered, and counts as cancelled: %w", r.Title, err))
 		}
 	}
 	outcome := acpv1.RequestPermissionOutcome{Cancelled: &acpv1.CancelledPermissionOutcome{}}
@@ -117,9 +117,9 @@ func offered(options []sandbox.Option, id string) bool {
 	return false
 }
 
-// whileRunning returns a context that also ends when the turn that runs is
+// turnContext returns a context that also ends when the turn that runs is
 // cancelled or over. done must be called before the agent is answered.
-func (s *Session) whileRunning(ctx context.Context) (_ context.Context, done func()) {
+func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func()) {
 	s.mu.Lock()
 	turn := s.turn
 	s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Session) whileRunning(ctx context.Context) (_ context.Context, done fun
 	return within, func() {
 		stop()
 		cancel(nil)
-		turn.settle(ctx)
+		turn.awaitCancel(ctx)
 	}
 }
 

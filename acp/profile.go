@@ -7,10 +7,10 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// A Capability is something that an agent can do beyond what all can.
+// A Capability is an optional ability of an agent.
 type Capability string
 
-// The capabilities, in both versions.
+// The capabilities. The names hold in both versions.
 const (
 	CanLoad        Capability = "session/load"
 	CanResume      Capability = "session/resume"
@@ -28,7 +28,7 @@ const (
 	CanLogout      Capability = "logout"
 )
 
-// Capabilities lists all there are.
+// Capabilities returns all capabilities.
 func Capabilities() []Capability {
 	return []Capability{CanLoad, CanResume, CanList, CanClose, CanDelete, CanFork, CanDirectories,
 		CanImage, CanAudio, CanEmbed, CanMCPStdio, CanMCPHTTP, CanMCPSSE, CanLogout}
@@ -39,29 +39,29 @@ type AuthMethod struct {
 	ID          string
 	Name        string
 	Description string
-	Type        string   // "agent", "terminal", or one that is not known here
-	Args        []string // for a terminal: arguments that the agent is started with to log in
+	Type        string   // "agent", "terminal", or a type that this package does not know
+	Args        []string // for a terminal: the arguments that start the agent's login
 }
 
-// A Profile is what an agent says about itself.
+// A Profile describes an agent as its answer to initialize does.
 type Profile struct {
-	Version int // of the protocol, as agreed on
+	Version int // of the protocol, as agreed
 
 	Name, Title, Release string // of the agent; empty if it did not say
 
-	Capabilities []Capability // sorted as Capabilities lists them
+	Capabilities []Capability // in the order of Capabilities
 	AuthMethods  []AuthMethod
 
-	// The message as it came. Exactly one is set.
+	// The answer as it came. Exactly one is set.
 	V1 *acpv1.InitializeResponse
 	V2 *acpv2.InitializeResponse
 }
 
-// Can reports whether the agent has said that it can do something.
+// Can reports whether the agent has a capability.
 func (p *Profile) Can(c Capability) bool { return slices.Contains(p.Capabilities, c) }
 
-// able adds what is there to the capabilities, in the order of the list.
-func (p *Profile) able(has map[Capability]bool) {
+// setCapabilities sets the capabilities that are true in has.
+func (p *Profile) setCapabilities(has map[Capability]bool) {
 	for _, c := range Capabilities() {
 		if has[c] {
 			p.Capabilities = append(p.Capabilities, c)
@@ -76,7 +76,7 @@ func profileV1(m *acpv1.InitializeResponse) Profile {
 	session := caps.SessionCapabilities.Or(acpv1.SessionCapabilities{})
 	prompt := caps.PromptCapabilities.Or(acpv1.PromptCapabilities{})
 	mcp := caps.MCPCapabilities.Or(acpv1.MCPCapabilities{})
-	p.able(map[Capability]bool{
+	p.setCapabilities(map[Capability]bool{
 		CanLoad:        caps.LoadSession.Or(false),
 		CanResume:      session.Resume.IsSet(),
 		CanList:        session.List.IsSet(),
@@ -111,7 +111,7 @@ func profileV2(m *acpv2.InitializeResponse) Profile {
 	prompt := session.Prompt.Or(acpv2.PromptCapabilities{})
 	mcp := session.MCP.Or(acpv2.MCPCapabilities{})
 	methods := m.AuthMethods.Or(nil)
-	p.able(map[Capability]bool{
+	p.setCapabilities(map[Capability]bool{
 		CanLoad:        sessions,
 		CanResume:      sessions,
 		CanList:        sessions,
@@ -139,7 +139,7 @@ func profileV2(m *acpv2.InitializeResponse) Profile {
 	return p
 }
 
-// unknownMethod returns a way to log in of a type that is not known here.
+// unknownMethod returns a login method of a type that this package does not know.
 func unknownMethod(u *acpv1.Unknown, id string) AuthMethod {
 	return AuthMethod{ID: memberText(u, id), Name: memberText(u, "name"), Description: memberText(u, "description"), Type: u.Tag}
 }

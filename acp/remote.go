@@ -10,7 +10,7 @@ import (
 )
 
 // Files returns the files of the client, nil if it offers neither to read nor to
-// write them. What it does not offer fails.
+// write them. An operation that the client does not offer fails.
 func (s *AgentSession) Files() Files {
 	if c := s.Client(); !c.ReadFiles && !c.WriteFiles {
 		return nil
@@ -26,23 +26,26 @@ func (s *AgentSession) Terminals() Terminals {
 	return remoteTerminals{s}
 }
 
-// ask makes a request that only clients of version 1 answer.
-func (s *AgentSession) ask(ctx context.Context, m, answer acpv1.Message) error {
+// ask makes a request that clients of version 1 answer, and returns the answer.
+func ask[A any, P interface {
+	*A
+	acpv1.Message
+}](ctx context.Context, s *AgentSession, m acpv1.Message) (answer A, err error) {
 	params, err := m.MarshalJSON()
 	if err != nil {
-		return err
+		return answer, err
 	}
 	raw, err := s.client.conn.Call(ctx, m.Method(), json.RawMessage(params))
 	if err != nil {
-		return fmt.Errorf("acp: %w", err)
+		return answer, fmt.Errorf("acp: %w", err)
 	}
 	if string(raw) == "null" {
 		raw = json.RawMessage("{}")
 	}
-	if err := answer.UnmarshalJSON(raw); err != nil {
-		return fmt.Errorf("acp: the client's answer to %s cannot be read: %w", m.Method(), err)
+	if err := P(&answer).UnmarshalJSON(raw); err != nil {
+		return answer, fmt.Errorf("acp: the client's answer to %s cannot be read: %w", m.Method(), err)
 	}
-	return nil
+	return answer, nil
 }
 
 // remoteFiles are files that the client reads and writes.
@@ -50,7 +53,7 @@ type remoteFiles struct{ session *AgentSession }
 
 func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (string, error) {
 	if !f.session.Client().ReadFiles {
-		return "", fmt.Errorf("acp: read %s: the client does not offer it", path)
+		return "", fmt.Errorf("acp: read %s: the client does not offer to read files", path)
 	}
 	m := &acpv1.ReadTextFileRequest{SessionID: acpv1.SessionID(f.session.ID), Path: path}
 	if line > 0 {
@@ -59,17 +62,17 @@ func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (st
 	if limit != sandbox.AllLines {
 		m.Limit = acpv1.Set(uint32(limit))
 	}
-	var answer acpv1.ReadTextFileResponse
-	err := f.session.ask(ctx, m, &answer)
+	answer, err := ask[acpv1.ReadTextFileResponse](ctx, f.session, m)
 	return answer.Content, err
 }
 
 func (f remoteFiles) Write(ctx context.Context, path, text string) error {
 	if !f.session.Client().WriteFiles {
-		return fmt.Errorf("acp: write %s: the client does not offer it", path)
+		return fmt.Errorf("acp: write %s: the client does not offer to write files", path)
 	}
 	m := &acpv1.WriteTextFileRequest{SessionID: acpv1.SessionID(f.session.ID), Path: path, Content: text}
-	return f.session.ask(ctx, m, &acpv1.WriteTextFileResponse{})
+	_, err := ask[acpv1.WriteTextFileResponse](ctx, f.session, m)
+	return err
 }
 
 // remoteTerminals are terminals at the client.
@@ -88,37 +91,34 @@ func (t remoteTerminals) Create(ctx context.Context, c sandbox.Command) (string,
 	if c.OutputLimit != nil {
 		m.OutputByteLimit = acpv1.Set(uint64(*c.OutputLimit))
 	}
-	var answer acpv1.CreateTerminalResponse
-	err := t.session.ask(ctx, m, &answer)
+	answer, err := ask[acpv1.CreateTerminalResponse](ctx, t.session, m)
 	return string(answer.TerminalID), err
 }
 
 func (t remoteTerminals) Output(ctx context.Context, id string) (sandbox.Output, error) {
 	m := &acpv1.TerminalOutputRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
-	var answer acpv1.TerminalOutputResponse
-	if err := t.session.ask(ctx, m, &answer); err != nil {
-		return sandbox.Output{}, err
-	}
+	answer, err := ask[acpv1.TerminalOutputResponse](ctx, t.session, m)
 	out := sandbox.Output{Text: answer.Output, Truncated: answer.Truncated}
 	if e, ok := answer.ExitStatus.Get(); ok {
 		out.Exit = &sandbox.Exit{Code: int(e.ExitCode.Or(0)), Signal: e.Signal.Or("")}
 	}
-	return out, nil
+	return out, err
 }
 
 func (t remoteTerminals) Wait(ctx context.Context, id string) (sandbox.Exit, error) {
 	m := &acpv1.WaitForTerminalExitRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
-	var answer acpv1.WaitForTerminalExitResponse
-	err := t.session.ask(ctx, m, &answer)
+	answer, err := ask[acpv1.WaitForTerminalExitResponse](ctx, t.session, m)
 	return sandbox.Exit{Code: int(answer.ExitCode.Or(0)), Signal: answer.Signal.Or("")}, err
 }
 
 func (t remoteTerminals) Kill(ctx context.Context, id string) error {
 	m := &acpv1.KillTerminalRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
-	return t.session.ask(ctx, m, &acpv1.KillTerminalResponse{})
+	_, err := ask[acpv1.KillTerminalResponse](ctx, t.session, m)
+	return err
 }
 
 func (t remoteTerminals) Release(ctx context.Context, id string) error {
 	m := &acpv1.ReleaseTerminalRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
-	return t.session.ask(ctx, m, &acpv1.ReleaseTerminalResponse{})
+	_, err := ask[acpv1.ReleaseTerminalResponse](ctx, t.session, m)
+	return err
 }

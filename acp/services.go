@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// Files are what an agent reads and writes through us. Paths are absolute.
+// Files reads and writes files for an agent. Paths are absolute.
 type Files interface {
 	// Read returns limit lines from the given line on, counted from 1; a limit
 	// of sandbox.AllLines means up to the end.
@@ -29,15 +29,16 @@ type Terminals interface {
 	Release(ctx context.Context, id string) error
 }
 
-// A workspace is what an agent gets of this machine in one session.
+// A workspace holds the files and terminals that an agent may use in one session.
 type workspace struct {
-	files     Files     // nil if it gets none
-	terminals Terminals // nil if it gets none
+	files     Files     // nil if they are not offered
+	terminals Terminals // nil if they are not offered
 	close     func() error
 }
 
-// openWorkspace opens the workspace of a session in dirs. What is not replaced
-// comes from the sandbox, each use of it as far as the policy lets it.
+// openWorkspace opens the workspace of a session in dirs. Files and terminals that
+// the options do not replace are those of a sandbox, and each use of them is
+// checked against the policy. Version 2 has neither.
 func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	w := &workspace{files: c.opts.Files, terminals: c.opts.Terminals, close: func() error { return nil }}
 	files := w.files == nil && (c.opts.offersRead() || c.opts.offersWrite())
@@ -62,7 +63,7 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	return w, nil
 }
 
-// guardedFiles are files that are used only if the policy lets it.
+// guardedFiles checks each use of files against the policy.
 type guardedFiles struct {
 	files       *sandbox.Files
 	permissions *sandbox.Permissions
@@ -82,8 +83,7 @@ func (g guardedFiles) Write(ctx context.Context, path, text string) error {
 	return g.files.Write(ctx, path, text)
 }
 
-// guardedTerminals are terminals in which commands run only if the policy lets
-// them.
+// guardedTerminals checks each command against the policy.
 type guardedTerminals struct {
 	*sandbox.Terminals
 	permissions *sandbox.Permissions
@@ -100,25 +100,34 @@ func (g guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string
 	return g.Terminals.Create(ctx, c)
 }
 
-// service returns the handler of a request about the workspace of a session.
+// service returns the handler of a request about the files or terminals of a
+// session. It refuses the request if the client does not offer them.
 func service[T any, P interface {
 	*T
 	acpv1.Message
-}](do func(c *Client, ctx context.Context, m P) (acpv1.Message, error)) func(*Client, context.Context, int, json.RawMessage) (any, error) {
-	return func(c *Client, ctx context.Context, _ int, params json.RawMessage) (any, error) {
+}](offered func(*Options) bool, sessionID func(P) acpv1.SessionID, do func(s *Session, ctx context.Context, m P) (acpv1.Message, error)) clientMethod {
+	return clientMethod{onlyV1: true, do: func(c *Client, ctx context.Context, _ int, params json.RawMessage) (any, error) {
 		m := P(new(T))
 		if err := m.UnmarshalJSON(params); err != nil {
 			return nil, invalidParams(err)
 		}
-		answer, err := do(c, ctx, m)
+		if !offered(&c.opts) {
+			return nil, jsonrpc.MethodNotFound(m.Method())
+		}
+		s := c.session(SessionID(sessionID(m)))
+		if s == nil {
+			return nil, sessionNotFound(SessionID(sessionID(m)))
+		}
+		answer, err := do(s, ctx, m)
 		if err != nil {
 			return nil, serviceError(err)
 		}
 		return encoded(answer)
-	}
+	}}
 }
 
-// serviceCodes maps the codes of the sandbox. What is not in it is internal.
+// serviceCodes holds the JSON-RPC code for each code of the sandbox. A code that is
+// missing here is internal.
 var serviceCodes = map[sandbox.Code]int{
 	sandbox.CodeInvalid:    jsonrpc.CodeInvalidParams,
 	sandbox.CodeOutside:    jsonrpc.CodeInvalidParams,
@@ -131,11 +140,11 @@ var serviceCodes = map[sandbox.Code]int{
 	sandbox.CodeLimit:      jsonrpc.CodeInvalidRequest,
 }
 
-// notFoundWords begin the answer about what is not there. Agents look for them
-// rather than at the code, to tell a file that is new from one that is broken.
+// notFoundWords begin the message for a file that does not exist. Agents search for
+// these words, not for the code, to distinguish a new file from a broken one.
 const notFoundWords = "Resource not found"
 
-// serviceError tells the agent why something could not be done.
+// serviceError returns the error that answers the agent.
 func serviceError(err error) error {
 	var answer *jsonrpc.Error
 	if errors.As(err, &answer) {
@@ -154,60 +163,24 @@ func serviceError(err error) error {
 	return &jsonrpc.Error{Code: code, Message: message, Data: data}
 }
 
-// filesOf returns the files of a session, and a context that also ends when its
-// turn is cancelled: somebody may have to be asked.
-func (c *Client) filesOf(ctx context.Context, id acpv1.SessionID, offered bool, method string) (_ context.Context, done func(), _ Files, err error) {
-	s := c.session(SessionID(id))
-	switch {
-	case !offered:
-		return nil, nil, nil, jsonrpc.MethodNotFound(method)
-	case s == nil:
-		return nil, nil, nil, sessionNotFound(SessionID(id))
-	}
-	ctx, done = s.whileRunning(ctx)
-	return ctx, done, s.workspace.files, nil
-}
-
-func (c *Client) readFile(ctx context.Context, m *acpv1.ReadTextFileRequest) (acpv1.Message, error) {
-	ctx, done, files, err := c.filesOf(ctx, m.SessionID, c.opts.offersRead(), m.Method())
-	if err != nil {
-		return nil, err
-	}
+func (s *Session) readFile(ctx context.Context, m *acpv1.ReadTextFileRequest) (acpv1.Message, error) {
+	ctx, done := s.turnContext(ctx) // a person may have to be asked
 	defer done()
 	limit := sandbox.AllLines
 	if n, ok := m.Limit.Get(); ok {
 		limit = int(n)
 	}
-	text, err := files.Read(ctx, m.Path, int(m.Line.Or(1)), limit)
+	text, err := s.workspace.files.Read(ctx, m.Path, int(m.Line.Or(1)), limit)
 	return &acpv1.ReadTextFileResponse{Content: text}, err
 }
 
-func (c *Client) writeFile(ctx context.Context, m *acpv1.WriteTextFileRequest) (acpv1.Message, error) {
-	ctx, done, files, err := c.filesOf(ctx, m.SessionID, c.opts.offersWrite(), m.Method())
-	if err != nil {
-		return nil, err
-	}
+func (s *Session) writeFile(ctx context.Context, m *acpv1.WriteTextFileRequest) (acpv1.Message, error) {
+	ctx, done := s.turnContext(ctx)
 	defer done()
-	return &acpv1.WriteTextFileResponse{}, files.Write(ctx, m.Path, m.Content)
+	return &acpv1.WriteTextFileResponse{}, s.workspace.files.Write(ctx, m.Path, m.Content)
 }
 
-// terminalsOf returns the terminals of a session.
-func (c *Client) terminalsOf(id acpv1.SessionID, method string) (Terminals, error) {
-	s := c.session(SessionID(id))
-	switch {
-	case !c.opts.offersTerminals():
-		return nil, jsonrpc.MethodNotFound(method)
-	case s == nil:
-		return nil, sessionNotFound(SessionID(id))
-	}
-	return s.workspace.terminals, nil
-}
-
-func (c *Client) createTerminal(ctx context.Context, m *acpv1.CreateTerminalRequest) (acpv1.Message, error) {
-	terminals, err := c.terminalsOf(m.SessionID, m.Method())
-	if err != nil {
-		return nil, err
-	}
+func (s *Session) createTerminal(ctx context.Context, m *acpv1.CreateTerminalRequest) (acpv1.Message, error) {
 	command := sandbox.Command{Name: m.Command, Args: m.Args.Or(nil), Dir: m.Cwd.Or("")}
 	for _, v := range m.Env.Or(nil) {
 		if command.Env == nil {
@@ -219,21 +192,14 @@ func (c *Client) createTerminal(ctx context.Context, m *acpv1.CreateTerminalRequ
 		limit := int(min(n, 1<<31-1))
 		command.OutputLimit = &limit
 	}
-	if s := c.session(SessionID(m.SessionID)); s != nil { // somebody may have to be asked
-		var done func()
-		ctx, done = s.whileRunning(ctx)
-		defer done()
-	}
-	id, err := terminals.Create(ctx, command)
+	ctx, done := s.turnContext(ctx)
+	defer done()
+	id, err := s.workspace.terminals.Create(ctx, command)
 	return &acpv1.CreateTerminalResponse{TerminalID: acpv1.TerminalID(id)}, err
 }
 
-func (c *Client) terminalOutput(ctx context.Context, m *acpv1.TerminalOutputRequest) (acpv1.Message, error) {
-	terminals, err := c.terminalsOf(m.SessionID, m.Method())
-	if err != nil {
-		return nil, err
-	}
-	out, err := terminals.Output(ctx, string(m.TerminalID))
+func (s *Session) terminalOutput(ctx context.Context, m *acpv1.TerminalOutputRequest) (acpv1.Message, error) {
+	out, err := s.workspace.terminals.Output(ctx, string(m.TerminalID))
 	answer := &acpv1.TerminalOutputResponse{Output: out.Text, Truncated: out.Truncated}
 	if out.Exit != nil {
 		code, signal := exitStatus(*out.Exit)
@@ -242,17 +208,14 @@ func (c *Client) terminalOutput(ctx context.Context, m *acpv1.TerminalOutputRequ
 	return answer, err
 }
 
-func (c *Client) waitForExit(ctx context.Context, m *acpv1.WaitForTerminalExitRequest) (acpv1.Message, error) {
-	terminals, err := c.terminalsOf(m.SessionID, m.Method())
-	if err != nil {
-		return nil, err
-	}
-	exit, err := terminals.Wait(ctx, string(m.TerminalID))
+func (s *Session) waitForExit(ctx context.Context, m *acpv1.WaitForTerminalExitRequest) (acpv1.Message, error) {
+	exit, err := s.workspace.terminals.Wait(ctx, string(m.TerminalID))
 	code, signal := exitStatus(exit)
 	return &acpv1.WaitForTerminalExitResponse{ExitCode: code, Signal: signal}, err
 }
 
-// exitStatus returns how a command ended: by itself or by a signal.
+// exitStatus returns the code of a command that ended by itself, or the signal that
+// ended it. The other one is null.
 func exitStatus(e sandbox.Exit) (code acpv1.Optional[uint32], signal acpv1.Optional[string]) {
 	if e.Signal != "" {
 		return acpv1.Null[uint32](), acpv1.Set(e.Signal)
@@ -260,18 +223,10 @@ func exitStatus(e sandbox.Exit) (code acpv1.Optional[uint32], signal acpv1.Optio
 	return acpv1.Set(uint32(e.Code)), acpv1.Null[string]()
 }
 
-func (c *Client) killTerminal(ctx context.Context, m *acpv1.KillTerminalRequest) (acpv1.Message, error) {
-	terminals, err := c.terminalsOf(m.SessionID, m.Method())
-	if err != nil {
-		return nil, err
-	}
-	return &acpv1.KillTerminalResponse{}, terminals.Kill(ctx, string(m.TerminalID))
+func (s *Session) killTerminal(ctx context.Context, m *acpv1.KillTerminalRequest) (acpv1.Message, error) {
+	return &acpv1.KillTerminalResponse{}, s.workspace.terminals.Kill(ctx, string(m.TerminalID))
 }
 
-func (c *Client) releaseTerminal(ctx context.Context, m *acpv1.ReleaseTerminalRequest) (acpv1.Message, error) {
-	terminals, err := c.terminalsOf(m.SessionID, m.Method())
-	if err != nil {
-		return nil, err
-	}
-	return &acpv1.ReleaseTerminalResponse{}, terminals.Release(ctx, string(m.TerminalID))
+func (s *Session) releaseTerminal(ctx context.Context, m *acpv1.ReleaseTerminalRequest) (acpv1.Message, error) {
+	return &acpv1.ReleaseTerminalResponse{}, s.workspace.terminals.Release(ctx, string(m.TerminalID))
 }

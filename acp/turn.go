@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,55 +15,59 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// Why what belongs to a turn ends.
+// The causes with which the context of a turn ends.
 var (
 	errTurnCancelled = errors.New("the turn was cancelled")
 	errTurnOver      = errors.New("the turn is over")
 )
 
-// ErrBusy is why a prompt fails while the one before it is not done.
+// ErrBusy is the error of a prompt in a session whose turn is not over.
 var ErrBusy = errors.New("the turn before it is not over")
 
-// A Result is how a turn ended.
+// A Result says how a turn ended.
 type Result struct {
 	StopReason StopReason
 
-	// The message that said so. Exactly one is set.
+	// The message that ended the turn. Exactly one is set.
 	V1 *acpv1.PromptResponse
 	V2 *acpv2.IdleStateUpdate
 }
 
-// A Turn is a prompt and what the agent does about it.
+// A Turn is a prompt and the agent's work on it.
 type Turn struct {
 	session *Session
 	queue   *queue
-	sent    chan struct{} // closed when the prompt was sent, so that what is sent now comes after it
+	sent    chan struct{} // closed when the prompt was sent: later frames follow it
 	done    chan struct{} // closed when the turn is over
 
-	// life ends when the turn is cancelled or over, and with it what the agent
-	// has asked for meanwhile.
+	// life ends when the turn is cancelled or over. It limits the requests that
+	// the agent makes during the turn.
 	life   context.Context
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex  // guards what follows
-	hangUp   func()      // gives up waiting for the answer to the prompt; nil until it was sent
-	unwatch  func() bool // ends the watch over the caller's context; may be nil
-	over     bool
-	told     chan struct{} // closed when the agent was told of the cancellation; nil if there is none
-	result   Result
-	err      error
-	accepted bool                   // version 2: the agent has taken the prompt
-	running  bool                   // version 2: it has said that it works
-	idle     *acpv2.IdleStateUpdate // version 2: it has stopped, and not gone on since
+	mu         sync.Mutex  // guards the fields below
+	abandon    func()      // stops waiting for the answer to the prompt; nil until it was sent
+	unwatch    func() bool // stops watching the caller's context; may be nil
+	over       bool
+	cancelSent chan struct{} // closed when session/cancel was sent; nil if the turn is not cancelled
+	result     Result
+	err        error
+	accepted   bool                   // version 2: the agent has accepted the prompt
+	running    bool                   // version 2: the agent has said that it runs
+	idle       *acpv2.IdleStateUpdate // version 2: the last state if that is idle
 }
 
-// Prompt gives the agent something to do and returns at once. When ctx ends the
-// turn is cancelled, and goes on until the agent has stopped.
+// Prompt sends a prompt and returns at once. When ctx ends, the turn is cancelled
+// and goes on until the agent has stopped.
 //
-// The updates must be taken, or waived with [Turn.Wait]: an agent whose updates
-// nobody takes has to wait.
+// The caller must take the updates, or waive them with [Turn.Wait]: while updates
+// wait to be taken, the agent has to wait.
 func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Turn, error) {
-	params, err := s.promptParams(prompt)
+	m, err := s.client.outgoing(&acpv2.PromptRequest{SessionID: s.ID, Prompt: prompt})
+	if err != nil {
+		return nil, err
+	}
+	params, err := m.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +94,11 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 	return t, nil
 }
 
-// send sends the prompt. There is one at a time in a session, so it need not wait
-// for room.
+// send sends the prompt. A session has one turn at a time, so the prompt need not
+// wait for room in the write queue.
 func (t *Turn) send(params json.RawMessage) {
 	c := t.session.client
-	hangUp, err := c.conn.Begin(acpv1.MethodSessionPrompt, params, t.answered)
+	abandon, err := c.conn.Begin(acpv1.MethodSessionPrompt, params, t.takeAnswer)
 	close(t.sent)
 	if err != nil {
 		t.finish(Result{}, c.explain(acpv1.MethodSessionPrompt, err))
@@ -103,32 +106,16 @@ func (t *Turn) send(params json.RawMessage) {
 	}
 	t.mu.Lock()
 	over := t.over
-	t.hangUp = hangUp
+	t.abandon = abandon
 	t.mu.Unlock()
 	if over {
-		hangUp()
+		abandon()
 	}
-}
-
-// promptParams returns the params of session/prompt. Text, which is most of what
-// is ever sent, needs no conversion.
-func (s *Session) promptParams(prompt []acpv2.ContentBlock) (json.RawMessage, error) {
-	request := &acpv2.PromptRequest{SessionID: s.ID, Prompt: prompt}
-	if slices.ContainsFunc(prompt, func(b acpv2.ContentBlock) bool {
-		return b.Text == nil || !b.Text.Annotations.IsAbsent() || b.Text.Meta != nil || b.Text.Extra != nil
-	}) {
-		m, err := s.client.outgoing(request)
-		if err != nil {
-			return nil, err
-		}
-		return m.MarshalJSON()
-	}
-	return request.MarshalJSON()
 }
 
 // watch cancels the turn when ctx ends.
 func (t *Turn) watch(ctx context.Context) {
-	unwatch := context.AfterFunc(ctx, func() { t.abort() })
+	unwatch := context.AfterFunc(ctx, func() { t.requestCancel() })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -138,8 +125,8 @@ func (t *Turn) watch(ctx context.Context) {
 	}
 }
 
-// answered takes the answer to the prompt. In version 1 that is the end of the turn.
-func (t *Turn) answered(raw json.RawMessage, err error) {
+// takeAnswer handles the answer to the prompt. In version 1 it ends the turn.
+func (t *Turn) takeAnswer(raw json.RawMessage, err error) {
 	c := t.session.client
 	if err != nil {
 		t.finish(Result{}, c.explain(acpv1.MethodSessionPrompt, err))
@@ -147,11 +134,11 @@ func (t *Turn) answered(raw json.RawMessage, err error) {
 	}
 	answer, err := c.readAnswer(acpv1.MethodSessionPrompt, raw)
 	if err != nil {
-		if c.profile.Version == 1 || !acceptedAnyhow(raw) {
+		if c.profile.Version == 1 || !draftAnswer(raw) {
 			t.finish(Result{}, err)
 			return
 		}
-		c.noteProblem(err)
+		c.reportProblem(err)
 	}
 	if m, ok := answer.(*acpv1.PromptResponse); ok {
 		t.finish(Result{StopReason: StopReason(m.StopReason), V1: m}, nil)
@@ -167,39 +154,40 @@ func (t *Turn) answered(raw json.RawMessage, err error) {
 	})
 }
 
-// acceptedAnyhow reports whether an answer to a prompt of version 2 is one of an
-// earlier draft, which has no members.
-func acceptedAnyhow(raw json.RawMessage) bool {
+// draftAnswer reports whether an answer to a prompt of version 2 is that of an
+// earlier draft, which has no messageId.
+func draftAnswer(raw json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	return json.Unmarshal(raw, &members) == nil && members["messageId"] == nil
 }
 
-// accept notes that the agent has taken the prompt. It may say so after it has
-// stopped.
+// accept records that the agent has accepted the prompt. The answer that says so
+// may come after the agent has stopped.
 func (t *Turn) accept() {
 	t.mu.Lock()
 	t.accepted = true
 	idle := t.idle
 	t.mu.Unlock()
 	if idle != nil {
-		t.stopped(idle)
+		t.finishIdle(idle)
 	}
 }
 
-// update takes in an update of the turn.
+// update queues an update of the turn, and follows the agent's state.
 func (t *Turn) update(u *Update, size int) {
 	if !t.queue.put(u, size) {
-		t.abort()
+		t.requestCancel()
 		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are taken, and %d MiB of them wait", maxBehind>>20)})
 		return
 	}
 	if u.V2 != nil && u.V2.Update.StateUpdate != nil {
-		t.state(u.V2.Update.StateUpdate)
+		t.setState(u.V2.Update.StateUpdate)
 	}
 }
 
-// state follows the state that an agent of version 2 is in.
-func (t *Turn) state(m *acpv2.StateUpdate) {
+// setState follows the state of an agent of version 2. Idle without a reason counts
+// only after running: an agent may report that it is idle before it begins.
+func (t *Turn) setState(m *acpv2.StateUpdate) {
 	t.mu.Lock()
 	switch {
 	case m.Running != nil || m.RequiresAction != nil:
@@ -213,12 +201,12 @@ func (t *Turn) state(m *acpv2.StateUpdate) {
 	}
 	t.mu.Unlock()
 	if idle != nil {
-		t.stopped(idle)
+		t.finishIdle(idle)
 	}
 }
 
-// stopped ends the turn as an agent of version 2 says.
-func (t *Turn) stopped(m *acpv2.IdleStateUpdate) {
+// finishIdle ends the turn of an agent of version 2 that became idle.
+func (t *Turn) finishIdle(m *acpv2.IdleStateUpdate) {
 	result := Result{StopReason: m.StopReason.Or(""), V2: m}
 	switch e, ok := m.Error.Get(); {
 	case result.StopReason == acpv2.StopReasonError && ok:
@@ -243,7 +231,7 @@ func (t *Turn) finish(r Result, err error) {
 	if t.unwatch != nil {
 		t.unwatch()
 	}
-	hangUp := t.hangUp
+	abandon := t.abandon
 	t.mu.Unlock()
 	s := t.session
 	s.mu.Lock()
@@ -252,15 +240,15 @@ func (t *Turn) finish(r Result, err error) {
 	}
 	s.mu.Unlock()
 	t.cancel(errTurnOver)
-	if hangUp != nil {
-		hangUp()
+	if abandon != nil {
+		abandon()
 	}
 	close(t.done)
-	t.queue.close() // last: it wakes those who take the updates, and who then find the turn done
+	t.queue.close() // last: it wakes the reader of the updates, who then finds the turn done
 }
 
-// Updates returns the updates of the turn, as they come, until it is over. They
-// can be had once. Who stops early waives the rest.
+// Updates yields the updates of the turn, as they come, until it is over. Each
+// update is yielded once. Stopping early waives the rest.
 func (t *Turn) Updates() iter.Seq[*Update] {
 	return func(yield func(*Update) bool) {
 		for {
@@ -278,37 +266,37 @@ func (t *Turn) Updates() iter.Seq[*Update] {
 	}
 }
 
-// Wait waits for the end of the turn and returns how it ended. Updates that were
-// not taken are thrown away. A turn that ends for another reason than success is
-// no error; see StopReason.Success.
+// Wait waits for the end of the turn and returns its result. Updates that were not
+// taken are discarded. A stop reason other than success is not an error; see
+// StopReason.Success.
 func (t *Turn) Wait() (Result, error) {
 	t.queue.drain()
 	<-t.done
 	return t.result, t.err
 }
 
-// Text takes the updates and returns what the agent said in them, one message
-// after the other, with how the turn ended.
+// Text takes the updates and returns the text of the agent's messages, one after
+// the other, and the result of the turn.
 func (t *Turn) Text() (string, Result, error) {
 	var order []string
-	said := map[string]*strings.Builder{}
+	messages := map[string]*strings.Builder{}
 	for u := range t.Updates() {
 		if u.Kind() != KindAgentMessage {
 			continue
 		}
 		id, whole := u.Message()
-		if said[id] == nil {
-			said[id] = &strings.Builder{}
+		if messages[id] == nil {
+			messages[id] = &strings.Builder{}
 			order = append(order, id)
 		}
 		if whole {
-			said[id].Reset()
+			messages[id].Reset()
 		}
-		said[id].WriteString(u.Text())
+		messages[id].WriteString(u.Text())
 	}
 	var all strings.Builder
 	for _, id := range order {
-		all.WriteString(said[id].String())
+		all.WriteString(messages[id].String())
 	}
 	r, err := t.Wait()
 	return all.String(), r, err
@@ -317,9 +305,9 @@ func (t *Turn) Text() (string, Result, error) {
 // Done is closed when the turn is over.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
-// Cancel asks the agent to stop the turn that runs, if any, and returns when it was
-// told. What it has asked for and still asks for in this turn is answered as
-// cancelled. The turn is over when the agent has stopped, or does not within
+// Cancel asks the agent to stop the turn of the session, if there is one, and
+// returns when session/cancel was sent. Requests that the agent makes in this turn
+// are answered as cancelled. The turn is over when the agent has stopped, or after
 // [Options.CancelGrace]. It is safe to call at any time and more than once.
 func (s *Session) Cancel(ctx context.Context) error {
 	s.mu.Lock()
@@ -328,9 +316,8 @@ func (s *Session) Cancel(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	told := t.abort()
 	select {
-	case <-told:
+	case <-t.requestCancel():
 		return nil
 	case <-t.done:
 		return nil
@@ -339,60 +326,45 @@ func (s *Session) Cancel(ctx context.Context) error {
 	}
 }
 
-// abort cancels the turn, and returns what is closed when the agent was told.
-func (t *Turn) abort() <-chan struct{} {
+// requestCancel cancels the turn. It returns the channel that is closed when
+// session/cancel was sent, which is after the prompt: a cancellation that overtakes
+// its prompt is lost. The channel is nil if the turn was over.
+func (t *Turn) requestCancel() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || t.told != nil {
-		return t.told // nil for a turn that is over: nobody has to be told
+	if t.over || t.cancelSent != nil {
+		return t.cancelSent
 	}
-	t.told = make(chan struct{})
+	t.cancelSent = make(chan struct{})
 	t.cancel(errTurnCancelled)
 	work := &t.session.client.work
 	work.Go(func() {
-		defer close(t.told)
-		if t.wasSent() {
-			t.tellCancelled()
-		}
+		defer close(t.cancelSent)
+		<-t.sent
+		t.sendCancel()
 	})
 	work.Go(t.giveUp)
-	return t.told
+	return t.cancelSent
 }
 
-// settle waits until the agent was told, if the turn was cancelled: what it has
-// asked for is answered after that, or it would take the answer for one of a turn
-// that goes on.
-func (t *Turn) settle(ctx context.Context) {
+// awaitCancel waits until session/cancel was sent, if the turn is cancelled. A
+// request of the agent is answered after that: an answer that comes before belongs,
+// to the agent, to a turn that goes on.
+func (t *Turn) awaitCancel(ctx context.Context) {
 	t.mu.Lock()
-	told := t.told
+	sent := t.cancelSent
 	t.mu.Unlock()
-	if told == nil {
+	if sent == nil {
 		return
 	}
 	select {
-	case <-told:
+	case <-sent:
 	case <-ctx.Done():
 	}
 }
 
-// wasSent waits until the prompt goes out, because a cancellation that overtakes
-// its prompt is lost. It reports false if the turn is over before.
-func (t *Turn) wasSent() bool {
-	select {
-	case <-t.sent:
-		return true
-	default:
-	}
-	select {
-	case <-t.sent:
-		return true
-	case <-t.done:
-		return false
-	}
-}
-
-// tellCancelled tells the agent that the turn is cancelled.
-func (t *Turn) tellCancelled() {
+// sendCancel sends session/cancel.
+func (t *Turn) sendCancel() {
 	c := t.session.client
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CancelGrace)
 	defer cancel()
@@ -402,11 +374,11 @@ func (t *Turn) tellCancelled() {
 		err = c.conn.Notify(ctx, acpv1.MethodSessionCancel, json.RawMessage(params))
 	}
 	if err != nil {
-		c.noteProblem(c.explain(acpv1.MethodSessionCancel, err))
+		c.reportProblem(c.explain(acpv1.MethodSessionCancel, err))
 	}
 }
 
-// giveUp ends the turn if the agent does not in time.
+// giveUp ends the turn if the agent does not stop in time.
 func (t *Turn) giveUp() {
 	c := t.session.client
 	timer := time.NewTimer(c.opts.CancelGrace)
@@ -414,6 +386,6 @@ func (t *Turn) giveUp() {
 	select {
 	case <-t.done:
 	case <-timer.C:
-		t.finish(Result{}, c.silent(fmt.Sprintf("the turn was cancelled, and goes on after %v", c.opts.CancelGrace), errTurnCancelled))
+		t.finish(Result{}, c.silent(fmt.Sprintf("the turn was cancelled and has not ended after %v", c.opts.CancelGrace), errTurnCancelled))
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// A SessionID names a session. The agent makes it up.
+// A SessionID names a session. The agent chooses it.
 type SessionID = acpv2.SessionID
 
-// A StopReason is why a turn ended. An unknown one is never a success.
+// A StopReason says why a turn ended. An unknown one is never a success.
 type StopReason = acpv2.StopReason
 
-// An UpdateKind is what an update is about, whatever the version.
+// An UpdateKind is the subject of an update, the same in both versions.
 type UpdateKind string
 
 // The kinds.
@@ -34,13 +34,13 @@ const (
 	KindState        UpdateKind = "state"
 	KindTerminal     UpdateKind = "terminal"
 
-	// KindExtension is an update that an implementation has added, KindFuture one
-	// of a later version of the protocol.
+	// KindExtension is an update that an implementation defines, KindFuture one
+	// that a later version of the protocol may define.
 	KindExtension UpdateKind = "extension"
 	KindFuture    UpdateKind = "future"
 )
 
-// kinds tells what an update is about from its tag, in both versions.
+// kinds holds the kind of each tag, for both versions.
 var kinds = map[string]UpdateKind{
 	"user_message_chunk": KindUserMessage, "user_message": KindUserMessage,
 	"agent_message_chunk": KindAgentMessage, "agent_message": KindAgentMessage,
@@ -58,9 +58,9 @@ var kinds = map[string]UpdateKind{
 	"terminal_update": KindTerminal, "terminal_output_chunk": KindTerminal,
 }
 
-// An Update is one thing that an agent tells about a session. Its methods read it
-// whatever the version is; the message as it came is in V1 or V2, of which exactly
-// one is set. An unknown variant is kept there byte for byte.
+// An Update is one session/update of an agent. Its methods read both versions; the
+// message as it came is in V1 or V2, of which exactly one is set. An unknown variant
+// is kept there byte for byte.
 type Update struct {
 	V1 *acpv1.SessionNotification
 	V2 *acpv2.UpdateSessionNotification
@@ -69,22 +69,14 @@ type Update struct {
 // decodeUpdate reads the params of session/update.
 func decodeUpdate(version int, params json.RawMessage) (*Update, error) {
 	if version == 1 {
-		both := &struct {
-			update Update
-			v1     acpv1.SessionNotification
-		}{}
-		both.update.V1 = &both.v1
-		return &both.update, both.v1.UnmarshalJSON(params)
+		u := &Update{V1: &acpv1.SessionNotification{}}
+		return u, u.V1.UnmarshalJSON(params)
 	}
-	both := &struct {
-		update Update
-		v2     acpv2.UpdateSessionNotification
-	}{}
-	both.update.V2 = &both.v2
-	return &both.update, both.v2.UnmarshalJSON(params)
+	u := &Update{V2: &acpv2.UpdateSessionNotification{}}
+	return u, u.V2.UnmarshalJSON(params)
 }
 
-// SessionID returns the session that the update is about.
+// SessionID returns the session of the update.
 func (u *Update) SessionID() SessionID {
 	if u.V1 != nil {
 		return SessionID(u.V1.SessionID)
@@ -100,7 +92,7 @@ func (u *Update) Tag() string {
 	return u.V2.Update.Tag()
 }
 
-// Kind returns what the update is about.
+// Kind returns the subject of the update.
 func (u *Update) Kind() UpdateKind {
 	if unknown := u.Unknown(); unknown != nil {
 		if unknown.IsExtension() {
@@ -111,8 +103,7 @@ func (u *Update) Kind() UpdateKind {
 	return kinds[u.Tag()]
 }
 
-// Unknown returns the variant if it is one that the version does not define, else
-// nil.
+// Unknown returns the variant if the version does not define it, else nil.
 func (u *Update) Unknown() *acpv1.Unknown {
 	if u.V1 != nil {
 		return u.V1.Update.Unknown
@@ -120,8 +111,8 @@ func (u *Update) Unknown() *acpv1.Unknown {
 	return u.V2.Update.Unknown
 }
 
-// Text returns what a message, a thought or a notice says. For content that is no
-// text there is a placeholder with its type. It is "" for everything else.
+// Text returns the text of a message, a thought or a notice, and "" for all other
+// updates. Content that is not text is a placeholder with its type.
 func (u *Update) Text() string {
 	if u.V1 != nil {
 		m := &u.V1.Update
@@ -157,9 +148,9 @@ func (u *Update) Text() string {
 	return ""
 }
 
-// Message returns the id of the message or thought that the update is about, "" if
-// the agent gave none, and whether the text is the whole of it: then it replaces
-// what was said before under that id. Otherwise it is added to it.
+// Message returns the id of the message or thought that the update belongs to, ""
+// if the agent gave none, and whether Text is the whole message: then it replaces
+// the earlier text under that id. Otherwise it is appended to it.
 func (u *Update) Message() (id string, whole bool) {
 	if u.V1 != nil {
 		for _, chunk := range []*acpv1.ContentChunk{u.V1.Update.AgentMessageChunk, u.V1.Update.AgentThoughtChunk, u.V1.Update.UserMessageChunk} {
@@ -208,86 +199,69 @@ func textV2(blocks ...acpv2.ContentBlock) string {
 	return all.String()
 }
 
-// A ToolCall is what an update says about a tool call. A member that is empty was
-// not said, and stays as it was.
+// A ToolCall is the change of a tool call that an update reports. An empty field
+// leaves the earlier value as it is.
 type ToolCall struct {
 	ID     string
 	Title  string
 	Kind   string
 	Status string
-	Text   string // what it has put out, as far as that is text
-	Diffs  []Diff // what it changes in files; version 2 has patches in their place
+	Text   string // the text part of its output
+	Diffs  []Diff // changes to files; version 2 has patches in their place
 }
 
-// A Diff is a change to a file, as an agent tells it.
+// A Diff is a change to a file, as the agent describes it.
 type Diff struct {
 	Path string
 	Old  string // empty if the file is new or the agent does not say
 	New  string
 }
 
-// ToolCall returns what the update says about a tool call, nil if it is about
-// something else.
+// ToolCall returns the tool call of the update, nil if it has none.
 func (u *Update) ToolCall() *ToolCall {
 	if u.V1 != nil {
 		m := &u.V1.Update
-		switch {
-		case m.ToolCall != nil:
-			return &ToolCall{
-				ID: string(m.ToolCall.ToolCallID), Title: m.ToolCall.Title, Kind: string(m.ToolCall.Kind.Or("")),
-				Status: string(m.ToolCall.Status.Or("")), Text: outputV1(m.ToolCall.Content.Or(nil)),
-				Diffs: diffsV1(m.ToolCall.Content.Or(nil)),
-			}
-		case m.ToolCallUpdate != nil:
-			return &ToolCall{
-				ID: string(m.ToolCallUpdate.ToolCallID), Title: m.ToolCallUpdate.Title.Or(""), Kind: string(m.ToolCallUpdate.Kind.Or("")),
-				Status: string(m.ToolCallUpdate.Status.Or("")), Text: outputV1(m.ToolCallUpdate.Content.Or(nil)),
-				Diffs: diffsV1(m.ToolCallUpdate.Content.Or(nil)),
+		t := m.ToolCallUpdate
+		if c := m.ToolCall; c != nil {
+			t = &acpv1.ToolCallUpdate{ToolCallID: c.ToolCallID, Title: acpv1.Set(c.Title), Kind: c.Kind, Status: c.Status, Content: c.Content}
+		}
+		if t == nil {
+			return nil
+		}
+		call := &ToolCall{ID: string(t.ToolCallID), Title: t.Title.Or(""), Kind: string(t.Kind.Or("")), Status: string(t.Status.Or(""))}
+		var text strings.Builder
+		for _, c := range t.Content.Or(nil) {
+			switch {
+			case c.Content != nil:
+				text.WriteString(textV1(&c.Content.Content))
+			case c.Diff != nil:
+				call.Diffs = append(call.Diffs, Diff{Path: c.Diff.Path, Old: c.Diff.OldText.Or(""), New: c.Diff.NewText})
 			}
 		}
-		return nil
+		call.Text = text.String()
+		return call
 	}
-	m := &u.V2.Update
-	switch {
+	var call *ToolCall
+	var content []acpv2.ToolCallContent
+	switch m := &u.V2.Update; {
 	case m.ToolCallUpdate != nil:
-		return &ToolCall{
-			ID: string(m.ToolCallUpdate.ToolCallID), Title: m.ToolCallUpdate.Title.Or(""), Kind: string(m.ToolCallUpdate.Kind.Or("")),
-			Status: string(m.ToolCallUpdate.Status.Or("")), Text: outputV2(m.ToolCallUpdate.Content.Or(nil)...),
-		}
+		t := m.ToolCallUpdate
+		call = &ToolCall{ID: string(t.ToolCallID), Title: t.Title.Or(""), Kind: string(t.Kind.Or("")), Status: string(t.Status.Or(""))}
+		content = t.Content.Or(nil)
 	case m.ToolCallContentChunk != nil:
-		return &ToolCall{ID: string(m.ToolCallContentChunk.ToolCallID), Text: outputV2(m.ToolCallContentChunk.Content)}
+		call = &ToolCall{ID: string(m.ToolCallContentChunk.ToolCallID)}
+		content = []acpv2.ToolCallContent{m.ToolCallContentChunk.Content}
 	}
-	return nil
-}
-
-func outputV1(list []acpv1.ToolCallContent) string {
-	var all strings.Builder
-	for i := range list {
-		if c := list[i].Content; c != nil {
-			all.WriteString(textV1(&c.Content))
+	var blocks []acpv2.ContentBlock
+	for _, c := range content {
+		if c.Content != nil {
+			blocks = append(blocks, c.Content.Content)
 		}
 	}
-	return all.String()
-}
-
-func diffsV1(list []acpv1.ToolCallContent) []Diff {
-	var all []Diff
-	for i := range list {
-		if d := list[i].Diff; d != nil {
-			all = append(all, Diff{Path: d.Path, Old: d.OldText.Or(""), New: d.NewText})
-		}
+	if call != nil {
+		call.Text = textV2(blocks...)
 	}
-	return all
-}
-
-func outputV2(list ...acpv2.ToolCallContent) string {
-	var all strings.Builder
-	for i := range list {
-		if c := list[i].Content; c != nil {
-			all.WriteString(textV2(c.Content))
-		}
-	}
-	return all.String()
+	return call
 }
 
 // A PlanEntry is one step of a plan.
@@ -297,8 +271,8 @@ type PlanEntry struct {
 	Status   string
 }
 
-// Plan returns the steps of a plan, nil if the update is about something else or
-// the plan is of an unknown type.
+// Plan returns the steps of a plan, nil if the update has no plan or one of an
+// unknown type.
 func (u *Update) Plan() []PlanEntry {
 	var entries []PlanEntry
 	switch {
@@ -314,15 +288,14 @@ func (u *Update) Plan() []PlanEntry {
 	return entries
 }
 
-// A Usage is how much of its context an agent has used.
+// A Usage is the part of its context that an agent has used, and its cost.
 type Usage struct {
 	Used, Size uint64      // tokens
 	Cost       json.Number // "" if the agent did not say
 	Currency   string
 }
 
-// Usage returns what the update says about usage, nil if it is about something
-// else.
+// Usage returns the usage of the update, nil if it has none.
 func (u *Update) Usage() *Usage {
 	switch {
 	case u.V1 != nil && u.V1.Update.UsageUpdate != nil:
@@ -337,5 +310,5 @@ func (u *Update) Usage() *Usage {
 	return nil
 }
 
-// Text returns a block of text, for a prompt.
+// Text returns a content block with text, for a prompt.
 func Text(text string) acpv2.ContentBlock { return acpv2.TextBlock(text) }

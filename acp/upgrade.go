@@ -12,9 +12,17 @@ import (
 func upgrade(m acpv1.Message) (acpv2.Message, error) {
 	switch m := m.(type) {
 	case *acpv1.AuthenticateRequest:
-		return &acpv2.LoginAuthRequest{MethodID: acpv2.AuthMethodID(m.MethodID), Meta: m.Meta, Extra: m.Extra}, nil
+		return recode(m, &acpv2.LoginAuthRequest{})
 	case *acpv1.LogoutRequest:
-		return &acpv2.LogoutAuthRequest{Meta: m.Meta, Extra: m.Extra}, nil
+		return recode(m, &acpv2.LogoutAuthRequest{})
+	case *acpv1.ListSessionsRequest:
+		return recode(m, &acpv2.ListSessionsRequest{})
+	case *acpv1.CloseSessionRequest:
+		return recode(m, &acpv2.CloseSessionRequest{})
+	case *acpv1.DeleteSessionRequest:
+		return recode(m, &acpv2.DeleteSessionRequest{})
+	case *acpv1.PromptRequest:
+		return recode(m, &acpv2.PromptRequest{})
 	case *acpv1.NewSessionRequest:
 		servers, err := upgradeServers(m.MCPServers)
 		return &acpv2.NewSessionRequest{
@@ -40,31 +48,8 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 			SessionID: SessionID(m.SessionID), Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories),
 			MCPServers: servers, Meta: m.Meta, Extra: m.Extra,
 		}, err
-	case *acpv1.ListSessionsRequest:
-		out := &acpv2.ListSessionsRequest{Meta: m.Meta, Extra: m.Extra}
-		if dir, ok := m.Cwd.Get(); ok {
-			out.Cwd = acpv2.Set(acpv2.AbsolutePath(dir))
-		}
-		if cursor, ok := m.Cursor.Get(); ok {
-			out.Cursor = acpv2.Set(acpv2.SessionListCursor(cursor))
-		}
-		return out, nil
-	case *acpv1.CloseSessionRequest:
-		return &acpv2.CloseSessionRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}, nil
-	case *acpv1.DeleteSessionRequest:
-		return &acpv2.DeleteSessionRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}, nil
 	case *acpv1.SetSessionConfigOptionRequest:
 		return upgradeOption(m)
-	case *acpv1.PromptRequest:
-		out := &acpv2.PromptRequest{SessionID: SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}
-		for i := range m.Prompt {
-			var block acpv2.ContentBlock
-			if err := recode(&m.Prompt[i], &block); err != nil {
-				return nil, err
-			}
-			out.Prompt = append(out.Prompt, block)
-		}
-		return out, nil
 	}
 	return nil, fmt.Errorf("%s has no counterpart in version 2", m.Method())
 }
@@ -82,13 +67,13 @@ func upgradeOption(m *acpv1.SetSessionConfigOptionRequest) (acpv2.Message, error
 	return out, nil
 }
 
-// recode converts a value that is written the same in both versions.
-func recode(from acpv1.Value, to acpv2.Value) error {
+// recode converts a value that is encoded the same way in both versions.
+func recode[T acpv2.Value](from acpv1.Value, to T) (T, error) {
 	raw, err := from.MarshalJSON()
 	if err != nil {
-		return err
+		return to, err
 	}
-	return to.UnmarshalJSON(raw)
+	return to, to.UnmarshalJSON(raw)
 }
 
 // upgradeServers converts MCP servers. One that is reached by SSE, which version 2
@@ -106,7 +91,7 @@ func upgradeServers(list []acpv1.MCPServer) (acpv2.Optional[[]acpv2.MCPServer], 
 				env = append(env, acpv2.EnvVariable{Name: v.Name, Value: v.Value, Meta: v.Meta, Extra: v.Extra})
 			}
 			server.Stdio.Env = acpv2.Set(env)
-		} else if err := recode(&list[i], &server); err != nil {
+		} else if _, err := recode(&list[i], &server); err != nil {
 			return acpv2.Optional[[]acpv2.MCPServer]{}, err
 		}
 		out = append(out, server)

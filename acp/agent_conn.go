@@ -20,8 +20,8 @@ import (
 // maxSessions is how many sessions may be open on one connection.
 const maxSessions = 1024
 
-// A host is the agent side of one connection.
-type host struct {
+// An agentConn is the agent side of one connection.
+type agentConn struct {
 	agent *Agent
 	work  sync.WaitGroup // turns of version 2
 
@@ -29,41 +29,42 @@ type host struct {
 	life context.Context
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards link and sessions
-	link     *link      // nil before initialize
+	mu       sync.Mutex    // guards client and sessions
+	client   *remoteClient // nil before initialize
 	sessions map[SessionID]*AgentSession
 }
 
-// A link is the client of a host and the connection to it. It does not change.
-type link struct {
+// A remoteClient is the client of an agent and the connection to it. It does not
+// change.
+type remoteClient struct {
 	conn    *jsonrpc.Conn
 	profile ClientProfile
 	caps    acpv1.ClientCapabilities // of a client of version 1
 	bridge  *acpv2.Bridge            // for a client of version 1
 }
 
-func newHost(agent *Agent) *host {
-	h := &host{agent: agent, sessions: map[SessionID]*AgentSession{}}
-	h.life, h.end = context.WithCancel(context.Background())
-	return h
+func newAgentConn(agent *Agent) *agentConn {
+	a := &agentConn{agent: agent, sessions: map[SessionID]*AgentSession{}}
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
 }
 
 // open starts to serve a client. Requests are handled at the same time, but two
 // methods are ordered: initialize, because every later request depends on its
 // outcome, and session/prompt, because a session/cancel that follows it must find
 // the turn.
-func (h *host) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
+func (a *agentConn) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
 	return jsonrpc.Open(r, w, &jsonrpc.Options{
 		Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
-			return withCode(ctx, func() (any, error) { return h.handle(ctx, r) })
+			return withCode(ctx, func() (any, error) { return a.handle(ctx, r) })
 		},
 		Ordered: map[string]jsonrpc.OrderedHandler{
 			acpv1.MethodInitialize: func(_ context.Context, c *jsonrpc.Conn, r jsonrpc.Request) func(context.Context) (any, error) {
-				answer, err := h.initialize(c, r.Params)
+				answer, err := a.initialize(c, r.Params)
 				return func(context.Context) (any, error) { return answer, err }
 			},
 			acpv1.MethodSessionPrompt: func(_ context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) func(context.Context) (any, error) {
-				t, err := h.beginTurn(r)
+				t, err := a.beginTurn(r)
 				return func(ctx context.Context) (any, error) {
 					if err != nil {
 						return nil, err
@@ -72,7 +73,7 @@ func (h *host) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
 				}
 			},
 		},
-		Notification:     h.notice,
+		Notification:     a.notice,
 		AnswerUnreadable: true,
 		MaxRequests:      maxRequests,
 	})
@@ -88,26 +89,26 @@ func withCode(ctx context.Context, f func() (any, error)) (any, error) {
 	return result, err
 }
 
-// setLink stores the client that initialize introduced. It reports false if there
+// setClient stores the client that initialize introduced. It reports false if there
 // is one already.
-func (h *host) setLink(l *link) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.link != nil {
+func (a *agentConn) setClient(rc *remoteClient) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client != nil {
 		return false
 	}
-	h.link = l
+	a.client = rc
 	return true
 }
 
 // initialized returns the client, or an error before initialize.
-func (h *host) initialized() (*link, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.link == nil {
+func (a *agentConn) initialized() (*remoteClient, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client == nil {
 		return nil, invalidRequest("initialize comes first")
 	}
-	return h.link, nil
+	return a.client, nil
 }
 
 func invalidRequest(format string, args ...any) error {
@@ -115,49 +116,49 @@ func invalidRequest(format string, args ...any) error {
 }
 
 // notice handles a notification of the client.
-func (h *host) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
+func (a *agentConn) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
 	switch {
 	case r.Method == acpv1.MethodSessionCancel:
 		var m acpv1.CancelNotification // the same in both versions
 		if m.UnmarshalJSON(r.Params) != nil {
 			return // a notification has no response
 		}
-		if s := h.session(SessionID(m.SessionID)); s != nil {
+		if s := a.session(SessionID(m.SessionID)); s != nil {
 			s.cancelTurn()
 		}
-	case isExtension(r.Method) && h.agent.ExtensionNotice != nil:
-		h.agent.ExtensionNotice(ctx, r.Method, r.Params)
+	case isExtension(r.Method) && a.agent.ExtensionNotice != nil:
+		a.agent.ExtensionNotice(ctx, r.Method, r.Params)
 	}
 }
 
 // handle answers a request of the client.
-func (h *host) handle(ctx context.Context, r jsonrpc.Request) (any, error) {
-	client, err := h.initialized()
+func (a *agentConn) handle(ctx context.Context, r jsonrpc.Request) (any, error) {
+	client, err := a.initialized()
 	if err != nil {
 		return nil, err
 	}
-	if isExtension(r.Method) && h.agent.Extension != nil {
-		return h.agent.Extension(ctx, r.Method, r.Params)
+	if isExtension(r.Method) && a.agent.Extension != nil {
+		return a.agent.Extension(ctx, r.Method, r.Params)
 	}
 	request, m, err := client.readRequest(r)
 	if err != nil {
 		return nil, err
 	}
 	if mode, ok := request.(*acpv1.SetSessionModeRequest); ok {
-		return h.setMode(ctx, mode)
+		return a.setMode(ctx, mode)
 	}
-	answer, s, err := h.answer(ctx, client, m)
+	answer, s, err := a.answer(ctx, client, m)
 	if err != nil {
 		return nil, err
 	}
-	return h.encodeAnswer(ctx, client, request, answer, s)
+	return a.encodeAnswer(ctx, client, request, answer, s)
 }
 
 // readRequest decodes the params of a request that agents handle. It returns them
 // as they came, and in version 2. session/set_mode exists in version 1 only.
-func (l *link) readRequest(r jsonrpc.Request) (request acpv1.Message, m acpv2.Message, err error) {
+func (rc *remoteClient) readRequest(r jsonrpc.Request) (request acpv1.Message, m acpv2.Message, err error) {
 	lookup := acpv2.LookupMethod
-	if l.profile.Version == 1 {
+	if rc.profile.Version == 1 {
 		lookup = acpv1.LookupMethod
 	}
 	method, ok := lookup(r.Method)
@@ -172,7 +173,7 @@ func (l *link) readRequest(r jsonrpc.Request) (request acpv1.Message, m acpv2.Me
 	if err := request.UnmarshalJSON(params); err != nil {
 		return nil, nil, invalidParams(err)
 	}
-	if _, onlyV1 := request.(*acpv1.SetSessionModeRequest); onlyV1 || l.profile.Version != 1 {
+	if _, onlyV1 := request.(*acpv1.SetSessionModeRequest); onlyV1 || rc.profile.Version != 1 {
 		return request, request, nil
 	}
 	if m, err = upgrade(request); err != nil {
@@ -183,32 +184,32 @@ func (l *link) readRequest(r jsonrpc.Request) (request acpv1.Message, m acpv2.Me
 
 // answer does what a request asks for. It returns the session that was opened, if
 // one was.
-func (h *host) answer(ctx context.Context, client *link, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
-	a := h.agent
+func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
+	agent := a.agent
 	switch m := m.(type) {
 	case *acpv2.LoginAuthRequest:
-		if a.Authenticate == nil {
+		if agent.Authenticate == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		return &acpv2.LoginAuthResponse{}, nil, a.Authenticate(ctx, string(m.MethodID))
+		return &acpv2.LoginAuthResponse{}, nil, agent.Authenticate(ctx, string(m.MethodID))
 	case *acpv2.LogoutAuthRequest:
-		if a.Logout == nil {
+		if agent.Logout == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		return &acpv2.LogoutAuthResponse{}, nil, a.Logout(ctx)
+		return &acpv2.LogoutAuthResponse{}, nil, agent.Logout(ctx)
 	case *acpv2.NewSessionRequest:
-		s, err := h.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, a.NewSession)
+		s, err := a.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, agent.NewSession)
 		if err != nil {
 			return nil, nil, err
 		}
 		options, commands := s.opening()
 		return &acpv2.NewSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ForkSessionRequest:
-		if a.ForkSession == nil {
+		if agent.ForkSession == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		s, err := h.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
-			return a.ForkSession(ctx, m.SessionID, s)
+		s, err := a.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
+			return agent.ForkSession(ctx, m.SessionID, s)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -216,22 +217,22 @@ func (h *host) answer(ctx context.Context, client *link, m acpv2.Message) (acpv2
 		options, commands := s.opening()
 		return &acpv2.ForkSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ResumeSessionRequest:
-		s, err := h.resume(ctx, client, m)
+		s, err := a.resume(ctx, client, m)
 		if err != nil {
 			return nil, nil, err
 		}
 		options, commands := s.opening()
 		return &acpv2.ResumeSessionResponse{ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ListSessionsRequest:
-		answer, err := h.list(ctx, client, m)
+		answer, err := a.list(ctx, client, m)
 		return answer, nil, err
 	case *acpv2.CloseSessionRequest:
-		return &acpv2.CloseSessionResponse{}, nil, h.close(ctx, client, m.SessionID)
+		return &acpv2.CloseSessionResponse{}, nil, a.close(ctx, client, m.SessionID)
 	case *acpv2.DeleteSessionRequest:
-		if a.DeleteSession == nil {
+		if agent.DeleteSession == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		return &acpv2.DeleteSessionResponse{}, nil, a.DeleteSession(ctx, m.SessionID)
+		return &acpv2.DeleteSessionResponse{}, nil, agent.DeleteSession(ctx, m.SessionID)
 	case *acpv2.SetSessionConfigOptionRequest:
 		var value any
 		switch {
@@ -242,7 +243,7 @@ func (h *host) answer(ctx context.Context, client *link, m acpv2.Message) (acpv2
 		default:
 			return nil, nil, invalidParams(fmt.Errorf("a value of the type %q has no meaning here", m.Tag()))
 		}
-		options, err := h.setOption(ctx, m.SessionID, string(m.ConfigID), value)
+		options, err := a.setOption(ctx, m.SessionID, string(m.ConfigID), value)
 		return &acpv2.SetSessionConfigOptionResponse{ConfigOptions: options}, nil, err
 	}
 	return nil, nil, jsonrpc.MethodNotFound(m.Method())
@@ -251,12 +252,12 @@ func (h *host) answer(ctx context.Context, client *link, m acpv2.Message) (acpv2
 // encodeAnswer encodes the answer to a request in the client's version. Version 1
 // says some of it in notifications: after the response to session/new, whose
 // session the client does not know before, and before all other responses.
-func (h *host) encodeAnswer(ctx context.Context, client *link, request acpv1.Message, answer acpv2.Message, s *AgentSession) (any, error) {
+func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, request acpv1.Message, answer acpv2.Message, s *AgentSession) (any, error) {
 	if client.profile.Version != 1 {
 		return encoded(answer)
 	}
 	_, replayed := request.(*acpv1.LoadSessionRequest)
-	opts := &acpv2.V1Options{Client: &client.caps, Replayed: replayed, Lossy: h.agent.Lossy}
+	opts := &acpv2.V1Options{Client: &client.caps, Replayed: replayed, Lossy: a.agent.Lossy}
 	if s != nil {
 		opts.SessionID = s.ID
 	}
@@ -284,12 +285,12 @@ func (h *host) encodeAnswer(ctx context.Context, client *link, request acpv1.Mes
 }
 
 // notify sends a notification to the client.
-func (l *link) notify(ctx context.Context, m acpv1.Message) error {
+func (rc *remoteClient) notify(ctx context.Context, m acpv1.Message) error {
 	raw, err := m.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	return l.conn.Notify(ctx, m.Method(), json.RawMessage(raw))
+	return rc.conn.Notify(ctx, m.Method(), json.RawMessage(raw))
 }
 
 // addModes adds the modes to the answer that opens a session of version 1.
@@ -310,15 +311,15 @@ func addModes(answer acpv1.Message, modes acpv1.Optional[acpv1.SessionModeState]
 func newID() SessionID { return SessionID(rand.Text()) }
 
 // session returns an open session.
-func (h *host) session(id SessionID) *AgentSession {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.sessions[id]
+func (a *agentConn) session(id SessionID) *AgentSession {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[id]
 }
 
 // begin opens a session. f may be nil.
-func (h *host) begin(ctx context.Context, client *link, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
-	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), host: h, client: client}
+func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
+	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), conn: a, client: client}
 	for _, d := range more.Or(nil) {
 		s.Directories = append(s.Directories, string(d))
 	}
@@ -332,26 +333,26 @@ func (h *host) begin(ctx context.Context, client *link, id SessionID, dir acpv2.
 			return nil, err
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.sessions) >= maxSessions && h.sessions[s.ID] == nil {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.sessions) >= maxSessions && a.sessions[s.ID] == nil {
 		return nil, invalidRequest("%d sessions are open, and no more are taken; close some", maxSessions)
 	}
-	if old := h.sessions[s.ID]; old != nil && old.busy() {
+	if old := a.sessions[s.ID]; old != nil && old.busy() {
 		return nil, invalidRequest("the session %q is open and works on a prompt", s.ID)
 	}
-	h.sessions[s.ID] = s
+	a.sessions[s.ID] = s
 	return s, nil
 }
 
 // resume opens a session that was there before.
-func (h *host) resume(ctx context.Context, client *link, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
+func (a *agentConn) resume(ctx context.Context, client *remoteClient, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
 	from, replay := m.ReplayFrom.Get()
 	if replay && from.Start == nil {
 		return nil, invalidParams(fmt.Errorf("what was said cannot be repeated from %q, only from the start", from.Tag()))
 	}
-	if h.agent.LoadSession == nil {
-		s := h.session(m.SessionID)
+	if a.agent.LoadSession == nil {
+		s := a.session(m.SessionID)
 		switch {
 		case client.profile.Version == 1:
 			return nil, jsonrpc.MethodNotFound(m.Method())
@@ -360,32 +361,32 @@ func (h *host) resume(ctx context.Context, client *link, m *acpv2.ResumeSessionR
 		}
 		return s, nil
 	}
-	return h.begin(ctx, client, m.SessionID, m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
-		return h.agent.LoadSession(ctx, s, replay)
+	return a.begin(ctx, client, m.SessionID, m.Cwd, m.AdditionalDirectories, m.MCPServers, func(ctx context.Context, s *AgentSession) error {
+		return a.agent.LoadSession(ctx, s, replay)
 	})
 }
 
 // list returns a page of sessions.
-func (h *host) list(ctx context.Context, client *link, m *acpv2.ListSessionsRequest) (*acpv2.ListSessionsResponse, error) {
+func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.ListSessionsRequest) (*acpv2.ListSessionsResponse, error) {
 	dir := string(m.Cwd.Or(""))
 	var page []SessionInfo
 	var next string
 	switch {
-	case h.agent.ListSessions != nil:
+	case a.agent.ListSessions != nil:
 		var err error
-		if page, next, err = h.agent.ListSessions(ctx, dir, string(m.Cursor.Or(""))); err != nil {
+		if page, next, err = a.agent.ListSessions(ctx, dir, string(m.Cursor.Or(""))); err != nil {
 			return nil, err
 		}
 	case client.profile.Version == 1:
 		return nil, jsonrpc.MethodNotFound(m.Method())
 	default:
-		h.mu.Lock()
-		for _, s := range h.sessions {
+		a.mu.Lock()
+		for _, s := range a.sessions {
 			if dir == "" || s.Dir == dir {
 				page = append(page, SessionInfo{ID: s.ID, Dir: s.Dir, Directories: s.Directories})
 			}
 		}
-		h.mu.Unlock()
+		a.mu.Unlock()
 		slices.SortFunc(page, func(a, b SessionInfo) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	out := &acpv2.ListSessionsResponse{Sessions: []acpv2.SessionInfo{}}
@@ -409,11 +410,11 @@ func (h *host) list(ctx context.Context, client *link, m *acpv2.ListSessionsRequ
 }
 
 // close ends a session and the turn in it.
-func (h *host) close(ctx context.Context, client *link, id SessionID) error {
-	h.mu.Lock()
-	s := h.sessions[id]
-	delete(h.sessions, id)
-	h.mu.Unlock()
+func (a *agentConn) close(ctx context.Context, client *remoteClient, id SessionID) error {
+	a.mu.Lock()
+	s := a.sessions[id]
+	delete(a.sessions, id)
+	a.mu.Unlock()
 	if s == nil {
 		return sessionNotFound(id)
 	}
@@ -421,42 +422,42 @@ func (h *host) close(ctx context.Context, client *link, id SessionID) error {
 		return err
 	}
 	client.bridge.Forget(id)
-	if h.agent.CloseSession != nil {
-		return h.agent.CloseSession(ctx, s)
+	if a.agent.CloseSession != nil {
+		return a.agent.CloseSession(ctx, s)
 	}
 	return nil
 }
 
 // setOption changes an option and returns all.
-func (h *host) setOption(ctx context.Context, id SessionID, option string, value any) ([]acpv2.SessionConfigOption, error) {
-	s := h.session(id)
+func (a *agentConn) setOption(ctx context.Context, id SessionID, option string, value any) ([]acpv2.SessionConfigOption, error) {
+	s := a.session(id)
 	switch {
-	case h.agent.SetOption == nil:
+	case a.agent.SetOption == nil:
 		return nil, jsonrpc.MethodNotFound(acpv2.MethodSessionSetConfigOption)
 	case s == nil:
 		return nil, sessionNotFound(id)
 	}
 	s.settings.Lock()
 	defer s.settings.Unlock()
-	if err := h.agent.SetOption(ctx, s, option, value); err != nil {
+	if err := a.agent.SetOption(ctx, s, option, value); err != nil {
 		return nil, err
 	}
 	return append([]acpv2.SessionConfigOption{}, s.Options...), nil
 }
 
 // setMode answers session/set_mode: it sets the option that holds the mode.
-func (h *host) setMode(ctx context.Context, m *acpv1.SetSessionModeRequest) (any, error) {
-	s := h.session(SessionID(m.SessionID))
+func (a *agentConn) setMode(ctx context.Context, m *acpv1.SetSessionModeRequest) (any, error) {
+	s := a.session(SessionID(m.SessionID))
 	if s == nil {
 		return nil, sessionNotFound(SessionID(m.SessionID))
 	}
 	s.settings.Lock()
 	option := s.modeOption()
 	s.settings.Unlock()
-	if option == nil || h.agent.SetOption == nil {
+	if option == nil || a.agent.SetOption == nil {
 		return nil, jsonrpc.MethodNotFound(m.Method())
 	}
-	if _, err := h.setOption(ctx, s.ID, string(option.ConfigID), string(m.ModeID)); err != nil {
+	if _, err := a.setOption(ctx, s.ID, string(option.ConfigID), string(m.ModeID)); err != nil {
 		return nil, err
 	}
 	return encoded(&acpv1.SetSessionModeResponse{})
