@@ -13,55 +13,55 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// An Agent is what a program does as an agent. Only Prompt is needed. What else is
-// there is offered to the client; what is not is refused for it.
+// An Agent holds the functions of a program that serves as an agent. Only Prompt is
+// required. A function that is set is offered to the client as a capability; a
+// request for one that is not set is refused.
 //
 // The functions are called at the same time for different sessions. Their errors
-// reach the client with their text; a *jsonrpc.Error goes as it is.
+// are sent to the client with their text; a *jsonrpc.Error is sent as it is.
 type Agent struct {
 	Name, Title, Version string // default parley
 
-	// V2 speaks version 2 of the protocol with clients that offer it.
+	// V2 enables version 2 of the protocol for clients that offer it.
 	V2 bool
 
-	// Lossy sends clients of version 1 what is nearest to something that only
-	// version 2 can say. Otherwise saying it fails.
+	// Lossy converts a message that version 1 cannot express to the nearest that it
+	// can. Without it, sending such a message to a client of version 1 fails.
 	Lossy bool
 
-	// Capabilities are those that no function stands for: about prompts, MCP
+	// Capabilities holds the capabilities without a function: those of prompts, MCP
 	// servers and directories.
 	Capabilities []Capability
 
-	// Meta is an object that goes into the _meta of the capabilities: it is how
-	// extensions are told about.
+	// Meta is the JSON object in the _meta of the capabilities, in which extensions
+	// are announced.
 	Meta json.RawMessage
 
-	// Extensions are the values of our own that may be sent in enums and unions.
-	// Others that the protocol does not define cannot be sent.
+	// Extensions holds the values that the agent may send in enums and unions
+	// although the protocol does not define them.
 	Extensions *acpv2.Extensions
 
-	// Prompt works on a prompt until it is done or ctx ends, which it does when
-	// the turn is cancelled. The client then gets to hear that it was cancelled,
-	// whatever Prompt returns.
+	// Prompt works on a prompt until it is done or ctx ends. ctx ends when the turn
+	// is cancelled; the turn then ends as cancelled, whatever Prompt returns.
 	Prompt func(ctx context.Context, t *AgentTurn) (StopReason, error)
 
 	// NewSession begins a session. It may change its ID, Options and Commands.
 	NewSession func(ctx context.Context, s *AgentSession) error
 
-	// LoadSession opens a session that was there before, and repeats what was
-	// said with s.Update if replay is set. Without it only sessions can be
-	// resumed that are open in this process.
+	// LoadSession opens a session of an earlier connection and, if replay is set,
+	// repeats its messages with s.Update. Without it a client of version 2 can
+	// resume the sessions that are open in this process only.
 	LoadSession func(ctx context.Context, s *AgentSession, replay bool) error
 
 	// ForkSession begins a session as a copy of another one.
 	ForkSession func(ctx context.Context, from SessionID, s *AgentSession) error
 
-	// ListSessions returns a page of sessions, those that work in dir if it is
-	// not empty, and where the next page begins, "" if there is none. Without it
-	// clients of version 2 get those that are open in this process.
+	// ListSessions returns a page of the sessions in dir, or of all if dir is empty,
+	// and the cursor of the next page, "" after the last. Without it a client of
+	// version 2 gets the sessions that are open in this process.
 	ListSessions func(ctx context.Context, dir, cursor string) (page []SessionInfo, next string, err error)
 
-	// CloseSession is told that a session ends; its turn has ended before.
+	// CloseSession is called when a session ends, after its turn.
 	CloseSession  func(ctx context.Context, s *AgentSession) error
 	DeleteSession func(ctx context.Context, id SessionID) error
 
@@ -72,18 +72,17 @@ type Agent struct {
 	Authenticate func(ctx context.Context, methodID string) error
 	Logout       func(ctx context.Context) error
 
-	// Extension answers requests, and ExtensionNotice hears notifications, for
-	// methods that begin with _.
+	// Extension answers requests, and ExtensionNotice handles notifications, whose
+	// method begins with _.
 	Extension       func(ctx context.Context, method string, params json.RawMessage) (any, error)
 	ExtensionNotice func(ctx context.Context, method string, params json.RawMessage)
 }
 
-// Serve is an agent for one client, over what the client writes and reads. It
-// returns when the client has ended the connection, and all turns with it, or when
-// ctx ends.
+// Serve serves one client that writes to r and reads from w. It returns after the
+// client has ended the connection, when all turns have ended, or when ctx ends.
 func Serve(ctx context.Context, agent *Agent, r io.Reader, w io.Writer) error {
 	if agent.Prompt == nil {
-		return errors.New("acp: an agent needs the function Prompt")
+		return errors.New("acp: serve: Agent.Prompt is not set")
 	}
 	a := newAgentConn(agent)
 	conn := a.open(r, w)
@@ -103,10 +102,10 @@ func Serve(ctx context.Context, agent *Agent, r io.Reader, w io.Writer) error {
 	return nil
 }
 
-// A ClientProfile is what a client says about itself.
+// A ClientProfile describes a client as its initialize request does.
 type ClientProfile struct {
-	Version       int // of the protocol, as agreed on
-	Name, Release string
+	Version       int    // of the protocol, as agreed
+	Name, Release string // of the client
 
 	ReadFiles, WriteFiles, Terminals bool // version 1 only
 	Elicit                           bool
@@ -117,7 +116,7 @@ type ClientProfile struct {
 	V2 *acpv2.ClientCapabilities
 }
 
-// initialize answers initialize.
+// initialize agrees on a version with the client and stores its profile.
 func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, error) {
 	var head struct {
 		Version *uint16 `json:"protocolVersion"`
@@ -138,9 +137,9 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 		return nil, invalidRequest("initialize was answered before")
 	}
 	if rc.profile.Version == 1 {
-		return encoded(a.introductionV1(rc.caps))
+		return encoded(a.initializeResponseV1(rc.caps))
 	}
-	return encoded(a.introductionV2())
+	return encoded(a.initializeResponseV2())
 }
 
 func (rc *remoteClient) readProfileV1(params json.RawMessage) error {
@@ -178,7 +177,8 @@ func (rc *remoteClient) readProfileV2(params json.RawMessage) error {
 
 func (a *agentConn) has(c Capability) bool { return slices.Contains(a.agent.Capabilities, c) }
 
-// marker returns an object that says by being there that something is so.
+// marker returns an empty object if a capability is there: its presence is the
+// statement.
 func marker[T any](there bool) acpv1.Optional[T] {
 	var object T
 	if !there {
@@ -187,8 +187,8 @@ func marker[T any](there bool) acpv1.Optional[T] {
 	return acpv1.Set(object)
 }
 
-// introductionV1 returns the answer to initialize in version 1.
-func (a *agentConn) introductionV1(caps acpv1.ClientCapabilities) *acpv1.InitializeResponse {
+// initializeResponseV1 returns the answer to initialize in version 1.
+func (a *agentConn) initializeResponseV1(caps acpv1.ClientCapabilities) *acpv1.InitializeResponse {
 	agent := a.agent
 	methods := []acpv1.AuthMethod{}
 	for i := range agent.AuthMethods {
@@ -198,7 +198,7 @@ func (a *agentConn) introductionV1(caps acpv1.ClientCapabilities) *acpv1.Initial
 				MCP: acpv2.Set(acpv2.MCPCapabilities{Stdio: acpv2.Set(acpv2.MCPStdioCapabilities{})}),
 			})}),
 		}
-		// A method that the client has no use for is not offered.
+		// A method that the client cannot use is not offered.
 		if c, err := acpv2.ToV1(v2, &acpv2.V1Options{Client: &caps}); err == nil {
 			methods = append(methods, c.Message.(*acpv1.InitializeResponse).AuthMethods.Or(nil)...)
 		}
@@ -228,8 +228,8 @@ func (a *agentConn) introductionV1(caps acpv1.ClientCapabilities) *acpv1.Initial
 	}
 }
 
-// introductionV2 returns the answer to initialize in version 2.
-func (a *agentConn) introductionV2() *acpv2.InitializeResponse {
+// initializeResponseV2 returns the answer to initialize in version 2.
+func (a *agentConn) initializeResponseV2() *acpv2.InitializeResponse {
 	agent := a.agent
 	out := &acpv2.InitializeResponse{
 		ProtocolVersion: 2,

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// maxSessions is how many sessions may be open on one connection.
+// maxSessions is the largest number of open sessions on one connection.
 const maxSessions = 1024
 
 // An agentConn is the agent side of one connection.
@@ -25,7 +25,7 @@ type agentConn struct {
 	agent *Agent
 	work  sync.WaitGroup // turns of version 2
 
-	// life ends when the client is gone, and all turns with it.
+	// life ends when the connection ends, and all turns with it.
 	life context.Context
 	end  context.CancelFunc
 
@@ -106,7 +106,7 @@ func (a *agentConn) initialized() (*remoteClient, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.client == nil {
-		return nil, invalidRequest("initialize comes first")
+		return nil, invalidRequest("send initialize first")
 	}
 	return a.client, nil
 }
@@ -182,8 +182,8 @@ func (rc *remoteClient) readRequest(r jsonrpc.Request) (request acpv1.Message, m
 	return request, m, nil
 }
 
-// answer does what a request asks for. It returns the session that was opened, if
-// one was.
+// answer carries out a request. It returns the answer, and the session that the
+// request opened, if it did.
 func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
 	agent := a.agent
 	switch m := m.(type) {
@@ -202,7 +202,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		if err != nil {
 			return nil, nil, err
 		}
-		options, commands := s.opening()
+		options, commands := s.initialSettings()
 		return &acpv2.NewSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ForkSessionRequest:
 		if agent.ForkSession == nil {
@@ -214,14 +214,14 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		if err != nil {
 			return nil, nil, err
 		}
-		options, commands := s.opening()
+		options, commands := s.initialSettings()
 		return &acpv2.ForkSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ResumeSessionRequest:
 		s, err := a.resume(ctx, client, m)
 		if err != nil {
 			return nil, nil, err
 		}
-		options, commands := s.opening()
+		options, commands := s.initialSettings()
 		return &acpv2.ResumeSessionResponse{ConfigOptions: options, AvailableCommands: commands}, s, nil
 	case *acpv2.ListSessionsRequest:
 		answer, err := a.list(ctx, client, m)
@@ -241,7 +241,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		case m.Boolean != nil:
 			value = m.Boolean.Value
 		default:
-			return nil, nil, invalidParams(fmt.Errorf("a value of the type %q has no meaning here", m.Tag()))
+			return nil, nil, invalidParams(fmt.Errorf("the type %q of the value is not known", m.Tag()))
 		}
 		options, err := a.setOption(ctx, m.SessionID, string(m.ConfigID), value)
 		return &acpv2.SetSessionConfigOptionResponse{ConfigOptions: options}, nil, err
@@ -307,17 +307,17 @@ func addModes(answer acpv1.Message, modes acpv1.Optional[acpv1.SessionModeState]
 	}
 }
 
-// newID returns an id that nobody can guess.
+// newID returns a random id that cannot be guessed.
 func newID() SessionID { return SessionID(rand.Text()) }
 
-// session returns an open session.
+// session returns an open session, nil if there is none with that id.
 func (a *agentConn) session(id SessionID) *AgentSession {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sessions[id]
 }
 
-// begin opens a session. f may be nil.
+// begin opens a session with f, a function of the agent, which may be nil.
 func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
 	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), conn: a, client: client}
 	for _, d := range more.Or(nil) {
@@ -336,7 +336,7 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.sessions) >= maxSessions && a.sessions[s.ID] == nil {
-		return nil, invalidRequest("%d sessions are open, and no more are taken; close some", maxSessions)
+		return nil, invalidRequest("%d sessions are open, which is the limit; close some", maxSessions)
 	}
 	if old := a.sessions[s.ID]; old != nil && old.busy() {
 		return nil, invalidRequest("the session %q is open and works on a prompt", s.ID)
@@ -345,11 +345,11 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	return s, nil
 }
 
-// resume opens a session that was there before.
+// resume opens a session again.
 func (a *agentConn) resume(ctx context.Context, client *remoteClient, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
 	from, replay := m.ReplayFrom.Get()
 	if replay && from.Start == nil {
-		return nil, invalidParams(fmt.Errorf("what was said cannot be repeated from %q, only from the start", from.Tag()))
+		return nil, invalidParams(fmt.Errorf("a session can be replayed from the start only, not from %q", from.Tag()))
 	}
 	if a.agent.LoadSession == nil {
 		s := a.session(m.SessionID)
@@ -409,7 +409,7 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 	return out, nil
 }
 
-// close ends a session and the turn in it.
+// close ends a session and its turn.
 func (a *agentConn) close(ctx context.Context, client *remoteClient, id SessionID) error {
 	a.mu.Lock()
 	s := a.sessions[id]
@@ -428,7 +428,7 @@ func (a *agentConn) close(ctx context.Context, client *remoteClient, id SessionI
 	return nil
 }
 
-// setOption changes an option and returns all.
+// setOption changes an option of a session and returns all of them.
 func (a *agentConn) setOption(ctx context.Context, id SessionID, option string, value any) ([]acpv2.SessionConfigOption, error) {
 	s := a.session(id)
 	switch {

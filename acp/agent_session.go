@@ -11,20 +11,20 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// An AgentSession is a conversation with a client, as the agent sees it.
+// An AgentSession is the agent's side of a session.
 type AgentSession struct {
 	ID          SessionID
-	Dir         string // where it works; absolute
+	Dir         string // the working folder; absolute
 	Directories []string
 	MCPServers  []acpv2.MCPServer
 
-	// Options and Commands are told to the client when the session is opened.
-	// Options are changed in Agent.SetOption only. A select of the category mode
-	// is also what clients of version 1 know as the modes of a session.
+	// Options and Commands are sent to the client when the session is opened. Only
+	// Agent.SetOption may change Options. A client of version 1 sees a select of the
+	// category mode as the modes of the session, too.
 	Options  []acpv2.SessionConfigOption
 	Commands []acpv2.AvailableCommand
 
-	// State is the agent's own.
+	// State belongs to the agent; this package does not use it.
 	State any
 
 	conn     *agentConn
@@ -35,11 +35,12 @@ type AgentSession struct {
 	turn *AgentTurn
 }
 
-// Client returns what the client has said about itself.
+// Client describes the client of the session.
 func (s *AgentSession) Client() ClientProfile { return s.client.profile }
 
-// opening returns what the client is told when the session is opened.
-func (s *AgentSession) opening() (options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
+// initialSettings returns copies of the options and commands for the answer that
+// opens the session.
+func (s *AgentSession) initialSettings() (options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
 	s.settings.Lock()
 	defer s.settings.Unlock()
 	if len(s.Options) > 0 {
@@ -62,7 +63,7 @@ func (s *AgentSession) modeOption() *acpv2.SessionConfigOption {
 	return nil
 }
 
-// modes returns the modes as version 1 knows them.
+// modes returns the option that holds the mode as the modes of version 1.
 func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
 	s.settings.Lock()
 	defer s.settings.Unlock()
@@ -81,8 +82,8 @@ func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
 	return acpv1.Set(state)
 }
 
-// Update tells the client something about the session. It waits while the client
-// does not read.
+// Update sends the client an update of the session. It waits while the write queue
+// is full.
 func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error {
 	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
@@ -93,7 +94,7 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 	}
 	step, err := s.client.bridge.Update(n)
 	if err != nil {
-		return fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
+		return fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
 	}
 	for _, m := range step.Updates {
 		if err := s.client.notify(ctx, m); err != nil {
@@ -103,7 +104,7 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 	return nil
 }
 
-// UpdateV1 tells a client of version 1 something that only version 1 can say.
+// UpdateV1 sends a client of version 1 an update that exists in version 1 only.
 func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) error {
 	if v := s.client.profile.Version; v != 1 {
 		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
@@ -115,8 +116,8 @@ func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) erro
 	return s.client.notify(ctx, n)
 }
 
-// AskPermission asks the client whether the agent may do something. The outcome's
-// Approves says whether it may; an error is no consent.
+// AskPermission asks the client for a permission. Approves of the outcome reports
+// whether it was granted; an error is never consent.
 func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermissionRequest) (*acpv2.RequestPermissionOutcome, error) {
 	request := *r
 	request.SessionID = s.ID
@@ -131,10 +132,10 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 	return &answer.Outcome, nil
 }
 
-// Elicit has the client ask its user something.
+// Elicit asks the client to put a question to its user.
 func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error) {
 	if !s.Client().Elicit {
-		return nil, errors.New("acp: the client has not said that its user can be asked")
+		return nil, errors.New("acp: the client does not offer to ask its user")
 	}
 	raw, err := s.call(ctx, r)
 	if err != nil {
@@ -147,19 +148,18 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 	return answer, nil
 }
 
-// SetOption changes an option by the agent itself, through Agent.SetOption. The
-// client has to be told with an update.
+// SetOption changes an option on the agent's own account, through Agent.SetOption.
+// The agent has to send the client an update.
 func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]acpv2.SessionConfigOption, error) {
 	return s.conn.setOption(ctx, s.ID, id, value)
 }
 
-// CompleteElicitation tells the client that what its user was asked to do on a
-// page is done.
+// CompleteElicitation tells the client that its user has finished a URL elicitation.
 func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error {
 	return s.client.notify(ctx, &acpv2.CompleteElicitationNotification{ElicitationID: acpv2.ElicitationID(id)}) // the same in both versions
 }
 
-// call makes a request in the words of the client's version.
+// call makes a request in the client's version.
 func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
 	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
@@ -167,7 +167,7 @@ func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessa
 	if s.client.profile.Version == 1 {
 		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.conn.agent.Lossy})
 		if err != nil {
-			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot say this: %w", err)
+			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
 		}
 		m = converted.Message
 	}
@@ -194,14 +194,14 @@ func (s *AgentSession) Notify(ctx context.Context, method string, params any) er
 	return s.client.conn.Notify(ctx, method, params)
 }
 
-// busy reports whether a turn runs.
+// busy reports whether the session has a turn.
 func (s *AgentSession) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn != nil
 }
 
-// cancelTurn cancels the turn that runs, if any.
+// cancelTurn cancels the turn, if there is one.
 func (s *AgentSession) cancelTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *AgentSession) cancelTurn() {
 	}
 }
 
-// stopTurn cancels the turn that runs, and waits for its end.
+// stopTurn cancels the turn, if there is one, and waits for its end.
 func (s *AgentSession) stopTurn(ctx context.Context) error {
 	s.mu.Lock()
 	turn := s.turn

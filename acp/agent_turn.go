@@ -24,20 +24,21 @@ type AgentTurn struct {
 	ending bool            // version 2: the client may know that it is over; guarded by the session's mu
 }
 
-// Text returns the text of the prompt. Content that is no text is a placeholder.
+// Text returns the text of the prompt. Content that is not text is a placeholder
+// with its type.
 func (t *AgentTurn) Text() string { return textV2(t.Prompt...) }
 
-// Say tells the client a piece of what the agent answers.
+// Say sends the client a piece of the agent's message.
 func (t *AgentTurn) Say(ctx context.Context, text string) error {
 	return t.Update(ctx, acpv2.SessionUpdate{AgentMessageChunk: &acpv2.ContentChunk{MessageID: t.id + "-answer", Content: Text(text)}})
 }
 
-// Think tells the client a piece of what the agent thinks.
+// Think sends the client a piece of the agent's thoughts.
 func (t *AgentTurn) Think(ctx context.Context, text string) error {
 	return t.Update(ctx, acpv2.SessionUpdate{AgentThoughtChunk: &acpv2.ContentChunk{MessageID: t.id + "-thought", Content: Text(text)}})
 }
 
-// ToolCall tells the client about a tool call, a new one or one that it knows.
+// ToolCall sends the client a new tool call or the change of an earlier one.
 func (t *AgentTurn) ToolCall(ctx context.Context, m acpv2.ToolCallUpdate) error {
 	return t.Update(ctx, acpv2.SessionUpdate{ToolCallUpdate: &m})
 }
@@ -118,7 +119,7 @@ func (t *AgentTurn) run(ctx context.Context) (any, error) {
 	}}, err
 }
 
-// work has the agent work on the prompt, and returns what it says in the end.
+// work calls Agent.Prompt and returns the idle state with which the turn ends.
 func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	reason, err := t.conn.agent.Prompt(t.ctx, t)
 	var failure *jsonrpc.Error
@@ -126,7 +127,7 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	case t.ctx.Err() != nil:
 		reason, err = acpv2.StopReasonCancelled, nil
 	case err == nil && !reason.Known() && !reason.IsExtension():
-		err = fmt.Errorf("the agent stopped for the reason %q, which does not exist", reason)
+		err = fmt.Errorf("%q is not a stop reason", reason)
 	}
 	if err == nil {
 		return &acpv2.IdleStateUpdate{StopReason: acpv2.Set(reason)}
@@ -140,7 +141,7 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	}
 }
 
-// answerV1 works on the prompt and answers it.
+// answerV1 works on the prompt and returns the answer of version 1.
 func (t *AgentTurn) answerV1() (any, error) {
 	bridge := t.client.bridge
 	if err := bridge.Prompt(t.ID); err != nil {

@@ -16,53 +16,52 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// maxRequests is how many requests of an agent are handled at once.
+// maxRequests is the largest number of requests that are handled at once.
 const maxRequests = 128
 
 // A Client is a connection to an agent. It is safe for concurrent use.
 type Client struct {
 	opts    Options
 	conn    *jsonrpc.Conn
-	process *jsonrpc.Process // nil for an agent that we have not started
-	profile Profile          // set before anybody has the Client
-	version atomic.Int32     // of the protocol; 0 until it is agreed on
-	gate    *gate
+	process *jsonrpc.Process // nil for Connect
+	profile Profile          // set by initialize, before Start or Connect returns
+	version atomic.Int32     // of the protocol; 0 until initialize is answered
+	backlog *backlog
 	closing atomic.Bool
-	work    sync.WaitGroup // what runs for turns
+	work    sync.WaitGroup // goroutines of turns
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sessions map[SessionID]*Session
-	opening  int       // how many calls may bring a session that is not known yet
-	early    []*Update // of sessions that are not known yet
+	opening  int       // calls in flight whose answer names a new session
+	early    []*Update // updates of sessions that no answer has named yet
 	problems []error
 }
 
-// maxEarly is how many updates are kept for a session whose id has not been
-// handed over yet.
+// maxEarly is the largest number of early updates that are kept.
 const maxEarly = 256
 
 // Start starts an agent and agrees with it on a version. The command must have
 // been neither started nor given standard streams; if it was made with a context,
-// the end of that kills the agent. ctx limits the start only. opts may be nil.
-// Whoever starts an agent must close the Client.
+// the end of that kills the agent. ctx limits the start only. opts may be nil. The
+// caller must close the Client.
 func Start(ctx context.Context, cmd *exec.Cmd, opts *Options) (*Client, error) {
 	c := newClient(opts)
 	process, err := jsonrpc.Start(cmd, &c.opts.Process)
 	if err != nil {
-		return nil, fmt.Errorf("acp: the agent cannot be started: %w", err)
+		return nil, fmt.Errorf("acp: start the agent: %w", err)
 	}
 	c.process = process
 	return c.open(ctx, process, process)
 }
 
-// Connect agrees on a version with an agent that is there already, over what it
-// writes and what it reads. They are closed with the Client if they can be.
+// Connect agrees on a version with a running agent that writes to r and reads from
+// w. Close closes them if they are an io.Closer.
 func Connect(ctx context.Context, r io.Reader, w io.Writer, opts *Options) (*Client, error) {
 	return newClient(opts).open(ctx, r, w)
 }
 
 func newClient(opts *Options) *Client {
-	c := &Client{gate: newGate(), sessions: map[SessionID]*Session{}}
+	c := &Client{backlog: newBacklog(), sessions: map[SessionID]*Session{}}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -86,13 +85,13 @@ func (c *Client) open(ctx context.Context, r io.Reader, w io.Writer) (*Client, e
 	return c, nil
 }
 
-// Agent returns what the agent has said about itself.
+// Agent describes the agent.
 func (c *Client) Agent() *Profile { return &c.profile }
 
 // Done is closed when nothing more comes from the agent.
 func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
 
-// Stderr returns the end of what the agent has written to its standard error.
+// Stderr returns the end of the agent's standard error.
 func (c *Client) Stderr() []byte {
 	if c.process == nil {
 		return nil
@@ -100,8 +99,8 @@ func (c *Client) Stderr() []byte {
 	return c.process.Stderr()
 }
 
-// Close ends the connection, and the agent if we have started it. Turns that run
-// fail. It is safe to call more than once.
+// Close ends the connection, and the agent if Start started it. Running turns fail.
+// It is safe to call more than once.
 func (c *Client) Close() error {
 	c.closing.Store(true)
 	c.mu.Lock()
@@ -114,7 +113,7 @@ func (c *Client) Close() error {
 	err := c.conn.Close()
 	var exit *jsonrpc.ExitError
 	if errors.As(err, &exit) {
-		err = nil // how an agent ends that is told to is its own affair
+		err = nil // the status of an agent that was ended is not a failure of Close
 	}
 	c.work.Wait()
 	for _, s := range sessions { // after the handlers that use it
@@ -123,13 +122,13 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Authenticate logs in by one of the methods that the agent offers.
+// Authenticate logs in with one of the agent's login methods.
 func (c *Client) Authenticate(ctx context.Context, methodID string) error {
 	_, err := c.request(ctx, &acpv2.LoginAuthRequest{MethodID: acpv2.AuthMethodID(methodID)})
 	return err
 }
 
-// Logout undoes Authenticate.
+// Logout logs out.
 func (c *Client) Logout(ctx context.Context) error {
 	if !c.profile.Can(CanLogout) {
 		return unsupported(CanLogout)
@@ -144,8 +143,8 @@ func (c *Client) Call(ctx context.Context, method string, params any) (json.RawM
 	if err := extensionMethod(method); err != nil {
 		return nil, err
 	}
-	c.gate.enter()
-	defer c.gate.leave()
+	c.backlog.addCall()
+	defer c.backlog.removeCall()
 	result, err := c.conn.Call(ctx, method, params)
 	if err != nil {
 		return nil, c.explain(method, err)
@@ -169,18 +168,18 @@ func extensionMethod(method string) error {
 	if isExtension(method) {
 		return nil
 	}
-	return fmt.Errorf("acp: %q cannot be the method of an extension: those begin with _", method)
+	return fmt.Errorf("acp: %q is not the method of an extension: use a name that begins with _", method)
 }
 
 func isExtension(method string) bool { return strings.HasPrefix(method, "_") }
 
-// unsupported returns the error for something that the agent does not offer.
+// unsupported returns the error for a capability that the agent does not have.
 func unsupported(what Capability) error {
 	return fmt.Errorf("acp: %s: %w", what, ErrUnsupported)
 }
 
-// request makes a call in the words of the version that was agreed on, and
-// returns the answer in those words.
+// request converts m to the agreed version and makes the call. The answer is in the
+// agreed version.
 func (c *Client) request(ctx context.Context, m acpv2.Message) (acpv1.Message, error) {
 	m, err := c.outgoing(m)
 	if err != nil {
@@ -189,14 +188,14 @@ func (c *Client) request(ctx context.Context, m acpv2.Message) (acpv1.Message, e
 	return c.call(ctx, m)
 }
 
-// call makes a call with a message of the version that was agreed on.
+// call makes a call with a message of the agreed version.
 func (c *Client) call(ctx context.Context, m acpv1.Message) (acpv1.Message, error) {
 	raw, err := m.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	c.gate.enter()
-	defer c.gate.leave()
+	c.backlog.addCall()
+	defer c.backlog.removeCall()
 	answer, err := c.conn.Call(ctx, m.Method(), json.RawMessage(raw))
 	if err != nil {
 		return nil, c.explain(m.Method(), err)
@@ -204,7 +203,7 @@ func (c *Client) call(ctx context.Context, m acpv1.Message) (acpv1.Message, erro
 	return c.readAnswer(m.Method(), answer)
 }
 
-// outgoing converts a message of ours if the agent speaks version 1.
+// outgoing converts a message if the agent speaks version 1.
 func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
 	if c.profile.Version != 1 {
 		return m, nil
@@ -212,12 +211,12 @@ func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
 	caps := c.profile.V1.AgentCapabilities.Or(acpv1.AgentCapabilities{})
 	converted, err := acpv2.ToV1(m, &acpv2.V1Options{Agent: &caps})
 	if err != nil {
-		return nil, fmt.Errorf("acp: the agent speaks version 1, which cannot say this: %w", err)
+		return nil, fmt.Errorf("acp: the agent speaks version 1, which cannot express this: %w", err)
 	}
 	return converted.Message, nil
 }
 
-// readAnswer reads the result of a method.
+// readAnswer decodes the result of a method.
 func (c *Client) readAnswer(method string, raw json.RawMessage) (acpv1.Message, error) {
 	lookup := acpv2.LookupMethod
 	if c.profile.Version == 1 {
@@ -227,12 +226,12 @@ func (c *Client) readAnswer(method string, raw json.RawMessage) (acpv1.Message, 
 	if !ok || m.Notification() {
 		return nil, fmt.Errorf("acp: version %d has no method %s", c.profile.Version, method)
 	}
-	if string(raw) == "null" { // agents answer so where there is nothing to say
+	if string(raw) == "null" { // agents send null for a result without members
 		raw = json.RawMessage("{}")
 	}
 	answer := m.NewResult()
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, &Fault{Code: FaultMalformed, Text: method + ": the agent answered in a way that cannot be read", Err: err}
+		return nil, &Fault{Code: FaultMalformed, Text: method + ": the agent's answer cannot be read", Err: err}
 	}
 	return answer, nil
 }
@@ -248,7 +247,7 @@ func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 		}
 		u, err := decodeUpdate(version, r.Params)
 		if err != nil {
-			c.reportProblem(fmt.Errorf("acp: %s cannot be read and was left out: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: %s cannot be read and was dropped: %w", r.Method, err))
 			return
 		}
 		c.update(u, len(r.Params))
@@ -264,7 +263,8 @@ func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 	}
 }
 
-// update hands an update to whom it concerns.
+// update hands an update to its session. While a session/new is in flight, an
+// update of an unknown session is kept until its answer names the session.
 func (c *Client) update(u *Update, size int) {
 	c.mu.Lock()
 	s := c.sessions[u.SessionID()]
@@ -327,12 +327,12 @@ var clientMethods = map[string]clientMethod{
 		func(m *acpv1.ReleaseTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).releaseTerminal),
 }
 
-// invalidParams is the answer to params that cannot be read.
+// invalidParams returns the error that answers params that cannot be decoded.
 func invalidParams(err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 }
 
-// encoded returns a message as it goes out.
+// encoded encodes a message as a result.
 func encoded(m acpv1.Value) (any, error) {
 	raw, err := acpv1.Marshal(m)
 	return json.RawMessage(raw), err

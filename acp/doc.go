@@ -1,12 +1,12 @@
-// Package acp speaks the Agent Client Protocol: as the client, which starts an
-// agent and gives it work, and as the agent.
+// Package acp implements the Agent Client Protocol: the client, which starts an
+// agent and gives it work, and the agent.
 //
 // # Client
 //
 // [Start] starts an agent and agrees with it on a version; [Connect] does so over
-// streams that are there already. Both return a [Client], whose [Client.Agent]
-// says what the agent can do. A [Session] is a conversation in some folders, a
-// [Turn] is a prompt and what the agent does about it:
+// given streams. Both return a [Client], whose [Client.Agent] describes the agent.
+// A [Session] is a conversation about some folders, a [Turn] is a prompt and the
+// agent's work on it:
 //
 //	turn, err := session.Prompt(ctx, acp.Text("fix the build"))
 //	...
@@ -15,32 +15,39 @@
 //	}
 //	result, err := turn.Wait()
 //
-// The API is the same for both versions of the protocol. What is sent is built
-// with the types of version 2 and converted for an agent of version 1; what
-// version 1 cannot say fails with its path and value, and nothing is sent. What
-// comes in is read in the version that was agreed on, and stays reachable as it
-// came: see [Update].
+// The API is the same for both versions of the protocol. Outgoing messages are
+// built with the types of version 2 and converted for an agent of version 1; a
+// message that version 1 cannot express fails with its path and value, and nothing
+// is sent. Incoming messages are decoded in the agreed version and stay available
+// as they came: see [Update].
 //
-// What an agent gets of this machine follows from [Options.Policy]. By default
-// that is nothing. Files are confined to the folders of the session, and each of
+// [Options.Policy] decides which files, terminals and permissions an agent gets. By
+// default it gets none. Files are confined to the folders of the session. Each of
 // files, terminals and permissions can be replaced.
 //
-// What can be relied on:
+// Guarantees:
 //
-//   - A turn can be cancelled at any moment, by its context or [Session.Cancel].
-//     The agent hears of it after the prompt, never before. Requests for
-//     permission that are open, and those that still come, are answered as
-//     cancelled. An agent that does not stop is given up after a while.
+//   - A turn can be cancelled at any moment, by its context or [Session.Cancel]. The
+//     cancellation is sent after the prompt, never before. Requests for permission
+//     that are open, and later ones, are answered as cancelled. An agent that does
+//     not stop is given up after [Options.CancelGrace].
 //   - All updates of a turn come before its result, in their order.
-//   - A reader that is slow holds up the agent; nothing grows without bound.
-//   - What an agent does wrong ends in a [Fault] that says what it was, never in
-//     a hang, and one malformed message does not end the connection.
+//   - A slow reader of updates slows the agent down; no queue grows without bound.
+//   - A mistake of the agent ends in a [Fault] that describes it, never in a hang.
+//     One malformed message does not end the connection.
 //   - An unknown value never counts as consent or as success.
 //   - After [Client.Close] no process, goroutine or file is left.
 //
 // # Agent
 //
-// [Serve] is the other side: an [Agent] is a few functions, of which only one for
-// prompts is needed, and what it can do is told to the client from which of them
-// are there. It speaks in the types of version 2 and serves clients of both.
+// [Serve] is the agent side: an [Agent] is a few functions, of which only Prompt is
+// required. The capabilities that the client is offered follow from the functions
+// that are set. The functions use the types of version 2 and serve clients of both
+// versions.
+//
+// Requests of the client are handled at the same time, with two exceptions that
+// package jsonrpc keeps in the order of arrival: initialize, because every later
+// request depends on it, and the start of a turn by session/prompt, because a
+// session/cancel that follows must find the turn. The updates of a turn in version 2
+// are sent after the answer to its prompt.
 package acp

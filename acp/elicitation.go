@@ -20,7 +20,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 		return nil, invalidParams(err)
 	}
 	if m.Unknown != nil {
-		return nil, invalidParams(fmt.Errorf("the mode %q is not known here", m.Unknown.Tag))
+		return nil, invalidParams(fmt.Errorf("the mode %q is not known", m.Unknown.Tag))
 	}
 	if s := c.session(elicitationSession(m)); s != nil {
 		var done func()
@@ -33,7 +33,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 	}
 	answer, err := c.opts.Elicit(ctx, m)
 	if err != nil {
-		c.reportProblem(fmt.Errorf("acp: the user could not be asked, which counts as cancelled: %w", err))
+		c.reportProblem(fmt.Errorf("acp: the elicitation is answered as cancelled: %w", err))
 	}
 	if err != nil || answer == nil || ctx.Err() != nil {
 		answer = cancelled
@@ -41,8 +41,8 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 	return encoded(answer)
 }
 
-// readElicitation reads the params of elicitation/create. The two versions differ
-// only in that version 1 may leave out what the form is: it is always an object.
+// readElicitation decodes the params of elicitation/create. The versions differ in
+// one thing: version 1 may leave out the type and properties of the form's schema.
 func readElicitation(version int, params json.RawMessage) (*acpv2.CreateElicitationRequest, error) {
 	out := &acpv2.CreateElicitationRequest{}
 	if version != 1 {
@@ -64,7 +64,7 @@ func readElicitation(version int, params json.RawMessage) (*acpv2.CreateElicitat
 	return out, out.UnmarshalJSON(raw)
 }
 
-// elicitationSession returns the session that a question belongs to, "" if none.
+// elicitationSession returns the session of an elicitation, "" if it has none.
 func elicitationSession(m *acpv2.CreateElicitationRequest) SessionID {
 	switch {
 	case m.Form != nil && m.Form.Session != nil:

@@ -10,24 +10,24 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// A FaultCode is a word for what an agent did wrong.
+// A FaultCode is the kind of a Fault.
 type FaultCode string
 
 // The codes.
 const (
-	FaultExit      FaultCode = "exited"    // it ended while something was expected of it
+	FaultExit      FaultCode = "exited"    // the agent ended during a call or a turn
 	FaultSilent    FaultCode = "silent"    // it did not answer in time
-	FaultProse     FaultCode = "prose"     // it wrote to its standard output what is no message, and nothing else
-	FaultFlood     FaultCode = "flood"     // it sent more than can be kept
-	FaultMalformed FaultCode = "malformed" // its answer cannot be read
-	FaultVersion   FaultCode = "version"   // it speaks no version that we speak
+	FaultProse     FaultCode = "prose"     // it did not answer, and wrote prose to its standard output
+	FaultFlood     FaultCode = "flood"     // it sent more updates than can be queued
+	FaultMalformed FaultCode = "malformed" // its answer cannot be decoded
+	FaultVersion   FaultCode = "version"   // it chose a version that was not offered
 )
 
-// A Fault is something that an agent did wrong and that the conversation does not
-// survive. The code is a contract, the text is for people.
+// A Fault is a mistake of the agent that ends a call, a turn or the connection. The
+// code is a contract, the text is for people.
 type Fault struct {
 	Code FaultCode
-	Text string // what the agent did and what to look at
+	Text string // what the agent did and what to check
 	Err  error  // the cause; may be nil
 }
 
@@ -42,17 +42,17 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// ErrAuthRequired is why a call fails that the agent refuses until
-// [Client.Authenticate] was called.
+// ErrAuthRequired is the error of a call that the agent refuses before
+// [Client.Authenticate].
 var ErrAuthRequired = errors.New("the agent wants authentication first")
 
-// ErrUnsupported is why a call fails that the agent has not said it can do.
+// ErrUnsupported is the error of a call for which the agent lacks the capability.
 var ErrUnsupported = errors.New("the agent does not offer it")
 
-// maxProblems is how many problems are remembered, the first ones.
+// maxProblems is how many problems a Client keeps: the first ones.
 const maxProblems = 8
 
-// reportProblem remembers and reports something that the connection survives.
+// reportProblem keeps an error that the connection survives, and reports it.
 func (c *Client) reportProblem(err error) {
 	c.mu.Lock()
 	if len(c.problems) < maxProblems {
@@ -64,7 +64,8 @@ func (c *Client) reportProblem(err error) {
 	}
 }
 
-// prose returns the first thing on standard output that was no message.
+// prose returns the first problem with output that is not JSON, nil if there is
+// none.
 func (c *Client) prose() *jsonrpc.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,11 +78,11 @@ func (c *Client) prose() *jsonrpc.Problem {
 	return nil
 }
 
-// silent returns the fault of an agent that has not answered.
+// silent returns the fault of an agent that did not answer in time.
 func (c *Client) silent(what string, err error) *Fault {
 	if p := c.prose(); p != nil {
 		return &Fault{Code: FaultProse, Err: err, Text: fmt.Sprintf(
-			"%s: the agent does not answer, and writes to its standard output what is no message: %q; does it need a flag to speak the protocol? logs belong on its standard error",
+			"%s: the agent does not answer, and its standard output is not JSON: %q; does it need a flag to speak the protocol? logs belong on its standard error",
 			what, firstLine(p.Excerpt))}
 	}
 	text := what + ": the agent runs but does not answer"
@@ -91,7 +92,7 @@ func (c *Client) silent(what string, err error) *Fault {
 	return &Fault{Code: FaultSilent, Text: text, Err: err}
 }
 
-// explain returns why a call failed, in words about the agent.
+// explain turns the error of a call into one about the agent.
 func (c *Client) explain(method string, err error) error {
 	var answer *jsonrpc.Error
 	var problem *jsonrpc.Problem
@@ -102,7 +103,7 @@ func (c *Client) explain(method string, err error) error {
 		}
 		return fmt.Errorf("acp: %w (code %d)", err, answer.Code)
 	case errors.As(err, &problem):
-		return &Fault{Code: FaultMalformed, Text: "the agent answered in a way that cannot be read", Err: err}
+		return &Fault{Code: FaultMalformed, Text: "the agent's answer cannot be read", Err: err}
 	case errors.Is(err, jsonrpc.ErrClosed):
 		return c.ended(method, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -111,14 +112,14 @@ func (c *Client) explain(method string, err error) error {
 	return fmt.Errorf("acp: %w", err)
 }
 
-// ended returns the fault of an agent that is gone, unless we closed it.
+// ended returns the fault of an agent that ended, or ErrClosed after Close.
 func (c *Client) ended(what string, err error) error {
 	if c.closing.Load() {
 		return fmt.Errorf("acp: %s: %w", what, jsonrpc.ErrClosed)
 	}
-	text := what + ": the agent is gone"
+	text := what + ": the agent has ended"
 	if p := c.prose(); p != nil {
-		text += fmt.Sprintf("; before that it wrote to its standard output what is no message: %q", firstLine(p.Excerpt))
+		text += fmt.Sprintf("; before that its standard output was not JSON: %q", firstLine(p.Excerpt))
 	}
 	return &Fault{Code: FaultExit, Text: text, Err: err}
 }
@@ -132,7 +133,7 @@ func (c *Client) lastStderrLine() string {
 	return firstLine([]byte(lines[len(lines)-1]))
 }
 
-// firstLine returns the first line of b, cut to what a message can hold.
+// firstLine returns the first line of b, at most 200 bytes of it.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 	return strings.ToValidUTF8(line[:min(len(line), 200)], "\uFFFD")

@@ -126,7 +126,7 @@ func TestBadStart(t *testing.T) {
 		code    acp.FaultCode
 		parts   []string
 	}{
-		{"exits at once", patience, acp.FaultExit, []string{"the agent is gone", "exit status 3", "no API key: set MODEL_KEY"}},
+		{"exits at once", patience, acp.FaultExit, []string{"the agent has ended", "exit status 3", "no API key: set MODEL_KEY"}},
 		{"writes prose and exits", patience, acp.FaultExit, []string{"usage: agent [--acp]", "exit status 2"}},
 		{"hangs", time.Second, acp.FaultSilent, []string{"does not answer", "waiting for the browser"}},
 		{"writes prose", time.Second, acp.FaultProse, []string{"Welcome to Agent 3000!", "does it need a flag"}},
@@ -141,7 +141,7 @@ func TestBadStart(t *testing.T) {
 	t.Run("a command that does not exist", func(t *testing.T) {
 		cmd := self(t, "hangs")
 		cmd.Path += "-not-there"
-		if _, err := acp.Start(within(t), cmd, nil); err == nil || !strings.Contains(err.Error(), "cannot be started") {
+		if _, err := acp.Start(within(t), cmd, nil); err == nil || !strings.Contains(err.Error(), "start the agent") {
 			t.Errorf("got %v, want that it cannot be started", err)
 		}
 	})
@@ -170,7 +170,7 @@ func TestBadTurn(t *testing.T) {
 			s.leave()
 		})
 		_, err := prompt(t, open(t, c), "go").Wait()
-		wantFault(t, err, acp.FaultExit, "the agent is gone")
+		wantFault(t, err, acp.FaultExit, "the agent has ended")
 	})
 	t.Run("an agent that floods with updates has to wait", func(t *testing.T) {
 		c, s := start(t, "floods with updates", acp.Options{CancelGrace: time.Second})

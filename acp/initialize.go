@@ -11,9 +11,9 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// initialize agrees with the agent on a version. If version 2 is offered, the
-// params have the members of both: an agent of either finds its own. One that
-// answers the offer with an error is asked again for version 1.
+// initialize agrees with the agent on a version. The params of an offer of version
+// 2 have the members of both versions, so that an agent of either version finds
+// its own. If the agent answers that offer with an error, version 1 is offered.
 func (c *Client) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.StartTimeout, fmt.Errorf("no answer after %v: %w", c.opts.StartTimeout, context.DeadlineExceeded))
 	defer cancel()
@@ -22,7 +22,7 @@ func (c *Client) initialize(ctx context.Context) error {
 		offers = []int{2, 1}
 	}
 	for i, offer := range offers {
-		params, err := c.introduction(offer)
+		params, err := c.initializeParams(offer)
 		if err != nil {
 			return err
 		}
@@ -39,8 +39,8 @@ func (c *Client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// introduction returns the params of initialize.
-func (c *Client) introduction(offer int) (json.RawMessage, error) {
+// initializeParams returns the params of initialize.
+func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 	v1 := acpv1.InitializeRequest{
 		ProtocolVersion: acpv1.ProtocolVersion(offer),
 		ClientInfo:      acpv1.Set(acpv1.Implementation{Name: c.opts.Name, Version: c.opts.Version}),
@@ -86,7 +86,7 @@ func (c *Client) introduction(offer int) (json.RawMessage, error) {
 	return v1.MarshalJSON()
 }
 
-// agree takes over the agent's answer to initialize.
+// agree sets the profile and the version from the answer to initialize.
 func (c *Client) agree(offer int, result json.RawMessage) error {
 	var head struct {
 		Version json.RawMessage `json:"protocolVersion"`
@@ -114,7 +114,7 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 		if offer == 2 {
 			hint = "versions 1 and 2 were offered"
 		}
-		return &Fault{Code: FaultVersion, Text: fmt.Sprintf("the agent wants to speak version %s of the protocol, but %s", firstLine(head.Version), hint)}
+		return &Fault{Code: FaultVersion, Text: fmt.Sprintf("the agent chose version %s of the protocol, but %s", firstLine(head.Version), hint)}
 	}
 	c.version.Store(int32(c.profile.Version))
 	return nil

@@ -31,7 +31,7 @@ func TestNegotiation(t *testing.T) {
 			answers: []string{`"error":{"code":-32022,"message":"unsupported","data":{"requested":2,"supported":[1]}}`, `"result":{"protocolVersion":1}`}, want: 1},
 		{name: "version 2 without an offer is a fault",
 			answers: []string{`"result":{"protocolVersion":2,"info":{"name":"a","version":"1"}}`}, code: acp.FaultVersion, text: "only version 1 was offered"},
-		{name: "a later version is a fault", v2: true, answers: []string{`"result":{"protocolVersion":3}`}, code: acp.FaultVersion, text: "wants to speak version 3"},
+		{name: "a later version is a fault", v2: true, answers: []string{`"result":{"protocolVersion":3}`}, code: acp.FaultVersion, text: "chose version 3"},
 		{name: "an answer without a version is a fault", answers: []string{`"result":{}`}, code: acp.FaultMalformed, text: "protocolVersion is missing"},
 		{name: "a version that is a date is a fault", answers: []string{`"result":{"protocolVersion":"2024-11-05"}`}, code: acp.FaultVersion, text: "2024-11-05"},
 		{name: "a malformed answer of version 2 is a fault", v2: true, answers: []string{`"result":{"protocolVersion":2}`}, code: acp.FaultMalformed, text: "info"},

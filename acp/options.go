@@ -11,47 +11,46 @@ import (
 )
 
 // Options changes how a Client works. The zero value works: it offers version 1,
-// gives the agent nothing of this machine and refuses what it asks for.
+// offers the agent neither files nor terminals, and grants no permission.
 type Options struct {
-	// V2 offers version 2 of the protocol, which is a draft. An agent that does
-	// not speak it is spoken to in version 1.
+	// V2 offers version 2 of the protocol, which is a draft. With an agent that
+	// does not know it the client uses version 1.
 	V2 bool
 
-	Name, Version string // of this program, as the agent is told; default parley
+	Name, Version string // of this program, sent to the agent; default parley
 
-	// Policy says what the agent gets without a question. It also decides what
-	// is offered: to read files, to write them, to run commands. Ask is who is
-	// asked under sandbox.PolicyAsk.
+	// Policy decides which actions are allowed without a question, and so which
+	// capabilities are offered: to read files, to write them, to run commands. Ask
+	// asks a person under sandbox.PolicyAsk.
 	Policy sandbox.Policy
 	Ask    sandbox.Asker
 
-	// Each of these replaces what the policy gives, for all sessions, and is
-	// offered to the agent because it is there. Files and commands need no
-	// further permission then.
+	// Each of these replaces the sandbox or the policy in all sessions. Files and
+	// Terminals that are set are offered to the agent, and their use is not checked
+	// against the policy.
 	Files       Files
 	Terminals   Terminals
 	Permissions Permissions
 
-	// Elicit asks the user on behalf of the agent. It must return when ctx ends.
-	// Without it nothing can be asked. ElicitDone is told that something the user
-	// was sent away for is complete.
+	// Elicit puts a question of the agent to the user. It must return when ctx ends.
+	// Without it elicitations are refused. ElicitDone is called when the user has
+	// finished a URL elicitation.
 	Elicit     func(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error)
 	ElicitDone func(id string)
 
-	// TerminalAuth tells the agent that the user can be sent to a terminal to log
-	// in, so that it offers such methods.
+	// TerminalAuth tells the agent that the user can log in on a terminal.
 	TerminalAuth bool
 
-	// Extension answers requests, and ExtensionNotice hears notifications, for
-	// methods that begin with _. Other methods that are not known belong to the
-	// protocol and never come here.
+	// Extension answers requests, and ExtensionNotice handles notifications, whose
+	// method begins with _. Other unknown methods belong to the protocol and are
+	// refused.
 	Extension       func(ctx context.Context, method string, params json.RawMessage) (any, error)
 	ExtensionNotice func(ctx context.Context, method string, params json.RawMessage)
 
-	// OnUpdate is told the updates that belong to no turn: what a loaded session
-	// repeats, and what comes between turns. OnProblem is told what went wrong
-	// and the connection survives, also from several goroutines at once. Nothing
-	// else is read meanwhile: both must return soon and not make calls.
+	// OnUpdate gets the updates outside turns: those that a loaded session repeats,
+	// and those between turns. OnProblem gets errors that the connection survives,
+	// from several goroutines at once. Nothing is read while they run: both must
+	// return soon, and must not wait for a call on the Client.
 	OnUpdate  func(u *Update)
 	OnProblem func(err error)
 
@@ -62,8 +61,8 @@ type Options struct {
 	CancelGrace  time.Duration // how long it may take to stop after a cancellation; default 30 s
 	MaxFrame     int           // bytes of a message; default jsonrpc.DefaultMaxFrame
 
-	Process  jsonrpc.ProcessOptions  // how the agent's process is ended
-	Terminal sandbox.TerminalOptions // how commands run that the policy lets through
+	Process  jsonrpc.ProcessOptions  // the start and the end of the agent's process
+	Terminal sandbox.TerminalOptions // the commands that the agent runs in the sandbox
 }
 
 // fill sets defaults.
@@ -79,7 +78,8 @@ func (o *Options) fill() {
 	}
 }
 
-// offers reports whether the policy does not rule out a kind of action.
+// offers reports whether the policy allows a kind of action, at least after a
+// question.
 func (o *Options) offers(kind sandbox.Kind) bool {
 	return o.Policy.Verdict(kind) == sandbox.Allow || o.Policy.Verdict(kind) == sandbox.Ask && o.Ask != nil
 }
@@ -88,9 +88,9 @@ func (o *Options) offersRead() bool      { return o.Files != nil || o.offers(san
 func (o *Options) offersWrite() bool     { return o.Files != nil || o.offers(sandbox.KindEdit) }
 func (o *Options) offersTerminals() bool { return o.Terminals != nil || o.offers(sandbox.KindExecute) }
 
-// SessionOptions changes how a session is made. The zero value works.
+// SessionOptions changes how a session is opened. The zero value works.
 type SessionOptions struct {
-	Directories []string // further folders, beside the one it works in; absolute
+	Directories []string // folders beside the working folder; absolute
 	MCPServers  []acpv2.MCPServer
-	Meta        json.RawMessage // goes to the agent as _meta
+	Meta        json.RawMessage // the _meta of the request
 }

@@ -11,41 +11,41 @@ import (
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// Permissions answers when an agent asks whether it may do something.
+// Permissions decides an agent's requests for permission.
 type Permissions interface {
-	// Decide chooses one of the options, or none: then the agent is told that
-	// the question was cancelled, which is never consent. It must return when
-	// ctx ends, which it does when the turn is cancelled.
+	// Decide chooses one of the options, or none: then the request is answered as
+	// cancelled, which is never consent. It must return when ctx ends; ctx ends when
+	// the turn is cancelled.
 	Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error)
 }
 
-// A PermissionRequest is an agent's question whether it may do something.
+// A PermissionRequest is an agent's request for a permission.
 type PermissionRequest struct {
 	sandbox.Request
 
 	SessionID   SessionID
 	Description string
-	Unknown     bool // it is about something that is not known here: no rule may allow it
+	Unknown     bool // its subject is of an unknown type: no rule may allow it
 
-	// The message as it came. Exactly one is set.
+	// The request as it came. Exactly one is set.
 	V1 *acpv1.RequestPermissionRequest
 	V2 *acpv2.RequestPermissionRequest
 }
 
-// byPolicy decides as a policy says.
-type byPolicy struct {
+// policyPermissions decides by a policy.
+type policyPermissions struct {
 	policy      sandbox.Policy
 	permissions *sandbox.Permissions
 }
 
-func (p byPolicy) Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error) {
+func (p policyPermissions) Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error) {
 	if r.Unknown && p.policy != sandbox.PolicyAsk {
-		return sandbox.Decision{Reason: "only a person can allow what is not known"}, nil
+		return sandbox.Decision{Reason: "only a person can allow a request of an unknown type"}, nil
 	}
 	return p.permissions.Decide(ctx, r.Request)
 }
 
-// readPermission reads the params of session/request_permission.
+// readPermission decodes the params of session/request_permission.
 func readPermission(version int, params json.RawMessage) (*PermissionRequest, error) {
 	r := &PermissionRequest{}
 	if version == 1 {
@@ -91,14 +91,14 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	}
 	ctx, done := s.turnContext(ctx)
 	defer done()
-	var permissions Permissions = byPolicy{c.opts.Policy, sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)}
+	var permissions Permissions = policyPermissions{c.opts.Policy, sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)}
 	if c.opts.Permissions != nil {
 		permissions = c.opts.Permissions
 	}
 	var decision sandbox.Decision
 	if ctx.Err() == nil {
 		if decision, err = permissions.Decide(ctx, r); err != nil {
-			c.reportProblem(fmt.Errorf("acp: the question %q could not be answered, and counts as cancelled: %w", r.Title, err))
+			c.reportProblem(fmt.Errorf("acp: the request for permission %q is answered as cancelled: %w", r.Title, err))
 		}
 	}
 	outcome := acpv1.RequestPermissionOutcome{Cancelled: &acpv1.CancelledPermissionOutcome{}}
@@ -117,8 +117,8 @@ func offered(options []sandbox.Option, id string) bool {
 	return false
 }
 
-// turnContext returns a context that also ends when the turn that runs is
-// cancelled or over. done must be called before the agent is answered.
+// turnContext returns a context that also ends when the turn of the session is
+// cancelled or over. done must be called before the agent's request is answered.
 func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func()) {
 	s.mu.Lock()
 	turn := s.turn

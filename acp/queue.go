@@ -2,38 +2,40 @@ package acp
 
 import "sync"
 
-// Bounds of the updates that wait to be taken, in bytes of their messages. At the
-// first the agent has to wait. It cannot while a call waits for an answer that
-// comes behind them, because who takes the updates may be the one who calls; then
-// the second holds, and beyond that the turn fails.
+// Limits of the updates that wait to be taken, in bytes of their messages.
+//
+// At maxQueued the goroutine that reads waits, and with it the agent. It must not
+// wait while a call is in flight: the answer comes behind the updates, and the
+// goroutine that makes the call may be the one that takes the updates. Then
+// maxBehind is the limit, and the turn fails beyond it.
 const (
 	maxQueued = 4 << 20
 	maxBehind = 64 << 20
-	perUpdate = 256 // what an update takes beside its message
+	perUpdate = 256 // the memory of an update beside its message
 )
 
-// A gate is what the queues of a connection have in common.
-type gate struct {
-	mu    sync.Mutex // guards calls and everything in the queues
-	moved *sync.Cond // something in a queue, or calls, has changed
-	calls int        // how many calls wait for an answer
+// A backlog is the state that the queues of a connection share.
+type backlog struct {
+	mu    sync.Mutex // guards calls and the fields of the queues
+	moved *sync.Cond // signals a change of a queue or of calls
+	calls int        // calls in flight
 }
 
-func newGate() *gate {
-	g := &gate{}
+func newBacklog() *backlog {
+	g := &backlog{}
 	g.moved = sync.NewCond(&g.mu)
 	return g
 }
 
-// enter notes that a call waits for an answer, leave that it does no longer.
-func (g *gate) enter() {
+// addCall counts a call in flight. It wakes a reader that waits for room.
+func (g *backlog) addCall() {
 	g.mu.Lock()
 	g.calls++
 	g.mu.Unlock()
 	g.moved.Broadcast()
 }
 
-func (g *gate) leave() {
+func (g *backlog) removeCall() {
 	g.mu.Lock()
 	g.calls--
 	g.mu.Unlock()
@@ -41,17 +43,17 @@ func (g *gate) leave() {
 
 // A queue holds the updates of a turn until they are taken.
 type queue struct {
-	gate    *gate
+	backlog *backlog
 	items   []*Update
 	size    int
-	closed  bool // nothing more comes
-	discard bool // nobody takes anything more
+	closed  bool // no more updates come
+	discard bool // the updates are waived
 }
 
-// put adds an update whose message has so many bytes. It waits for room, and
-// reports false if there is none and waiting would be in vain.
+// put adds an update whose message has size bytes. It waits for room, and reports
+// false if there is none and it must not wait.
 func (q *queue) put(u *Update, size int) bool {
-	g := q.gate
+	g := q.backlog
 	size += perUpdate
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,10 +74,9 @@ func (q *queue) put(u *Update, size int) bool {
 	return true
 }
 
-// take returns all updates that are there, and waits for some. It returns none
-// when nothing more comes.
+// take waits for updates and returns all that are queued, none after the last.
 func (q *queue) take() []*Update {
-	g := q.gate
+	g := q.backlog
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for len(q.items) == 0 && !q.closed {
@@ -87,18 +88,18 @@ func (q *queue) take() []*Update {
 	return items
 }
 
-// drain throws away what is there and what still comes.
+// drain discards the queued updates and all later ones.
 func (q *queue) drain() {
-	g := q.gate
+	g := q.backlog
 	g.mu.Lock()
 	q.items, q.size, q.discard = nil, 0, true
 	g.mu.Unlock()
 	g.moved.Broadcast()
 }
 
-// close says that nothing more comes. What is there can still be taken.
+// close ends the queue. The queued updates can still be taken.
 func (q *queue) close() {
-	g := q.gate
+	g := q.backlog
 	g.mu.Lock()
 	q.closed = true
 	g.mu.Unlock()

@@ -16,18 +16,18 @@ import (
 // has one turn at a time.
 type Session struct {
 	ID  SessionID
-	Dir string // where it works
+	Dir string // the working folder; absolute
 
 	client    *Client
 	workspace *workspace
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	settings Settings
-	turn     *Turn // nil if none runs
-	ended    error // why there can be no more turns
+	turn     *Turn // nil between turns
+	ended    error // the error of further prompts; nil while the session is open
 }
 
-// Settings returns what is known about the session.
+// Settings returns a copy of the settings.
 func (s *Session) Settings() Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,9 +41,8 @@ func (c *Client) NewSession(ctx context.Context, dir string, opts *SessionOption
 	})
 }
 
-// LoadSession opens a session that was there before, and has the agent repeat what
-// was said. What it repeats goes to [Options.OnUpdate], and all of it before
-// LoadSession returns.
+// LoadSession opens an earlier session and has the agent repeat its messages. The
+// repeated updates go to [Options.OnUpdate], all of them before LoadSession returns.
 func (c *Client) LoadSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
 	if !c.profile.Can(CanLoad) {
 		return nil, unsupported(CanLoad)
@@ -51,7 +50,7 @@ func (c *Client) LoadSession(ctx context.Context, id SessionID, dir string, opts
 	return c.resume(ctx, id, dir, opts, acpv2.Set(acpv2.ReplayFrom{Start: &acpv2.ReplayFromStart{}}))
 }
 
-// ResumeSession opens a session that was there before, without a repetition.
+// ResumeSession opens an earlier session without repeating its messages.
 func (c *Client) ResumeSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
 	if !c.profile.Can(CanResume) {
 		return nil, unsupported(CanResume)
@@ -65,8 +64,8 @@ func (c *Client) resume(ctx context.Context, id SessionID, dir string, opts *Ses
 	})
 }
 
-// ForkSession opens a session that begins as a copy of another one. It is not a
-// stable part of the protocol yet.
+// ForkSession opens a session that begins as a copy of another one. The method is
+// not a stable part of the protocol yet.
 func (c *Client) ForkSession(ctx context.Context, id SessionID, dir string, opts *SessionOptions) (*Session, error) {
 	if !c.profile.Can(CanFork) {
 		return nil, unsupported(CanFork)
@@ -85,8 +84,8 @@ func servers(o *SessionOptions) acpv2.Optional[[]acpv2.MCPServer] {
 	return acpv2.Set(o.MCPServers)
 }
 
-// begin opens a session with the request that build returns. An empty id is one
-// that the agent will make up.
+// begin opens a session with the request that build returns. If id is empty, the
+// agent chooses the id.
 func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *SessionOptions,
 	build func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message,
 ) (_ *Session, err error) {
@@ -141,7 +140,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 	return s, nil
 }
 
-// idOf returns the id that an agent made up.
+// idOf returns the id of a new session.
 func idOf(answer acpv1.Message) SessionID {
 	switch m := answer.(type) {
 	case *acpv1.NewSessionResponse:
@@ -156,8 +155,8 @@ func idOf(answer acpv1.Message) SessionID {
 	return ""
 }
 
-// expectSession notes that a session may come, or does so no longer, whose updates
-// can overtake the answer that names it.
+// expectSession counts the calls in flight whose answer names a new session. The
+// agent may send updates of that session before the answer.
 func (c *Client) expectSession(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,16 +166,17 @@ func (c *Client) expectSession(n int) {
 	}
 }
 
-// register makes a session known, and has it follow the updates that came before.
+// register adds a session and applies the updates that came before the answer that
+// names it.
 func (c *Client) register(s *Session) error {
 	c.mu.Lock()
 	switch {
 	case c.closing.Load():
 		c.mu.Unlock()
-		return fmt.Errorf("acp: the session %q cannot be opened: the client is closed", s.ID)
+		return fmt.Errorf("acp: open the session %q: the client is closed", s.ID)
 	case c.sessions[s.ID] != nil:
 		c.mu.Unlock()
-		return fmt.Errorf("acp: the session %q is open already", s.ID)
+		return fmt.Errorf("acp: open the session %q: it is open already", s.ID)
 	}
 	c.sessions[s.ID] = s
 	var mine, others []*Update
@@ -188,17 +188,17 @@ func (c *Client) register(s *Session) error {
 		}
 	}
 	c.early = others
-	// While the lock is held no later update can come before these.
+	// The client's lock keeps later updates from being applied before these.
 	s.mu.Lock()
 	for _, u := range mine {
-		s.settings.follow(u)
+		s.settings.apply(u)
 	}
 	s.mu.Unlock()
 	c.mu.Unlock()
 	return nil
 }
 
-// forget makes a session unknown.
+// forget removes a session.
 func (c *Client) forget(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,17 +207,18 @@ func (c *Client) forget(s *Session) {
 	}
 }
 
-// session returns an open session.
+// session returns an open session, nil if there is none with that id.
 func (c *Client) session(id SessionID) *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sessions[id]
 }
 
-// update follows an update, and hands it to the turn or to whom else wants it.
+// update applies an update to the settings and hands it to the turn, or to
+// Options.OnUpdate between turns.
 func (s *Session) update(u *Update, size int) {
 	s.mu.Lock()
-	s.settings.follow(u)
+	s.settings.apply(u)
 	turn := s.turn
 	s.mu.Unlock()
 	switch {
@@ -228,7 +229,7 @@ func (s *Session) update(u *Update, size int) {
 	}
 }
 
-// end lets the turn that runs fail, and allows no other.
+// end fails the turn, if there is one, and all further prompts with err.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	turn := s.turn
@@ -241,8 +242,8 @@ func (s *Session) end(err error) {
 	}
 }
 
-// Close ends the session here, and at the agent if it offers that. A turn that
-// runs is cancelled and given up.
+// Close ends the session, at the agent too if it has that capability. A running
+// turn is cancelled and given up.
 func (s *Session) Close(ctx context.Context) error {
 	err := s.Cancel(ctx)
 	if err == nil && s.client.profile.Can(CanClose) {
@@ -253,7 +254,7 @@ func (s *Session) Close(ctx context.Context) error {
 	return errors.Join(err, s.workspace.close())
 }
 
-// A SessionInfo is a session that an agent knows.
+// A SessionInfo is a session in the agent's list.
 type SessionInfo struct {
 	ID          SessionID
 	Dir         string
@@ -262,8 +263,8 @@ type SessionInfo struct {
 	Directories []string
 }
 
-// Sessions lists the sessions that the agent knows, only those that work in dir if
-// it is not empty. It stops after an error.
+// Sessions yields the sessions that the agent lists, those in dir only if dir is not
+// empty. It stops after an error.
 func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo, error] {
 	return func(yield func(SessionInfo, error) bool) {
 		if !c.profile.Can(CanList) {
@@ -291,7 +292,7 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 				return
 			}
 			if seen[next] {
-				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice, so that the list has no end", next)})
+				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice: the list has no end", next)})
 				return
 			}
 			seen[next] = true
@@ -320,7 +321,7 @@ func sessionsOf(answer acpv1.Message) (page []SessionInfo, next string) {
 	return page, next
 }
 
-// DeleteSession makes the agent forget a session.
+// DeleteSession deletes a session at the agent.
 func (c *Client) DeleteSession(ctx context.Context, id SessionID) error {
 	if !c.profile.Can(CanDelete) {
 		return unsupported(CanDelete)
@@ -329,8 +330,8 @@ func (c *Client) DeleteSession(ctx context.Context, id SessionID) error {
 	return err
 }
 
-// SetMode puts the session into one of its modes. In version 2, and for agents of
-// version 1 without modes of their own, it sets the option that holds the mode.
+// SetMode sets the mode of the session. In version 2, and for agents of version 1
+// that have no modes, it sets the option that holds the mode.
 func (s *Session) SetMode(ctx context.Context, mode string) error {
 	settings := s.Settings()
 	if option := settings.modeOption(); option != nil && !settings.ownModes {
@@ -348,7 +349,7 @@ func (s *Session) SetMode(ctx context.Context, mode string) error {
 	return nil
 }
 
-// SetOption chooses a value of a select.
+// SetOption sets the value of a select.
 func (s *Session) SetOption(ctx context.Context, id, value string) error {
 	return s.setOption(ctx, &acpv2.SetSessionConfigOptionRequest{ID: &acpv2.SessionConfigIDValue{Value: acpv2.SessionConfigValueID(value)}}, id)
 }

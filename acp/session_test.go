@@ -296,7 +296,7 @@ func TestExtensions(t *testing.T) {
 		if first, second, third := <-results, <-results, <-results; first != nil || second == nil || third == nil {
 			t.Errorf("got %v, %v, %v; want only the registered one to be sent", first, second, third)
 		}
-		if err == nil || !strings.Contains(err.Error(), "does not exist") {
+		if err == nil || !strings.Contains(err.Error(), "is not a stop reason") {
 			t.Errorf("got %v, want that the stop reason does not exist", err)
 		}
 	})

@@ -8,26 +8,26 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// A Mode is a way in which an agent works, such as asking first or planning only.
+// A Mode is a way of working, such as asking first or planning only.
 type Mode struct {
 	ID          string
 	Name        string
 	Description string
 }
 
-// A ConfigOption is something that can be set in a session.
+// A ConfigOption is an option of a session.
 type ConfigOption struct {
 	ID          string
 	Name        string
 	Description string
 	Category    string
-	Type        string // "select", "boolean", or one that is not known here
+	Type        string // "select", "boolean", or a type that this package does not know
 	Value       string // of a select
 	On          bool   // of a boolean
 	Choices     []Choice
 }
 
-// A Choice is a value that a select can have.
+// A Choice is a possible value of a select.
 type Choice struct {
 	Value       string
 	Name        string
@@ -35,26 +35,26 @@ type Choice struct {
 	Group       string // the name of its group; may be empty
 }
 
-// A Command is a slash command that a session understands.
+// A Command is a slash command of a session.
 type Command struct {
 	Name        string
 	Description string
-	Hint        string // what to write behind it; empty if nothing
+	Hint        string // describes its argument; empty if it has none
 }
 
-// Settings are what is known about a session. They follow the agent's updates.
+// Settings are the state of a session as the agent reported it last.
 type Settings struct {
-	Mode     string // the ID of the mode it is in
+	Mode     string // the ID of the current mode
 	Modes    []Mode
 	Options  []ConfigOption
 	Commands []Command
 	Title    string
-	Usage    *Usage // nil if the agent has not said
+	Usage    *Usage // nil if the agent did not report it
 
-	ownModes bool // the modes are not those of an option
+	ownModes bool // the agent has modes of version 1; else the modes are those of an option
 }
 
-// modeOption returns the option that holds the mode, as in version 2.
+// modeOption returns the option that holds the mode, nil if there is none.
 func (s *Settings) modeOption() *ConfigOption {
 	for i := range s.Options {
 		if o := &s.Options[i]; o.Type == "select" && o.Category == string(acpv2.SessionConfigOptionCategoryMode) {
@@ -64,7 +64,7 @@ func (s *Settings) modeOption() *ConfigOption {
 	return nil
 }
 
-// setOptions takes over options, and the mode from them if they hold one.
+// setOptions sets the options, and the modes if one of the options holds them.
 func (s *Settings) setOptions(options []ConfigOption) {
 	s.Options = options
 	if o := s.modeOption(); o != nil && !s.ownModes {
@@ -76,8 +76,8 @@ func (s *Settings) setOptions(options []ConfigOption) {
 	}
 }
 
-// follow takes over what an update says.
-func (s *Settings) follow(u *Update) {
+// apply changes the settings as an update says.
+func (s *Settings) apply(u *Update) {
 	switch u.Kind() {
 	case KindMode:
 		s.Mode = string(u.V1.Update.CurrentModeUpdate.CurrentModeID)
@@ -108,14 +108,14 @@ func (s *Settings) follow(u *Update) {
 	}
 }
 
-// clone returns a copy that shares nothing that changes.
+// clone returns a copy that shares no list with s.
 func (s *Settings) clone() Settings {
 	c := *s
 	c.Modes, c.Options, c.Commands = slices.Clone(s.Modes), slices.Clone(s.Options), slices.Clone(s.Commands)
 	return c
 }
 
-// begin takes over what the answer to session/new and its kin says.
+// begin sets the settings from the answer that opened the session.
 func (s *Settings) begin(answer acpv1.Message) {
 	v1 := func(modes acpv1.Optional[acpv1.SessionModeState], options acpv1.Optional[[]acpv1.SessionConfigOption]) {
 		if state, ok := modes.Get(); ok {
@@ -211,7 +211,7 @@ func commandsV1(list []acpv1.AvailableCommand) []Command {
 	return out
 }
 
-// commandsV2 leaves out commands of an unknown type: they cannot be offered.
+// commandsV2 leaves out commands of an unknown type: a user cannot be offered them.
 func commandsV2(list []acpv2.AvailableCommand) []Command {
 	out := make([]Command, 0, len(list))
 	for _, m := range list {
@@ -227,10 +227,10 @@ func commandsV2(list []acpv2.AvailableCommand) []Command {
 	return out
 }
 
-// memberText returns a text in a variant that is not known here, "" if it has none.
+// memberText returns a string member of an unknown variant, "" if it has none.
 func memberText(u *acpv1.Unknown, name string) (text string) {
 	if raw, ok := u.Member(name); ok {
-		json.Unmarshal(raw, &text) // what is no text has none
+		json.Unmarshal(raw, &text) // the text stays empty for other JSON
 	}
 	return text
 }

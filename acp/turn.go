@@ -74,7 +74,7 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("acp: session/prompt: %w", context.Cause(ctx))
 	}
-	t := &Turn{session: s, queue: &queue{gate: s.client.gate}, sent: make(chan struct{}), done: make(chan struct{})}
+	t := &Turn{session: s, queue: &queue{backlog: s.client.backlog}, sent: make(chan struct{}), done: make(chan struct{})}
 	t.life, t.cancel = context.WithCancelCause(context.Background())
 	s.mu.Lock()
 	if err = s.ended; err == nil && s.turn != nil {

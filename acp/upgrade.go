@@ -7,8 +7,8 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// upgrade converts a request of a client of version 1 to version 2, in which all
-// of them can be said.
+// upgrade converts a request of a client of version 1 to version 2, which can
+// express all of them.
 func upgrade(m acpv1.Message) (acpv2.Message, error) {
 	switch m := m.(type) {
 	case *acpv1.AuthenticateRequest:
@@ -76,8 +76,8 @@ func recode[T acpv2.Value](from acpv1.Value, to T) (T, error) {
 	return to, to.UnmarshalJSON(raw)
 }
 
-// upgradeServers converts MCP servers. One that is reached by SSE, which version 2
-// does not have, becomes an unknown one.
+// upgradeServers converts MCP servers. A server over SSE, which version 2 does not
+// have, becomes an unknown variant.
 func upgradeServers(list []acpv1.MCPServer) (acpv2.Optional[[]acpv2.MCPServer], error) {
 	out := make([]acpv2.MCPServer, 0, len(list))
 	for i := range list {
