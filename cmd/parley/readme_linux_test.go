@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// readmeExits lists the commands of the README that end with another exit code than
+// 0, as the README says beside them.
+var readmeExits = map[string]int{
+	"parley contract check --require implemented": 1,
+}
+
+// readmeIDs are the ids that a reader copies from the output of earlier commands.
+var (
+	uuid        = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
+	readmeSent  = regexp.MustCompile(`(?m)^sent (` + uuid + `)`)
+	readmeTask  = regexp.MustCompile(`(?m)^Handoff (` + uuid + `)`)
+	readmeKey   = regexp.MustCompile(`(?m)^key: (\S+)`)
+	readmeAdded = regexp.MustCompile(`(?m)^added (\S+) `)
+	readmeUUID  = regexp.MustCompile(uuid)
+)
+
+// readmeCommands returns the commands that a reader of the README types: the lines
+// of its code blocks that begin with "$ ", with their continuations.
+func readmeCommands(t *testing.T) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	inBlock, more := false, false
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimSuffix(line, "\n")
+		command, typed := strings.CutPrefix(line, "$ ")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inBlock = !inBlock
+		case !inBlock:
+		case typed:
+			commands = append(commands, command)
+			more = strings.HasSuffix(line, `\`)
+		case more:
+			commands[len(commands)-1] += "\n" + line
+			more = strings.HasSuffix(line, `\`)
+		}
+	}
+	return commands
+}
+
+// TestReadme types every command of the README at a terminal, in order, in a folder
+// that is a git repository, with one hub that runs as `make run` starts it. A line
+// with parley serve stops that hub and starts another one on the same home.
+func TestReadme(t *testing.T) {
+	home, bin := t.TempDir(), t.TempDir()
+	folder := filepath.Join(home, "app")
+	os.Chmod(home, 0o700)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"parley": fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
+		"claude": "#!/bin/sh\n", // connect only looks whether it is there
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{
+		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "TERM=dumb", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com",
+	}
+	shell := func(command string) *exec.Cmd {
+		cmd := exec.Command("bash", "-c", command)
+		cmd.Dir, cmd.Env = folder, env
+		return cmd
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"schema.sql":    "avatar text not null\n",
+		"get-user.json": `{"method":"GET","path":"/users/{id}","responseBody":{"type":"object"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := do(t, shell("git init -q -b main . && git add . && git commit -q -m first")); r.code != 0 {
+		t.Fatalf("git: %s", r.err)
+	}
+	serve := func(command string) *process {
+		p := spawn(t, shell("exec "+command))
+		p.stderr.await(t, "listening on ")
+		return p
+	}
+
+	hub := serve("parley serve")
+	keys := map[string]string{}
+	var sent, task string
+	for _, typed := range readmeCommands(t) {
+		command := typed
+		for name, key := range keys {
+			command = strings.ReplaceAll(command, "<"+name+"'s>", key)
+		}
+		command = readmeUUID.ReplaceAllString(command, sent)
+		command = regexp.MustCompile(`\bID\b`).ReplaceAllString(command, task)
+		if strings.HasPrefix(command, "parley serve") {
+			hub.signal(t, syscall.SIGTERM)
+			hub = serve(command)
+			continue
+		}
+		if strings.Contains(command, "parley handoff complete") { // the reader has done the work
+			if r := do(t, shell("echo avatar text > schema.sql && git commit -q -a -m nullable")); r.code != 0 {
+				t.Fatalf("git: %s", r.err)
+			}
+		}
+		code, screen := sit(t, shell(command)).leaves(t)
+		screen = strings.ReplaceAll(screen, "\r\n", "\n")
+		want := 0
+		for prefix, exit := range readmeExits {
+			if strings.HasPrefix(typed, prefix) {
+				want = exit
+			}
+		}
+		if code != want {
+			t.Fatalf("%s\nexit code %d, want %d\n%s", typed, code, want, screen)
+		}
+		if m := readmeSent.FindStringSubmatch(screen); m != nil {
+			sent = m[1]
+		}
+		if m := readmeTask.FindStringSubmatch(screen); m != nil && strings.Contains(command, "initiate") {
+			task = m[1]
+		}
+		if name, key := readmeAdded.FindStringSubmatch(screen), readmeKey.FindStringSubmatch(screen); name != nil && key != nil {
+			keys[name[1]] = key[1]
+		}
+	}
+	if len(keys) != 2 || sent == "" || task == "" {
+		t.Errorf("the README adds %d agents, sends %q and hands over %q", len(keys), sent, task)
+	}
+	hub.signal(t, syscall.SIGTERM)
+}
