@@ -117,7 +117,7 @@ func HeadOf(r JournalReader) (Head, error) {
 	if err != nil || seq == 0 {
 		return Head{}, err
 	}
-	entries, err := r.JournalAfter(seq-1, 1)
+	entries, err := r.Journal(JournalQuery{After: seq - 1, Limit: 1})
 	if err != nil || len(entries) == 0 {
 		return Head{}, err
 	}

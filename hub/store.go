@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Durability says what an acknowledged change survives.
@@ -36,6 +37,13 @@ type Store interface {
 	// later than it stores messages, and nothing else later; one that indexes
 	// words with the message returns at once.
 	IndexText(ctx context.Context) error
+
+	// Lease grants work that must run in one process at a time to this process
+	// for ttl, or renews it. It reports CodeConflict while another process has
+	// it; then the caller leaves the work to that one and asks again later. A
+	// process that was slow may still believe in a lease which has passed on:
+	// Updates of the work call CheckLease first.
+	Lease(ctx context.Context, name string, ttl time.Duration) (Lease, error)
 
 	// Close waits for what is under way and releases what the store holds.
 	Close() error
@@ -271,12 +279,19 @@ type RunWriter interface {
 	PutRun(r Run, was RunState) error
 }
 
+// A JournalQuery chooses entries of the journal, in the order of their numbers.
+// Empty members do not restrict.
+type JournalQuery struct {
+	After   int64  // numbers greater than this
+	Subject string // about this subject
+	Newest  bool   // the newest first, not the oldest
+	Limit   int    // how many at most; positive
+}
+
 // A JournalReader reads the journal.
 type JournalReader interface {
-	// JournalAfter returns entries whose number is greater than seq, in order.
-	JournalAfter(seq int64, limit int) ([]Entry, error)
-	// JournalOf returns the entries about one subject, in order.
-	JournalOf(subject string, limit int) ([]Entry, error)
+	// Journal returns the entries that match.
+	Journal(q JournalQuery) ([]Entry, error)
 	// JournalHead returns the number and hash of the newest entry, or 0, "".
 	JournalHead() (int64, string, error)
 	// Archives returns what was moved out of the store, oldest first.
@@ -322,8 +337,17 @@ type MetaReader interface {
 	Meta(key string) (string, error)
 }
 
+// A Lease is the right of one process to do some work alone.
+type Lease struct {
+	Name   string
+	Number int64 // greater than that of every earlier holder; a fencing token
+}
+
 // A MetaWriter writes them.
 type MetaWriter interface {
+	// CheckLease reports CodeConflict unless l is the newest lease of its name,
+	// so that nothing is stored by a process whose lease has passed on.
+	CheckLease(l Lease) error
 	PutCursor(consumer string, seq int64) error
 	PutMeta(key, value string) error
 }

@@ -543,7 +543,7 @@ func (c *chaos) journal(ctx context.Context, messages []hub.Envelope) {
 	var hash string
 	err = store.View(ctx, func(r hub.Reader) error {
 		for {
-			page, err := r.JournalAfter(seq, 1000)
+			page, err := r.Journal(hub.JournalQuery{After: seq, Limit: 1000})
 			if err != nil {
 				return err
 			}

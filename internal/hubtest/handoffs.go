@@ -287,7 +287,7 @@ var handoffTests = []storeTest{
 		w.view(func(r hub.Reader) error {
 			archives, err := r.Archives()
 			w.equal("archives", archives, []hub.Archive{a})
-			entries, err2 := r.JournalAfter(0, 10)
+			entries, err2 := r.Journal(hub.JournalQuery{After: 0, Limit: 10})
 			if len(entries) != 1 || entries[0].Seq != 3 {
 				w.Errorf("journal: got %v, want entry 3 alone", entries)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func (w *world) chain() []hub.Entry {
 	for {
 		var part []hub.Entry
 		w.view(func(r hub.Reader) (err error) {
-			part, err = r.JournalAfter(last.Seq, 7)
+			part, err = r.Journal(hub.JournalQuery{After: last.Seq, Limit: 7})
 			return err
 		})
 		if len(part) == 0 {
@@ -262,18 +263,55 @@ var journalTests = []storeTest{
 			return some
 		}
 		w.view(func(r hub.Reader) error {
-			got, err := r.JournalOf("s1", 99)
+			got, err := r.Journal(hub.JournalQuery{Subject: "s1", Limit: 99})
 			w.equal("of", got, pick(func(e hub.Entry) bool { return e.Subject == "s1" }))
-			got, err2 := r.JournalOf("s1", 2)
+			got, err2 := r.Journal(hub.JournalQuery{Subject: "s1", Limit: 2})
 			w.equal("first two of", len(got), 2)
-			got, err3 := r.JournalAfter(20, 99)
+			got, err3 := r.Journal(hub.JournalQuery{After: 20, Limit: 99})
 			w.equal("after", got, all[20:])
-			return errors.Join(err, err2, err3)
+			got, err4 := r.Journal(hub.JournalQuery{After: 20, Newest: true, Limit: 3})
+			slices.Reverse(got)
+			w.equal("the newest three", got, all[len(all)-3:])
+			got, err5 := r.Journal(hub.JournalQuery{Subject: "s1", After: all[3].Seq, Newest: true, Limit: 99})
+			slices.Reverse(got)
+			w.equal("the newest of", got, pick(func(e hub.Entry) bool { return e.Subject == "s1" && e.Seq > all[3].Seq }))
+			return errors.Join(err, err2, err3, err4, err5)
 		})
 	}},
 }
 
 var metaTests = []storeTest{
+	{"a lease is renewed under its number, and the next holder gets a greater one", func(w *world) {
+		lease := func(name string) hub.Lease {
+			l, err := w.store.Lease(context.Background(), name, time.Minute)
+			if err != nil {
+				w.Fatalf("Lease: %v", err)
+			}
+			return l
+		}
+		first, other := lease("sweep"), lease("archive")
+		w.equal("renewed", lease("sweep"), first)
+		w.equal("name", other.Name, "archive")
+		w.store = w.reopen()
+		next := lease("sweep")
+		if next.Number <= first.Number {
+			w.Errorf("number: got %d after %d, want a greater one", next.Number, first.Number)
+		}
+		w.update(func(tx hub.Tx) error { return errors.Join(tx.CheckLease(next), tx.PutMeta("swept", "by the next")) })
+		for _, l := range []hub.Lease{first, {Name: "sweep", Number: next.Number + 1}, {Name: "never asked for", Number: 1}} {
+			w.refuse(hub.CodeConflict, func(tx hub.Tx) error {
+				if err := tx.CheckLease(l); err != nil {
+					return err
+				}
+				return tx.PutMeta("swept", "by the first")
+			})
+		}
+		w.view(func(r hub.Reader) error {
+			got, err := r.Meta("swept")
+			w.equal("swept", got, "by the next")
+			return err
+		})
+	}},
 	{"a consumer's cursor begins at zero and is kept", func(w *world) {
 		w.update(func(tx hub.Tx) error {
 			n, err := tx.Cursor("delivery")

@@ -61,7 +61,7 @@ func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 		check("processed", done, err)
 		page, err := r.Query(hub.Query{Viewer: m.To[0], Text: hub.SearchText("", m.Payload), Status: hub.StatusDelivered, Limit: 9})
 		check("text", len(page.Messages) == 1, err)
-		entries, err := r.JournalOf(string(m.ID), 9)
+		entries, err := r.Journal(hub.JournalQuery{Subject: string(m.ID), Limit: 9})
 		check("journal", len(entries) == 1, err)
 		_, err = r.Agent(agent)
 		check("agent", true, err)

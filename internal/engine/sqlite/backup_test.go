@@ -55,7 +55,7 @@ func TestBackup(t *testing.T) {
 		}
 		wantMessage(t, restored, sure)
 		err = restored.View(t.Context(), func(r hub.Reader) error {
-			entries, err := r.JournalAfter(0, 1_000_000)
+			entries, err := r.Journal(hub.JournalQuery{After: 0, Limit: 1_000_000})
 			prev := ""
 			for i, e := range entries {
 				if e.Seq != int64(i+1) || e.Hash != e.Chain(prev) {

@@ -399,18 +399,23 @@ func (q *query) entries(op string) ([]hub.Entry, error) {
 	return all, engineError(op, q.done())
 }
 
-func (r *reader) JournalAfter(seq int64, limit int) ([]hub.Entry, error) {
-	q := r.c.query(stmtJournalAfter)
-	q.int(seq)
-	q.int(int64(max(limit, 0)))
-	return q.entries("sqlite.JournalAfter")
-}
-
-func (r *reader) JournalOf(subject string, limit int) ([]hub.Entry, error) {
-	q := r.c.query(stmtJournalOf)
-	q.text(subject)
-	q.int(int64(max(limit, 0)))
-	return q.entries("sqlite.JournalOf")
+func (r *reader) Journal(f hub.JournalQuery) ([]hub.Entry, error) {
+	id := stmtJournal
+	switch {
+	case f.Subject != "" && f.Newest:
+		id = stmtJournalOfNewest
+	case f.Subject != "":
+		id = stmtJournalOf
+	case f.Newest:
+		id = stmtJournalNewest
+	}
+	q := r.c.query(id)
+	q.int(f.After)
+	q.int(int64(max(f.Limit, 0)))
+	if f.Subject != "" {
+		q.text(f.Subject)
+	}
+	return q.entries("sqlite.Journal")
 }
 
 func (r *reader) JournalHead() (seq int64, hash string, err error) {

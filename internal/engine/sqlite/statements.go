@@ -137,11 +137,15 @@ const (
 	stmtPruneJournal
 	stmtPruneMessages
 
-	stmtJournalAfter
+	stmtJournal
+	stmtJournalNewest
 	stmtJournalOf
+	stmtJournalOfNewest
 	stmtJournalHead
 	stmtAppend
 
+	stmtLease
+	stmtRaiseLease
 	stmtCursor
 	stmtPutCursor
 	stmtUnindexed
@@ -256,7 +260,11 @@ const (
 // notHandoff leaves out what is kept for ever.
 const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
 
-const journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
+const (
+	journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
+	journalHead    = `SELECT ` + journalColumns + ` FROM journal `
+	journalOf      = journalHead + `INDEXED BY journal_subject WHERE seq > ?1 AND subject = ?3 AND subject <> '' `
+)
 
 var statements = [stmtCount]string{
 	stmtBegin:    `BEGIN IMMEDIATE`,
@@ -475,12 +483,16 @@ var statements = [stmtCount]string{
 	stmtPruneMessages: `DELETE FROM messages WHERE id IN (SELECT m.id FROM messages AS m
 		WHERE m.id < ?2` + notHandoff + `ORDER BY m.id LIMIT ?1)`,
 
-	stmtJournalAfter: `SELECT ` + journalColumns + ` FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
-	stmtJournalOf: `SELECT ` + journalColumns + ` FROM journal INDEXED BY journal_subject
-		WHERE subject = ?1 AND subject <> '' ORDER BY seq LIMIT ?2`,
-	stmtJournalHead: `SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1`,
-	stmtAppend:      `INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+	stmtJournal:         journalHead + `WHERE seq > ?1 ORDER BY seq LIMIT ?2`,
+	stmtJournalNewest:   journalHead + `WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2`,
+	stmtJournalOf:       journalOf + `ORDER BY seq LIMIT ?2`,
+	stmtJournalOfNewest: journalOf + `ORDER BY seq DESC LIMIT ?2`,
+	stmtJournalHead:     `SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1`,
+	stmtAppend:          `INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
 
+	stmtLease: `SELECT number FROM leases WHERE name = ?1`,
+	stmtRaiseLease: `INSERT INTO leases (name, number) VALUES (?1, 1)
+		ON CONFLICT (name) DO UPDATE SET number = number + 1`,
 	stmtCursor: `SELECT seq FROM cursors WHERE consumer = ?1`,
 	stmtPutCursor: `INSERT INTO cursors (consumer, seq) VALUES (?1, ?2)
 		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq`,

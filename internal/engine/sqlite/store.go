@@ -71,6 +71,9 @@ type Store struct {
 
 	faulty atomic.Bool // the newest change failed; see Fault
 
+	leaseMu sync.Mutex // guards leases; held while one is raised
+	leases  map[string]hub.Lease
+
 	mu     sync.Mutex // guards closed, and calls.Add against it
 	closed bool
 	calls  sync.WaitGroup // under way
@@ -116,6 +119,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		busy:            o.busy,
 		patience:        o.patience,
 		log:             o.Log,
+		leases:          map[string]hub.Lease{},
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
 		queue:           make(chan *job, maxQueue),

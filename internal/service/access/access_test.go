@@ -56,7 +56,7 @@ func (d *desk) add(t *testing.T, id hub.AgentID) string {
 func (d *desk) actions(t *testing.T, after int64) (out []string) {
 	t.Helper()
 	err := d.store.View(t.Context(), func(r hub.Reader) error {
-		entries, err := r.JournalAfter(after, 1000)
+		entries, err := r.Journal(hub.JournalQuery{After: after, Limit: 1000})
 		for _, e := range entries {
 			out = append(out, fmt.Sprintf("%s|%s|%s", e.Actor, e.Action, e.Subject))
 		}

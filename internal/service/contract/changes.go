@@ -138,9 +138,19 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Trim(ctx context.Context) error { return s.trim(ctx, changesKept) }
 
 func (s *Service) trim(ctx context.Context, keep int64) error {
+	lease, err := s.store.Lease(ctx, "contract.Trim", 2*trimEvery)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return nil // another process does it
+	}
+	if err != nil {
+		return err
+	}
 	for {
 		dropped := 0
 		err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			if err := tx.CheckLease(lease); err != nil {
+				return err
+			}
 			_, newest, err := tx.ChangeSpan()
 			if err != nil {
 				return err

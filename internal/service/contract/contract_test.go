@@ -182,7 +182,7 @@ func (d *desk) last() hub.Change {
 func (d *desk) journal() (actions []hub.Action) {
 	d.Helper()
 	d.ok(d.store.View(d.Context(), func(r hub.Reader) error {
-		all, err := r.JournalAfter(0, 1000)
+		all, err := r.Journal(hub.JournalQuery{After: 0, Limit: 1000})
 		for _, e := range all {
 			actions = append(actions, e.Action)
 		}

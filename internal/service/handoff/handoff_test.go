@@ -224,7 +224,7 @@ func (d *desk) inbox(a hub.Caller) (types []string) {
 func (d *desk) journal(id hub.HandoffID) (actions []string) {
 	d.t.Helper()
 	d.view(func(r hub.Reader) error {
-		entries, err := r.JournalOf(string(id), 100)
+		entries, err := r.Journal(hub.JournalQuery{Subject: string(id), Limit: 100})
 		for _, e := range entries {
 			actions = append(actions, fmt.Sprintf("%s %s", e.Actor, e.Action))
 		}

@@ -12,6 +12,7 @@ const (
 	lookEvery    = time.Minute    // how often late tasks are looked for
 	escalateWait = 24 * time.Hour // how long before the coordinators are told again
 	latePage     = 100
+	leaseTime    = 2 * lookEvery // how long another process waits for work of one that died
 )
 
 // due returns when an accepted task becomes late: when its time is up or its
@@ -45,6 +46,13 @@ func (s *Service) Run(ctx context.Context) {
 // is still its owner's. What was told is kept with the handoff, so that neither
 // a restart nor a clock that goes back makes it be told twice.
 func (s *Service) Escalate(ctx context.Context) (int, error) {
+	lease, err := s.store.Lease(ctx, "handoff.Escalate", leaseTime)
+	switch {
+	case hub.CodeOf(err) == hub.CodeConflict:
+		return 0, nil // another process does it
+	case err != nil:
+		return 0, fmt.Errorf("handoff: escalate: %w", err)
+	}
 	told := 0
 	for {
 		now := s.clock.Now()
@@ -57,7 +65,7 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 			return told, fmt.Errorf("handoff: escalate: %w", err)
 		}
 		for _, h := range late {
-			ok, err := s.escalate(ctx, h.ID)
+			ok, err := s.escalate(ctx, lease, h.ID)
 			if err != nil {
 				return told, fmt.Errorf("handoff: escalate %s: %w", h.ID, err)
 			}
@@ -74,11 +82,14 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 
 // escalate tells the coordinators of one task. It reports false when nothing
 // could be written.
-func (s *Service) escalate(ctx context.Context, id hub.HandoffID) (bool, error) {
+func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffID) (bool, error) {
 	var msg hub.Message
 	told := true
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		msg, told = hub.Message{}, true
+		if err := tx.CheckLease(lease); err != nil {
+			return err
+		}
 		m := mover{tx, hub.Self, s.clock.Now()}
 		h, err := tx.Handoff(id)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,9 +58,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	if err != nil {
 		return Report{}, err
 	}
-	// Everything is checked once before the store is asked for anything; the
-	// chain of owners, which only the store knows, is checked with the rest
-	// again inside.
+	// The package is checked before the store is asked for anything.
 	if _, _, err := draft.seal(nil); err != nil {
 		return Report{}, err
 	}
@@ -68,7 +67,8 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	var h hub.Handoff
 	var posted []hub.Message
 	again := false
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	var box sealed
+	store := func(tx hub.Tx) error {
 		posted, again = nil, false
 		if p.IdempotencyKey != "" {
 			before, found, err := repeated(tx, op, actor, p.IdempotencyKey, request)
@@ -82,13 +82,10 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if err != nil {
 			return err
 		}
-		if err := draft.agrees(op, chain); err != nil {
-			return err
+		if !slices.Equal(chain, box.chain) {
+			return errOwnersChanged
 		}
-		raw, pkg, err := draft.seal(chain)
-		if err != nil {
-			return err
-		}
+		raw, pkg := box.raw, box.pkg
 		h = hub.Handoff{
 			ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: actor.ID, To: p.To, Title: pkg.Task.Title,
 			Reason: p.Reason, Package: raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
@@ -135,7 +132,16 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 			return nil
 		}
 		return tx.AddReceipt(hub.Receipt{Actor: actor.ID, Key: p.IdempotencyKey, Request: request, Message: hub.EnvelopeID(h.ID), At: m.now})
-	})
+	}
+	// Sealing hashes the package and checks it against its schema, which takes
+	// long enough to keep other writers waiting. So it happens before the
+	// transaction, with the owners known then; should the task change hands in
+	// between, the transaction stores nothing and the package is sealed anew.
+	for err = errOwnersChanged; errors.Is(err, errOwnersChanged); {
+		if box, err = s.sealFor(ctx, op, actor, p, draft); err == nil {
+			err = s.store.Update(ctx, hub.SurvivesPowerLoss, store)
+		}
+	}
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: initiate: %w", err)
 	}
@@ -147,6 +153,42 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		out.Warnings = append(out.Warnings, "it cannot be accepted before the operator approves it: parley approve "+string(h.ID))
 	}
 	return out, nil
+}
+
+// errOwnersChanged ends a transaction whose package names other owners of the
+// task than the store does by now.
+var errOwnersChanged = errors.New("the owners of the task have changed")
+
+// A sealed is a complete package and the owners of the task that it names.
+type sealed struct {
+	chain []hub.AgentID
+	raw   json.RawMessage
+	pkg   hub.Package
+}
+
+// sealFor seals a package for the owners that the task has now. A proposal that
+// repeats an earlier one is not sealed: the transaction returns the earlier
+// handoff.
+func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Proposal, draft *parcel) (box sealed, err error) {
+	repeats := false
+	err = s.store.View(ctx, func(r hub.Reader) (err error) {
+		if p.IdempotencyKey != "" {
+			if _, err := r.Receipt(actor.ID, p.IdempotencyKey); hub.CodeOf(err) != hub.CodeNotFound {
+				repeats = err == nil
+				return err
+			}
+		}
+		box.chain, _, err = owners(r, op, actor, draft.task, p.To)
+		return err
+	})
+	if err != nil || repeats {
+		return box, err
+	}
+	if err := draft.agrees(op, box.chain); err != nil {
+		return box, err
+	}
+	box.raw, box.pkg, err = draft.seal(box.chain)
+	return box, err
 }
 
 // requestHash identifies what was asked for.
@@ -177,7 +219,7 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 // owners returns everyone who has owned a task, first to last, the actor
 // included, and the active handoff that the actor hands on with this, if any.
 // It refuses a task that is not the actor's, and a receiver that has had it.
-func owners(tx hub.Tx, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
+func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
 	owned, err := tx.Owned(task)
 	if err != nil {
 		return nil, nil, err

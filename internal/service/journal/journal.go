@@ -182,7 +182,7 @@ func (j *Journal) Events(ctx context.Context, actor hub.Caller, seq int64, limit
 	var out []hub.Entry
 	err := j.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
-		entries, err := r.JournalAfter(seq, limit)
+		entries, err := r.Journal(hub.JournalQuery{After: seq, Limit: limit})
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func open(t *testing.T) *sqlite.Store {
 func refusals(t *testing.T, store hub.Store) (out []string) {
 	t.Helper()
 	err := store.View(t.Context(), func(r hub.Reader) error {
-		entries, err := r.JournalAfter(0, 100_000)
+		entries, err := r.Journal(hub.JournalQuery{After: 0, Limit: 100_000})
 		for _, e := range entries {
 			var facts struct {
 				Code  hub.Code `json:"code"`

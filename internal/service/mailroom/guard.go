@@ -299,24 +299,23 @@ func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *tripped
 // breaker is what journal entries about an agent's suspensions are filed under.
 func breaker(agent hub.AgentID) string { return "breaker/" + string(agent) }
 
-// suspended reports CodeCircuitOpen while the sender is suspended.
+// suspended reports CodeCircuitOpen while the sender is suspended. The newest
+// TripsPerDay entries decide: an agent that was suspended so often within a day
+// is suspended no further time before a reset, so that those entries stay the
+// newest.
 func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub.Time) error {
-	entries, err := tx.JournalOf(breaker(actor.ID), 10_000)
+	entries, err := tx.Journal(hub.JournalQuery{Subject: breaker(actor.ID), Newest: true, Limit: m.limits.TripsPerDay})
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	var trips []hub.Time // since the last reset
-	locked := false
+	var trips []hub.Time // since the last reset, newest first
 	for _, e := range entries {
 		if e.Action == hub.ActionBreakerReset {
-			trips, locked = nil, false
-			continue
+			break
 		}
 		trips = append(trips, e.At)
-		if n := len(trips) - m.limits.TripsPerDay; n >= 0 && e.At.Sub(trips[n].Time) < 24*time.Hour {
-			locked = true
-		}
 	}
+	locked := len(trips) > 0 && len(trips) == m.limits.TripsPerDay && trips[0].Sub(trips[len(trips)-1].Time) < 24*time.Hour
 	if locked {
 		return hub.Errorf(hub.CodeCircuitOpen, op, "%s was suspended %d times within a day and stays suspended", actor.ID, m.limits.TripsPerDay).
 			WithHint("only the operator can lift this: parley agent reset %s", actor.ID)
@@ -324,7 +323,7 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 	if len(trips) == 0 {
 		return nil
 	}
-	if wait := m.limits.SuspendFor - now.Sub(trips[len(trips)-1].Time); wait > 0 {
+	if wait := m.limits.SuspendFor - now.Sub(trips[0].Time); wait > 0 {
 		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended, because it sent the same message again and again", actor.ID).
 			WithHint("wait %s and do not send it again; reading is still possible", wait.Round(time.Second)).WithRetry(wait)
 	}

@@ -214,7 +214,7 @@ func (m *Mailroom) work(ctx context.Context) (bool, error) {
 		if err != nil {
 			return err
 		}
-		entries, err = r.JournalAfter(from, 256)
+		entries, err = r.Journal(hub.JournalQuery{After: from, Limit: 256})
 		return err
 	})
 	if err != nil || len(entries) == 0 {

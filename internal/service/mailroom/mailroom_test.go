@@ -191,7 +191,7 @@ func (o *office) actions(subject string) []hub.Action {
 	o.t.Helper()
 	var out []hub.Action
 	o.view(func(r hub.Reader) error {
-		entries, err := r.JournalOf(subject, 1000)
+		entries, err := r.Journal(hub.JournalQuery{Subject: subject, Limit: 1000})
 		for _, e := range entries {
 			out = append(out, e.Action)
 		}

@@ -102,7 +102,7 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		} else if d != nil {
 			out.Deliveries = d
 		}
-		if j, err := r.JournalOf(string(id), maxTrace); err != nil {
+		if j, err := r.Journal(hub.JournalQuery{Subject: string(id), Limit: maxTrace}); err != nil {
 			return err
 		} else if j != nil {
 			out.Journal = j

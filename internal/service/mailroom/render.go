@@ -153,7 +153,7 @@ func (r *renderer) work(ctx context.Context) (bool, error) {
 	last := from
 	for n := journalBatch; n == journalBatch; {
 		err := r.m.store.View(ctx, func(rd hub.Reader) error {
-			entries, err := rd.JournalAfter(last, journalBatch)
+			entries, err := rd.Journal(hub.JournalQuery{After: last, Limit: journalBatch})
 			if err != nil {
 				return err
 			}

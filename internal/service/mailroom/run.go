@@ -14,6 +14,7 @@ const (
 	sweepEvery  = time.Second // how often time-outs are looked for
 	forgetEvery = time.Hour   // how often old idempotency keys are dropped
 	filesEvery  = time.Second // how often an inbox file is replaced at most
+	leaseTime   = time.Minute // how long another process waits for work of one that died
 )
 
 // Run works until ctx ends: it makes the attempts that the ledger calls for,
@@ -55,8 +56,12 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 	retry := time.NewTicker(5 * time.Second) // after a failure, or a hint that was lost
 	defer retry.Stop()
 	for ctx.Err() == nil {
-		more, err := work(ctx)
-		if err != nil && ctx.Err() == nil {
+		more := false
+		_, err := m.store.Lease(ctx, "mailroom."+name, leaseTime)
+		if err == nil {
+			more, err = work(ctx)
+		}
+		if err = busyElsewhere(err); err != nil && ctx.Err() == nil {
 			m.log.Warn("journal consumer failed, it will go on where it stands", "op", name, "err", err)
 		}
 		if !more || err != nil {
@@ -78,12 +83,25 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 // sweepBatch is how many messages one sweep lets expire in one transaction.
 const sweepBatch = 200
 
+// busyElsewhere returns err, or nil if it says that another process has the
+// lease of the work at hand.
+func busyElsewhere(err error) error {
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return nil
+	}
+	return err
+}
+
 // Sweep lets messages expire whose time has passed, tells their senders, and
 // forgets idempotency keys and session marks that are too old to matter.
 func (m *Mailroom) Sweep(ctx context.Context) error {
+	lease, err := m.store.Lease(ctx, "mailroom.Sweep", leaseTime)
+	if err != nil {
+		return busyElsewhere(err)
+	}
 	now := m.clock.Now()
 	var due []hub.EnvelopeID
-	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+	err = m.store.View(ctx, func(r hub.Reader) (err error) {
 		due, err = r.Expired(now, sweepBatch)
 		return err
 	})
@@ -94,6 +112,9 @@ func (m *Mailroom) Sweep(ctx context.Context) error {
 	if len(due) > 0 {
 		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			told = told[:0]
+			if err := tx.CheckLease(lease); err != nil {
+				return err
+			}
 			for _, id := range due {
 				s, err := m.expire(tx, id, now)
 				if err != nil {

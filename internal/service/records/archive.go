@@ -165,7 +165,7 @@ func (j *Records) writeEntries(ctx context.Context, w *archiveWriter, opts Archi
 	through := report.Cutoff
 	for more := true; more; {
 		err := j.store.View(ctx, func(r hub.Reader) error {
-			entries, err := r.JournalAfter(after, archivePage)
+			entries, err := r.Journal(hub.JournalQuery{After: after, Limit: archivePage})
 			if err != nil {
 				return err
 			}
@@ -305,7 +305,7 @@ func (j *Records) prune(ctx context.Context) (int, error) {
 			return err
 		}
 		newest = archives[len(archives)-1]
-		entries, err := r.JournalAfter(0, 1)
+		entries, err := r.Journal(hub.JournalQuery{After: 0, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -353,12 +353,22 @@ func (j *Records) prune(ctx context.Context) (int, error) {
 	}
 }
 
+// archiveAlone archives, unless another process does.
+func (j *Records) archiveAlone(ctx context.Context) (ArchiveReport, error) {
+	if _, err := j.store.Lease(ctx, "records.Archive", 2*archiveEvery); hub.CodeOf(err) == hub.CodeConflict {
+		return ArchiveReport{}, nil
+	} else if err != nil {
+		return ArchiveReport{}, err
+	}
+	return j.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: j.keep})
+}
+
 // runArchive archives once a day, beginning now, until ctx ends.
 func (j *Records) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := j.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: j.keep})
+		report, err := j.archiveAlone(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return

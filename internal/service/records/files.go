@@ -202,7 +202,7 @@ func (f *Files) page(ctx context.Context) (more bool, err error) {
 	var head hub.Head
 	lines, ends := map[string]*bytes.Buffer{}, map[string]int64{}
 	err = f.store.View(ctx, func(r hub.Reader) error {
-		entries, err := r.JournalAfter(f.cursor, filesPage)
+		entries, err := r.Journal(hub.JournalQuery{After: f.cursor, Limit: filesPage})
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ const headName = "head.json"
 // entryAt returns the entry with a number, or one with number 0 if it is not in
 // the store.
 func entryAt(r hub.Reader, seq int64) (hub.Entry, error) {
-	entries, err := r.JournalAfter(seq-1, 1)
+	entries, err := r.Journal(hub.JournalQuery{After: seq - 1, Limit: 1})
 	if err != nil || len(entries) == 0 || entries[0].Seq != seq {
 		return hub.Entry{}, err
 	}

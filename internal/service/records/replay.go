@@ -112,7 +112,7 @@ const maxSubject = 1_000_000
 
 // about returns the entries about one thing, those in archives included.
 func (v *verifier) about(r hub.Reader, subject string) ([]hub.Entry, error) {
-	entries, err := r.JournalOf(subject, maxSubject)
+	entries, err := r.Journal(hub.JournalQuery{Subject: subject, Limit: maxSubject})
 	all := slices.Clone(v.kept[subject])
 	for _, e := range entries {
 		if len(all) == 0 || e.Seq > all[len(all)-1].Seq { // not yet removed from the store

@@ -315,7 +315,7 @@ func (v *verifier) readJournal(ctx context.Context) error {
 					v.last, v.hash = a.Seq, a.Hash
 				}
 			}
-			entries, err := r.JournalAfter(v.last, archivePage)
+			entries, err := r.Journal(hub.JournalQuery{After: v.last, Limit: archivePage})
 			if err != nil {
 				return err
 			}
@@ -473,7 +473,7 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 			}
 			for _, m := range page.Messages {
 				v.out.Messages++
-				entries, err := r.JournalOf(string(m.ID), 1)
+				entries, err := r.Journal(hub.JournalQuery{Subject: string(m.ID), Limit: 1})
 				if err != nil {
 					return err
 				}

@@ -151,7 +151,7 @@ func (w *world) view(fn func(hub.Reader) error) {
 func (w *world) entries() (all []hub.Entry) {
 	w.t.Helper()
 	w.view(func(r hub.Reader) (err error) {
-		all, err = r.JournalAfter(0, 1_000_000)
+		all, err = r.Journal(hub.JournalQuery{After: 0, Limit: 1_000_000})
 		return err
 	})
 	return all

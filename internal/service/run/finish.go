@@ -280,6 +280,11 @@ func (s *Service) Run(ctx context.Context) {
 
 // expire ends the runs whose time is over, a page at a time.
 func (s *Service) expire(ctx context.Context) error {
+	if _, err := s.store.Lease(ctx, "run.expire", 2*expireEvery); hub.CodeOf(err) == hub.CodeConflict {
+		return nil // another process does it
+	} else if err != nil {
+		return err
+	}
 	for {
 		var late []hub.RunID
 		now := s.clock.Now()

@@ -26,7 +26,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Tra
 		if out.Run, err = visible(r, "run.Show", actor, id); err != nil {
 			return err
 		}
-		out.Journal, err = r.JournalOf(string(id), maxJournal)
+		out.Journal, err = r.Journal(hub.JournalQuery{Subject: string(id), Limit: maxJournal})
 		return err
 	})
 	if err != nil {
