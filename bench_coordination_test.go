@@ -194,7 +194,7 @@ func (t *table) propose() {
 			return crowd(conns, stop, func(w int, _ int64) { wires[w].post("/", proposal(projects[w])) })
 		}
 	}
-	got, base := turns(t.b, load(h.url), load(plain.URL))
+	got, base := turns(load(h.url), load(plain.URL))
 	t.ratio("contract/propose over HTTP, 32 connections / plain net/http handler", got, base, "/s", 0.25, true)
 }
 

@@ -3,6 +3,7 @@ package parley_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +26,6 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/ext/fts5"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
@@ -34,17 +35,18 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// BenchmarkTable prints how fast the hub is in relation to what its parts can
-// do at best, each pair measured in turns in one run. Ratios can be compared
-// between machines; the rates beside them cannot.
+// BenchmarkTable prints how fast the hub is in relation to a baseline that does
+// as little as possible, each pair measured in turns in one run. Ratios can be
+// compared between machines; the rates beside them cannot.
 //
-// PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000);
-// PARLEY_BENCH_ONLY picks one part: send, http, lookups or coordination.
+// PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
+// PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
+// PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups or coordination.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "lookups": t.lookups, "coordination": t.coordination} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "coordination": t.coordination} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}
@@ -62,9 +64,27 @@ type table struct {
 const (
 	senders = 64
 	conns   = 32
-	rounds  = 4               // turns that a pair is measured in
-	slice   = 2 * time.Second // length of one turn
+	rounds  = 4               // turns that a pair of lookups is measured in
+	slice   = 2 * time.Second // length of one such turn
+	loads   = 3               // sustained loads that a row is the median of
+	rest    = 8 * time.Second // of the baseline between two sustained loads
 )
+
+// number returns a number from the environment.
+func number(b *testing.B, name string, otherwise int) int {
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	must(b, err)
+	return n
+}
+
+// loadTime is how long a sustained load lasts.
+func loadTime(b *testing.B) time.Duration {
+	return time.Duration(number(b, "PARLEY_BENCH_SECONDS", 30)) * time.Second
+}
 
 func (t *table) ratio(what string, got, base float64, unit string, target float64, least bool) {
 	r := got / base
@@ -91,51 +111,114 @@ func (t *table) print() {
 	fmt.Println()
 }
 
-// turns measures two things alternately and returns both rates per second. What
-// one puts off is done before the other begins.
-func turns(b *testing.B, first, second func(stop <-chan struct{}) int64) (float64, float64) {
-	got, base, _ := turnsAndRest(b, first, second)
-	return got, base
-}
+// A load works until stop is closed, and returns how often.
+type load = func(stop <-chan struct{}) int64
 
-// turnsAndRest also returns the first rate with the time that was needed until
-// nothing was left to do.
-func turnsAndRest(b *testing.B, first, second func(stop <-chan struct{}) int64) (got, base, whole float64) {
-	var n [2]int64
-	var took, rest [2]time.Duration
-	for i := range 2 * rounds {
-		f := []func(<-chan struct{}) int64{first, second}[i%2]
-		stop := make(chan struct{})
-		timer := time.AfterFunc(slice, func() { close(stop) })
-		began := time.Now()
-		n[i%2] += f(stop)
-		took[i%2] += time.Since(began)
-		timer.Stop()
-		rest[i%2] += quiet(b)
-	}
-	rate := func(i int, d time.Duration) float64 { return float64(n[i]) / d.Seconds() }
-	return rate(0, took[0]), rate(1, took[1]), rate(0, took[0]+rest[0])
-}
-
-// quiet waits until this process has nothing to do, and returns how long it was
-// busy.
-func quiet(b *testing.B) time.Duration {
-	const look = 100 * time.Millisecond
+// run runs a load for a while and returns how often it worked and how long it
+// took.
+func run(f load, d time.Duration) (int64, time.Duration) {
+	stop := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(stop) })
+	defer timer.Stop()
 	began := time.Now()
-	for last := ticks(b); ; {
-		<-time.After(look)
-		now := ticks(b)
+	n := f(stop)
+	return n, time.Since(began)
+}
+
+// turns measures two things alternately and returns both rates per second.
+func turns(first, second load) (float64, float64) {
+	var n [2]int64
+	var took [2]time.Duration
+	for i := range 2 * rounds {
+		k, d := run([]load{first, second}[i%2], slice)
+		n[i%2] += k
+		took[i%2] += d
+	}
+	return float64(n[0]) / took[0].Seconds(), float64(n[1]) / took[1].Seconds()
+}
+
+// sustained measures a load that lasts, between turns of its baseline, and adds
+// the row of the median ratio. The time until finish returns belongs to the
+// load: then everything that it put off is done. It returns the median rate.
+func (t *table) sustained(what string, ours, baseline load, finish func(), target float64) float64 {
+	b := t.b
+	type result struct{ got, base float64 }
+	var all []result
+	for range loads {
+		n, took := run(baseline, rest)
+		base := float64(n) / took.Seconds()
+		began := time.Now()
+		n, _ = run(ours, loadTime(b))
+		finish()
+		all = append(all, result{float64(n) / time.Since(began).Seconds(), base})
+	}
+	slices.SortFunc(all, func(a, b result) int { return cmp.Compare(a.got/a.base, b.got/b.base) })
+	for i, r := range all {
+		b.Logf("%s: %d of %d: %.0f /s, baseline %.0f /s, ratio %.3f", what, i+1, loads, r.got, r.base, r.got/r.base)
+	}
+	middle := all[loads/2]
+	t.ratio(what, middle.got, middle.base, "/s", target, true)
+	return middle.got
+}
+
+// paced runs n workers that start work together rate times a second, and
+// returns the 99th percentile of how long it took.
+func paced(n int, rate float64, d time.Duration, work func(worker int)) time.Duration {
+	every := time.Duration(float64(n) / rate * float64(time.Second))
+	var mu sync.Mutex
+	var all []time.Duration
+	var wg sync.WaitGroup
+	for w := range n {
+		wg.Go(func() {
+			var mine []time.Duration
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for end := time.After(d); ; {
+				select {
+				case <-end:
+					mu.Lock()
+					all = append(all, mine...)
+					mu.Unlock()
+					return
+				case <-tick.C:
+					began := time.Now()
+					work(w)
+					mine = append(mine, time.Since(began))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	return all[len(all)*99/100]
+}
+
+// most adds a row whose value has an upper bound.
+func (t *table) most(what string, got, bound float64, unit string) {
+	verdict := "ok"
+	if got > bound {
+		verdict = "MISSED"
+	}
+	t.lines = append(t.lines, fmt.Sprintf("| %s | %.1f %s | | | ≤ %.0f %s | %s |", what, got, unit, bound, unit, verdict))
+}
+
+// quiet waits until a process has nothing to do.
+func quiet(b *testing.B, pid string) {
+	const pause = 100 * time.Millisecond
+	for last := ticks(b, pid); ; {
+		<-time.After(pause)
+		now := ticks(b, pid)
 		if now-last <= 1 {
-			return time.Since(began) - look
+			return
 		}
 		last = now
 	}
 }
 
-// ticks returns how many hundredths of a second this process has computed; always
+// ticks returns how many hundredths of a second a process has computed; always
 // the same where that cannot be known.
-func ticks(b *testing.B) int {
-	raw, err := os.ReadFile("/proc/self/stat")
+func ticks(b *testing.B, pid string) int {
+	raw, err := os.ReadFile("/proc/" + pid + "/stat")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0
 	}
@@ -193,10 +276,9 @@ func must(b *testing.B, err error) {
 
 const benchPayload = `{"summary":"the schema is frozen and avatar is nullable","detail":"migration 42 is merged; clients may read the column from now on"}`
 
-const benchWords = "the schema is frozen and avatar nullable migration 42 merged clients may read column from now on"
-
-// send compares a durable Send through the service with a loop that does
-// nothing but insert the same rows with the same driver and group commit.
+// send compares a durable Send through the service, words indexed, with a loop
+// that inserts the message, delivery and journal rows with the same driver and
+// group commit, into tables with the protocol's own indexes and no others.
 func (t *table) send() {
 	b := t.b
 	home := b.TempDir()
@@ -221,16 +303,11 @@ func (t *table) send() {
 			}
 		})
 	}
-	bareHome := b.TempDir()
-	bareStore, err := sqlite.Open(bareHome, nil) // makes the tables
-	must(b, err)
-	must(b, bareStore.Close())
-	bare := newBare(b, filepath.Join(bareHome, "hub.db"))
+	bare := newBare(b, filepath.Join(b.TempDir(), "bare.db"))
 	defer bare.close()
-	got, base := turns(b, ours, func(stop <-chan struct{}) int64 {
+	t.sustained("durable Send, 64 senders / bare group-commit inserts of message, delivery and journal rows", ours, func(stop <-chan struct{}) int64 {
 		return crowd(senders, stop, func(w int, _ int64) { bare.insert(w) })
-	})
-	t.ratio("durable Send, 64 senders / bare group-commit inserts of the same rows", got, base, "/s", 0.5, true)
+	}, func() { must(b, store.IndexText(ctx)) }, 0.4)
 
 	var before, after runtime.MemStats
 	const n = 2000
@@ -243,7 +320,7 @@ func (t *table) send() {
 	t.fact("allocations per send through the service", fmt.Sprintf("%d, %d bytes", (after.Mallocs-before.Mallocs)/n, (after.TotalAlloc-before.TotalAlloc)/n))
 }
 
-// bare inserts rows as a send does, and does nothing else.
+// A bare is a group-commit loop that inserts rows and does nothing else.
 type bare struct {
 	b     *testing.B
 	db    *sqlite3.Conn
@@ -261,8 +338,11 @@ type bareRow struct {
 func newBare(b *testing.B, path string) *bare {
 	db, err := sqlite3.Open("file:" + path)
 	must(b, err)
-	must(b, fts5.Register(db))
 	must(b, db.Exec(`PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000; PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY`))
+	schema, err := os.ReadFile("internal/engine/sqlite/schema/0001_protocol.sql")
+	must(b, err)
+	must(b, db.Exec(string(schema)+`CREATE TABLE journal (seq INTEGER PRIMARY KEY, at TEXT NOT NULL, actor TEXT NOT NULL,
+		action TEXT NOT NULL, subject TEXT NOT NULL, outcome TEXT NOT NULL, facts_json TEXT NOT NULL, hash TEXT NOT NULL)`))
 	x := &bare{b: b, db: db, ids: hub.NewIDs(time.Now), queue: make(chan bareRow, 1024), done: make(chan struct{})}
 	go x.run()
 	return x
@@ -292,9 +372,6 @@ func (x *bare) run() {
 	}
 	begin, commit := prepare("BEGIN IMMEDIATE"), prepare("COMMIT")
 	message := prepare(`INSERT INTO messages(id,from_agent,to_agents_json,thread_id,type,priority,status,payload_json,policy_json,payload_bytes,created_at) VALUES(?,?,?,?,?,?,?,?,?,?,?)`)
-	meta := prepare(`INSERT INTO message_meta(seq,message_id,hop) VALUES(?,?,0)`)
-	party := prepare(`INSERT INTO message_party(agent,seq,state,rank,type) VALUES(?,?,?,2,?)`)
-	words := prepare(`INSERT INTO message_text(rowid,tags,body,mine) VALUES(?,?,?,?)`)
 	delivery := prepare(`INSERT INTO delivery_log(message_id,recipient,channel,status) VALUES(?,?,?,?)`)
 	journal := prepare(`INSERT INTO journal(seq,at,actor,action,subject,outcome,facts_json,hash) VALUES(?,?,?,?,?,?,?,?)`)
 	exec := func(s *sqlite3.Stmt, args ...any) {
@@ -330,15 +407,6 @@ func (x *bare) run() {
 			id := string(x.ids.Next())
 			at := hub.EnvelopeID(id).Time().String()
 			exec(message, id, r.from, `["`+r.to+`"]`, id, "status.update", "normal", "pending", benchPayload, `{"visibility":"private","sensitivity":"low","human_gate":"none"}`, int64(len(benchPayload)), at)
-			exec(meta, x.seq, id)
-			exec(party, r.to, x.seq, "unread", "status.update")
-			exec(party, r.from, x.seq, "sender", "status.update")
-			to, from := "o"+strings.ReplaceAll(r.to, "-", "0")+"z", "o"+strings.ReplaceAll(r.from, "-", "0")+"z"
-			var mine strings.Builder
-			for _, w := range strings.Fields(benchWords) {
-				mine.WriteString(to + w + " " + from + w + " ")
-			}
-			exec(words, x.seq, to+" "+from, benchWords, mine.String())
 			exec(delivery, id, r.to, "inbox", "stored")
 			exec(journal, x.seq, at, r.from, "message.sent", id, "ok", `{"type":"status.update","to":["`+r.to+`"],"recipients":1,"thread_id":"`+id+`","priority":"normal","policy":{"visibility":"private","sensitivity":"low","human_gate":"none"},"payload_sha256":"`+hash+`","payload_bytes":125}`, hash)
 		}
@@ -391,29 +459,30 @@ func (t *table) http() {
 	}))
 	defer plain.Close()
 
-	load := func(url, path string, mcp bool, body func(int) []byte) func(<-chan struct{}) int64 {
-		wires := make([]*wire, conns)
-		for w := range wires {
-			wires[w] = newWire(b, url, keys[w])
+	wires := func(url string, mcp bool) []*wire {
+		all := make([]*wire, conns)
+		for w := range all {
+			all[w] = newWire(b, url, keys[w])
+			b.Cleanup(all[w].close)
 			if mcp {
-				wires[w].initialize()
+				all[w].initialize()
 			}
 		}
-		b.Cleanup(func() {
-			for _, w := range wires {
-				w.close()
-			}
-		})
+		return all
+	}
+	posts := func(wires []*wire, path string, body func(int) []byte) load {
 		return func(stop <-chan struct{}) int64 {
 			return crowd(conns, stop, func(w int, _ int64) { wires[w].post(path, body(w)) })
 		}
 	}
-	got, base, whole := turnsAndRest(b, load(s.URL(), "/", false, call), load(plain.URL, "/", false, call))
-	t.ratio("acp/send over HTTP, 32 connections / plain net/http handler", got, base, "/s", 0.25, true)
-	t.fact("the same, until all is indexed as well", fmt.Sprintf("%.0f /s, ratio %.2f", whole, whole/base))
-	got, base, whole = turnsAndRest(b, load(s.URL(), "/mcp", true, tool), load(plain.URL, "/", false, tool))
-	t.ratio("acp_send over MCP, 32 connections / plain net/http handler", got, base, "/s", 0.15, true)
-	t.fact("the same, until all is indexed as well", fmt.Sprintf("%.0f /s, ratio %.2f", whole, whole/base))
+	finish := func() { quiet(b, "self") }
+	length := fmt.Sprintf(" for %v, then everything indexed / plain net/http handler", loadTime(b))
+	ours := wires(s.URL(), false)
+	rate := t.sustained("acp/send over HTTP, 32 connections"+length, posts(ours, "/", call), posts(wires(plain.URL, false), "/", call), finish, 0.13)
+	p99 := paced(conns, rate/2, loadTime(b)/2, func(w int) { ours[w].post("/", call(w)) })
+	t.most(fmt.Sprintf("the 99th percentile of acp/send at half of that load, %.0f /s", rate/2), float64(p99.Microseconds())/1e3, 25, "ms")
+	finish()
+	t.sustained("acp_send over MCP, 32 connections"+length, posts(wires(s.URL(), true), "/mcp", tool), posts(wires(plain.URL, false), "/", tool), finish, 0.13)
 }
 
 // A wire is one keep-alive connection.
@@ -466,12 +535,7 @@ func (w *wire) initialize() {
 // lookups compares reading from a large store with reading from a small one.
 func (t *table) lookups() {
 	b := t.b
-	large := 1_000_000
-	if s := os.Getenv("PARLEY_BENCH_MESSAGES"); s != "" {
-		var err error
-		large, err = strconv.Atoi(s)
-		must(b, err)
-	}
+	large := number(b, "PARLEY_BENCH_MESSAGES", 1_000_000)
 	smallHome, largeHome := b.TempDir(), b.TempDir()
 	small, big := fill(b, smallHome, 1000), fill(b, largeHome, large)
 	view := func(store hub.Store, read func(hub.Reader) (hub.Page, error), want int) func(<-chan struct{}) int64 {
@@ -488,36 +552,38 @@ func (t *table) lookups() {
 		}
 	}
 	now := hub.At(time.Now())
-	// The last is the most that the ratio may be. A search passes through more
-	// parts of the index in a large store, but not through others' matches.
 	for _, c := range []struct {
 		name string
 		read func(hub.Reader) (hub.Page, error)
 		want int
-		most float64
 	}{
 		{"inbox of 50", func(r hub.Reader) (hub.Page, error) {
 			return r.Inbox("reader", hub.InboxFilter{Limit: 50, Now: now})
-		}, 50, 2},
+		}, 50},
 		{"query by thread", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Thread: "shared", Limit: 50})
-		}, 20, 2},
+		}, 20},
 		{"query by type", func(r hub.Reader) (hub.Page, error) {
 			return r.Query(hub.Query{Viewer: "reader", Type: hub.TypeKnowledgePush, Limit: 50})
-		}, 50, 2},
-		{"text search for a word that is everywhere", func(r hub.Reader) (hub.Page, error) {
-			return r.Query(hub.Query{Viewer: "reader", Text: "schema", Limit: 50})
-		}, 50, 5},
-		{"text search for a word in 10 of the caller's", func(r hub.Reader) (hub.Page, error) {
-			return r.Query(hub.Query{Viewer: "reader", Text: "avatar schema", Limit: 50})
-		}, 10, 5},
+		}, 50},
 	} {
-		few, many := turns(b, view(small, c.read, c.want), view(big, c.read, c.want))
-		t.ratio(fmt.Sprintf("%s, µs: among %d / among 1000", c.name, large), 1e6/many, 1e6/few, "µs", c.most, false)
+		few, many := turns(view(small, c.read, c.want), view(big, c.read, c.want))
+		t.ratio(fmt.Sprintf("%s, µs: among %d / among 1000", c.name, large), 1e6/many, 1e6/few, "µs", 2, false)
+	}
+	for _, c := range []struct {
+		name, text string
+		want       int
+	}{{"a word that is everywhere", "schema", 50}, {"a word in 10 of the caller's and a third of all", "avatar schema", 10}} {
+		n, took := run(view(big, func(r hub.Reader) (hub.Page, error) {
+			return r.Query(hub.Query{Viewer: "reader", Text: c.text, Limit: 50})
+		}, c.want), slice)
+		t.most(fmt.Sprintf("search for %s, among %d", c.name, large), took.Seconds()/float64(n)*1e3, 50, "ms")
 	}
 	must(b, small.Close())
 	must(b, big.Close())
-	t.process(largeHome, large)
+	p := t.start(largeHome)
+	t.fact(fmt.Sprintf("start with %d messages", large), p.started.Round(time.Millisecond).String())
+	p.stop()
 }
 
 // fill makes a store with n messages, 200 of which concern the agent "reader".
@@ -577,8 +643,42 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 	return store
 }
 
-// process starts the real program on the large store.
-func (t *table) process(home string, n int) {
+// memory measures the real program before and after a sustained load.
+func (t *table) memory() {
+	b := t.b
+	home := b.TempDir()
+	must(b, fill(b, home, 20_000).Close())
+	p := t.start(home)
+	defer p.stop()
+	quiet(b, strconv.Itoa(p.cmd.Process.Pid))
+	t.fact("resident memory, idle", fmt.Sprintf("%.0f MiB", p.resident()))
+	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+	must(b, err)
+	wires := make([]*wire, conns)
+	for i := range wires {
+		wires[i] = newWire(b, p.url, strings.TrimSpace(string(key)))
+		defer wires[i].close()
+	}
+	run(func(stop <-chan struct{}) int64 {
+		return crowd(conns, stop, func(w int, _ int64) {
+			wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
+		})
+	}, loadTime(b))
+	loaded := p.resident()
+	quiet(b, strconv.Itoa(p.cmd.Process.Pid))
+	t.most(fmt.Sprintf("resident memory at the end of %v of load over HTTP", loadTime(b)), max(loaded, p.resident()), 110, "MiB")
+}
+
+// A process is the real program.
+type process struct {
+	b       *testing.B
+	cmd     *exec.Cmd
+	url     string
+	started time.Duration // from its start to its first line
+}
+
+// start builds the program and serves a home with it.
+func (t *table) start(home string) *process {
 	b := t.b
 	bin := filepath.Join(b.TempDir(), "parley")
 	build := exec.Command("go", "build", "-o", bin, "./cmd/parley")
@@ -587,49 +687,42 @@ func (t *table) process(home string, n int) {
 	if err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	began := time.Now()
 	cmd := exec.Command(bin, "serve", "--home", home, "--addr", "127.0.0.1:0", "--unsafe-limits", "--log-level", "error")
 	pipe, err := cmd.StderrPipe()
 	must(b, err)
+	began := time.Now()
 	must(b, cmd.Start())
-	defer cmd.Wait()
-	defer cmd.Process.Signal(os.Interrupt)
 	said := bufio.NewReader(pipe)
 	line, err := said.ReadString('\n')
 	must(b, err)
-	t.fact(fmt.Sprintf("start with %d messages", n), time.Since(began).Round(time.Millisecond).String())
+	took := time.Since(began)
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
 		b.Fatalf("got %q", line)
 	}
 	go io.Copy(io.Discard, said)
-	t.fact("resident memory, idle", resident(b, cmd.Process.Pid))
-	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-	must(b, err)
-	stop := make(chan struct{})
-	time.AfterFunc(5*time.Second, func() { close(stop) })
-	wires := make([]*wire, conns)
-	for i := range wires {
-		wires[i] = newWire(b, url, strings.TrimSpace(string(key)))
-		defer wires[i].close()
-	}
-	crowd(conns, stop, func(w int, _ int64) {
-		wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
-	})
-	t.fact("resident memory, after 5 s of load", resident(b, cmd.Process.Pid))
+	return &process{b, cmd, url, took}
 }
 
-func resident(b *testing.B, pid int) string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return "not known on this system"
+func (p *process) stop() {
+	p.cmd.Process.Signal(os.Interrupt)
+	p.cmd.Wait()
+}
+
+// resident returns how many MiB of memory the process has; 0 where that cannot
+// be known.
+func (p *process) resident() float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
 	}
+	must(p.b, err)
 	for line := range strings.Lines(string(raw)) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
 			kb, err := strconv.Atoi(f[1])
-			must(b, err)
-			return fmt.Sprintf("%d MiB", kb>>10)
+			must(p.b, err)
+			return float64(kb) / 1024
 		}
 	}
-	return "not known on this system"
+	return 0
 }
