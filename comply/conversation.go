@@ -301,7 +301,6 @@ func withLineEnd(frame []byte) []byte { return append(frame[:len(frame):len(fram
 // for from now on.
 func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *request) (*rules.Entry, error) {
 	e := rules.NewEntry(jsonrpc.Out, raw)
-	e.Time = time.Now()
 	c.services.observe(e)
 	c.mu.Lock()
 	if q != nil && e.Class == jsont.ClientRequest && string(e.ID) != "null" {

@@ -1,171 +1,108 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-
-	"github.com/parley-agents/parley/comply/jsont"
 )
 
 var optionKinds = []string{"allow_once", "allow_always", "reject_once", "reject_always"}
 
+func permissionOptions(e *event) []object { return objects(e.params, "options") }
+
 var permissionChecks = []check{
-	{rule: "PERM-01", on: asks(methodPermission), flaw: func(s *state, e *event) string {
-		about := askedAbout(e)
-		items, _ := e.params["options"].([]any)
+	{rule: "PERM-01", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
+		options, _ := e.params["options"].([]any)
 		switch {
 		case e.sessionID() == "":
-			return "sessionId is " + jsont.Brief(e.params["sessionId"])
-		case len(items) == 0:
-			return "options is " + jsont.Brief(e.params["options"])
-		case s.version == schema.V1 && text(about, "toolCallId") == "":
-			return "toolCall is " + jsont.Brief(e.params["toolCall"])
-		case s.version == schema.V2 && !isText(e.params["title"]):
-			return "title is " + jsont.Brief(e.params["title"])
+			return whenIs(true, "sessionId", e.params["sessionId"])
+		case len(options) == 0:
+			return whenIs(true, "options", e.params["options"])
+		case s.version == schema.V1 && text(permissionSubject(e), "toolCallId") == "":
+			return whenIs(true, "toolCall", e.params["toolCall"])
 		}
-		return ""
+		return whenIs(s.version == schema.V2 && !isText(e.params["title"]), "title", e.params["title"])
 	}},
-	{rule: "PERM-02", on: asks(methodPermission), flaw: func(s *state, e *event) string {
-		for _, o := range objects(e.params, "options") {
-			kind := text(o, "kind")
-			known := slices.Contains(optionKinds, kind) || s.version == schema.V2 && kind != "" || caseVariant(kind)
-			if !isWord(o["optionId"]) || !isText(o["name"]) || !known {
-				return "an option is " + jsont.Brief(o)
-			}
-		}
-		return ""
+	{rule: "PERM-02", on: asks(MethodPermission), flaw: each(permissionOptions, "an option", func(s *state, o object) bool {
+		return isWord(o["optionId"]) && isText(o["name"]) && isOneOf(s, o["kind"], optionKinds)
+	})},
+	{rule: "PERM-03", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
+		id, twice := repeated(permissionOptions(e), named("optionId"))
+		return when(twice, "two options have the id %s", show(id))
 	}},
-	{rule: "PERM-03", on: asks(methodPermission), flaw: func(_ *state, e *event) string {
-		seen := map[string]bool{}
-		for _, o := range objects(e.params, "options") {
-			if id := text(o, "optionId"); seen[id] {
-				return "two options have the id " + jsont.Brief(id)
-			}
-			seen[text(o, "optionId")] = true
-		}
-		return ""
-	}},
-	{rule: "PERM-04", on: asks(methodPermission), flaw: func(s *state, e *event) string {
-		if x := s.session(e); x == nil || x.running() == nil {
-			return fmt.Sprintf("a question was asked in the session %s, in which no turn runs", jsont.Brief(e.params["sessionId"]))
-		}
-		return ""
+	{rule: "PERM-04", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
+		return when(s.session(e).running() == nil, "a question was asked in the session %s, in which no turn runs", show(e.params["sessionId"]))
 	}},
 	{rule: "PERM-12", on: updates("tool_call_update"), flaw: func(s *state, e *event) string {
-		question := s.permitted[e.sessionID()+"\n"+text(e.update, "toolCallId")]
-		if status := text(e.update, "status"); question != nil && (status == "in_progress" || status == "completed") {
-			e.proof = []*Entry{question}
-			return fmt.Sprintf("the tool call is %s, and the question about it still waits", status)
+		if status := text(e.update, "status"); status == "in_progress" || status == "completed" {
+			return e.with(s.permitted[e.sessionID()+"\n"+text(e.update, "toolCallId")], "the tool call is "+status+", and the question about it still waits")
 		}
 		return ""
 	}},
-	{rule: "PERM-14", on: asks(methodPermission), flaw: func(_ *state, e *event) string {
-		options := objects(e.params, "options")
-		if len(options) > 0 && !slices.ContainsFunc(options, func(o map[string]any) bool { return !strings.HasPrefix(text(o, "kind"), "reject") }) {
-			return "all options refuse"
-		}
-		return ""
+	{rule: "PERM-14", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
+		options := permissionOptions(e)
+		allowed := slices.ContainsFunc(options, func(o object) bool { return !strings.HasPrefix(text(o, "kind"), "reject") })
+		return when(len(options) > 0 && !allowed, "all options refuse")
 	}},
 }
 
-// needsCapability says that the client cannot do what it is asked for.
-func needsCapability(path string) func(*state, *event) string {
+// needsCapability returns the flaw that the client does not have a capability.
+func needsCapability(path string) flaw {
 	return func(s *state, e *event) string {
-		if !s.can(path) {
-			return fmt.Sprintf("the agent called %s, and the client has no capability %s", e.Method, path)
-		}
-		return ""
+		return when(!s.can(path), "the agent called %s, and the client has no capability %s", e.Method, path)
 	}
 }
 
 var fileChecks = []check{
-	{rule: "FS-01", on: asks(methodReadFile), in: schema.V1, flaw: needsCapability("fs.readTextFile")},
-	{rule: "FS-02", on: asks(methodWriteFile), in: schema.V1, flaw: needsCapability("fs.writeTextFile")},
-	{rule: "FS-03", on: asks(methodReadFile, methodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
+	{rule: "FS-01", on: asks(MethodReadFile), in: schema.V1, flaw: needsCapability("fs.readTextFile")},
+	{rule: "FS-02", on: asks(MethodWriteFile), in: schema.V1, flaw: needsCapability("fs.writeTextFile")},
+	{rule: "FS-03", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
 		read, write := s.can("fs.readTextFile"), s.can("fs.writeTextFile")
-		if read != write && (e.Method == methodReadFile && !read || e.Method == methodWriteFile && !write) {
-			return fmt.Sprintf("the client can only do one of the two, and the agent called %s", e.Method)
-		}
-		return ""
+		wrong := e.Method == MethodReadFile && !read || e.Method == MethodWriteFile && !write
+		return when(read != write && wrong, "the client can only do one of the two, and the agent called %s", e.Method)
 	}},
-	{rule: "FS-04", on: asks(methodReadFile, methodWriteFile), flaw: func(_ *state, e *event) string {
-		if !absolute(text(e.params, "path")) {
-			return "path is " + jsont.Brief(e.params["path"])
-		}
-		return ""
+	{rule: "FS-04", on: asks(MethodReadFile, MethodWriteFile), flaw: member(paramsOf, "path", isPath)},
+	{rule: "FS-05", on: asks(MethodReadFile), flaw: firstOf(member(paramsOf, "line", absentOr(isLine)), member(paramsOf, "limit", absentOr(isCount)))},
+	{rule: "FS-06", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
+		return when(s.session(e) == nil, "sessionId is %s, which is no session that is open", show(e.params["sessionId"]))
 	}},
-	{rule: "FS-05", on: asks(methodReadFile), flaw: func(_ *state, e *event) string {
-		for _, name := range []string{"line", "limit"} {
-			if v := e.params[name]; v != nil && (!isCount(v) || name == "line" && jsont.Stringify(v) == "0") {
-				return name + " is " + jsont.Brief(v)
-			}
-		}
-		return ""
-	}},
-	{rule: "FS-06", on: asks(methodReadFile, methodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
-		if s.session(e) == nil {
-			return "sessionId is " + jsont.Brief(e.params["sessionId"]) + ", which is no session that is open"
-		}
-		return ""
-	}},
-	{rule: "FS-11", on: asks(methodReadFile, methodWriteFile), flaw: func(s *state, e *event) string {
-		return leavesRoots(s, e, text(e.params, "path"))
-	}},
+	{rule: "FS-11", on: asks(MethodReadFile, MethodWriteFile), flaw: outside("path")},
 }
 
 // terminalUses are the methods that name a terminal.
 var terminalUses = []string{"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"}
 
+// isTexts reports whether v is a list of strings.
+func isTexts(v any) bool {
+	items, ok := v.([]any)
+	return ok && !slices.ContainsFunc(items, func(item any) bool { return !isText(item) })
+}
+
+// isEnvironment reports whether v is a list in which each object is a variable.
+func isEnvironment(v any) bool {
+	named := func(o object) bool { return isText(o["name"]) && isText(o["value"]) }
+	return isList(v) && !slices.ContainsFunc(objects(object{"": v}, ""), func(o object) bool { return !named(o) })
+}
+
 var terminalChecks = []check{
 	{rule: "TERM-01", on: asks(append([]string{"terminal/create"}, terminalUses...)...), in: schema.V1, flaw: needsCapability("terminal")},
-	{rule: "TERM-02", on: asks("terminal/create"), flaw: func(_ *state, e *event) string {
-		p := e.params
-		switch {
-		case e.sessionID() == "":
-			return "sessionId is " + jsont.Brief(p["sessionId"])
-		case !isWord(p["command"]):
-			return "command is " + jsont.Brief(p["command"])
-		case p["cwd"] != nil && !absolute(text(p, "cwd")):
-			return "cwd is " + jsont.Brief(p["cwd"])
-		case p["outputByteLimit"] != nil && !isCount(p["outputByteLimit"]):
-			return "outputByteLimit is " + jsont.Brief(p["outputByteLimit"])
-		}
-		args, _ := p["args"].([]any)
-		if p["args"] != nil && !isList(p["args"]) || slices.ContainsFunc(args, func(v any) bool { return !isText(v) }) {
-			return "args is " + jsont.Brief(p["args"])
-		}
-		for _, v := range objects(p, "env") {
-			if !isText(v["name"]) || !isText(v["value"]) {
-				return "env is " + jsont.Brief(p["env"])
-			}
-		}
-		if p["env"] != nil && !isList(p["env"]) {
-			return "env is " + jsont.Brief(p["env"])
-		}
-		return ""
-	}},
+	{rule: "TERM-02", on: asks("terminal/create"), flaw: firstOf(
+		member(paramsOf, "sessionId", isWord), member(paramsOf, "command", isWord), member(paramsOf, "cwd", absentOr(isPath)),
+		member(paramsOf, "outputByteLimit", absentOr(isCount)), member(paramsOf, "args", absentOr(isTexts)), member(paramsOf, "env", absentOr(isEnvironment)),
+	)},
 	{rule: "TERM-03", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, false) }},
 	{rule: "TERM-06", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, true) }},
 	{rule: "TERM-04", on: asks(terminalUses...), flaw: func(s *state, e *event) string {
-		if t := s.terminals[text(e.params, "terminalId")]; t != nil && t.released {
-			return fmt.Sprintf("%s names %s, which was released", e.Method, jsont.Brief(e.params["terminalId"]))
-		}
-		return ""
+		t := s.terminals[text(e.params, "terminalId")]
+		return when(t != nil && t.released, "%s names %s, which was released", e.Method, show(e.params["terminalId"]))
 	}},
 	{rule: "TERM-05", on: asks(terminalUses...), flaw: func(s *state, e *event) string {
-		if id := text(e.params, "terminalId"); id != "" && s.terminals[id] == nil {
-			return fmt.Sprintf("%s names %s, which the client never made", e.Method, jsont.Brief(id))
-		}
-		return ""
+		id := text(e.params, "terminalId")
+		return when(id != "" && s.terminals[id] == nil, "%s names %s, which the client never made", e.Method, show(id))
 	}},
 	{rule: "TERM-13", on: asks(terminalUses...), flaw: func(_ *state, e *event) string {
-		if !isWord(e.params["terminalId"]) || e.sessionID() == "" {
-			return "params is " + jsont.Brief(e.object["params"])
-		}
-		return ""
+		return whenIs(!isWord(e.params["terminalId"]) || e.sessionID() == "", "params", e.object["params"])
 	}},
 }
 
@@ -175,8 +112,7 @@ func (s *state) unreleased(e *event, killed bool) string {
 	for id, t := range inOrder(s.terminals) {
 		x := s.sessions[t.session]
 		if !t.released && t.killed == killed && x != nil && len(x.turns) == 0 && x.last != nil {
-			e.proof = []*Entry{t.made}
-			return fmt.Sprintf("the terminal %s was not released when the turn was over", jsont.Brief(id))
+			return e.with(t.made, when(true, "the terminal %s was not released when the turn was over", show(id)))
 		}
 	}
 	return ""

@@ -2,21 +2,19 @@ package rules
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/parley-agents/parley/acp/schema"
-
-	"github.com/parley-agents/parley/comply/jsont"
 )
 
 var blockTypes = []string{"text", "image", "audio", "resource_link", "resource"}
 
+// wholeTags are the updates that carry a list of blocks.
+var wholeTags = []string{"user_message", "agent_message", "agent_thought", "compaction_update"}
+
 // blocks returns the blocks of content in an update.
-func blocks(e *event) (out []map[string]any) {
-	add := func(o map[string]any) {
+func blocks(e *event) (out []object) {
+	add := func(o object) {
 		if b := inner(o, "content"); b != nil {
 			out = append(out, b)
 		}
@@ -34,36 +32,35 @@ func blocks(e *event) (out []map[string]any) {
 			add(c)
 		}
 	}
-	for _, name := range []string{"content", "summary"} { // of whole messages
-		if e.tag == "user_message" || e.tag == "agent_message" || e.tag == "agent_thought" || e.tag == "compaction_update" {
-			out = append(out, objects(e.update, name)...)
-		}
+	if slices.Contains(wholeTags, e.tag) {
+		out = append(append(out, objects(e.update, "content")...), objects(e.update, "summary")...)
 	}
 	return out
 }
 
-// eachBlock returns the first flaw of a block of content of a type, "" for any.
-func eachBlock(kind string, flaw func(b map[string]any) string) func(*state, *event) string {
-	return func(_ *state, e *event) string {
-		for _, b := range blocks(e) {
-			if kind != "" && text(b, "type") != kind {
-				continue
-			}
-			if bad := flaw(b); bad != "" {
-				return bad
-			}
-		}
-		return ""
+// blocksOf returns the blocks of one type.
+func blocksOf(kind string) func(*event) []object {
+	return func(e *event) []object {
+		return slices.DeleteFunc(blocks(e), func(b object) bool { return text(b, "type") != kind })
 	}
 }
 
-// media says what is wrong with a block that carries data.
-func media(b map[string]any) string {
-	if !isText(b["data"]) || !isText(b["mimeType"]) {
-		return jsont.Brief(b)
+// carriers returns the objects of an update that may have a uri or a media type:
+// the blocks, and the resources in them.
+func carriers(e *event) (out []object) {
+	for _, b := range blocks(e) {
+		out = append(out, b, inner(b, "resource"))
 	}
-	return ""
+	return out
 }
+
+// anyBlock returns the flaw that a block does not fit; it shows the block itself.
+func anyBlock(kind string, fits func(b object) bool) flaw {
+	return eachFlaw(blocksOf(kind), func(_ *state, b object) string { return when(!fits(b), "%s", show(b)) })
+}
+
+// hasData reports whether a block carries data with its media type.
+func hasData(b object) bool { return isText(b["data"]) && isText(b["mimeType"]) }
 
 func isBase64(s string) bool {
 	_, err := base64.StdEncoding.DecodeString(s)
@@ -76,86 +73,43 @@ var (
 )
 
 var contentChecks = []check{
-	{rule: "CNT-01", on: updates(), flaw: func(s *state, e *event) string {
-		for _, b := range blocks(e) {
-			kind := text(b, "type")
-			open := s.version == schema.V2 && kind != ""
-			if !slices.Contains(blockTypes, kind) && !open && !caseVariant(kind) {
-				return "type is " + jsont.Brief(b["type"])
-			}
-		}
-		return ""
-	}},
-	{rule: "CNT-02", on: updates(), flaw: eachBlock("text", func(b map[string]any) string {
-		if !isText(b["text"]) {
-			return jsont.Brief(b)
-		}
-		return ""
+	{rule: "CNT-01", on: updates(), flaw: eachFlaw(blocks, func(s *state, b object) string {
+		return whenIs(!isOneOf(s, b["type"], blockTypes), "type", b["type"])
 	})},
-	{rule: "CNT-03", on: updates(), flaw: eachBlock("image", media)},
-	{rule: "CNT-04", on: updates(), flaw: eachBlock("audio", media)},
-	{rule: "CNT-05", on: updates(), flaw: eachBlock("resource", func(b map[string]any) string {
+	{rule: "CNT-02", on: updates(), flaw: anyBlock("text", func(b object) bool { return isText(b["text"]) })},
+	{rule: "CNT-03", on: updates(), flaw: anyBlock("image", hasData)},
+	{rule: "CNT-04", on: updates(), flaw: anyBlock("audio", hasData)},
+	{rule: "CNT-05", on: updates(), flaw: anyBlock("resource", func(b object) bool {
 		r := inner(b, "resource")
-		_, hasText := r["text"]
-		_, hasBlob := r["blob"]
-		if !isText(r["uri"]) || hasText == hasBlob || hasText && !isText(r["text"]) || hasBlob && !isText(r["blob"]) {
-			return jsont.Brief(b)
-		}
-		return ""
+		text, hasText := r["text"]
+		blob, hasBlob := r["blob"]
+		return isText(r["uri"]) && hasText != hasBlob && (isText(text) || isText(blob))
 	})},
-	{rule: "CNT-06", on: updates(), flaw: eachBlock("resource_link", func(b map[string]any) string {
-		if v := b["size"]; !isText(b["uri"]) || !isText(b["name"]) || v != nil && !isInteger(v) {
-			return jsont.Brief(b)
-		}
-		return ""
+	{rule: "CNT-06", on: updates(), flaw: anyBlock("resource_link", func(b object) bool {
+		return isText(b["uri"]) && isText(b["name"]) && absentOr(isInteger)(b["size"])
 	})},
-	{rule: "CNT-07", on: updates(), flaw: eachBlock("", func(b map[string]any) string {
-		v := b["annotations"]
-		if v == nil {
-			return ""
-		}
+	{rule: "CNT-07", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
 		a := inner(b, "annotations")
 		audience, _ := a["audience"].([]any)
 		strange := slices.ContainsFunc(audience, func(who any) bool { return who != "user" && who != "assistant" })
-		_, isNumber := number(a["priority"])
-		if a == nil || a["audience"] != nil && !isList(a["audience"]) || strange || a["priority"] != nil && !isNumber || a["lastModified"] != nil && !isMoment(text(a, "lastModified")) {
-			return "annotations is " + jsont.Brief(v)
-		}
-		return ""
+		fits := a != nil && !strange && absentOr(isList)(a["audience"]) && absentOr(isNumber)(a["priority"]) && absentOr(isMoment)(a["lastModified"])
+		return whenIs(b["annotations"] != nil && !fits, "annotations", b["annotations"])
 	})},
-	{rule: "CNT-08", on: updates(), flaw: eachBlock("", func(b map[string]any) string {
-		for _, o := range []map[string]any{b, inner(b, "resource")} {
-			uri, ok := o["uri"].(string)
-			if rest, file := strings.CutPrefix(uri, "file:"); ok && (!scheme.MatchString(uri) || file && !strings.HasPrefix(rest, "/")) {
-				return "uri is " + jsont.Brief(uri)
-			}
-		}
-		return ""
+	{rule: "CNT-08", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
+		uri, ok := o["uri"].(string)
+		rest, file := strings.CutPrefix(uri, "file:")
+		return whenIs(ok && (!scheme.MatchString(uri) || file && !strings.HasPrefix(rest, "/")), "uri", uri)
 	})},
-	{rule: "CNT-09", on: updates(), flaw: eachBlock("", func(b map[string]any) string {
-		for name, o := range inOrder(map[string]map[string]any{"data": b, "blob": inner(b, "resource")}) {
-			if s, ok := o[name].(string); ok && !isBase64(s) {
-				return name + " is " + jsont.Brief(s)
-			}
+	{rule: "CNT-09", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
+		blob, isBlob := inner(b, "resource")["blob"].(string)
+		if isBlob && !isBase64(blob) {
+			return whenIs(true, "blob", blob)
 		}
-		return ""
+		data, isData := b["data"].(string)
+		return whenIs(isData && !isBase64(data), "data", data)
 	})},
-	{rule: "CNT-10", on: updates(), flaw: eachBlock("", func(b map[string]any) string {
-		for _, o := range []map[string]any{b, inner(b, "resource")} {
-			if s, ok := o["mimeType"].(string); ok && !mediaType.MatchString(s) {
-				return "mimeType is " + jsont.Brief(s)
-			}
-		}
-		return ""
+	{rule: "CNT-10", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
+		s, ok := o["mimeType"].(string)
+		return whenIs(ok && !mediaType.MatchString(s), "mimeType", s)
 	})},
-}
-
-// number returns a JSON number.
-func number(v any) (float64, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	f, err := n.Float64()
-	return f, err == nil
 }

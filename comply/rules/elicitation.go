@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -12,7 +11,7 @@ import (
 
 // asksUser selects questions to the user in a mode, "" for any.
 func asksUser(mode string) selector {
-	return func(e *event) bool { return e.Method == methodElicit && (mode == "" || text(e.params, "mode") == mode) }
+	return func(e *event) bool { return e.Method == MethodElicit && (mode == "" || text(e.params, "mode") == mode) }
 }
 
 var (
@@ -23,154 +22,116 @@ var (
 )
 
 // fields returns the fields of a form by their names.
-func fields(e *event) map[string]map[string]any {
-	out := map[string]map[string]any{}
+func fields(e *event) map[string]object {
+	out := map[string]object{}
 	for name, v := range inner(inner(e.params, "requestedSchema"), "properties") {
-		field, _ := v.(map[string]any)
+		field, _ := v.(object)
 		out[name] = field
 	}
 	return out
 }
 
-// words returns what people read of a field.
-func words(name string, field map[string]any) string {
+// eachField returns the flaw of the first field for which broken holds. The format
+// takes the name of the field.
+func eachField(format string, broken func(name string, field object) bool) flaw {
+	return func(_ *state, e *event) string {
+		for name, field := range inOrder(fields(e)) {
+			if broken(name, field) {
+				return when(true, format, show(name))
+			}
+		}
+		return ""
+	}
+}
+
+// words returns the text of a field that people read.
+func words(name string, field object) string {
 	return strings.Join([]string{name, text(field, "title"), text(field, "description")}, " ")
 }
 
 var elicitationChecks = []check{
 	{rule: "ELI-01", on: asksUser(""), flaw: func(s *state, e *event) string {
-		if inner(s.clientCaps, "elicitation") == nil {
-			return "the client has no capability elicitation"
-		}
-		return ""
+		return when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation")
 	}},
 	{rule: "ELI-02", on: asksUser(""), flaw: func(s *state, e *event) string {
 		mode := text(e.params, "mode")
-		if inner(s.clientCaps, "elicitation") != nil && (mode == "form" || mode == "url") && !s.can("elicitation."+mode) {
-			return "the client has no capability elicitation." + mode
-		}
-		return ""
+		asked := inner(s.clientCaps, "elicitation") != nil && (mode == "form" || mode == "url")
+		return when(asked && !s.can("elicitation."+mode), "the client has no capability elicitation.%s", mode)
 	}},
-	{rule: "ELI-03", on: asksUser(""), flaw: func(_ *state, e *event) string {
+	{rule: "ELI-03", on: asksUser(""), flaw: firstOf(member(paramsOf, "mode", isWord), member(paramsOf, "message", isText), func(_ *state, e *event) string {
 		_, session := e.params["sessionId"]
 		_, request := e.params["requestId"]
-		switch {
-		case !isWord(e.params["mode"]):
-			return "mode is " + jsont.Brief(e.params["mode"])
-		case !isText(e.params["message"]):
-			return "message is " + jsont.Brief(e.params["message"])
-		case session == request && e.params["toolCallId"] == nil:
-			return "there is not exactly one of sessionId and requestId"
-		}
-		return ""
-	}},
+		return when(session == request && e.params["toolCallId"] == nil, "there is not exactly one of sessionId and requestId")
+	})},
 	{rule: "ELI-04", on: asksUser(""), flaw: func(_ *state, e *event) string {
-		if e.params["toolCallId"] != nil && e.sessionID() == "" {
-			return "there is a toolCallId and no sessionId"
-		}
-		return ""
+		return when(e.params["toolCallId"] != nil && e.sessionID() == "", "there is a toolCallId and no sessionId")
 	}},
-	{rule: "ELI-05", on: asksUser("form"), flaw: func(_ *state, e *event) string {
-		schema := inner(e.params, "requestedSchema")
-		if text(schema, "type") != "object" || inner(schema, "properties") == nil {
-			return "requestedSchema is " + jsont.Brief(e.params["requestedSchema"])
-		}
-		return ""
-	}},
+	{rule: "ELI-05", on: asksUser("form"), flaw: member(paramsOf, "requestedSchema", func(v any) bool {
+		schema, _ := v.(object)
+		return schema["type"] == "object" && isMap(schema["properties"])
+	})},
 	{rule: "ELI-06", on: asksUser("form"), flaw: func(_ *state, e *event) string {
 		for name, field := range inOrder(fields(e)) {
-			kind := text(field, "type")
-			items := inner(field, "items")
+			kind, items := text(field, "type"), inner(field, "items")
 			plain := kind != "array" || text(items, "type") == "string" || isList(items["anyOf"]) || isList(items["oneOf"])
 			if !slices.Contains(fieldTypes, kind) && !strings.HasPrefix(kind, "_") || !plain {
-				return fmt.Sprintf("the field %s is %s", jsont.Brief(name), jsont.Brief(field))
+				return when(true, "the field %s is %s", show(name), show(field))
 			}
 		}
 		return ""
 	}},
-	{rule: "ELI-07", on: asksUser("form"), flaw: func(_ *state, e *event) string {
+	{rule: "ELI-07", on: asksUser("form"), flaw: firstOf(func(_ *state, e *event) string {
 		all := fields(e)
 		required, _ := inner(e.params, "requestedSchema")["required"].([]any)
 		for _, v := range required {
 			if name, _ := v.(string); all[name] == nil {
-				return fmt.Sprintf("%s is required, and there is no such field", jsont.Brief(v))
-			}
-		}
-		for name, field := range inOrder(all) {
-			for _, word := range []string{"enum", "oneOf"} {
-				if values, ok := field[word].([]any); ok && len(values) == 0 {
-					return fmt.Sprintf("the field %s has no values to choose from", jsont.Brief(name))
-				}
+				return when(true, "%s is required, and there is no such field", show(v))
 			}
 		}
 		return ""
-	}},
-	{rule: "ELI-08", on: asksUser("url"), flaw: func(_ *state, e *event) string {
+	}, eachField("the field %s has no values to choose from", func(_ string, field object) bool {
+		isEmpty := func(v any) bool { values, ok := v.([]any); return ok && len(values) == 0 }
+		return isEmpty(field["enum"]) || isEmpty(field["oneOf"])
+	}))},
+	{rule: "ELI-08", on: asksUser("url"), flaw: firstOf(member(paramsOf, "elicitationId", isWord), func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
-		switch {
-		case !isWord(e.params["elicitationId"]):
-			return "elicitationId is " + jsont.Brief(e.params["elicitationId"])
-		case err != nil || address.Scheme == "" || address.Host == "":
-			return "url is " + jsont.Brief(e.params["url"])
-		case address.Scheme != "https" && !slices.Contains(loopback, address.Hostname()):
-			return "url is " + jsont.Brief(e.params["url"]) + ", which is not https"
+		if err != nil || address.Scheme == "" || address.Host == "" {
+			return whenIs(true, "url", e.params["url"])
 		}
-		return ""
-	}},
+		return when(address.Scheme != "https" && !slices.Contains(loopback, address.Hostname()), "url is %s, which is not https", show(e.params["url"]))
+	})},
 	{rule: "ELI-09", on: asksUser("url"), flaw: func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
 		if err != nil {
 			return ""
 		}
-		if address.User != nil {
-			return "url has a user in it"
-		}
-		for name := range address.Query() {
-			if secrets.MatchString(name) {
-				return "url has the parameter " + jsont.Brief(name)
+		for name := range inOrder(address.Query()) {
+			if secrets.MatchString(name) && address.User == nil {
+				return when(true, "url has the parameter %s", show(name))
 			}
 		}
-		return ""
+		return when(address.User != nil, "url has a user in it")
 	}},
 	{rule: "ELI-10", on: asksUser("url"), flaw: func(s *state, e *event) string {
-		if s.pages[text(e.params, "elicitationId")] {
-			return fmt.Sprintf("the id %s is that of a page that still waits", jsont.Brief(e.params["elicitationId"]))
-		}
-		return ""
+		id := e.params["elicitationId"]
+		return when(s.pages[text(e.params, "elicitationId")], "the id %s is that of a page that still waits", show(id))
 	}},
 	{rule: "ELI-11", on: asksUser(""), flaw: func(s *state, e *event) string {
 		id, ok := e.params["requestId"]
-		if !ok {
-			return ""
-		}
 		for request := range s.waiting {
-			object, _ := request.Value.(map[string]any)
-			if jsont.Stringify(object["id"]) == jsont.Stringify(id) {
-				return ""
-			}
+			o, _ := request.Value.(object)
+			ok = ok && jsont.Stringify(o["id"]) != jsont.Stringify(id)
 		}
-		return fmt.Sprintf("requestId is %s, and no request of the client with that id waits", jsont.Brief(id))
+		return when(ok, "requestId is %s, and no request of the client with that id waits", show(id))
 	}},
 	{rule: "ELI-14", on: asks("elicitation/complete"), flaw: func(s *state, e *event) string {
-		if _, asked := s.pages[text(e.params, "elicitationId")]; !asked {
-			return fmt.Sprintf("no page with the id %s was asked for", jsont.Brief(e.params["elicitationId"]))
-		}
-		return ""
+		_, asked := s.pages[text(e.params, "elicitationId")]
+		return when(!asked, "no page with the id %s was asked for", show(e.params["elicitationId"]))
 	}},
-	{rule: "ELI-15", on: asksUser("form"), flaw: func(_ *state, e *event) string {
-		for name, field := range inOrder(fields(e)) {
-			if secrets.MatchString(words(name, field)) || text(field, "format") == "password" {
-				return fmt.Sprintf("the field %s asks for a secret", jsont.Brief(name))
-			}
-		}
-		return ""
-	}},
-	{rule: "ELI-16", on: asksUser("form"), flaw: func(_ *state, e *event) string {
-		for name, field := range inOrder(fields(e)) {
-			if links.MatchString(words(name, field)) {
-				return fmt.Sprintf("the field %s has a link in it", jsont.Brief(name))
-			}
-		}
-		return ""
-	}},
+	{rule: "ELI-15", on: asksUser("form"), flaw: eachField("the field %s asks for a secret", func(name string, field object) bool {
+		return secrets.MatchString(words(name, field)) || text(field, "format") == "password"
+	})},
+	{rule: "ELI-16", on: asksUser("form"), flaw: eachField("the field %s has a link in it", func(name string, field object) bool {
+		return links.MatchString(words(name, field))
+	})},
 }

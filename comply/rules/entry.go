@@ -3,11 +3,9 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
-	"time"
-
-	"github.com/parley-agents/parley/jsonrpc"
 
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // A Call is a request with its answer.
@@ -16,48 +14,44 @@ type Call struct {
 	Answer  *Entry // nil until it comes
 }
 
-// An Entry is one line of a conversation's log: a message, or bytes that are
-// none.
+// An Entry is one message in the log of a conversation, or bytes that are none. It
+// does not change once it is in the log, except for Taken and Judged, which the
+// runner sets.
 type Entry struct {
-	Seq       int
+	Seq       int // its place in the log, from 1
 	Direction jsonrpc.Direction
-	Raw       []byte
-	Time      time.Time
+	Raw       []byte // as received or sent, without the line end
 	flaws     []jsonrpc.Flaw
 	Problem   *jsonrpc.Problem // why the reader refused it; nil if it did not
 	batched   bool             // it was an element of an array
 
 	Class  jsont.MessageClass
-	Method string
+	Method string          // "" for responses
 	ID     json.RawMessage // nil if there is none
 	Params json.RawMessage
-	Value  any // all of it, decoded; nil for what is no JSON
+	Value  any // all of it, decoded; nil for bytes that are not JSON
 
-	Taken  bool // an expectation was met by it
+	Taken  bool // an expectation that consumes its frame was met by it
 	Judged bool // an expectation was about it, met or not
 }
 
-// NewEntry looks at what was sent or received, as forgiving as can be: it is
-// for others to judge.
+// NewEntry returns the entry for a line. It accepts anything: checks judge it.
 func NewEntry(dir jsonrpc.Direction, raw []byte) *Entry {
 	e := &Entry{Direction: dir, Raw: raw}
-	var ok bool
-	if e.Value, ok = jsont.Decode(raw); !ok {
-		e.Value = nil
-		return e
-	}
-	object, ok := e.Value.(map[string]any)
+	value, ok := jsont.Decode(raw)
 	if !ok {
 		return e
 	}
+	e.Value = value
+	o, _ := value.(object)
 	var parts map[string]json.RawMessage
-	if json.Unmarshal(raw, &parts) != nil {
+	if o == nil || json.Unmarshal(raw, &parts) != nil {
 		return e
 	}
 	e.ID, e.Params = parts["id"], parts["params"]
-	method, hasMethod := object["method"].(string)
-	_, hasResult := object["result"]
-	_, hasError := object["error"]
+	method, hasMethod := o["method"].(string)
+	_, hasResult := o["result"]
+	_, hasError := o["error"]
 	switch {
 	case hasMethod && e.ID != nil:
 		e.Class, e.Method = jsont.ClientRequest, method
@@ -69,31 +63,30 @@ func NewEntry(dir jsonrpc.Direction, raw []byte) *Entry {
 	return e
 }
 
-// Entries returns the messages of a frame: one, or the elements of an array.
-func Entries(f jsonrpc.Frame, problem *jsonrpc.Problem) []*Entry {
+// Entries returns the entries of a frame of the agent: one, or one for each element
+// of an array.
+func Entries(f jsonrpc.Frame, problem *jsonrpc.Problem) (out []*Entry) {
 	var items []json.RawMessage
-	if len(f.Raw) > 0 && f.Raw[0] == '[' && json.Unmarshal(f.Raw, &items) == nil && len(items) > 0 && len(items) <= jsonrpc.MaxBatch {
-		var out []*Entry
-		for _, item := range items {
-			e := NewEntry(jsonrpc.In, item)
-			e.Time, e.flaws, e.Problem, e.batched = f.Time, f.Flaws, problem, true
-			out = append(out, e)
-		}
-		return out
+	array := len(f.Raw) > 0 && f.Raw[0] == '[' && json.Unmarshal(f.Raw, &items) == nil && len(items) > 0 && len(items) <= jsonrpc.MaxBatch
+	if !array {
+		items = []json.RawMessage{f.Raw}
 	}
-	e := NewEntry(jsonrpc.In, f.Raw)
-	e.Time, e.flaws, e.Problem = f.Time, f.Flaws, problem
-	return []*Entry{e}
+	for _, item := range items {
+		e := NewEntry(jsonrpc.In, item)
+		e.flaws, e.Problem, e.batched = f.Flaws, problem, array
+		out = append(out, e)
+	}
+	return out
 }
 
 // Failure returns the error of a response, nil if it has none.
 func (e *Entry) Failure() any {
-	object, _ := e.Value.(map[string]any)
-	return object["error"]
+	o, _ := e.Value.(object)
+	return o["error"]
 }
 
-// IDKey returns the same text for ids that are the same: strings that say the
-// same, numbers with the same digits.
+// IDKey returns a key that is equal for equal ids: strings with the same
+// characters, numbers with the same digits.
 func IDKey(id json.RawMessage) string {
 	var s string
 	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &s) == nil {

@@ -2,18 +2,17 @@ package rules
 
 import (
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
-import "github.com/parley-agents/parley/jsonrpc"
-
-// A Frame is a message that proves something.
+// A Frame is an entry of a log as a report shows it, to prove a finding.
 type Frame struct {
 	Seq       int               `json:"seq"` // its place in the conversation, from 1
 	Direction jsonrpc.Direction `json:"direction"`
 	Text      string            `json:"text"` // the beginning, if it is long
 }
 
-// A Finding is one departure from what was expected.
+// A Finding is one departure of an agent from a rule.
 type Finding struct {
 	Rule     string      `json:"rule"` // the id of the rule, or of the test if it names none
 	Level    jsont.Level `json:"level"`
@@ -21,11 +20,13 @@ type Finding struct {
 	Actual   string      `json:"actual"`
 	Frames   []Frame     `json:"frames"`
 	Docs     []string    `json:"docs"`
-	Fix      string      `json:"fix"`             // what to do
+	Fix      string      `json:"fix"`             // advice for the author of the agent
 	Test     string      `json:"test,omitempty"`  // the id of the test, where findings of several stand together
 	Known    bool        `json:"known,omitempty"` // the baseline expects it
 }
 
+// NewFinding returns the finding that an agent broke a rule in a test, with the
+// entries that prove it. The links of the rule come before those of the test.
 func NewFinding(r Rule, t *jsont.Test, expected, actual string, proof ...*Entry) *Finding {
 	f := &Finding{Rule: r.ID, Level: r.Level, Expected: expected, Actual: actual, Fix: r.Fix, Frames: []Frame{}, Docs: []string{}}
 	if f.Fix == "" {

@@ -2,24 +2,20 @@ package rules
 
 import (
 	"encoding/json"
-	"fmt"
-	"iter"
-	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// flawRules says what is broken by a departure from one message per line.
+// flawRules names the rule that a departure from one message per line breaks.
 var flawRules = map[jsonrpc.Flaw]struct {
 	rule   string
-	level  jsont.Level // "" for that of the rule
+	level  jsont.Level // "" for the level of the rule
 	actual string
 }{
 	jsonrpc.FlawBOM:          {"TRN-03", "", "the line starts with a byte order mark"},
@@ -30,13 +26,14 @@ var flawRules = map[jsonrpc.Flaw]struct {
 	jsonrpc.FlawBlankLines:   {"TRN-01", jsont.Advisory, "there are blank lines before the message"},
 }
 
-// problemRules says what is broken by bytes that are no frame. What is not in it
-// breaks TRN-01.
+// problemRules names the rule that bytes break which are not a frame. A problem
+// that is not in it breaks TRN-01.
 var problemRules = map[jsonrpc.ProblemCode]string{
 	jsonrpc.ProblemUTF8:      "TRN-03",
 	jsonrpc.ProblemSurrogate: "TRN-03",
 }
 
+// framing checks an entry as a line of bytes.
 func (l *ledger) framing(e *Entry) {
 	if p := e.Problem; p != nil {
 		rule, level := "TRN-01", jsont.Level("")
@@ -55,63 +52,33 @@ func (l *ledger) framing(e *Entry) {
 	if e.batched && l.state.version == schema.V1 {
 		l.note(ruleArray, "", "the message is part of an array", e)
 	}
-	if _, ok := e.Value.(map[string]any); !ok && e.Value != nil && e.Problem == nil {
+	if !isMap(e.Value) && e.Value != nil && e.Problem == nil {
 		l.note("TRN-01", "", "a JSON value that is no message", e)
 	}
 }
 
 // strayResponse judges a response that belongs to no request.
-func (l *ledger) strayResponse(e *Entry, requests []*Call) {
-	object, _ := e.Value.(map[string]any)
-	if object["id"] == nil && e.Failure() != nil {
-		return // how JSON-RPC says that something could not be read
+func (l *ledger) strayResponse(e *Entry) {
+	o, _ := e.Value.(object)
+	if o["id"] == nil && e.Failure() != nil {
+		return // JSON-RPC reports this way that a message could not be read
 	}
-	for _, q := range requests {
-		sent, _ := q.Request.Value.(map[string]any)
+	for _, q := range l.calls {
+		sent, _ := q.Request.Value.(object)
 		switch {
 		case IDKey(q.Request.ID) == IDKey(e.ID):
 			l.note(ruleOneAnswer, "", "a request was answered twice", q.Request, e)
 			return
-		case jsont.Stringify(sent["id"]) == jsont.Stringify(object["id"]):
-			l.note(ruleSameID, "", fmt.Sprintf("a request with the id %s was answered with the id %s", q.Request.ID, e.ID), q.Request, e)
+		case jsont.Stringify(sent["id"]) == jsont.Stringify(o["id"]):
+			l.note(ruleSameID, "", when(true, "a request with the id %s was answered with the id %s", q.Request.ID, e.ID), q.Request, e)
 			return
 		}
 	}
-	l.note(ruleOneAnswer, "", "a response to nothing that was asked", e)
-}
-
-// Which events a check is about.
-var (
-	anything selector = func(e *event) bool { return !e.end }
-	atEnd    selector = func(e *event) bool { return e.end }
-	requests selector = func(e *event) bool { return e.Class == jsont.ClientRequest }
-	calls    selector = func(e *event) bool { return e.Class == jsont.ClientRequest || e.Class == jsont.Notification }
-	failures selector = func(e *event) bool { return e.Class == jsont.Response && e.Failure() != nil }
-	results  selector = func(e *event) bool { return e.Class == jsont.Response && e.request != nil && e.succeeded }
-)
-
-// asks selects requests and notifications of the agent with one of the methods.
-func asks(methods ...string) selector {
-	return func(e *event) bool { return e.Method != "" && slices.Contains(methods, e.Method) }
-}
-
-// resultOf selects answers with a result to one of the methods.
-func resultOf(methods ...string) selector {
-	return func(e *event) bool { return results(e) && slices.Contains(methods, e.request.Method) }
-}
-
-// updates selects updates with one of the tags, all if there is none.
-func updates(tags ...string) selector {
-	return func(e *event) bool { return e.update != nil && (len(tags) == 0 || slices.Contains(tags, e.tag)) }
+	l.note(ruleOneAnswer, "", "a response without a request", e)
 }
 
 var frameChecks = []check{
-	{rule: "RPC-01", on: anything, flaw: func(_ *state, e *event) string {
-		if e.object["jsonrpc"] != "2.0" {
-			return "jsonrpc is " + jsont.Brief(e.object["jsonrpc"])
-		}
-		return ""
-	}},
+	{rule: "RPC-01", on: anything, flaw: member(messageOf, "jsonrpc", func(v any) bool { return v == "2.0" })},
 	{rule: "RPC-04", on: anything, flaw: func(_ *state, e *event) string {
 		_, failed := e.object["error"]
 		switch {
@@ -123,38 +90,35 @@ var frameChecks = []check{
 		return ""
 	}},
 	{rule: "RPC-05", on: failures, flaw: func(_ *state, e *event) string {
-		inner := inner(e.object, "error")
-		if _, isText := inner["message"].(string); !isText || !isInteger(inner["code"]) {
-			return "the error is " + jsont.Brief(e.Failure())
-		}
-		return ""
+		failure := inner(e.object, "error")
+		return whenIs(!isText(failure["message"]) || !isInteger(failure["code"]), "the error", e.Failure())
 	}},
 	{rule: "RPC-12", on: requests, flaw: func(s *state, e *event) string {
-		switch id := e.object["id"].(type) {
-		case string:
-		case json.Number:
-			if strings.ContainsAny(id.String(), ".eE") {
-				return "the id is " + id.String()
-			}
-		default:
-			return "the id is " + jsont.Brief(id)
+		id := e.object["id"]
+		if !isText(id) && !isInteger(id) {
+			return whenIs(true, "the id", id)
 		}
-		if open := s.agentAsks[IDKey(e.ID)]; open != nil {
-			e.proof = []*Entry{open}
-			return "the id is that of a request that still waits"
-		}
-		return ""
+		return e.with(s.agentAsks[IDKey(e.ID)], "the id is that of a request that still waits")
 	}},
 	{rule: "RPC-20", on: calls, flaw: func(_ *state, e *event) string {
-		if v, ok := e.object["params"]; ok && e.params == nil {
-			return "params is " + jsont.Brief(v)
-		}
-		return ""
+		v, ok := e.object["params"]
+		return whenIs(ok && e.params == nil, "params", v)
 	}},
 }
 
-// ownCodes are those of JSON-RPC and of the protocol. Between the two bounds an
-// implementation may have codes of its own.
+func messageOf(e *event) object { return e.object }
+
+// with returns a flaw that an earlier entry proves, "" if there is no such entry.
+func (e *event) with(proof *Entry, flaw string) string {
+	if proof == nil {
+		return ""
+	}
+	e.proof = []*Entry{proof}
+	return flaw
+}
+
+// Codes from lowestCode to highestCode are reserved by JSON-RPC, and have room for
+// codes of an implementation.
 const (
 	lowestCode  = -32768
 	highestCode = -32000
@@ -179,115 +143,86 @@ func (e *event) code() (int64, bool) {
 	return code, err == nil
 }
 
-func (e *event) message() string {
-	text, _ := inner(e.object, "error")["message"].(string)
-	return text
-}
+func (e *event) message() string { return text(inner(e.object, "error"), "message") }
 
 var errorChecks = []check{
 	{rule: "ERR-01", on: failures, flaw: func(_ *state, e *event) string {
 		n, isNumber := inner(e.object, "error")["code"].(json.Number)
 		code, ok := e.code()
-		if isNumber && (!ok || code < math.MinInt32 || code > math.MaxInt32) {
-			return "the code is " + n.String()
-		}
-		return ""
+		return when(isNumber && (!ok || code < math.MinInt32 || code > math.MaxInt32), "the code is %s", n)
 	}},
 	{rule: "ERR-02", on: failures, flaw: func(_ *state, e *event) string {
-		switch text := strings.TrimSpace(e.message()); {
-		case strings.Contains(text, "\n"):
-			return "the message has several lines: " + jsont.Brief(text)
-		case len(text) > maxErrorWords:
-			return fmt.Sprintf("the message has %d bytes", len(text))
+		text := strings.TrimSpace(e.message())
+		if strings.Contains(text, "\n") {
+			return when(true, "the message has several lines: %s", show(text))
 		}
-		return ""
+		return when(len(text) > maxErrorWords, "the message has %d bytes", len(text))
 	}},
 	{rule: "ERR-06", on: failures, flaw: func(_ *state, e *event) string {
-		if code, _ := e.code(); code == jsonrpc.CodeInternal && aboutCaller.MatchString(e.message()) {
-			return "-32603 says: " + jsont.Brief(e.message())
-		}
-		return ""
+		code, _ := e.code()
+		return when(code == jsonrpc.CodeInternal && aboutCaller.MatchString(e.message()), "-32603 says: %s", show(e.message()))
 	}},
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
-		if code, _ := e.code(); code == codeCancelled && e.request != nil && !s.cancelled(e.request) {
-			e.proof = []*Entry{e.request}
-			return e.request.Method + " was answered with -32800, and nobody had cancelled it"
+		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) {
+			return ""
 		}
-		return ""
+		return e.with(e.request, e.request.Method+" was answered with -32800, and the client had not cancelled it")
 	}},
 	{rule: "ERR-08", on: failures, flaw: func(_ *state, e *event) string {
-		if code, ok := e.code(); ok && code != codeCancelled && (code < lowestCode || code > highestCode) {
-			return fmt.Sprintf("the code is %d", code)
-		}
-		return ""
+		code, ok := e.code()
+		return when(ok && code != codeCancelled && (code < lowestCode || code > highestCode), "the code is %d", code)
 	}},
 	{rule: "AUTH-13", on: failures, flaw: func(_ *state, e *event) string {
-		if code, _ := e.code(); code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()) {
-			return "-32000 says: " + jsont.Brief(e.message())
-		}
-		return ""
+		code, _ := e.code()
+		return when(code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()), "-32000 says: %s", show(e.message()))
 	}},
 }
 
-var (
-	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-	tracestate  = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]*=[^,=]*(,\s*[a-z0-9][a-z0-9_*/@-]*=[^,=]*)*$`)
-	baggage     = regexp.MustCompile(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`)
-)
+// traceSyntax is the syntax of the members of _meta that carry a trace.
+var traceSyntax = map[string]*regexp.Regexp{
+	"traceparent": regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`),
+	"tracestate":  regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]*=[^,=]*(,\s*[a-z0-9][a-z0-9_*/@-]*=[^,=]*)*$`),
+	"baggage":     regexp.MustCompile(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`),
+}
 
 var extensionChecks = []check{
 	{rule: "EXT-03", on: calls, flaw: func(s *state, e *event) string {
 		m, known := s.version.Method(e.Method)
-		if known && m.Side == "agent" {
-			return e.Method + " is a method of agents"
+		if known {
+			return when(m.Side == "agent", "%s is a method of agents", e.Method)
 		}
-		if !known && !strings.HasPrefix(e.Method, "_") && !strings.HasPrefix(e.Method, "$/") {
-			return "the method " + jsont.Brief(e.Method) + " is not one of the protocol"
-		}
-		return ""
+		return when(!strings.HasPrefix(e.Method, "_") && !strings.HasPrefix(e.Method, "$/"), "the method %s is not one of the protocol", show(e.Method))
 	}},
 	{rule: "EXT-06", on: anything, flaw: func(_ *state, e *event) string {
-		return walk(e.object, func(o map[string]any) string {
-			if m, ok := o["_meta"]; ok && m != nil && inner(o, "_meta") == nil {
-				return "_meta is " + jsont.Brief(m)
-			}
-			return ""
-		})
+		return walk(e.object, func(o object) string { return whenIs(!absentOr(isMap)(o["_meta"]), "_meta", o["_meta"]) })
 	}},
 	{rule: "EXT-08", on: anything, flaw: func(_ *state, e *event) string {
-		return walk(e.object, func(o map[string]any) string {
-			for name, syntax := range inOrder(map[string]*regexp.Regexp{"traceparent": traceparent, "tracestate": tracestate, "baggage": baggage}) {
+		return walk(e.object, func(o object) string {
+			for name, syntax := range inOrder(traceSyntax) {
 				v, ok := inner(o, "_meta")[name]
 				if text, isText := v.(string); ok && (!isText || !syntax.MatchString(text)) {
-					return name + " is " + jsont.Brief(v)
+					return whenIs(true, name, v)
 				}
 			}
 			return ""
 		})
 	}},
 	{rule: "EXT-09", on: calls, flaw: func(s *state, e *event) string {
-		if strings.HasPrefix(e.Method, "_") && s.agentCaps != nil && walk(s.agentCaps, hasMeta) == "" {
-			return "the agent uses " + jsont.Brief(e.Method) + ", and its capabilities have no _meta that says so"
-		}
-		return ""
+		own := strings.HasPrefix(e.Method, "_") && s.agentCaps != nil
+		return when(own && walk(s.agentCaps, hasMeta) == "", "the agent uses %s, and its capabilities have no _meta that says so", show(e.Method))
 	}},
 }
 
-func hasMeta(o map[string]any) string {
-	if len(inner(o, "_meta")) > 0 {
-		return "yes"
-	}
-	return ""
-}
+func hasMeta(o object) string { return when(len(inner(o, "_meta")) > 0, "yes") }
 
-// freeForm are members that hold whatever somebody puts there.
+// freeForm are the members whose content the protocol does not define.
 var freeForm = []string{"_meta", "rawInput", "rawOutput", "data"}
 
-// walk calls f for all objects in v, until it returns something. What is free in
-// form is left out.
-func walk(v any, f func(map[string]any) string) string {
+// walk calls f for all objects in v until it returns a text. It leaves out members
+// of free form.
+func walk(v any, f func(object) string) string {
 	switch v := v.(type) {
-	case map[string]any:
+	case object:
 		if s := f(v); s != "" {
 			return s
 		}
@@ -308,46 +243,3 @@ func walk(v any, f func(map[string]any) string) string {
 	}
 	return ""
 }
-
-// inOrder goes through a map in the order of its names, so that the same
-// conversation always leads to the same findings.
-func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if !yield(name, m[name]) {
-				return
-			}
-		}
-	}
-}
-
-// inner returns a member that is an object, nil if it is not one.
-func inner(o map[string]any, name string) map[string]any {
-	m, _ := o[name].(map[string]any)
-	return m
-}
-
-// objects returns the objects in a member that is a list.
-func objects(o map[string]any, name string) (out []map[string]any) {
-	items, _ := o[name].([]any)
-	for _, item := range items {
-		if m, ok := item.(map[string]any); ok {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-// text returns a member that is a string, "" if it is not one.
-func text(o map[string]any, name string) string {
-	s, _ := o[name].(string)
-	return s
-}
-
-func isInteger(v any) bool {
-	n, ok := v.(json.Number)
-	return ok && !strings.ContainsAny(n.String(), ".eE")
-}
-
-// isCount reports whether v is an integer that is not negative.
-func isCount(v any) bool { return isInteger(v) && !strings.HasPrefix(string(v.(json.Number)), "-") }

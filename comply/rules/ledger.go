@@ -4,60 +4,18 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// A check is a rule that any conversation can show to be broken.
-type check struct {
-	rule  string
-	level jsont.Level // "" for that of the rule
-	on    selector
-	in    schema.Version // the only version it is for; 0 for both
-
-	// flaw says what is wrong about an event, "" if nothing is.
-	flaw func(s *state, e *event) string
-}
-
-// A selector reports whether a duty is about an event.
-type selector func(e *event) bool
-
-// checks are all of them besides those about frames, by area.
+// checks are the checks of messages, by area. frameChecks run before them.
 var checks = slices.Concat(
 	errorChecks, extensionChecks, initializeChecks, sessionChecks, turnChecks, updateChecks, contentChecks,
 	toolChecks, planChecks, settingChecks, permissionChecks, fileChecks, terminalChecks, elicitationChecks,
 )
 
-// LedgerIDs returns the ids of the rules that every conversation is checked
-// against, sorted as the rules are.
-func LedgerIDs() (ids []string) {
-	claimed := map[string]bool{}
-	for _, c := range slices.Concat(frameChecks, checks) {
-		claimed[c.rule] = true
-	}
-	for _, f := range flawRules {
-		claimed[f.rule] = true
-	}
-	for _, rule := range problemRules {
-		claimed[rule] = true
-	}
-	for _, s := range shapeRules {
-		claimed[s.rule] = true
-	}
-	for _, rule := range []string{ruleOneAnswer, ruleSameID, ruleArray, ruleCase, ruleOwnMember, ruleOwnUpdateMember, ruleOwnCapability} {
-		claimed[rule] = true
-	}
-	for _, r := range table() {
-		if claimed[r.ID] {
-			ids = append(ids, r.ID)
-		}
-	}
-	return ids
-}
-
-// Rules that are not in the table of checks, because their checks are not about
-// one event alone.
+// Rules that are not in a table of checks, because their checks are not about one
+// message alone.
 const (
 	ruleOneAnswer       = "RPC-03"
 	ruleSameID          = "RPC-02"
@@ -68,27 +26,62 @@ const (
 	ruleOwnCapability   = "INIT-18"
 )
 
-// A ledger goes through a conversation and notes what breaks a rule on its own,
-// whatever the test was about. Each rule is noted once, with its first proof.
+// LedgerIDs returns the ids of the rules that every conversation is checked
+// against, in the order of [All].
+func LedgerIDs() (ids []string) {
+	checked := []string{ruleOneAnswer, ruleSameID, ruleArray, ruleCase, ruleOwnMember, ruleOwnUpdateMember, ruleOwnCapability}
+	for _, c := range slices.Concat(frameChecks, checks) {
+		checked = append(checked, c.rule)
+	}
+	for _, f := range flawRules {
+		checked = append(checked, f.rule)
+	}
+	for _, rule := range problemRules {
+		checked = append(checked, rule)
+	}
+	for _, r := range schemaRules {
+		checked = append(checked, r.rule)
+	}
+	for _, r := range table() {
+		if slices.Contains(checked, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// A ledger goes through the log of one conversation and collects findings.
+//
+// The order of frames decides. For each entry the frames of the agent are checked
+// against the state before them, and then the entry changes the state: an update
+// after the end of its turn is late, although one entry earlier it would not have
+// been. The log has the frames in the order in which the runner read and wrote
+// them, so a frame that crossed another on the way is judged by what the client
+// could know. Each rule is noted once per level, with its first proof: an agent
+// that makes one mistake in each of a thousand updates has one finding. One pass
+// costs a run of all checks for each frame of the agent, and a validation of those
+// in which no check found a flaw.
 type ledger struct {
 	test  *jsont.Test
+	calls []*Call
 	state *state
-	seen  map[string]bool
+	seen  map[string]bool // rules with their level
 	found []Finding
 	noted int // how many flaws were found so far, repeated ones included
 }
 
-func newLedger(t *jsont.Test, version schema.Version, requests []*Call) *ledger {
-	return &ledger{test: t, state: newState(version, requests), seen: map[string]bool{}}
+func newLedger(t *jsont.Test, version schema.Version, calls []*Call) *ledger {
+	return &ledger{test: t, calls: calls, state: newState(version, calls), seen: map[string]bool{}}
 }
 
-// Audit returns what a ledger finds.
-func Audit(t *jsont.Test, version schema.Version, log []*Entry, requests []*Call) []Finding {
-	l := newLedger(t, version, requests)
+// Audit returns a finding for each rule that the agent broke in a conversation,
+// whatever its test is about. calls are the requests of the client in the log.
+func Audit(t *jsont.Test, version schema.Version, log []*Entry, calls []*Call) []Finding {
+	l := newLedger(t, version, calls)
 	for _, e := range log {
 		event := l.state.event(e)
 		if e.Direction == jsonrpc.In {
-			l.inspect(event, requests)
+			l.inspect(event)
 		}
 		l.state.apply(event)
 	}
@@ -98,8 +91,8 @@ func Audit(t *jsont.Test, version schema.Version, log []*Entry, requests []*Call
 	return l.found
 }
 
-// inspect judges one thing that the agent said.
-func (l *ledger) inspect(e *event, requests []*Call) {
+// inspect judges one entry of the agent.
+func (l *ledger) inspect(e *event) {
 	l.framing(e.Entry)
 	if e.object == nil {
 		return
@@ -107,19 +100,19 @@ func (l *ledger) inspect(e *event, requests []*Call) {
 	before := l.noted
 	l.run(frameChecks, e)
 	if e.Class == jsont.Response && e.request == nil && !e.Taken {
-		l.strayResponse(e.Entry, requests)
+		l.strayResponse(e.Entry)
 	}
 	if e.Class == jsont.NoMessage || e.Problem != nil || l.test.Lax {
 		return
 	}
 	l.run(checks, e)
-	l.lint(e)
-	if l.noted == before { // else what is wrong is known already
-		l.shape(e)
+	l.checkMembers(e)
+	if l.noted == before { // a check describes a flaw better than the schema
+		l.checkSchema(e)
 	}
 }
 
-// run applies a table.
+// run applies a table of checks to an event.
 func (l *ledger) run(table []check, e *event) {
 	for i := range table {
 		c := &table[i]
@@ -137,6 +130,7 @@ func (l *ledger) run(table []check, e *event) {
 	}
 }
 
+// note adds a finding unless the rule has one. level is "" for that of the rule.
 func (l *ledger) note(rule string, level jsont.Level, actual string, proof ...*Entry) {
 	l.noted++
 	r := Find(rule)
@@ -153,21 +147,21 @@ func (l *ledger) note(rule string, level jsont.Level, actual string, proof ...*E
 	l.found = append(l.found, *f)
 }
 
-// Rules about the form of answers that shapeRules does not list.
+// Rules about the form of answers that schemaRules does not list.
 const (
 	ruleResponse   = "RPC-04"
 	ruleStopReason = "PRM-01"
 )
 
-// MalformedAnswer returns the finding that the answer of a call breaks a rule about the
-// form of answers to its method, nil if it does not. The log is replayed up to the
-// answer, because some forms depend on the state of the conversation.
+// MalformedAnswer returns the finding that the answer of a call breaks a rule about
+// the form of answers to its method, nil if it does not. It replays the log up to
+// the answer, because some forms depend on the state of the conversation.
 func MalformedAnswer(t *jsont.Test, version schema.Version, log []*Entry, calls []*Call, c *Call) *Finding {
 	l := newLedger(t, version, calls)
 	for _, e := range log {
 		event := l.state.event(e)
 		if e == c.Answer {
-			l.inspect(event, calls)
+			l.inspect(event)
 			break
 		}
 		l.state.apply(event)
@@ -184,5 +178,5 @@ func MalformedAnswer(t *jsont.Test, version schema.Version, log []*Entry, calls 
 // isForm reports whether a rule is about the form of answers to a method.
 func isForm(method, rule string) bool {
 	return rule == ruleResponse || method == MethodPrompt && rule == ruleStopReason ||
-		slices.ContainsFunc(shapeRules, func(r shapeRule) bool { return r.is == method && r.rule == rule })
+		slices.ContainsFunc(schemaRules, func(r schemaRule) bool { return r.message == method && r.rule == rule })
 }

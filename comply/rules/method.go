@@ -8,8 +8,8 @@ const (
 	MethodPrompt     = "session/prompt"
 	MethodCancel     = "session/cancel"
 	MethodClose      = "session/close"
-	methodReadFile   = "fs/read_text_file"
-	methodWriteFile  = "fs/write_text_file"
-	methodPermission = "session/request_permission"
-	methodElicit     = "elicitation/create"
+	MethodReadFile   = "fs/read_text_file"
+	MethodWriteFile  = "fs/write_text_file"
+	MethodPermission = "session/request_permission"
+	MethodElicit     = "elicitation/create"
 )

@@ -9,20 +9,20 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A Rule is something the protocol asks of an agent.
+// A Rule is one demand of the protocol on agents.
 type Rule struct {
 	ID    string      `json:"id"`
 	Level jsont.Level `json:"level"`
 	Text  string      `json:"text"`
 	Docs  string      `json:"docs,omitempty"` // a link
-	Fix   string      `json:"fix,omitempty"`  // what to do about a violation
+	Fix   string      `json:"fix,omitempty"`  // advice for an agent that breaks it
 
-	Class    Class `json:"class,omitempty"`    // how it can be checked
+	Class    Class `json:"class,omitempty"`    // what it takes to check it
 	Implied  bool  `json:"implied,omitempty"`  // it follows from the schema or from JSON-RPC, not from a sentence
 	Unstable bool  `json:"unstable,omitempty"` // it is about a draft
 }
 
-// A Class says what it takes to check a rule.
+// A Class tells what it takes to check a rule.
 type Class string
 
 // The classes.
@@ -30,9 +30,9 @@ const (
 	ByFrame      Class = "S" // any conversation shows it
 	ByTest       Class = "D" // a test shows it
 	ByCapability Class = "C" // a test shows it of an agent with a capability
-	ByModel      Class = "M" // a test shows it if the model does as it is told
+	ByModel      Class = "M" // a test shows it if the model obeys the prompt
 	ByFixture    Class = "F" // a test shows it with something beside the agent: a server, an empty home
-	Unchecked    Class = "N" // nothing can be held against an agent
+	Unchecked    Class = "N" // no agent can break it
 )
 
 //go:embed rules.json
@@ -46,10 +46,10 @@ var table = sync.OnceValue(func() []Rule {
 	return rules
 })
 
-// All returns the rules that are known here. Tests may name others.
+// All returns the rules of the built-in table. Tests may name others.
 func All() []Rule { return append([]Rule(nil), table()...) }
 
-// Find returns the rule with that id; one that is not known is a MUST.
+// Find returns the rule with that id. A rule that is not in the table is a MUST.
 func Find(id string) Rule {
 	for _, r := range table() {
 		if r.ID == id {
@@ -62,14 +62,15 @@ func Find(id string) Rule {
 // Known reports whether the table has a rule with that id.
 func Known(id string) bool { return Find(id).Text != "" }
 
-// unbreakable says of rules that leave something free why no agent can break them.
+// unbreakable has the reason why no agent can break a rule that leaves something
+// free.
 var unbreakable = map[string]string{
 	"AUTH-10": "either is fine",
 	"AUTH-11": "a person would have to log in",
-	"CAN-19":  "nothing makes an agent give up something by itself",
+	"CAN-19":  "no test can make an agent give up by itself",
 	"CMD-01":  "either is fine",
 	"CMD-06":  "commands may change at any time",
-	"ELI-20":  "what happens on a page cannot be seen from here",
+	"ELI-20":  "the client cannot see what happens on a page",
 	"ERR-09":  "data may be anything",
 	"MODE-06": "either is fine",
 	"PERM-15": "either is fine",
@@ -79,6 +80,5 @@ var unbreakable = map[string]string{
 	"TERM-12": "either is fine",
 }
 
-// Unbreakable returns why nothing can be held against an agent by a rule, "" if
-// something can.
+// Unbreakable returns the reason why no agent can break a rule, "" if one can.
 func Unbreakable(id string) string { return unbreakable[id] }

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -9,14 +8,15 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
-
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// moment matches times as ISO 8601 has them. Seconds and zone may be missing.
+// moment matches times of ISO 8601. Seconds and zone may be missing.
 var moment = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$`)
 
-func isMoment(s string) bool {
+// isMoment reports whether v is a time.
+func isMoment(v any) bool {
+	s, _ := v.(string)
 	if !moment.MatchString(s) {
 		return false
 	}
@@ -33,58 +33,66 @@ func inside(name string, roots []string) bool {
 	})
 }
 
-// leavesRoots says that an event names a path outside of the folders of its
+// outside returns the flaw that a param is a path outside of the folders of its
 // session.
-func leavesRoots(s *state, e *event, name string) string {
-	x := s.session(e)
-	if x == nil || name == "" || !absolute(name) || inside(name, x.roots) {
-		return ""
+func outside(param string) flaw {
+	return func(s *state, e *event) string {
+		x, name := s.session(e), text(e.params, param)
+		if x == nil || !absolute(name) || inside(name, x.roots) {
+			return ""
+		}
+		return when(true, "%s is outside of %s", show(name), strings.Join(x.roots, ", "))
 	}
-	return fmt.Sprintf("%s is outside of %s", jsont.Brief(name), strings.Join(x.roots, ", "))
 }
 
-// badModes says what is wrong with the shape of modes.
+// badModes describes modes of the wrong form.
 func badModes(v any) string {
-	modes, ok := v.(map[string]any)
+	modes, _ := v.(object)
 	if v == nil {
 		return ""
 	}
-	_, isList := modes["availableModes"].([]any)
-	if !ok || !isList || text(modes, "currentModeId") == "" {
-		return "modes is " + jsont.Brief(v)
+	if !isList(modes["availableModes"]) || !isWord(modes["currentModeId"]) {
+		return whenIs(true, "modes", v)
 	}
 	for _, m := range objects(modes, "availableModes") {
-		if _, named := m["name"].(string); text(m, "id") == "" || !named {
-			return "a mode is " + jsont.Brief(m)
+		if !isWord(m["id"]) || !isText(m["name"]) {
+			return whenIs(true, "a mode", m)
 		}
 	}
 	return ""
 }
 
-// badOptions says what is wrong with the shape of options.
+// badOptions describes options of the wrong form.
 func badOptions(s *state, v any) string {
-	if v == nil {
-		return ""
-	}
 	items, ok := v.([]any)
 	if !ok {
-		return "configOptions is " + jsont.Brief(v)
+		return whenIs(v != nil, "configOptions", v)
 	}
 	for _, item := range items {
-		o, _ := item.(map[string]any)
-		_, on := o["currentValue"].(bool)
-		_, value := o["currentValue"].(string)
-		_, choices := o["options"].([]any)
-		kind := text(o, "type")
-		known := kind == "select" && value && choices || kind == "boolean" && on
-		if s.version == schema.V2 && kind != "select" && kind != "boolean" {
+		o, _ := item.(object)
+		known := false
+		switch kind := text(o, "type"); {
+		case kind == "select":
+			known = isText(o["currentValue"]) && isList(o["options"])
+		case kind == "boolean":
+			known = isFlag(o["currentValue"])
+		case s.version == schema.V2:
 			known = kind != ""
 		}
-		if optionID(o) == "" || text(o, "name") == "" || !known {
-			return "an option is " + jsont.Brief(item)
+		if optionID(o) == "" || !isWord(o["name"]) || !known {
+			return whenIs(true, "an option", item)
 		}
 	}
 	return ""
+}
+
+// badSetup describes modes or options of the wrong form in the answer to a request
+// that opens a session.
+func badSetup(s *state, e *event) string {
+	if bad := badModes(e.result["modes"]); bad != "" {
+		return bad
+	}
+	return badOptions(s, e.result["configOptions"])
 }
 
 // opening reports whether the client waits for a new session.
@@ -97,97 +105,62 @@ func (s *state) opening() bool {
 	return false
 }
 
+func listedSessions(e *event) []object { return objects(e.result, "sessions") }
+
+const notOpened = "an update names the session %s, which the client has not opened"
+
 var sessionChecks = []check{
 	{rule: "SNEW-01", on: resultOf(MethodNewSession), flaw: func(_ *state, e *event) string {
-		if id, ok := e.result["sessionId"].(string); ok && id == "" {
-			return "sessionId is empty"
-		}
-		return ""
+		return when(e.result["sessionId"] == "", "sessionId is empty")
 	}},
 	{rule: "SNEW-08", on: resultOf(MethodNewSession), in: schema.V1, flaw: func(_ *state, e *event) string { return badModes(e.result["modes"]) }},
 	{rule: "SNEW-09", on: resultOf(MethodNewSession), flaw: func(s *state, e *event) string { return badOptions(s, e.result["configOptions"]) }},
-	{rule: "SRES-03", on: resultOf("session/resume"), flaw: func(s *state, e *event) string {
-		if bad := badModes(e.result["modes"]); bad != "" {
-			return bad
-		}
-		return badOptions(s, e.result["configOptions"])
-	}},
+	{rule: "SRES-03", on: resultOf("session/resume"), flaw: badSetup},
 	{rule: "SNEW-10", on: updates(), flaw: func(s *state, e *event) string {
-		id := e.sessionID()
-		if s.session(e) != nil || id == "" {
-			return ""
-		}
-		if s.opening() {
-			return "" // its answer may tell
-		}
-		return fmt.Sprintf("an update names the session %s, which the client has not opened", jsont.Brief(id))
+		unknown := s.session(e) == nil && e.sessionID() != ""
+		return when(unknown && !s.opening(), notOpened, show(e.sessionID())) // an answer that is due may name it
 	}},
 	{rule: "SNEW-10", on: atEnd, flaw: func(s *state, e *event) string {
 		for id, first := range inOrder(s.early) {
 			if id != "" && !s.opening() {
-				e.proof = []*Entry{first}
-				return fmt.Sprintf("an update names the session %s, which the client has not opened", jsont.Brief(id))
+				return e.with(first, when(true, notOpened, show(id)))
 			}
 		}
 		return ""
 	}},
-	{rule: "SLOAD-04", on: resultOf("session/load"), in: schema.V1, flaw: func(s *state, e *event) string {
-		if v := e.object["result"]; v != nil && e.result == nil {
-			return "the result is " + jsont.Brief(v)
-		}
-		if bad := badModes(e.result["modes"]); bad != "" {
-			return bad
-		}
-		return badOptions(s, e.result["configOptions"])
-	}},
+	{rule: "SLOAD-04", on: resultOf("session/load"), in: schema.V1, flaw: firstOf(func(_ *state, e *event) string {
+		return whenIs(e.result == nil && e.object["result"] != nil, "the result", e.object["result"])
+	}, badSetup)},
 	{rule: "SLOAD-06", on: updates(messageTags...), flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "messageId")
 		if x == nil || !x.loading || id == "" {
 			return ""
 		}
 		ids := x.streams[e.tag]
-		if slices.Contains(ids, id) && ids[len(ids)-1] != id {
-			return fmt.Sprintf("the id %s was that of an earlier message", jsont.Brief(id))
-		}
-		return ""
+		return when(slices.Contains(ids, id) && ids[len(ids)-1] != id, "the id %s was that of an earlier message", show(id))
 	}},
-	{rule: "SLIST-03", on: resultOf("session/list"), flaw: func(_ *state, e *event) string {
-		for _, item := range objects(e.result, "sessions") {
-			if text(item, "sessionId") == "" || !absolute(text(item, "cwd")) {
-				return "a session in the list is " + jsont.Brief(item)
-			}
-		}
-		return ""
-	}},
-	{rule: "SLIST-09", on: resultOf("session/list"), flaw: func(_ *state, e *event) string {
-		for _, item := range objects(e.result, "sessions") {
-			if v := item["updatedAt"]; v != nil && !isMoment(text(item, "updatedAt")) {
-				return "updatedAt is " + jsont.Brief(v)
-			}
-		}
-		return ""
-	}},
-	{rule: "SLIST-12", on: resultOf("session/list"), flaw: func(s *state, e *event) string {
+	{rule: "SLIST-03", on: resultOf("session/list"), flaw: each(listedSessions, "a session in the list", func(_ *state, o object) bool {
+		return isWord(o["sessionId"]) && isPath(o["cwd"])
+	})},
+	{rule: "SLIST-09", on: resultOf("session/list"), flaw: eachFlaw(listedSessions, func(_ *state, o object) string {
+		return whenIs(!absentOr(isMoment)(o["updatedAt"]), "updatedAt", o["updatedAt"])
+	})},
+	{rule: "SLIST-12", on: resultOf("session/list"), flaw: eachFlaw(listedSessions, func(s *state, o object) string {
 		path := "sessionCapabilities.additionalDirectories"
 		if s.version == schema.V2 {
 			path = "session.additionalDirectories"
 		}
-		offered, _ := jsont.Lookup(any(s.agentCaps), path)
-		for _, item := range objects(e.result, "sessions") {
-			dirs, ok := item["additionalDirectories"].([]any)
-			if ok && len(dirs) > 0 && offered == nil {
-				return "additionalDirectories is there, and the capability is not"
-			}
-			for _, d := range dirs {
-				if name, _ := d.(string); !absolute(name) {
-					return "an additional folder is " + jsont.Brief(d)
-				}
+		folders, _ := o["additionalDirectories"].([]any)
+		if offered, _ := jsont.Lookup(any(s.agentCaps), path); len(folders) > 0 && offered == nil {
+			return "additionalDirectories is there, and the capability is not"
+		}
+		for _, f := range folders {
+			if !isPath(f) {
+				return whenIs(true, "an additional folder", f)
 			}
 		}
 		return ""
-	}},
-	{rule: "ADIR-09", on: asks("fs/read_text_file", "fs/write_text_file"), flaw: func(s *state, e *event) string {
-		return leavesRoots(s, e, text(e.params, "path"))
-	}},
-	{rule: "ADIR-09", on: asks("terminal/create"), flaw: func(s *state, e *event) string { return leavesRoots(s, e, text(e.params, "cwd")) }},
+	})},
+	{rule: "ADIR-09", on: asks(MethodReadFile, MethodWriteFile), flaw: outside("path")},
+	{rule: "ADIR-09", on: asks("terminal/create"), flaw: outside("cwd")},
 }

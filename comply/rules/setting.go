@@ -1,30 +1,29 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-
-	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// opening are the requests that open a session.
-var opening = resultOf(MethodNewSession, "session/load", "session/resume", "session/fork")
+// opensSession selects results of the requests that open a session.
+var opensSession = resultOf(MethodNewSession, "session/load", "session/resume", "session/fork")
 
-// aboutOptions selects what has options in it.
+// aboutOptions selects the events that have options.
 var aboutOptions selector = func(e *event) bool {
-	return e.tag == "config_option_update" || opening(e) || resultOf("session/set_config_option")(e)
+	return e.tag == "config_option_update" || opensSession(e) || resultOf("session/set_config_option")(e)
 }
 
-// optionList returns the options of an event.
-func optionList(e *event) []map[string]any {
+// optionHolder returns the object that has the options of an event.
+func optionHolder(e *event) object {
 	if e.update != nil {
-		return objects(e.update, "configOptions")
+		return e.update
 	}
-	return objects(e.result, "configOptions")
+	return e.result
 }
+
+func options(e *event) []object { return objects(optionHolder(e), "configOptions") }
 
 // optionSession returns the session whose options an event is about.
 func (s *state) optionSession(e *event) *session {
@@ -35,7 +34,7 @@ func (s *state) optionSession(e *event) *session {
 }
 
 // choices returns the values of an option, those in groups included.
-func choices(option map[string]any) (out []map[string]any) {
+func choices(option object) (out []object) {
 	for _, c := range objects(option, "options") {
 		if _, grouped := c["options"]; grouped {
 			out = append(out, objects(c, "options")...)
@@ -48,20 +47,8 @@ func choices(option map[string]any) (out []map[string]any) {
 
 var categories = []string{"mode", "model", "model_config", "thought_level"}
 
-// eachOption returns the first flaw of an option.
-func eachOption(flaw func(s *state, o map[string]any) string) func(*state, *event) string {
-	return func(s *state, e *event) string {
-		for _, o := range optionList(e) {
-			if bad := flaw(s, o); bad != "" {
-				return bad
-			}
-		}
-		return ""
-	}
-}
-
 var settingChecks = []check{
-	{rule: "MODE-01", on: opening, in: schema.V1, flaw: func(_ *state, e *event) string {
+	{rule: "MODE-01", on: opensSession, in: schema.V1, flaw: func(_ *state, e *event) string {
 		modes := inner(e.result, "modes")
 		if modes == nil {
 			return ""
@@ -70,74 +57,50 @@ var settingChecks = []check{
 		for _, m := range objects(modes, "availableModes") {
 			id := text(m, "id")
 			if seen[id] || text(m, "name") == "" {
-				return "a mode is " + jsont.Brief(m)
+				return whenIs(true, "a mode", m)
 			}
 			seen[id] = true
 		}
-		if current := text(modes, "currentModeId"); !seen[current] {
-			return fmt.Sprintf("currentModeId is %s, and there is no such mode", jsont.Brief(modes["currentModeId"]))
-		}
-		return ""
+		return when(!seen[text(modes, "currentModeId")], "currentModeId is %s, and there is no such mode", show(modes["currentModeId"]))
 	}},
 	{rule: "MODE-05", on: updates("current_mode_update"), in: schema.V1, flaw: func(s *state, e *event) string {
-		if x, id := s.session(e), text(e.update, "currentModeId"); x != nil && id != "" && !slices.Contains(x.modes, id) {
-			return fmt.Sprintf("the mode is %s, and there is no such mode", jsont.Brief(id))
-		}
-		return ""
+		x, id := s.session(e), text(e.update, "currentModeId")
+		return when(x != nil && id != "" && !slices.Contains(x.modes, id), "the mode is %s, and there is no such mode", show(id))
 	}},
-	{rule: "CFG-01", on: aboutOptions, flaw: func(s *state, e *event) string {
-		if e.update != nil {
-			return badOptions(s, e.update["configOptions"])
-		}
-		return badOptions(s, e.result["configOptions"])
-	}},
-	{rule: "CFG-02", on: aboutOptions, flaw: eachOption(func(_ *state, o map[string]any) string {
-		value := text(o, "currentValue")
-		if text(o, "type") == "select" && !slices.ContainsFunc(choices(o), func(c map[string]any) bool { return text(c, "value") == value }) {
-			return fmt.Sprintf("the option %s is %s, which is none of its values", jsont.Brief(optionID(o)), jsont.Brief(o["currentValue"]))
-		}
-		return ""
+	{rule: "CFG-01", on: aboutOptions, flaw: func(s *state, e *event) string { return badOptions(s, optionHolder(e)["configOptions"]) }},
+	{rule: "CFG-02", on: aboutOptions, flaw: eachFlaw(options, func(_ *state, o object) string {
+		offered := slices.ContainsFunc(choices(o), func(c object) bool { return text(c, "value") == text(o, "currentValue") })
+		return when(text(o, "type") == "select" && !offered, "the option %s is %s, which is none of its values", show(optionID(o)), show(o["currentValue"]))
 	})},
-	{rule: "CFG-03", on: aboutOptions, in: schema.V1, flaw: eachOption(func(s *state, o map[string]any) string {
-		if text(o, "type") == "boolean" && !s.can("session.configOptions.boolean") {
-			return fmt.Sprintf("the option %s is boolean, and the client has not said that it can show such", jsont.Brief(optionID(o)))
-		}
-		return ""
+	{rule: "CFG-03", on: aboutOptions, in: schema.V1, flaw: eachFlaw(options, func(s *state, o object) string {
+		unfit := text(o, "type") == "boolean" && !s.can("session.configOptions.boolean")
+		return when(unfit, "the option %s is boolean, and the client has not said that it can show such", show(optionID(o)))
 	})},
 	{rule: "CFG-09", on: updates("config_option_update"), flaw: func(s *state, e *event) string {
-		x := s.session(e)
-		if x == nil || len(x.options) == 0 {
+		x, now := s.session(e), optionIDs(e.update)
+		if x == nil {
 			return ""
 		}
-		now := optionIDs(e.update)
 		for _, id := range x.options {
 			if !slices.Contains(now, id) {
-				return fmt.Sprintf("the option %s is missing", jsont.Brief(id))
+				return when(true, "the option %s is missing", show(id))
 			}
 		}
 		return ""
 	}},
-	{rule: "CFG-10", on: aboutOptions, flaw: eachOption(func(s *state, o map[string]any) string {
-		category, ok := o["category"]
+	{rule: "CFG-10", on: aboutOptions, flaw: eachFlaw(options, func(_ *state, o object) string {
+		category := o["category"]
 		word, _ := category.(string)
-		if ok && category != nil && !slices.Contains(categories, word) && !strings.HasPrefix(word, "_") && !caseVariant(word) {
-			return "category is " + jsont.Brief(category)
-		}
-		return ""
+		known := slices.Contains(categories, word) || strings.HasPrefix(word, "_") || caseVariant(word)
+		return whenIs(category != nil && !known, "category", category)
 	})},
 	{rule: "CFG-12", on: aboutOptions, flaw: func(_ *state, e *event) string {
-		seen := map[string]bool{}
-		for _, o := range optionList(e) {
-			if seen[optionID(o)] {
-				return "two options have the id " + jsont.Brief(optionID(o))
-			}
-			seen[optionID(o)] = true
-			values := map[string]bool{}
-			for _, c := range choices(o) {
-				if values[text(c, "value")] {
-					return fmt.Sprintf("the option %s has the value %s twice", jsont.Brief(optionID(o)), jsont.Brief(c["value"]))
-				}
-				values[text(c, "value")] = true
+		if id, twice := repeated(options(e), optionID); twice {
+			return when(true, "two options have the id %s", show(id))
+		}
+		for _, o := range options(e) {
+			if value, twice := repeated(choices(o), named("value")); twice {
+				return when(true, "the option %s has the value %s twice", show(optionID(o)), show(value))
 			}
 		}
 		return ""
@@ -147,26 +110,19 @@ var settingChecks = []check{
 		if x == nil {
 			return ""
 		}
-		var now []string
-		for _, o := range optionList(e) {
-			if slices.Contains(x.options, optionID(o)) {
-				now = append(now, optionID(o))
-			}
-		}
+		now := slices.DeleteFunc(optionIDs(optionHolder(e)), func(id string) bool { return !slices.Contains(x.options, id) })
 		was := slices.DeleteFunc(slices.Clone(x.options), func(id string) bool { return !slices.Contains(now, id) })
-		if len(was) == len(now) && !slices.Equal(was, now) {
-			return fmt.Sprintf("the order was %s, and is %s now", strings.Join(was, ", "), strings.Join(now, ", "))
-		}
-		return ""
+		moved := len(was) == len(now) && !slices.Equal(was, now)
+		return when(moved, "the order was %s, and is %s now", strings.Join(was, ", "), strings.Join(now, ", "))
 	}},
-	{rule: "CFG-16", on: aboutOptions, flaw: eachOption(func(s *state, o map[string]any) string {
+	{rule: "CFG-16", on: aboutOptions, flaw: eachFlaw(options, func(s *state, o object) string {
 		id := "group"
 		if s.version == schema.V2 {
 			id = "groupId"
 		}
 		for _, c := range objects(o, "options") {
 			if _, grouped := c["options"]; grouped && (!isWord(c[id]) || !isText(c["name"]) || !isList(c["options"])) {
-				return "a group is " + jsont.Brief(c)
+				return whenIs(true, "a group", c)
 			}
 		}
 		return ""

@@ -9,67 +9,68 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// An event is an entry of a conversation, and what it is about.
+// An event is an entry of a conversation with its parts taken out.
 type event struct {
 	*Entry
-	end bool // it is the end of the conversation, and no entry
+	end bool // the end of the conversation; Entry is empty then
 
-	object    map[string]any // the whole message; nil if it is none
-	params    map[string]any
-	result    map[string]any // nil also for results that are no object
-	succeeded bool           // it has a result
-	request   *Entry         // what a response answers
-	update    map[string]any // of session/update
-	tag       string         // its kind
+	object    object // the whole message; nil if the entry is none
+	params    object
+	result    object // nil also for results that are no object
+	succeeded bool   // it has a result
+	request   *Entry // the request that a response answers
+	update    object // of session/update
+	tag       string // the kind of update
 
-	proof []*Entry // what else proves a flaw
+	proof []*Entry // earlier entries that prove a flaw
 }
 
 // sessionID returns the session that the params name.
 func (e *event) sessionID() string { return text(e.params, "sessionId") }
 
-// A state is what is known about a conversation at a point of it.
+// A state has the facts that a client knows at one point of a conversation. Maps
+// are by id; an entry is the key where it is the request itself that is meant.
 type state struct {
-	version     schema.Version // as agreed on
-	clientCaps  map[string]any
-	agentCaps   map[string]any // nil until initialize was answered
-	initialized bool           // initialize was answered
+	version     schema.Version // as initialize agreed
+	clientCaps  object
+	agentCaps   object // nil until initialize was answered
+	initialized bool   // initialize was answered
 
-	questions map[*Entry]*Entry   // what each response of the agent answers
-	agentAsks map[string]*Entry   // requests of the agent that wait
+	questions map[*Entry]*Entry   // the request by its response
+	agentAsks map[string]*Entry   // requests of the agent without an answer
 	agentIDs  map[string]bool     // ids of all requests of the agent
 	withdrawn map[string]bool     // ids of the client's requests that it has cancelled
-	waiting   map[*Entry]bool     // requests of the client that wait
-	sessions  map[string]*session // those that the client has opened
-	early     map[string]*Entry   // updates of sessions that may just be being made
+	waiting   map[*Entry]bool     // requests of the client without an answer
+	sessions  map[string]*session // sessions that the client has opened
+	early     map[string]*Entry   // the first update of each session that is not open yet
 	terminals map[string]*terminal
-	pages     map[string]bool // elicitations of pages by id: whether they wait
+	pages     map[string]bool // pages for the user, and whether one still waits
 	turns     map[*Entry]*turn
-	permitted map[string]*Entry // questions that wait, by session and tool call
+	permitted map[string]*Entry // questions for permission without an answer, by permissionKey
 }
 
-// A session is one that the client has opened.
+// A session is a session that the client has opened.
 type session struct {
 	id         string
 	roots      []string // the folders it works in
 	loading    bool
-	turns      []*turn // those that run
-	last       *turn   // the one that ended last
+	turns      []*turn // the running turns
+	last       *turn   // the turn that ended last; nil if none has
 	calls      map[string]*toolState
 	modes      []string
 	options    []string            // ids, in their order
-	messages   map[string]string   // the kind of update by message id
-	streams    map[string][]string // message ids by kind, in the order of their first pieces
-	plan       []map[string]any
+	messages   map[string]string   // the tag of the update by message id
+	streams    map[string][]string // message ids by tag, in the order of their first pieces
+	plan       []object
 	cost       *float64
-	compacting map[string]bool // by id: whether it goes on
+	compacting map[string]bool // compactions, and whether one goes on
 }
 
 // A toolState is the last known state of a tool call.
 type toolState struct {
 	status    string
 	turn      *turn
-	terminals []string // that it has shown
+	terminals []string // ids that were shown
 }
 
 // final reports whether a tool call with that status has ended.
@@ -82,11 +83,10 @@ type turn struct {
 	session   *session
 	request   *Entry
 	cancelled bool
-	over      bool
-	stop      string // why it ended
+	stop      string // the stop reason; "" while it runs
 }
 
-// A terminal is one that the client has made.
+// A terminal is a terminal that the client has made.
 type terminal struct {
 	session  string
 	made     *Entry
@@ -94,13 +94,13 @@ type terminal struct {
 	released bool
 }
 
-func newState(version schema.Version, requests []*Call) *state {
+func newState(version schema.Version, calls []*Call) *state {
 	s := &state{
 		version: version, questions: map[*Entry]*Entry{}, agentAsks: map[string]*Entry{}, agentIDs: map[string]bool{}, withdrawn: map[string]bool{}, waiting: map[*Entry]bool{},
 		sessions: map[string]*session{}, early: map[string]*Entry{}, terminals: map[string]*terminal{}, pages: map[string]bool{},
 		turns: map[*Entry]*turn{}, permitted: map[string]*Entry{},
 	}
-	for _, q := range requests {
+	for _, q := range calls {
 		if q.Answer != nil {
 			s.questions[q.Answer] = q.Request
 		}
@@ -108,10 +108,11 @@ func newState(version schema.Version, requests []*Call) *state {
 	return s
 }
 
-// event looks at an entry.
+// event takes an entry apart. The answer to initialize sets the version here, so
+// that the answer itself is judged by it.
 func (s *state) event(raw *Entry) *event {
 	e := &event{Entry: raw}
-	e.object, _ = raw.Value.(map[string]any)
+	e.object, _ = raw.Value.(object)
 	e.params, e.result = inner(e.object, "params"), inner(e.object, "result")
 	_, e.succeeded = e.object["result"]
 	if raw.Direction == jsonrpc.In && raw.Class == jsont.Response {
@@ -129,7 +130,7 @@ func (s *state) event(raw *Entry) *event {
 	return e
 }
 
-// agree takes over the version that an answer to initialize is in.
+// agree sets the version that an answer to initialize has.
 func (s *state) agree(e *event) {
 	switch jsont.Stringify(e.result["protocolVersion"]) {
 	case "1":
@@ -159,15 +160,13 @@ func (s *state) cancelled(request *Entry) bool {
 	return t != nil && t.cancelled
 }
 
-// can returns a capability of the client, which is there if it is true or an
-// object.
+// can reports whether the client has a capability: it is true or an object.
 func (s *state) can(path string) bool {
 	v, _ := jsont.Lookup(any(s.clientCaps), path)
-	_, object := v.(map[string]any)
-	return v == true || object
+	return v == true || isMap(v)
 }
 
-// apply takes over what an event changes.
+// apply changes the state as an event does.
 func (s *state) apply(e *event) {
 	if e.object == nil {
 		return
@@ -179,7 +178,7 @@ func (s *state) apply(e *event) {
 	}
 }
 
-// clientSent takes over what the client says.
+// clientSent applies a message of the client.
 func (s *state) clientSent(e *event) {
 	switch e.Class {
 	case jsont.Response:
@@ -210,10 +209,7 @@ func (s *state) clientSent(e *event) {
 			}
 		}
 	case jsonrpc.CancelMethod:
-		key := string(jsont.Encode(e.params["requestId"]))
-		if id, ok := e.params["requestId"].(string); ok {
-			key = `"` + id
-		}
+		key := IDKey(jsont.Encode(e.params["requestId"]))
 		s.withdrawn[key] = true
 		for request, t := range s.turns {
 			if IDKey(request.ID) == key {
@@ -223,8 +219,8 @@ func (s *state) clientSent(e *event) {
 	}
 }
 
-// open notes that a session is there.
-func (s *state) open(id string, params map[string]any) *session {
+// open returns the session with that id, made if need be, with the folders in params.
+func (s *state) open(id string, params object) *session {
 	x := s.sessions[id]
 	if x == nil {
 		x = &session{id: id, calls: map[string]*toolState{}, messages: map[string]string{}, streams: map[string][]string{}, compacting: map[string]bool{}}
@@ -241,7 +237,7 @@ func (s *state) open(id string, params map[string]any) *session {
 	return x
 }
 
-// clientAnswered takes over how the client answers the agent.
+// clientAnswered applies an answer of the client.
 func (s *state) clientAnswered(e *event) {
 	if e.request == nil {
 		return
@@ -266,20 +262,20 @@ func (s *state) clientAnswered(e *event) {
 	}
 }
 
-// permissionKey tells questions about different tool calls apart.
+// permissionKey returns the key of a question for permission.
 func permissionKey(e *event) string {
-	return e.sessionID() + "\n" + text(askedAbout(e), "toolCallId")
+	return e.sessionID() + "\n" + text(permissionSubject(e), "toolCallId")
 }
 
-// askedAbout returns the tool call that a question is about.
-func askedAbout(e *event) map[string]any {
+// permissionSubject returns the tool call that a question for permission is about.
+func permissionSubject(e *event) object {
 	if subject := inner(e.params, "subject"); subject != nil {
 		return inner(subject, "toolCall")
 	}
 	return inner(e.params, "toolCall")
 }
 
-// agentSent takes over what the agent says.
+// agentSent applies a message of the agent.
 func (s *state) agentSent(e *event) {
 	switch {
 	case e.Class == jsont.ClientRequest:
@@ -339,8 +335,8 @@ func (s *state) agentAnswered(e *event) {
 	}
 }
 
-// opened takes over what the answer to opening a session says.
-func (s *state) opened(x *session, result map[string]any) {
+// opened sets the modes and options that the answer to opening a session has.
+func (s *state) opened(x *session, result object) {
 	x.modes = nil
 	for _, m := range objects(inner(result, "modes"), "availableModes") {
 		x.modes = append(x.modes, text(m, "id"))
@@ -349,7 +345,7 @@ func (s *state) opened(x *session, result map[string]any) {
 }
 
 // optionIDs returns the ids of options in their order.
-func optionIDs(o map[string]any) (ids []string) {
+func optionIDs(o object) (ids []string) {
 	for _, option := range objects(o, "configOptions") {
 		ids = append(ids, optionID(option))
 	}
@@ -357,16 +353,16 @@ func optionIDs(o map[string]any) (ids []string) {
 }
 
 // optionID returns the id of an option in either version.
-func optionID(option map[string]any) string {
+func optionID(option object) string {
 	if id := text(option, "configId"); id != "" {
 		return id
 	}
 	return text(option, "id")
 }
 
-// end notes that a turn is over.
+// end ends a turn.
 func (t *turn) end(stop string) {
-	t.over, t.stop = true, stop
+	t.stop = stop
 	t.session.last = t
 	t.session.turns = slices.DeleteFunc(t.session.turns, func(other *turn) bool { return other == t })
 }
@@ -402,7 +398,7 @@ func (s *state) agentUpdated(e *event) {
 	}
 }
 
-// speak notes that a piece of a message came.
+// speak records a piece of a message.
 func (x *session) speak(tag, id string) {
 	if id == "" {
 		return
@@ -416,8 +412,8 @@ func (x *session) speak(tag, id string) {
 	}
 }
 
-// track notes what is told about a tool call.
-func (x *session) track(u map[string]any) {
+// track records an update of a tool call.
+func (x *session) track(u object) {
 	id := text(u, "toolCallId")
 	c := x.calls[id]
 	if c == nil {

@@ -1,12 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
@@ -17,197 +15,134 @@ var (
 	toolShows    = []string{"content", "diff", "terminal"}
 )
 
-// toolCallOf returns the tool call that an event tells about, nil if none.
-func toolCallOf(e *event) map[string]any {
+// toolCall returns the tool call that an event is about, nil if none.
+func toolCall(e *event) object {
 	if slices.Contains(toolTags, e.tag) {
 		return e.update
 	}
-	if e.Method == "session/request_permission" {
-		return askedAbout(e)
+	if e.Method == MethodPermission {
+		return permissionSubject(e)
 	}
 	return nil
 }
 
-// toolContent returns what a tool call shows.
-func toolContent(e *event) []map[string]any { return objects(toolCallOf(e), "content") }
+// toolContent returns the content that a tool call shows.
+func toolContent(e *event) []object { return objects(toolCall(e), "content") }
 
-// aboutTools selects what tells about tool calls.
-var aboutTools selector = func(e *event) bool { return toolCallOf(e) != nil }
-
-// oneOf says that a member of a tool call is not among the values. In version 2
-// all values are legal.
-func oneOf(name string, values []string) func(*state, *event) string {
-	return func(s *state, e *event) string {
-		v := toolCallOf(e)[name]
-		word, _ := v.(string)
-		open := s.version == schema.V2 && word != ""
-		if v != nil && !slices.Contains(values, word) && !open && !caseVariant(word) {
-			return name + " is " + jsont.Brief(v)
-		}
-		return ""
+// shown returns the content of one type that a tool call shows.
+func shownOf(kind string) func(*event) []object {
+	return func(e *event) []object {
+		return slices.DeleteFunc(toolContent(e), func(c object) bool { return text(c, "type") != kind })
 	}
 }
 
-// shows returns the first flaw of what a tool call shows of a type.
-func shows(kind string, flaw func(s *state, c map[string]any) string) func(*state, *event) string {
+// aboutTools selects the events that are about tool calls.
+var aboutTools selector = func(e *event) bool { return toolCall(e) != nil }
+
+// oneOf returns the flaw that a member of a tool call is not among the words.
+func oneOf(name string, words []string) flaw {
 	return func(s *state, e *event) string {
-		for _, c := range toolContent(e) {
-			if text(c, "type") != kind {
-				continue
-			}
-			if bad := flaw(s, c); bad != "" {
-				return bad
-			}
-		}
-		return ""
+		v := toolCall(e)[name]
+		return whenIs(v != nil && !isOneOf(s, v, words), name, v)
 	}
 }
+
+// known returns the state of the tool call that an event is about, nil if it was
+// not announced, and its session.
+func (s *state) known(e *event) (*toolState, *session) {
+	x := s.session(e)
+	if x == nil {
+		return nil, nil
+	}
+	return x.calls[text(toolCall(e), "toolCallId")], x
+}
+
+// isLine reports whether v is the number of a line, from 1.
+func isLine(v any) bool { return isCount(v) && jsont.Stringify(v) != "0" }
 
 var toolChecks = []check{
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
-		if x := s.session(e); x != nil && !x.loading && x.calls[text(e.update, "toolCallId")] != nil {
-			return "the id " + jsont.Brief(e.update["toolCallId"]) + " was that of an earlier tool call"
-		}
-		return ""
+		c, x := s.known(e)
+		return when(c != nil && !x.loading, "the id %s was that of an earlier tool call", show(e.update["toolCallId"]))
 	}},
 	{rule: "TOOL-03", on: updates("tool_call_update"), in: schema.V1, flaw: func(s *state, e *event) string {
-		if x := s.session(e); x != nil && x.calls[text(e.update, "toolCallId")] == nil {
-			return "no tool call with the id " + jsont.Brief(e.update["toolCallId"]) + " was announced"
-		}
-		return ""
+		c, x := s.known(e)
+		return when(x != nil && c == nil, "no tool call with the id %s was announced", show(e.update["toolCallId"]))
 	}},
 	{rule: "TOOL-04", on: updates(toolTags...), flaw: func(_ *state, e *event) string {
-		if title, ok := e.update["title"].(string); ok && strings.TrimSpace(title) == "" {
-			return "title is " + jsont.Brief(title)
-		}
-		return ""
+		title, ok := e.update["title"].(string)
+		return whenIs(ok && strings.TrimSpace(title) == "", "title", title)
 	}},
 	{rule: "TOOL-05", on: aboutTools, flaw: oneOf("kind", toolKinds)},
 	{rule: "TOOL-06", on: aboutTools, flaw: oneOf("status", toolStatuses)},
 	{rule: "TOOL-07", on: updates("tool_call_update"), flaw: func(s *state, e *event) string {
-		x, status := s.session(e), text(e.update, "status")
-		if x == nil || x.loading {
+		c, x := s.known(e)
+		if c == nil || x.loading || !final(c.status) {
 			return ""
 		}
-		if c := x.calls[text(e.update, "toolCallId")]; c != nil && final(c.status) && status != "" && status != c.status {
-			return fmt.Sprintf("the tool call was %s, and is %s now", c.status, status)
-		}
-		return ""
+		status := text(e.update, "status")
+		return when(status != "" && status != c.status, "the tool call was %s, and is %s now", c.status, status)
 	}},
-	{rule: "TOOL-10", on: aboutTools, flaw: func(s *state, e *event) string {
-		for _, c := range toolContent(e) {
-			kind := text(c, "type")
-			open := s.version == schema.V2 && kind != ""
-			if !slices.Contains(toolShows, kind) && !open && !caseVariant(kind) {
-				return "the content is " + jsont.Brief(c)
-			}
-			if kind == "content" && inner(c, "content") == nil {
-				return "the content is " + jsont.Brief(c)
-			}
-		}
-		return ""
-	}},
-	{rule: "TOOL-11", on: aboutTools, in: schema.V1, flaw: shows("diff", func(_ *state, c map[string]any) string {
-		if old := c["oldText"]; !absolute(text(c, "path")) || !isText(c["newText"]) || old != nil && !isText(old) {
-			return "the diff is " + jsont.Brief(c)
-		}
-		return ""
+	{rule: "TOOL-10", on: aboutTools, flaw: each(toolContent, "the content", func(s *state, c object) bool {
+		return isOneOf(s, c["type"], toolShows) && (c["type"] != "content" || isMap(c["content"]))
 	})},
-	{rule: "TOOL-11", on: aboutTools, in: schema.V2, flaw: shows("diff", func(_ *state, c map[string]any) string {
-		for _, change := range objects(c, "changes") {
-			if !absolute(text(change, "path")) {
-				return "the diff is " + jsont.Brief(c)
-			}
-		}
-		return ""
+	{rule: "TOOL-11", on: aboutTools, in: schema.V1, flaw: each(shownOf("diff"), "the diff", func(_ *state, c object) bool {
+		return isPath(c["path"]) && isText(c["newText"]) && absentOr(isText)(c["oldText"])
 	})},
-	{rule: "TOOL-13", on: aboutTools, flaw: func(_ *state, e *event) string {
-		for _, l := range objects(toolCallOf(e), "locations") {
-			if line := l["line"]; !absolute(text(l, "path")) || line != nil && (!isCount(line) || jsont.Stringify(line) == "0") {
-				return "the location is " + jsont.Brief(l)
-			}
-		}
-		return ""
-	}},
-	{rule: "TOOL-14", on: aboutTools, in: schema.V1, flaw: shows("terminal", func(s *state, c map[string]any) string {
-		if t := s.terminals[text(c, "terminalId")]; t == nil {
-			return "the client has no terminal " + jsont.Brief(c["terminalId"])
-		}
-		return ""
+	{rule: "TOOL-11", on: aboutTools, in: schema.V2, flaw: each(shownOf("diff"), "the diff", func(_ *state, c object) bool {
+		return !slices.ContainsFunc(objects(c, "changes"), func(change object) bool { return !isPath(change["path"]) })
+	})},
+	{rule: "TOOL-13", on: aboutTools, flaw: each(func(e *event) []object { return objects(toolCall(e), "locations") }, "the location", func(_ *state, l object) bool {
+		return isPath(l["path"]) && absentOr(isLine)(l["line"])
+	})},
+	{rule: "TOOL-14", on: aboutTools, in: schema.V1, flaw: eachFlaw(shownOf("terminal"), func(s *state, c object) string {
+		return when(s.terminals[text(c, "terminalId")] == nil, "the client has no terminal %s", show(c["terminalId"]))
 	})},
 	{rule: "TERM-10", on: aboutTools, in: schema.V1, flaw: func(s *state, e *event) string {
-		if x := s.session(e); x != nil && len(x.calls) > 0 && x.calls[text(toolCallOf(e), "toolCallId")] != nil && repeats(x, e) {
+		if c, _ := s.known(e); c != nil && repeats(c, e) {
 			return "" // it was shown before
 		}
-		return shows("terminal", func(s *state, c map[string]any) string {
+		for _, c := range shownOf("terminal")(e) {
 			if t := s.terminals[text(c, "terminalId")]; t != nil && t.released {
-				return "the terminal " + jsont.Brief(c["terminalId"]) + " was released before it is shown"
-			}
-			return ""
-		})(s, e)
-	}},
-	{rule: "TOOL-16", on: aboutTools, flaw: func(_ *state, e *event) string {
-		for _, name := range []string{"rawInput", "rawOutput"} {
-			if v := toolCallOf(e)[name]; v != nil && !isMap(v) {
-				return name + " is " + jsont.Brief(v)
+				return when(true, "the terminal %s was released before it is shown", show(c["terminalId"]))
 			}
 		}
 		return ""
 	}},
-	{rule: "TOOL-18", on: aboutTools, flaw: func(_ *state, e *event) string {
-		if v := toolCallOf(e)["name"]; v != nil && !isText(v) {
-			return "name is " + jsont.Brief(v)
-		}
-		return ""
-	}},
-	{rule: "TOOL-19", on: asks("session/request_permission"), flaw: func(s *state, e *event) string {
-		about := askedAbout(e)
-		x := s.session(e)
-		if x != nil && about != nil && x.calls[text(about, "toolCallId")] == nil && text(about, "title") == "" {
-			return "the tool call " + jsont.Brief(about) + " was neither announced nor described"
-		}
-		return ""
+	{rule: "TOOL-16", on: aboutTools, flaw: firstOf(member(toolCall, "rawInput", absentOr(isMap)), member(toolCall, "rawOutput", absentOr(isMap)))},
+	{rule: "TOOL-18", on: aboutTools, flaw: member(toolCall, "name", absentOr(isText))},
+	{rule: "TOOL-19", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
+		c, x := s.known(e)
+		about := permissionSubject(e)
+		return when(x != nil && c == nil && about != nil && text(about, "title") == "", "the tool call %s was neither announced nor described", show(about))
 	}},
 }
 
 // repeats reports whether all terminals that a tool call shows were shown in it
 // before.
-func repeats(x *session, e *event) bool {
-	c := x.calls[text(toolCallOf(e), "toolCallId")]
-	for _, item := range toolContent(e) {
-		if text(item, "type") == "terminal" && !slices.Contains(c.terminals, text(item, "terminalId")) {
-			return false
-		}
-	}
-	return true
+func repeats(c *toolState, e *event) bool {
+	return !slices.ContainsFunc(shownOf("terminal")(e), func(item object) bool { return !slices.Contains(c.terminals, text(item, "terminalId")) })
 }
 
 var planChecks = []check{
-	{rule: "PLAN-02", on: updates("plan", "plan_update"), flaw: func(s *state, e *event) string {
-		for _, entry := range append(objects(e.update, "entries"), objects(inner(e.update, "plan"), "entries")...) {
-			priority, status := text(entry, "priority"), text(entry, "status")
-			if s.version == schema.V2 && priority != "" && status != "" {
-				continue
-			}
-			if !slices.Contains([]string{"high", "medium", "low"}, priority) || !slices.Contains([]string{"pending", "in_progress", "completed"}, status) {
-				return "an entry is " + jsont.Brief(entry)
-			}
-		}
-		return ""
-	}},
-	// Whether entries were left out on purpose cannot be known, so it does not fail.
+	{rule: "PLAN-02", on: updates("plan", "plan_update"), flaw: each(func(e *event) []object {
+		return append(objects(e.update, "entries"), objects(inner(e.update, "plan"), "entries")...)
+	}, "an entry", func(s *state, entry object) bool {
+		priority, status := text(entry, "priority"), text(entry, "status")
+		return s.version == schema.V2 && priority != "" && status != "" ||
+			slices.Contains([]string{"high", "medium", "low"}, priority) && slices.Contains([]string{"pending", "in_progress", "completed"}, status)
+	})},
+	// An update has all entries of the plan. One in which every entry is known and
+	// changed, and others are missing, looks like a difference. The agent may have
+	// left entries out on purpose, so it does not fail.
 	{rule: "PLAN-03", level: jsont.Should, on: updates("plan"), in: schema.V1, flaw: func(s *state, e *event) string {
-		x := s.session(e)
-		if x == nil {
+		x, now := s.session(e), objects(e.update, "entries")
+		if x == nil || len(now) == 0 || len(now) >= len(x.plan) {
 			return ""
 		}
 		before := map[string]string{}
 		for _, entry := range x.plan {
 			before[text(entry, "content")] = text(entry, "status")
-		}
-		now := objects(e.update, "entries")
-		if len(now) == 0 || len(now) >= len(x.plan) {
-			return ""
 		}
 		for _, entry := range now {
 			if was, known := before[text(entry, "content")]; !known || was == text(entry, "status") {
@@ -217,7 +152,7 @@ var planChecks = []check{
 		}
 		for content, status := range inOrder(before) {
 			if status != "completed" {
-				return fmt.Sprintf("the plan had %d entries, and the update has only those that changed; %s is missing", len(x.plan), jsont.Brief(content))
+				return when(true, "the plan had %d entries, and the update has only those that changed; %s is missing", len(x.plan), show(content))
 			}
 		}
 		return ""

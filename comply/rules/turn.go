@@ -1,12 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
@@ -20,10 +18,12 @@ var (
 	stopReasons = []string{"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 )
 
-// late says that an update of a turn came although none runs in its session.
-func late(s *state, e *event) (x *session, late bool) {
-	x = s.session(e)
-	return x, x != nil && !x.loading && len(x.turns) == 0
+// idleSession returns the session of an update if no turn runs in it, else nil.
+func idleSession(s *state, e *event) *session {
+	if x := s.session(e); x != nil && !x.loading && len(x.turns) == 0 {
+		return x
+	}
+	return nil
 }
 
 // elsewhere reports whether a turn runs in another session.
@@ -52,66 +52,49 @@ var turnEnds selector = func(e *event) bool { return results(e) || e.tag == "sta
 
 var turnChecks = []check{
 	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
-		if e.result != nil && e.result["stopReason"] == nil {
-			return "the result has no stopReason"
-		}
-		return ""
+		return when(e.result != nil && e.result["stopReason"] == nil, "the result has no stopReason")
 	}},
-	{rule: "PRM-02", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
-		if e.result["stopReason"] != nil && !slices.Contains(stopReasons, text(e.result, "stopReason")) {
-			return "stopReason is " + jsont.Brief(e.result["stopReason"])
-		}
-		return ""
-	}},
+	{rule: "PRM-02", on: resultOf(MethodPrompt), in: schema.V1, flaw: member(resultOfCall, "stopReason", absentOr(func(v any) bool {
+		word, _ := v.(string)
+		return slices.Contains(stopReasons, word)
+	}))},
 	{rule: "PRM-02", on: updates("state_update"), in: schema.V2, flaw: func(s *state, e *event) string {
 		reason, _ := stopped(s, e)
-		known := append([]string{"error"}, stopReasons...)
-		if word, _ := reason.(string); reason != nil && !slices.Contains(known, word) && !strings.HasPrefix(word, "_") {
-			return "stopReason is " + jsont.Brief(reason)
-		}
-		return ""
+		word, _ := reason.(string)
+		known := word == "error" || slices.Contains(stopReasons, word) || strings.HasPrefix(word, "_")
+		return whenIs(reason != nil && !known, "stopReason", reason)
 	}},
 	{rule: "PRM-14", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
-		x, late := late(s, e)
-		if !late || x.last != nil && x.last.stop == "cancelled" || x.last == nil && s.elsewhere(x) {
+		x := idleSession(s, e)
+		switch {
+		case x == nil || x.last == nil && s.elsewhere(x) || x.last != nil && x.last.stop == "cancelled":
 			return ""
-		}
-		if x.last == nil {
+		case x.last == nil:
 			return e.tag + " came, and there was no prompt"
 		}
-		e.proof = []*Entry{x.last.request}
-		return e.tag + " came after the prompt was answered"
+		return e.with(x.last.request, e.tag+" came after the prompt was answered")
 	}},
 	{rule: "PRM-15", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
-		if x, late := late(s, e); late && x.last == nil && s.elsewhere(x) {
-			return fmt.Sprintf("%s names the session %s, in which no turn runs, while one does in another", e.tag, jsont.Brief(x.id))
+		if x := idleSession(s, e); x != nil && x.last == nil && s.elsewhere(x) {
+			return when(true, "%s names the session %s, in which no turn runs, while one does in another", e.tag, show(x.id))
 		}
 		return ""
 	}},
 	{rule: "CAN-04", on: updates("tool_call_update"), in: schema.V1, flaw: afterCancelled},
 	{rule: "CAN-05", on: updates(slices.DeleteFunc(slices.Clone(turnTags), func(tag string) bool { return tag == "tool_call_update" })...), in: schema.V1, flaw: afterCancelled},
 	{rule: "PRM-19", on: resultOf(MethodPrompt), flaw: func(_ *state, e *event) string {
-		if e.result == nil {
-			return "the result is " + jsont.Brief(e.object["result"])
-		}
-		return ""
+		return whenIs(e.result == nil, "the result", e.object["result"])
 	}},
 	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
 		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled {
-			e.proof = []*Entry{t.request}
-			return "the turn stopped with cancelled, and nobody had cancelled it"
+			return e.with(t.request, "the turn stopped with cancelled, and the client had not cancelled it")
 		}
 		return ""
 	}},
 	{rule: "CAN-17", on: asks("$/cancel_request"), flaw: func(s *state, e *event) string {
-		key := string(jsont.Encode(e.params["requestId"]))
-		if id, ok := e.params["requestId"].(string); ok {
-			key = `"` + id
-		}
-		if !s.agentIDs[key] { // an answer may be on its way
-			return fmt.Sprintf("the agent cancels the request %s, and has made none with that id", jsont.Brief(e.params["requestId"]))
-		}
-		return ""
+		id := e.params["requestId"]
+		known := s.agentIDs[IDKey(jsont.Encode(id))] // an answer may be on its way
+		return when(!known, "the agent cancels the request %s, and has made none with that id", show(id))
 	}},
 	{rule: "CAN-21", on: turnEnds, flaw: func(s *state, e *event) string {
 		if reason, t := stopped(s, e); reason == "cancelled" && t != nil {
@@ -128,9 +111,8 @@ var turnChecks = []check{
 }
 
 func afterCancelled(s *state, e *event) string {
-	if x, late := late(s, e); late && x.last != nil && x.last.stop == "cancelled" {
-		e.proof = []*Entry{x.last.request}
-		return e.tag + " came after the turn was told to be cancelled"
+	if x := idleSession(s, e); x != nil && x.last != nil && x.last.stop == "cancelled" {
+		return e.with(x.last.request, e.tag+" came after the turn was told to be cancelled")
 	}
 	return ""
 }
@@ -139,7 +121,7 @@ func afterCancelled(s *state, e *event) string {
 func unfinished(t *turn) string {
 	for id, c := range inOrder(t.session.calls) {
 		if c.turn == t && !final(c.status) {
-			return fmt.Sprintf("the tool call %s is still %s", jsont.Brief(id), c.status)
+			return when(true, "the tool call %s is still %s", show(id), c.status)
 		}
 	}
 	return ""

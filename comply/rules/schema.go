@@ -11,22 +11,18 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parley-agents/parley/acp/schema"
-
-	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A shapeRule is a rule about the form of some messages.
-type shapeRule struct {
-	is   string // method, or tag of an update
-	at   string // beginning of the place; "" for anywhere
-	rule string
+// A schemaRule names the rule for departures of a message from its schema.
+type schemaRule struct {
+	message string // the method, or the tag of an update; a prefix if it ends in a slash
+	at      string // the beginning of the path to the departure; "" for any
+	rule    string
 }
 
-// shapeRules says which rule is broken by a message that does not have the shape
-// that the schema gives it, by what it is and where the departure is. The first
-// that fits counts. It is asked only if no check has found something: checks
-// know better what is wrong.
-var shapeRules = []shapeRule{
+// schemaRules has the rule for a message that does not match its schema. The first
+// entry that fits counts.
+var schemaRules = []schemaRule{
 	{MethodInitialize, "agentCapabilities", "INIT-11"},
 	{MethodInitialize, "capabilities", "INIT-11"},
 	{MethodInitialize, "authMethods", "INIT-12"},
@@ -63,59 +59,53 @@ var shapeRules = []shapeRule{
 	{"compaction_update", "", "UPD-16"},
 	{"compaction_summary_chunk", "", "UPD-17"},
 	{"session/update", "", "UPD-01"},
-	{methodPermission, "options", "PERM-02"},
-	{methodPermission, "toolCall.", "UPD-06"},
-	{methodPermission, "", "PERM-01"},
-	{methodReadFile, "", "FS-05"},
-	{methodWriteFile, "", "FS-04"},
+	{MethodPermission, "options", "PERM-02"},
+	{MethodPermission, "toolCall.", "UPD-06"},
+	{MethodPermission, "", "PERM-01"},
+	{MethodReadFile, "", "FS-05"},
+	{MethodWriteFile, "", "FS-04"},
 	{"terminal/create", "", "TERM-02"},
 	{"terminal/", "", "TERM-13"},
-	{methodElicit, "requestedSchema", "ELI-06"},
-	{methodElicit, "", "ELI-03"},
+	{MethodElicit, "requestedSchema", "ELI-06"},
+	{MethodElicit, "", "ELI-03"},
 	{"elicitation/complete", "", "ELI-14"},
 	{"$/cancel_request", "", "CAN-17"},
 }
 
-// definition returns the definition that an event must meet, the value that must
-// meet it, and where in the message that is. It is empty for what has none.
-func (l *ledger) definition(e *event) (def string, value any, path []string) {
-	version := l.state.version
+// definition returns the definition in the schema that an event must match, and
+// the value that must match it. The name is empty for a message that has none.
+func (s *state) definition(e *event) (name string, value any) {
 	switch {
-	case e.Class == jsont.Response && e.request != nil && e.succeeded:
-		m, _ := version.Method(e.request.Method)
-		return m.Result, e.object["result"], nil
+	case results(e):
+		m, _ := s.version.Method(e.request.Method)
+		return m.Result, e.object["result"]
 	case e.Method != "":
-		m, _ := version.Method(e.Method)
-		return m.Params, e.object["params"], nil
+		m, _ := s.version.Method(e.Method)
+		return m.Params, e.object["params"]
 	}
-	return "", nil, nil
+	return "", nil
 }
 
-// shape notes that a message does not meet the schema.
-func (l *ledger) shape(e *event) {
-	def, value, _ := l.definition(e)
-	if def == "" || value == nil || slices.Contains(draftTags, e.tag) {
+// checkSchema notes that a message does not match the schema.
+func (l *ledger) checkSchema(e *event) {
+	name, value := l.state.definition(e)
+	if name == "" || value == nil || slices.Contains(draftTags, e.tag) {
 		return // null is taken for an empty object
 	}
-	if variant := variants(l.state.version, "SessionUpdate", e.tag); variant != "" && e.sessionID() != "" {
-		def, value = variant, e.update // the same, without trying all kinds of update
-	}
-	s, err := compiled(l.state.version, def)
-	if err != nil {
-		panic(fmt.Sprintf("comply: the schema of %s cannot be compiled: %v", def, err)) // a test would have shown
+	if variant := variantOf(l.state.version, "SessionUpdate", e.tag); variant != "" && e.sessionID() != "" {
+		name, value = variant, e.update // the same, without a trial of all kinds of update
 	}
 	var bad *jsonschema.ValidationError
-	if err := s.Validate(value); !errors.As(err, &bad) {
+	if err := compiled(l.state.version, name).Validate(value); !errors.As(err, &bad) {
 		return
 	}
 	leaf := deepest(bad)
-	at := strings.Join(leaf.InstanceLocation, ".")
-	is := e.Method
+	at, message := strings.Join(leaf.InstanceLocation, "."), e.Method
 	if e.request != nil {
-		is = e.request.Method
+		message = e.request.Method
 	}
-	for _, r := range shapeRules {
-		named := r.is == is || r.is == e.tag || strings.HasSuffix(r.is, "/") && strings.HasPrefix(is, r.is)
+	for _, r := range schemaRules {
+		named := r.message == message || r.message == e.tag || strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message)
 		if named && strings.HasPrefix(at, r.at) {
 			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", at, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
 			return
@@ -134,39 +124,37 @@ func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return best
 }
 
-// schemas are compiled when they are first asked for.
+// schemas caches compilers and compiled definitions.
 var schemas = struct {
 	sync.Mutex
 	compilers map[schema.Version]*jsonschema.Compiler
-	done      map[string]*jsonschema.Schema
-}{compilers: map[schema.Version]*jsonschema.Compiler{}, done: map[string]*jsonschema.Schema{}}
+	compiled  map[string]*jsonschema.Schema
+}{compilers: map[schema.Version]*jsonschema.Compiler{}, compiled: map[string]*jsonschema.Schema{}}
 
-// compiled returns the schema of a definition.
-func compiled(version schema.Version, def string) (*jsonschema.Schema, error) {
+// compiled returns a definition of the built-in schema, compiled at its first use.
+// It panics if the schema is broken, which a test would have shown.
+func compiled(version schema.Version, name string) *jsonschema.Schema {
 	schemas.Lock()
 	defer schemas.Unlock()
-	name := fmt.Sprintf("acp:v%d", version)
-	place := name + "#/$defs/" + def
-	if s := schemas.done[place]; s != nil {
-		return s, nil
+	document := fmt.Sprintf("acp:v%d", version)
+	place := document + "#/$defs/" + name
+	if s := schemas.compiled[place]; s != nil {
+		return s
 	}
 	c := schemas.compilers[version]
 	if c == nil {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(version.Document()))
 		if err != nil {
-			return nil, err
+			panic(fmt.Sprintf("comply: read the schema of version %d: %v", version, err))
 		}
 		c = jsonschema.NewCompiler()
 		c.UseLoader(jsonschema.SchemeURLLoader{})
-		if err := c.AddResource(name, doc); err != nil {
-			return nil, err
+		if err := c.AddResource(document, doc); err != nil {
+			panic(fmt.Sprintf("comply: add the schema of version %d: %v", version, err))
 		}
 		schemas.compilers[version] = c
 	}
-	s, err := c.Compile(place)
-	if err != nil {
-		return nil, err
-	}
-	schemas.done[place] = s
-	return s, nil
+	s := c.MustCompile(place)
+	schemas.compiled[place] = s
+	return s
 }
