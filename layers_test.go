@@ -126,7 +126,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
-	"github.com/go-json-experiment/json":       {"hub", "jsonrpc", "internal/strictjson", "internal/surface/api"},
+	"github.com/go-json-experiment/json":       {"comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/api"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},

@@ -2,15 +2,15 @@ package jsont
 
 import "strings"
 
-// A Level says how binding a rule is.
+// A Level tells how binding a rule is.
 type Level string
 
-// The levels. Only what breaks a MUST fails a test.
+// The levels. Only a broken MUST fails a test.
 const (
 	Must     Level = "MUST"
 	Should   Level = "SHOULD"
 	May      Level = "MAY"
-	Advisory Level = "ADV" // the protocol is silent; reported, never held against an agent
+	Advisory Level = "ADV" // advice where the protocol is silent; reported, never a failure
 )
 
 func parseLevel(s string) (Level, bool) {

@@ -6,27 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"unicode/utf8"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Node is a JSON value that knows the line it stands on.
+// A Node is a JSON value that remembers its line and the order of its members, so
+// that errors can point to it and a frame goes out as the file has it.
 type Node struct {
 	line    int
 	Kind    Kind
-	Text    string   // what a string says, or how any other leaf is written
+	Text    string   // the characters of a string; any other leaf as it is written
 	members []Member // of an object, in their order
 	items   []*Node  // of an array
 }
 
+// A Member is one member of an object.
 type Member struct {
 	Name  string
 	Value *Node
 }
 
-// A Kind is what a JSON value is.
+// A Kind is the type of a JSON value, with its article, as error texts need it.
 type Kind string
 
+// The kinds of JSON values.
 const (
 	Object Kind = "an object"
 	Array  Kind = "an array"
@@ -36,7 +40,10 @@ const (
 	Null   Kind = "null"
 )
 
-// A lineError is what is wrong with a text, and on which line.
+// kinds has the kind of the value that a token begins.
+var kinds = map[jsontext.Kind]Kind{'{': Object, '[': Array, '"': String, '0': Number, 't': Bool, 'f': Bool, 'n': Null}
+
+// A lineError is an error on one line of a text.
 type lineError struct {
 	line int
 	err  error
@@ -48,100 +55,81 @@ func linef(line int, format string, args ...any) error {
 	return &lineError{line, fmt.Errorf(format, args...)}
 }
 
-// ParseNode reads one JSON value. Names must not repeat.
+// ParseNode reads one JSON value. It refuses invalid UTF-8 and objects in which a
+// name repeats: two readers could understand such a file differently.
 func ParseNode(text []byte) (*Node, error) {
-	if !utf8.Valid(text) {
-		for i, line := range bytes.Split(text, []byte("\n")) {
-			if !utf8.Valid(line) {
-				return nil, linef(i+1, "not UTF-8")
-			}
+	b := &builder{text: text, dec: jsontext.NewDecoder(bytes.NewReader(text)), line: 1}
+	n, err := b.value()
+	if err == nil {
+		if _, err = b.dec.ReadToken(); err == io.EOF {
+			return n, nil
+		} else if err == nil {
+			err = errors.New("not JSON: there is more after the value")
 		}
 	}
-	var whole json.RawMessage
-	if err := json.Unmarshal(text, &whole); err != nil {
-		at := len(text)
-		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-			at = min(at, int(syntax.Offset))
+	at := b.dec.InputOffset()
+	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
+		at = syntax.ByteOffset
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			err = fmt.Errorf("the member %q is there twice", syntax.JSONPointer.LastToken())
+		} else {
+			err = fmt.Errorf("not JSON: %w", syntax.Err)
 		}
-		return nil, linef(1+bytes.Count(text[:at], []byte("\n")), "not JSON: %v", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	t := &tree{text: text, dec: dec, line: 1}
-	return t.value()
+	return nil, &lineError{1 + bytes.Count(text[:min(int(at), len(text))], []byte("\n")), err}
 }
 
-// A tree is a tree of nodes that is being built from valid JSON.
-type tree struct {
-	text []byte
-	dec  *json.Decoder
-	at   int // lines were counted up to here
-	line int
+// A builder makes nodes from tokens.
+type builder struct {
+	text    []byte
+	dec     *jsontext.Decoder
+	counted int // lines were counted up to this offset
+	line    int
 }
 
-func (t *tree) value() (*Node, error) {
-	tok, err := t.dec.Token()
+// value reads the next value. Its line is that of its first token.
+func (b *builder) value() (*Node, error) {
+	token, err := b.dec.ReadToken()
 	if err != nil {
-		return nil, linef(t.line, "not JSON: %v", err)
+		return nil, err
 	}
-	end := int(t.dec.InputOffset())
-	t.line += bytes.Count(t.text[t.at:end], []byte("\n"))
-	t.at = end
-	n := &Node{line: t.line}
-	switch tok := tok.(type) {
-	case string:
-		n.Kind, n.Text = String, tok
-	case json.Number:
-		n.Kind, n.Text = Number, tok.String()
-	case bool:
-		n.Kind, n.Text = Bool, strconv.FormatBool(tok)
-	case nil:
-		n.Kind, n.Text = Null, "null"
-	case json.Delim:
-		if tok == '[' {
-			n.Kind = Array
-			return n, t.items(n)
+	end := int(b.dec.InputOffset())
+	b.line += bytes.Count(b.text[b.counted:end], []byte("\n"))
+	b.counted = end
+	n := &Node{line: b.line, Kind: kinds[token.Kind()]}
+	switch n.Kind {
+	case Object:
+		for err == nil && b.dec.PeekKind() != '}' {
+			err = b.member(n)
 		}
-		n.Kind = Object
-		return n, t.fields(n)
+	case Array:
+		for err == nil && b.dec.PeekKind() != ']' {
+			var item *Node
+			item, err = b.value()
+			n.items = append(n.items, item)
+		}
+	default:
+		n.Text = token.String()
+		return n, nil
 	}
-	return n, nil
+	if err == nil {
+		_, err = b.dec.ReadToken() // the end of the object or array
+	}
+	return n, err
 }
 
-func (t *tree) items(n *Node) error {
-	for t.dec.More() {
-		item, err := t.value()
-		if err != nil {
-			return err
-		}
-		n.items = append(n.items, item)
+// member reads the next member of an object.
+func (b *builder) member(n *Node) error {
+	name, err := b.value()
+	if err != nil {
+		return err
 	}
-	_, err := t.dec.Token()
+	value, err := b.value()
+	n.members = append(n.members, Member{name.Text, value})
 	return err
 }
 
-func (t *tree) fields(n *Node) error {
-	seen := map[string]bool{}
-	for t.dec.More() {
-		name, err := t.value()
-		if err != nil {
-			return err
-		}
-		if seen[name.Text] {
-			return linef(name.line, "the member %q is there twice", name.Text)
-		}
-		seen[name.Text] = true
-		value, err := t.value()
-		if err != nil {
-			return err
-		}
-		n.members = append(n.members, Member{name.Text, value})
-	}
-	_, err := t.dec.Token()
-	return err
-}
-
-// Members returns the members of n, which may be nil.
+// Members returns the members of an object, none for nil.
 func (n *Node) Members() []Member {
 	if n == nil {
 		return nil
@@ -149,43 +137,32 @@ func (n *Node) Members() []Member {
 	return n.members
 }
 
-// Get returns the member with that name, nil if there is none. n may be nil.
+// Get returns the value of a member, nil if there is none. n may be nil.
 func (n *Node) Get(name string) *Node {
-	if n != nil {
-		for _, m := range n.members {
-			if m.Name == name {
-				return m.Value
-			}
+	for _, m := range n.Members() {
+		if m.Name == name {
+			return m.Value
 		}
 	}
 	return nil
 }
 
-// without returns an object without some of its members.
+// without returns a copy of an object without some of its members.
 func (n *Node) without(names ...string) *Node {
 	out := *n
-	out.members = nil
-next:
-	for _, m := range n.members {
-		for _, name := range names {
-			if m.Name == name {
-				continue next
-			}
-		}
-		out.members = append(out.members, m)
-	}
+	out.members = slices.DeleteFunc(slices.Clone(n.members), func(m Member) bool { return slices.Contains(names, m.Name) })
 	return &out
 }
 
-// Encode returns n as compact JSON, with what expand makes of its strings and
-// names.
+// Encode returns n as compact JSON, with its members in their order. expand is
+// applied to strings and names.
 func (n *Node) Encode(expand func(string) string) json.RawMessage {
 	var b bytes.Buffer
-	n.writeTo(&b, expand)
+	n.write(&b, expand)
 	return b.Bytes()
 }
 
-func (n *Node) writeTo(b *bytes.Buffer, expand func(string) string) {
+func (n *Node) write(b *bytes.Buffer, expand func(string) string) {
 	switch n.Kind {
 	case Object:
 		b.WriteByte('{')
@@ -195,7 +172,7 @@ func (n *Node) writeTo(b *bytes.Buffer, expand func(string) string) {
 			}
 			b.Write(Encode(expand(m.Name)))
 			b.WriteByte(':')
-			m.Value.writeTo(b, expand)
+			m.Value.write(b, expand)
 		}
 		b.WriteByte('}')
 	case Array:
@@ -204,7 +181,7 @@ func (n *Node) writeTo(b *bytes.Buffer, expand func(string) string) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			item.writeTo(b, expand)
+			item.write(b, expand)
 		}
 		b.WriteByte(']')
 	case String:
@@ -214,11 +191,12 @@ func (n *Node) writeTo(b *bytes.Buffer, expand func(string) string) {
 	}
 }
 
-// AsIs expands nothing.
+// AsIs is the expansion that changes nothing.
 func AsIs(s string) string { return s }
 
-// Decode returns a JSON value whose numbers keep their digits. ok is false for
-// what is not one value.
+// Decode returns a JSON value whose numbers keep their digits as [json.Number]. ok
+// is false for text that is not one value. It is forgiving: text of an agent that
+// two readers may understand differently is a finding, and must be readable first.
 func Decode(raw []byte) (v any, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -229,7 +207,8 @@ func Decode(raw []byte) (v any, ok bool) {
 	return v, err == io.EOF
 }
 
-// Encode returns v as compact JSON, without the escapes meant for web pages.
+// Encode returns v as compact JSON without the escapes meant for web pages, and
+// null for a value that JSON cannot hold.
 func Encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

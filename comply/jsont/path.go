@@ -6,7 +6,10 @@ import (
 	"strings"
 )
 
-// Lookup returns what stands at a path such as result.items.0.name.
+// Lookup returns the value at a path such as result.items.0.name. A part of the path
+// is the name of a member, or, in an array, the number of an element, conditions in
+// braces such as {type=select,value!=x} for the first element that meets them, or *
+// for the list of the values that all elements have at the rest of the path.
 func Lookup(v any, path string) (any, bool) { return find(v, parts(path)) }
 
 // Lookup returns the value at a path whose parts may contain variables.
@@ -18,7 +21,7 @@ func (v Variables) Lookup(value any, path string) (any, bool) {
 	return find(value, list)
 }
 
-// parts takes a path apart at its dots, except those in braces.
+// parts splits a path at its dots, except for dots in braces.
 func parts(path string) (out []string) {
 	depth, start := 0, 0
 	for i, c := range path {
@@ -35,9 +38,7 @@ func parts(path string) (out []string) {
 	return append(out, path[start:])
 }
 
-// find goes down a path. In an array a part is the number of an element,
-// conditions in braces such as {type=select,value!=x} for the first element that
-// meets them, or * for the list of what all elements have.
+// find follows the parts of a path.
 func find(v any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return v, true

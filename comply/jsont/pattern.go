@@ -9,10 +9,18 @@ import (
 	"strings"
 )
 
-// A Pattern says what a JSON value must be like. An object must have the members
-// of the pattern, an array must have an element for each of the pattern's, and a
-// string in a pattern is a regular expression that must be found in the value
-// written as text. Any other leaf must be written like the value.
+// A Pattern is compared with a JSON value. The comparison is one-sided: the value
+// may have more than the pattern asks for, because agents may extend the protocol.
+//
+//   - An object must have the members of the pattern; others are ignored.
+//   - An array must have, for each element of the pattern, an element that matches.
+//     Order does not count, and one element may match several.
+//   - A string in the pattern is a regular expression that must be found in the value
+//     written as text. One that does not compile is compared as it is.
+//   - Any other leaf must be written like the value; 1.0 and 1 are the same.
+//
+// A match visits each member of the pattern once; an array costs the product of its
+// length and that of the pattern. Regular expressions run in linear time.
 type Pattern struct {
 	kind    Kind
 	text    string
@@ -26,7 +34,7 @@ type patternMember struct {
 	value *Pattern
 }
 
-// NewPattern returns the pattern that a node is, with the variables replaced.
+// NewPattern returns a node as a pattern in which the variables have their values.
 func NewPattern(n *Node, vars Variables) *Pattern {
 	p := &Pattern{kind: n.Kind, text: n.Text}
 	switch n.Kind {
@@ -49,8 +57,8 @@ func NewPattern(n *Node, vars Variables) *Pattern {
 	return p
 }
 
-// literals calls f with each string of a pattern that is no regular expression
-// of ours.
+// literals calls f with each string of a pattern that is not a regular expression of
+// Go, and the error of the compiler.
 func literals(n *Node, f func(n *Node, err error)) {
 	for _, m := range n.members {
 		literals(m.Value, f)
@@ -65,7 +73,7 @@ func literals(n *Node, f func(n *Node, err error)) {
 	}
 }
 
-// A Mismatch is where a value is not as the pattern wants it.
+// A Mismatch is the first difference between a value and a pattern.
 type Mismatch struct {
 	path string // such as result.stopReason; empty for the whole value
 	Want string
@@ -81,7 +89,7 @@ func (m *Mismatch) String() string {
 	return fmt.Sprintf("%s is %s, not %s", where, m.Got, m.Want)
 }
 
-// Match returns nil if v is as p wants it.
+// Match returns nil if v matches.
 func (p *Pattern) Match(v any) *Mismatch {
 	met := 0
 	return p.at("", v, &met)
@@ -154,8 +162,8 @@ func (p *Pattern) String() string {
 	return p.text
 }
 
-// Stringify returns a value as text: what a string says, a number without a
-// fraction of zero, anything else as compact JSON.
+// Stringify returns a value as text: the characters of a string, a number without a
+// fraction of zero, any other value as compact JSON.
 func Stringify(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -179,10 +187,11 @@ func numberText(digits string) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// Brief returns a value as JSON that fits into a sentence.
+// Brief returns a value as JSON, cut to a length that fits into a sentence.
 func Brief(v any) string { return Shorten(string(Encode(v)), 200) }
 
-// Shorten returns at most n bytes of s, and says when something is missing.
+// Shorten returns at most n bytes of s, with a mark if some are missing. It never
+// cuts a character.
 func Shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -29,8 +29,8 @@ type Step struct {
 	Inner []Step
 }
 
-// An Action is the work of a step: a *newSession, *send, *sendRaw, *expect,
-// *forbid, delay, *process, *reply, *check or *fileCheck.
+// An Action is the work of a step: a *NewSession, *Send, *SendRaw, *Expect,
+// *Forbid, Delay, *Process, *Reply, *Check or *FileCheck.
 type Action any
 
 // A NewSession action sends session/new for the workspace of the test.
@@ -111,7 +111,8 @@ type FileCheck struct {
 // A Capture gives a variable the value at a path of a frame.
 type Capture struct{ Path, Name string }
 
-// actions are the steps there are. A step has exactly one of these members.
+// actions has the reader of each action by the member that a step has for it. A step
+// has exactly one of these members, or repeat.
 var actions = map[string]func(p *Reader, n *Node) Action{
 	"newSession": (*Reader).newSession,
 	"send":       (*Reader).send,
@@ -125,7 +126,7 @@ var actions = map[string]func(p *Reader, n *Node) Action{
 	"file":       (*Reader).fileCheck,
 }
 
-// steps reads the steps of a test, or those of one that repeats them.
+// steps reads the steps of a test, or those of a repeat, which is depth deep.
 func (p *Reader) steps(n *Node, depth int) (out []Step) {
 	if depth > maxDepth {
 		p.Fail(n, "repeats are at most %d deep", maxDepth)
@@ -162,7 +163,7 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 		}
 		switch len(found) {
 		case 0:
-			p.remark(n, "the step has no member that is known here, and does nothing")
+			p.remark(n, "the step has no known action and does nothing")
 		case 1:
 			out = append(out, s)
 		default:
@@ -175,8 +176,8 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 	return out
 }
 
-// countSteps returns how many steps are done in the end, or somewhat more than
-// are allowed.
+// countSteps returns how many steps run in all, or some number above the bound: it
+// stops counting there, so that nested repeats cannot overflow.
 func countSteps(steps []Step) int {
 	n := 0
 	for _, s := range steps {
@@ -190,7 +191,8 @@ func countSteps(steps []Step) int {
 	return n
 }
 
-// number returns a number within bounds, and otherwise if it is not there.
+// number returns a member that is a number from least to most, and otherwise if there
+// is none.
 func (p *Reader) number(n *Node, name string, otherwise, least, most float64) float64 {
 	v := p.typed(n, name, Number)
 	if v == nil {
@@ -204,7 +206,7 @@ func (p *Reader) number(n *Node, name string, otherwise, least, most float64) fl
 	return f
 }
 
-// duration returns what a member says in milliseconds.
+// duration returns a member that is a number of milliseconds.
 func (p *Reader) duration(n *Node, name string, otherwise time.Duration) time.Duration {
 	const ms = float64(time.Millisecond)
 	return time.Duration(ms * p.number(n, name, float64(otherwise)/ms, 0, float64(maxTimeout)/ms))
@@ -255,7 +257,7 @@ func (p *Reader) expect(n *Node) Action {
 	return e
 }
 
-// expectation reads one expected message.
+// expectation reads the description of one frame.
 func (p *Reader) expectation(n *Node) *Expectation {
 	e := &Expectation{
 		Keep: n.Get("consume") != nil && !p.flag(n, "consume"), absent: p.Texts(n, "absent"), unlike: p.Object(n, "unlike"),
@@ -290,7 +292,7 @@ func (p *Reader) expectation(n *Node) *Expectation {
 	return e
 }
 
-// until reads the message that ends a window before its time.
+// until reads the description of the frame that ends a wait before its time.
 func (p *Reader) until(n *Node) *Expectation {
 	v := p.Object(n, "until")
 	if v == nil {
@@ -332,7 +334,8 @@ func (p *Reader) process(n *Node) Action {
 	return x
 }
 
-// sendsInitialize reports whether the test itself opens the conversation.
+// sendsInitialize reports whether the test itself opens the conversation, so that the
+// runner must not.
 func sendsInitialize(s Step) bool {
 	if slices.ContainsFunc(s.Inner, sendsInitialize) {
 		return true
@@ -372,7 +375,8 @@ func (p *Reader) fileCheck(n *Node) Action {
 	return x
 }
 
-// textAsIs returns a text with its variables, to be replaced when it is used.
+// textAsIs returns a member that is a string; its variables are replaced when it is
+// used.
 func (p *Reader) textAsIs(n *Node, name string) string {
 	if v := p.typed(n, name, String); v != nil {
 		return v.Text

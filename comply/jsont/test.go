@@ -15,13 +15,13 @@ import (
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// Extension is how the name of a test file ends.
+// Extension ends the name of a test file.
 const Extension = ".jsont"
 
-// maxFile is how many bytes a test file may have.
+// maxFile is the largest size of a test file in bytes.
 const maxFile = 4 << 20
 
-// A Severity says whether every agent must pass a test.
+// A Severity tells whether every agent must pass a test.
 type Severity string
 
 // The severities.
@@ -33,17 +33,17 @@ const (
 // A Test is one test file.
 type Test struct {
 	ID          string   // the name of the file without its extension
-	Path        string   // where the file is, for people
+	Path        string   // of the file, for people
 	Title       string   // for people
-	Description string   // what is tested, for people
-	Area        string   // what the overview calls it; the title if the file does not say
+	Description string   // for people
+	Area        string   // the row in the overview; the title if the file has no area
 	Severity    Severity // whether a failure counts
 	Docs        []string // links
-	Rules       []string // ids of the rules that are tested, the main one first
-	Protocols   []int    // the versions it is for; empty for all
+	Rules       []string // ids of the rules that the test is about, the main one first
+	Protocols   []int    // the versions of the protocol that the test is for; empty for all
 
-	// Remarks say what is odd about the file, each with its line. They do not
-	// keep it from being run.
+	// Remarks are for the author of the test, each with its line. They do not keep the
+	// test from running.
 	Remarks []string
 
 	source        []byte // the template
@@ -56,22 +56,22 @@ type Test struct {
 	patch         *Node // what the test changes about the client's capabilities; may be nil
 }
 
-// A FileError says what is wrong with a test file, and where.
+// A FileError is an error in a file that the user wrote, with its line.
 type FileError struct {
 	Path string
 	Line int
 	Err  error
 }
 
-// Error returns path, line and what is wrong.
+// Error returns the path, the line and the error, as editors can follow it.
 func (e *FileError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error without its place.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// A Precondition must hold for a test to be run.
+// A Precondition is a capability that a test or a step depends on.
 type Precondition struct {
-	client bool // it is about the client's capabilities, not the agent's
+	client bool // a capability of the client, not of the agent
 	path   string
 	mustBe string // the wanted value as text
 }
@@ -82,18 +82,18 @@ type File struct {
 	Data []byte
 }
 
-// Parse reads a test. The path gives it its id, and is named in errors, which
-// are of type *FileError.
+// Parse reads a test. Its id is the base name of path without the extension. Errors
+// are of type *FileError and name the path.
 func Parse(path string, source []byte) (*Test, error) {
 	return parse(path, source, Builtins(schema.V1, "/sandbox", "/tmp"))
 }
 
-// Builtins returns the variables that every test has.
-func Builtins(version schema.Version, dir, temp string) Variables {
-	return Variables{varSandbox: Encode(dir), varTemp: Encode(temp), varVersion: Encode(int(version)), VarCapabilities: defaultCapabilities(version)}
+// Builtins returns the variables that every test has. sandbox and temp are folders.
+func Builtins(version schema.Version, sandbox, temp string) Variables {
+	return Variables{varSandbox: Encode(sandbox), varTemp: Encode(temp), varVersion: Encode(int(version)), VarCapabilities: defaultCapabilities(version)}
 }
 
-// defaultCapabilities are what the runner can do for an agent.
+// defaultCapabilities returns the capabilities of the runner as a client.
 func defaultCapabilities(version schema.Version) json.RawMessage {
 	if version == schema.V1 {
 		return json.RawMessage(`{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true}`)
@@ -101,15 +101,15 @@ func defaultCapabilities(version schema.Version) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-// Fill returns the test as it is for the given variables.
+// Fill returns the test read again with the given variables.
 func (t *Test) Fill(vars Variables) (*Test, error) { return parse(t.Path, t.source, vars) }
 
-// Uses reports whether the test names a variable.
+// Uses reports whether the file names a variable.
 func (t *Test) Uses(name string) bool { return bytes.Contains(t.source, []byte("${"+name+"}")) }
 
-// parse reads a test as it is for the given variables. What the test says about
-// the client's capabilities is in effect for the whole of it, so the template is
-// filled twice if it says something.
+// parse reads a test with the given variables. A test may change the capabilities of
+// the client, which are themselves a variable of the template: such a test is read
+// twice, the second time with the changed capabilities.
 func parse(path string, source []byte, vars Variables) (*Test, error) {
 	t, err := parseOnce(path, source, vars)
 	if err != nil || t.patch == nil {
@@ -118,7 +118,7 @@ func parse(path string, source []byte, vars Variables) (*Test, error) {
 	return parseOnce(path, source, vars.With(VarCapabilities, t.Capabilities(vars)))
 }
 
-// Capabilities returns what the client tells the agent that it can do.
+// Capabilities returns the capabilities that the client tells the agent.
 func (t *Test) Capabilities(vars Variables) json.RawMessage {
 	base := vars[VarCapabilities]
 	if t.patch == nil {
@@ -129,8 +129,8 @@ func (t *Test) Capabilities(vars Variables) json.RawMessage {
 	return Encode(merge(target, changes))
 }
 
-// merge changes target as a JSON merge patch says: objects are merged, null
-// removes, anything else replaces.
+// merge applies a JSON merge patch (RFC 7396) to target: objects are merged, null
+// removes, any other value replaces.
 func merge(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -159,7 +159,7 @@ func parseOnce(path string, source []byte, vars Variables) (*Test, error) {
 	return nil, InFile(path, err)
 }
 
-// InFile returns err as a *FileError, on line 1 unless it names another. It
+// InFile returns err as a *FileError for path, on the line that err names, or 1. It
 // returns nil for nil.
 func InFile(path string, err error) error {
 	if at := (*lineError)(nil); errors.As(err, &at) {
@@ -206,14 +206,15 @@ func (t *Test) read(vars Variables) error {
 	return p.Err
 }
 
-// A Reader takes the nodes of a test apart. It keeps the first error and goes
-// on, so that its methods need not return one.
+// A Reader reads members of nodes. It keeps the first error and goes on with zero
+// values, so that its methods need not return an error; Err has it in the end.
 type Reader struct {
 	vars    Variables // for the strings
 	remarks []string
 	Err     error
 }
 
+// Fail records an error at the line of n, unless there is an earlier one.
 func (p *Reader) Fail(n *Node, format string, args ...any) {
 	if p.Err == nil {
 		p.Err = linef(n.line, format, args...)
@@ -224,7 +225,8 @@ func (p *Reader) remark(n *Node, format string, args ...any) {
 	p.remarks = append(p.remarks, fmt.Sprintf("line %d: ", n.line)+fmt.Sprintf(format, args...))
 }
 
-// typed returns a member of the given kind, nil if it is not there.
+// typed returns a member of the given kind, nil if there is none. A member of another
+// kind is an error.
 func (p *Reader) typed(n *Node, name string, want Kind) *Node {
 	v := n.Get(name)
 	if v == nil || v.Kind == want {
@@ -234,8 +236,11 @@ func (p *Reader) typed(n *Node, name string, want Kind) *Node {
 	return nil
 }
 
+// Object returns a member that is an object, nil if there is none.
 func (p *Reader) Object(n *Node, name string) *Node { return p.typed(n, name, Object) }
 
+// Text returns a member that is a string with its variables replaced, "" if there is
+// none.
 func (p *Reader) Text(n *Node, name string) string {
 	if v := p.typed(n, name, String); v != nil {
 		return p.vars.Expand(v.Text)
@@ -248,7 +253,7 @@ func (p *Reader) flag(n *Node, name string) bool {
 	return v != nil && v.Text == "true"
 }
 
-// each returns the elements of an array, none if it is not there.
+// each iterates over the elements of a member that is an array.
 func (p *Reader) each(n *Node, name string) func(yield func(*Node) bool) {
 	return func(yield func(*Node) bool) {
 		v := p.typed(n, name, Array)
@@ -263,6 +268,7 @@ func (p *Reader) each(n *Node, name string) func(yield func(*Node) bool) {
 	}
 }
 
+// Texts returns a member that is a list of strings, with their variables replaced.
 func (p *Reader) Texts(n *Node, name string) (out []string) {
 	for item := range p.each(n, name) {
 		if item.Kind != String {
@@ -274,6 +280,7 @@ func (p *Reader) Texts(n *Node, name string) (out []string) {
 	return out
 }
 
+// head reads the members that describe the test.
 func (p *Reader) head(root *Node, t *Test) {
 	t.Title, t.Description = p.Text(root, "title"), p.Text(root, "description")
 	t.Docs, t.Rules = p.Texts(root, "docs"), p.Texts(root, "rules")
@@ -292,7 +299,7 @@ func (p *Reader) head(root *Node, t *Test) {
 	}
 	for _, name := range []string{"description", "docs", "sandbox"} {
 		if root.Get(name) == nil {
-			p.remark(root, "there is no %q", name)
+			p.remark(root, "the test has no %q", name)
 		}
 	}
 	t.Lax = root.Get("ledger") != nil && !p.flag(root, "ledger")
@@ -301,11 +308,13 @@ func (p *Reader) head(root *Node, t *Test) {
 		case "1", "2":
 			t.Protocols = append(t.Protocols, int(v.Text[0]-'0'))
 		default:
-			p.Fail(v, "there are the protocol versions 1 and 2, not %s", v.Text)
+			p.Fail(v, "a protocol version is 1 or 2, not %s", v.Text)
 		}
 	}
 }
 
+// precondition reads a precondition. ok is false for one that it cannot understand,
+// which is a remark: the file may be for a later version of the runner.
 func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 	c.mustBe = "true"
 	if v := n.Get("mustBe"); v != nil {
@@ -329,8 +338,8 @@ func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 	return c, true
 }
 
-// Unmet returns why a precondition does not hold, "" if it does. A capability
-// that is absent or null is false, and one that is an object is true.
+// Unmet returns the reason why a precondition does not hold, "" if it does. A
+// capability that is absent or null counts as false, an object as true.
 func (c Precondition) Unmet(agent, client any) string {
 	who, caps := "the agent's", agent
 	if c.client {
@@ -350,6 +359,7 @@ func (c Precondition) Unmet(agent, client any) string {
 	return fmt.Sprintf("%s capability %s is %s, and the test is for %s", who, c.path, Shorten(got, 100), c.mustBe)
 }
 
+// file reads a file of the sandbox. Its path must not lead out of it.
 func (p *Reader) file(n *Node) File {
 	f := File{Path: p.Text(n, "path")}
 	text, encoded := p.typed(n, "text", String), p.typed(n, "base64", String)
@@ -374,6 +384,7 @@ func (p *Reader) file(n *Node) File {
 	return f
 }
 
+// init reads how the conversation begins.
 func (p *Reader) init(n *Node, t *Test) {
 	t.Policy = sandbox.PolicyYolo
 	t.patch = p.Object(n, "clientCapabilities")

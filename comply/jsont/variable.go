@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// Variables are what ${name} stands for, as compact JSON.
+// Variables has the value of each ${name} as compact JSON. A value is never changed:
+// With and Join return copies, so a set of variables may be shared by goroutines.
 type Variables map[string]json.RawMessage
 
-// The variables that every test has.
+// The names of the variables that every test has.
 const (
 	varSandbox      = "sandbox"
 	varTemp         = "temp"
@@ -24,7 +25,7 @@ const (
 
 var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
-// With returns a copy of v in which name stands for value.
+// With returns a copy of v in which name has the given value.
 func (v Variables) With(name string, value json.RawMessage) Variables {
 	out := maps.Clone(v)
 	out[name] = value
@@ -39,8 +40,8 @@ func (v Variables) Join(local Variables) Variables {
 	return v
 }
 
-// text returns what ${name} is replaced with inside a string: a string says
-// what it says, anything else is JSON.
+// text returns the replacement of ${name} inside a string: the characters of a
+// string, and JSON for any other value.
 func (v Variables) text(reference string) (string, bool) {
 	raw, ok := v[reference[2:len(reference)-1]]
 	if !ok {
@@ -53,11 +54,12 @@ func (v Variables) text(reference string) (string, bool) {
 	return string(raw), true
 }
 
-// Expand replaces the variables in a string. One that is not known stays.
+// Expand replaces the variables in a string. An unknown variable stays as it is: the
+// agent or a pattern may mean the characters.
 func (v Variables) Expand(s string) string { return v.replace(s, AsIs) }
 
-// expandPattern is expand for a regular expression: what a variable says is
-// meant literally.
+// expandPattern is Expand for a regular expression: the value of a variable is
+// matched literally.
 func (v Variables) expandPattern(s string) string { return v.replace(s, regexp.QuoteMeta) }
 
 func (v Variables) replace(s string, change func(string) string) string {
@@ -72,10 +74,11 @@ func (v Variables) replace(s string, change func(string) string) string {
 	})
 }
 
-// fill is the pass over the text of a template that makes it JSON: variables
-// outside of strings are replaced. Those in strings are left for the moment at
-// which the string is used, because only then it is known what they say, and
-// whether a regular expression is wanted. Lines keep their numbers.
+// fill turns the text of a template into JSON: it replaces the variables outside of
+// strings. Variables in strings stay until the string is used, because only then
+// their values are captured, and only then it is known whether the string is a
+// regular expression. The pass reads each byte once and tracks nothing but whether
+// it is inside a string. Values are compact JSON, so lines keep their numbers.
 func (v Variables) fill(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	line, quoted := 1, false
@@ -92,7 +95,7 @@ func (v Variables) fill(text []byte) ([]byte, error) {
 			if at := variable.FindIndex(text[i:]); at != nil && at[0] == 0 {
 				raw, ok := v[string(text[i+2:i+at[1]-1])]
 				if !ok {
-					return nil, linef(line, "there is no variable %s; outside of a string only those that every test has can stand", text[i:i+at[1]])
+					return nil, linef(line, "there is no variable %s; outside of a string use one that every test has", text[i:i+at[1]])
 				}
 				out.Write(raw)
 				i += at[1] - 1
