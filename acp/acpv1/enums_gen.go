@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A ToolKind is the kind of thing that a tool does, found in
-// ToolCallUpdate.kind and ToolCall.kind. It is closed. A value that begins with
-// _ would belong to an implementation, and any other unknown value to a future
-// version of the protocol; either is kept, and Validate reports it.
+// A ToolKind is the kind of action of a tool. Used in ToolCallUpdate.kind and
+// ToolCall.kind. It is closed. A value that begins with _ would belong to an
+// implementation, and any other unknown value to a future version of the
+// protocol; either is kept, and Validate reports it.
 type ToolKind string
 
 // The values of ToolKind.
@@ -38,7 +38,7 @@ func (v ToolKind) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v ToolKind) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A ToolCallStatus is how far a tool call has come, found in
+// A ToolCallStatus is the progress of a tool call. Used in
 // ToolCallUpdate.status and ToolCall.status. It is closed. A value that begins
 // with _ would belong to an implementation, and any other unknown value to a
 // future version of the protocol; either is kept, and Validate reports it.
@@ -64,10 +64,10 @@ func (v ToolCallStatus) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v ToolCallStatus) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A Role is whom content is for, found in Annotations.audience. It is closed. A
-// value that begins with _ would belong to an implementation, and any other
-// unknown value to a future version of the protocol; either is kept, and
-// Validate reports it.
+// A Role is the reader that content is meant for. Used in Annotations.audience.
+// It is closed. A value that begins with _ would belong to an implementation,
+// and any other unknown value to a future version of the protocol; either is
+// kept, and Validate reports it.
 type Role string
 
 // The values of Role.
@@ -88,10 +88,11 @@ func (v Role) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v Role) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A PermissionOptionKind is what a PermissionOption grants or refuses, found in
-// PermissionOption.kind. It is closed. A value that begins with _ would belong
-// to an implementation, and any other unknown value to a future version of the
-// protocol; either is kept, and Validate reports it.
+// A PermissionOptionKind is the effect of a PermissionOption: it allows or
+// rejects, once or always. Used in PermissionOption.kind. It is closed. A value
+// that begins with _ would belong to an implementation, and any other unknown
+// value to a future version of the protocol; either is kept, and Validate
+// reports it.
 type PermissionOptionKind string
 
 // The values of PermissionOptionKind.
@@ -114,10 +115,10 @@ func (v PermissionOptionKind) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PermissionOptionKind) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// An ElicitationSchemaType is found in ElicitationSchema.type. It is closed. A
-// value that begins with _ would belong to an implementation, and any other
-// unknown value to a future version of the protocol; either is kept, and
-// Validate reports it.
+// An ElicitationSchemaType is the type of an ElicitationSchema. Used in
+// ElicitationSchema.type. It is closed. A value that begins with _ would belong
+// to an implementation, and any other unknown value to a future version of the
+// protocol; either is kept, and Validate reports it.
 type ElicitationSchemaType string
 
 // The values of ElicitationSchemaType.
@@ -137,7 +138,7 @@ func (v ElicitationSchemaType) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v ElicitationSchemaType) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A StringFormat is a hint at what a string is, found in
+// A StringFormat is a hint at the syntax of a string. Used in
 // StringPropertySchema.format. It is closed. A value that begins with _ would
 // belong to an implementation, and any other unknown value to a future version
 // of the protocol; either is kept, and Validate reports it.
@@ -163,7 +164,7 @@ func (v StringFormat) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v StringFormat) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A SessionConfigOptionCategory is a hint at what a setting is about, found in
+// A SessionConfigOptionCategory is the subject of a setting. Used in
 // SessionConfigOption.category. It is open: a value that begins with _ belongs
 // to an implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.
@@ -189,7 +190,7 @@ func (v SessionConfigOptionCategory) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v SessionConfigOptionCategory) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A StopReason is why the agent has stopped, found in
+// A StopReason is the reason why the agent stopped. Used in
 // PromptResponse.stopReason. It is closed. A value that begins with _ would
 // belong to an implementation, and any other unknown value to a future version
 // of the protocol; either is kept, and Validate reports it.
@@ -216,8 +217,8 @@ func (v StopReason) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v StopReason) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// An ErrorCode is the number that says which kind of failure an Error is, found
-// in Error.code. Codes are numbers: those not listed here pass as they are.
+// An ErrorCode is the number that classifies an Error. Used in Error.code.
+// Codes are numbers: those not listed here pass as they are.
 type ErrorCode int32
 
 // The values of ErrorCode.
@@ -241,10 +242,10 @@ func (v ErrorCode) Known() bool {
 	return false
 }
 
-// A PlanEntryPriority is found in PlanEntry.priority. It is closed. A value
-// that begins with _ would belong to an implementation, and any other unknown
-// value to a future version of the protocol; either is kept, and Validate
-// reports it.
+// A PlanEntryPriority is the importance of a step. Used in PlanEntry.priority.
+// It is closed. A value that begins with _ would belong to an implementation,
+// and any other unknown value to a future version of the protocol; either is
+// kept, and Validate reports it.
 type PlanEntryPriority string
 
 // The values of PlanEntryPriority.
@@ -266,9 +267,10 @@ func (v PlanEntryPriority) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PlanEntryPriority) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A PlanEntryStatus is found in PlanEntry.status. It is closed. A value that
-// begins with _ would belong to an implementation, and any other unknown value
-// to a future version of the protocol; either is kept, and Validate reports it.
+// A PlanEntryStatus is the progress of a step. Used in PlanEntry.status. It is
+// closed. A value that begins with _ would belong to an implementation, and any
+// other unknown value to a future version of the protocol; either is kept, and
+// Validate reports it.
 type PlanEntryStatus string
 
 // The values of PlanEntryStatus.
@@ -290,9 +292,10 @@ func (v PlanEntryStatus) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PlanEntryStatus) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A NoticeSeverity is found in Notice.severity. It is open: a value that begins
-// with _ belongs to an implementation, and any other unknown value to a future
-// version of the protocol, which is never to be taken for an extension.
+// A NoticeSeverity is the weight of a Notice. Used in Notice.severity. It is
+// open: a value that begins with _ belongs to an implementation, and any other
+// unknown value to a future version of the protocol, which is never to be taken
+// for an extension.
 type NoticeSeverity string
 
 // The values of NoticeSeverity.
@@ -314,10 +317,10 @@ func (v NoticeSeverity) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v NoticeSeverity) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A CompactionStatus is found in CompactionUpdate.status. It is open: a value
-// that begins with _ belongs to an implementation, and any other unknown value
-// to a future version of the protocol, which is never to be taken for an
-// extension.
+// A CompactionStatus is the progress of a compaction. Used in
+// CompactionUpdate.status. It is open: a value that begins with _ belongs to an
+// implementation, and any other unknown value to a future version of the
+// protocol, which is never to be taken for an extension.
 type CompactionStatus string
 
 // The values of CompactionStatus.

@@ -2,54 +2,57 @@
 
 package acpv1
 
-// A SessionID is the name of a session, found in
-// WriteTextFileRequest.sessionId, ReadTextFileRequest.sessionId and elsewhere.
+// A SessionID is the id of a session. Used in WriteTextFileRequest.sessionId,
+// ReadTextFileRequest.sessionId and elsewhere.
 type SessionID string
 
-// A ToolCallID is the name of a tool call within a session, found in
+// A ToolCallID is the id of a tool call within a session. Used in
 // ToolCallUpdate.toolCallId, ElicitationSessionScope.toolCallId and
 // ToolCall.toolCallId.
 type ToolCallID string
 
-// A TerminalID is found in Terminal.terminalId,
+// A TerminalID is the id of a terminal. Used in Terminal.terminalId,
 // TerminalOutputRequest.terminalId and elsewhere.
 type TerminalID string
 
-// A PermissionOptionID is found in PermissionOption.optionId and
-// SelectedPermissionOutcome.optionId.
+// A PermissionOptionID is the id of an answer to a permission request. Used in
+// PermissionOption.optionId and SelectedPermissionOutcome.optionId.
 type PermissionOptionID string
 
-// An ElicitationID is found in ElicitationURLMode.elicitationId and
+// An ElicitationID is the id of a request that sends the user to a URL. Used in
+// ElicitationURLMode.elicitationId and
 // CompleteElicitationNotification.elicitationId.
 type ElicitationID string
 
-// A ProtocolVersion is found in InitializeResponse.protocolVersion and
-// InitializeRequest.protocolVersion.
+// A ProtocolVersion is the number of a version of the protocol. Used in
+// InitializeResponse.protocolVersion and InitializeRequest.protocolVersion.
 type ProtocolVersion uint16
 
-// An AuthMethodID is found in AuthMethodTerminal.id, AuthMethodAgent.id and
-// AuthenticateRequest.methodId.
+// An AuthMethodID is the id of a way to log in. Used in AuthMethodTerminal.id,
+// AuthMethodAgent.id and AuthenticateRequest.methodId.
 type AuthMethodID string
 
-// A SessionModeID is found in SessionModeState.currentModeId, SessionMode.id
-// and elsewhere.
+// A SessionModeID is the id of a SessionMode. Used in
+// SessionModeState.currentModeId, SessionMode.id and elsewhere.
 type SessionModeID string
 
-// A SessionConfigID is found in SessionConfigOption.id and
+// A SessionConfigID is the id of a setting. Used in SessionConfigOption.id and
 // SetSessionConfigOptionRequest.configId.
 type SessionConfigID string
 
-// A SessionConfigValueID is found in SessionConfigSelectOption.value,
-// SessionConfigSelect.currentValue and SessionConfigIDValue.value.
+// A SessionConfigValueID is the id of a choice. Used in
+// SessionConfigSelectOption.value, SessionConfigSelect.currentValue and
+// SessionConfigIDValue.value.
 type SessionConfigValueID string
 
-// A SessionConfigGroupID is found in SessionConfigSelectGroup.group.
+// A SessionConfigGroupID is the id of a group of choices. Used in
+// SessionConfigSelectGroup.group.
 type SessionConfigGroupID string
 
-// A MessageID is the name of a message within a session, found in
+// A MessageID is the id of a message within a session. Used in
 // ContentChunk.messageId.
 type MessageID string
 
-// A CompactionID is found in CompactionUpdate.compactionId and
-// CompactionSummaryChunk.compactionId.
+// A CompactionID is the id of a compaction within a session. Used in
+// CompactionUpdate.compactionId and CompactionSummaryChunk.compactionId.
 type CompactionID string

@@ -43,8 +43,8 @@ type RequestPermissionRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCallUpdate is a change to a tool call, in which what is absent stays as
-// it was, found in RequestPermissionRequest.toolCall and the union
+// A ToolCallUpdate is a change to a tool call; members that are absent stay as
+// they were. Used in RequestPermissionRequest.toolCall and the union
 // SessionUpdate.
 type ToolCallUpdate struct {
 	ToolCallID ToolCallID                   `json:"toolCallId"`
@@ -62,7 +62,7 @@ type ToolCallUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// Annotations are a hint at how content is meant to be used, found in
+// Annotations are hints at how a client may present content. Used in
 // TextContent.annotations, ImageContent.annotations and elsewhere.
 type Annotations struct {
 	Audience     Optional[[]Role]      `json:"audience,omitzero" acp:"null"`
@@ -74,7 +74,7 @@ type Annotations struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TextContent is text, found in the union ContentBlock.
+// A TextContent is text. Used in the union ContentBlock.
 type TextContent struct {
 	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
 	Text        string                `json:"text"`
@@ -84,7 +84,8 @@ type TextContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An ImageContent is found in the union ContentBlock.
+// An ImageContent is an image, encoded in base64. Used in the union
+// ContentBlock.
 type ImageContent struct {
 	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
 	Data        string                `json:"data"`
@@ -96,7 +97,7 @@ type ImageContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AudioContent is found in the union ContentBlock.
+// An AudioContent is sound, encoded in base64. Used in the union ContentBlock.
 type AudioContent struct {
 	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
 	Data        string                `json:"data"`
@@ -107,7 +108,7 @@ type AudioContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ResourceLink is a resource without its content, found in the union
+// A ResourceLink is a resource without its content. Used in the union
 // ContentBlock.
 type ResourceLink struct {
 	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
@@ -123,7 +124,8 @@ type ResourceLink struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TextResourceContents are found in the union EmbeddedResourceResource.
+// A TextResourceContents is a resource with text. Used in the union
+// EmbeddedResourceResource.
 type TextResourceContents struct {
 	MIMEType Optional[string] `json:"mimeType,omitzero" acp:"null"`
 	Text     string           `json:"text"`
@@ -134,7 +136,8 @@ type TextResourceContents struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// BlobResourceContents are found in the union EmbeddedResourceResource.
+// A BlobResourceContents is a resource with binary content, encoded in base64.
+// Used in the union EmbeddedResourceResource.
 type BlobResourceContents struct {
 	Blob     string           `json:"blob"`
 	MIMEType Optional[string] `json:"mimeType,omitzero" acp:"null"`
@@ -145,7 +148,7 @@ type BlobResourceContents struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EmbeddedResource is a resource with its content, found in the union
+// An EmbeddedResource is a resource with its content. Used in the union
 // ContentBlock.
 type EmbeddedResource struct {
 	Annotations Optional[Annotations]    `json:"annotations,omitzero" acp:"null"`
@@ -156,7 +159,8 @@ type EmbeddedResource struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Content is found in the union ToolCallContent.
+// A Content is a content block as output of a tool. Used in the union
+// ToolCallContent.
 type Content struct {
 	Content ContentBlock    `json:"content"`
 	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -165,7 +169,7 @@ type Content struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Diff is a change to files, found in the union ToolCallContent.
+// A Diff is a change to files. Used in the union ToolCallContent.
 type Diff struct {
 	Path    string           `json:"path"`
 	OldText Optional[string] `json:"oldText,omitzero" acp:"null"`
@@ -176,7 +180,8 @@ type Diff struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Terminal is a reference to a terminal, found in the union ToolCallContent.
+// A Terminal is a reference to a terminal as output of a tool. Used in the
+// union ToolCallContent.
 type Terminal struct {
 	TerminalID TerminalID      `json:"terminalId"`
 	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -185,7 +190,7 @@ type Terminal struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCallLocation is a place in a file that a tool call is about, found in
+// A ToolCallLocation is a place in a file that a tool call concerns. Used in
 // ToolCallUpdate.locations and ToolCall.locations.
 type ToolCallLocation struct {
 	Path string           `json:"path"`
@@ -197,7 +202,7 @@ type ToolCallLocation struct {
 }
 
 // A PermissionOption is an answer that the user can give to a permission
-// request, found in RequestPermissionRequest.options.
+// request. Used in RequestPermissionRequest.options.
 type PermissionOption struct {
 	OptionID PermissionOptionID   `json:"optionId"`
 	Name     string               `json:"name"`
@@ -223,7 +228,7 @@ type CreateTerminalRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EnvVariable is a variable for the environment of a process, found in
+// An EnvVariable is a variable for the environment of a process. Used in
 // CreateTerminalRequest.env and MCPServerStdio.env.
 type EnvVariable struct {
 	Name  string          `json:"name"`
@@ -310,20 +315,21 @@ func (x *CreateElicitationRequest) Tag() string {
 	return ""
 }
 
-// An ElicitationSessionScope is found in the union ElicitationFormMode and the
-// union ElicitationURLMode.
+// An ElicitationSessionScope is the session, and perhaps the tool call, that a
+// form belongs to. Used in the union ElicitationFormMode and the union
+// ElicitationURLMode.
 type ElicitationSessionScope struct {
 	SessionID  SessionID            `json:"sessionId"`
 	ToolCallID Optional[ToolCallID] `json:"toolCallId,omitzero" acp:"null"`
 }
 
-// An ElicitationRequestScope is found in the union ElicitationFormMode and the
-// union ElicitationURLMode.
+// An ElicitationRequestScope is the request that a form belongs to. Used in the
+// union ElicitationFormMode and the union ElicitationURLMode.
 type ElicitationRequestScope struct {
 	RequestID RequestID `json:"requestId"`
 }
 
-// An ElicitationSchema is a form that the user is asked to fill in, found in
+// An ElicitationSchema is the fields of a form that the user fills in. Used in
 // ElicitationFormMode.requestedSchema.
 type ElicitationSchema struct {
 	Type        Optional[ElicitationSchemaType]              `json:"type,omitzero"`
@@ -337,8 +343,8 @@ type ElicitationSchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EnumOption is found in StringPropertySchema.oneOf and
-// TitledMultiSelectItems.anyOf.
+// An EnumOption is one choice of a field, with a title. Used in
+// StringPropertySchema.oneOf and TitledMultiSelectItems.anyOf.
 type EnumOption struct {
 	Const       string           `json:"const"`
 	Title       string           `json:"title"`
@@ -349,7 +355,8 @@ type EnumOption struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A StringPropertySchema is found in the union ElicitationPropertySchema.
+// A StringPropertySchema is a text or a choice in a form. Used in the union
+// ElicitationPropertySchema.
 type StringPropertySchema struct {
 	Title       Optional[string]       `json:"title,omitzero" acp:"null"`
 	Description Optional[string]       `json:"description,omitzero" acp:"null"`
@@ -366,7 +373,8 @@ type StringPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A NumberPropertySchema is found in the union ElicitationPropertySchema.
+// A NumberPropertySchema is a number in a form. Used in the union
+// ElicitationPropertySchema.
 type NumberPropertySchema struct {
 	Title       Optional[string]      `json:"title,omitzero" acp:"null"`
 	Description Optional[string]      `json:"description,omitzero" acp:"null"`
@@ -379,7 +387,8 @@ type NumberPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An IntegerPropertySchema is found in the union ElicitationPropertySchema.
+// An IntegerPropertySchema is a whole number in a form. Used in the union
+// ElicitationPropertySchema.
 type IntegerPropertySchema struct {
 	Title       Optional[string] `json:"title,omitzero" acp:"null"`
 	Description Optional[string] `json:"description,omitzero" acp:"null"`
@@ -392,7 +401,8 @@ type IntegerPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A BooleanPropertySchema is found in the union ElicitationPropertySchema.
+// A BooleanPropertySchema is a yes or no in a form. Used in the union
+// ElicitationPropertySchema.
 type BooleanPropertySchema struct {
 	Title       Optional[string] `json:"title,omitzero" acp:"null"`
 	Description Optional[string] `json:"description,omitzero" acp:"null"`
@@ -403,7 +413,8 @@ type BooleanPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// StringMultiSelectItems are found in the union MultiSelectItems.
+// StringMultiSelectItems are choices without titles. Used in the union
+// MultiSelectItems.
 type StringMultiSelectItems struct {
 	Enum []string        `json:"enum"`
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -412,7 +423,8 @@ type StringMultiSelectItems struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TitledMultiSelectItems are found in the union MultiSelectItems.
+// TitledMultiSelectItems are choices with titles. Used in the union
+// MultiSelectItems.
 type TitledMultiSelectItems struct {
 	AnyOf []EnumOption    `json:"anyOf"`
 	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -421,7 +433,8 @@ type TitledMultiSelectItems struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A MultiSelectPropertySchema is found in the union ElicitationPropertySchema.
+// A MultiSelectPropertySchema is a choice of several answers in a form. Used in
+// the union ElicitationPropertySchema.
 type MultiSelectPropertySchema struct {
 	Title       Optional[string]   `json:"title,omitzero" acp:"null"`
 	Description Optional[string]   `json:"description,omitzero" acp:"null"`
@@ -435,11 +448,11 @@ type MultiSelectPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An ElicitationFormMode is found in the union CreateElicitationRequest and
-// CreateElicitationRequest.
+// An ElicitationFormMode is a request that shows the user a form. Used in the
+// union CreateElicitationRequest and CreateElicitationRequest.
 //
 // Exactly one of Session and Request is set, and its members are among those of
-// the object. It is closed: what is none of these cannot be decoded.
+// the object. It is closed: no other value can be decoded.
 type ElicitationFormMode struct {
 	RequestedSchema ElicitationSchema `json:"requestedSchema"`
 
@@ -447,10 +460,11 @@ type ElicitationFormMode struct {
 	Request *ElicitationRequestScope // the object has "requestId"
 }
 
-// An ElicitationURLMode is found in the union CreateElicitationRequest.
+// An ElicitationURLMode is a request that sends the user to a URL. Used in the
+// union CreateElicitationRequest.
 //
 // Exactly one of Session and Request is set, and its members are among those of
-// the object. It is closed: what is none of these cannot be decoded.
+// the object. It is closed: no other value can be decoded.
 type ElicitationURLMode struct {
 	ElicitationID ElicitationID `json:"elicitationId"`
 	URL           string        `json:"url"`
@@ -471,7 +485,7 @@ type InitializeResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// AgentCapabilities are what an agent can do, found in
+// AgentCapabilities declare the optional features of an agent. Used in
 // InitializeResponse.agentCapabilities.
 type AgentCapabilities struct {
 	LoadSession         Optional[bool]                  `json:"loadSession,omitzero"`
@@ -485,7 +499,8 @@ type AgentCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PromptCapabilities are found in AgentCapabilities.promptCapabilities.
+// PromptCapabilities declare the content that an agent accepts in prompts. Used
+// in AgentCapabilities.promptCapabilities.
 type PromptCapabilities struct {
 	Image           Optional[bool]  `json:"image,omitzero"`
 	Audio           Optional[bool]  `json:"audio,omitzero"`
@@ -496,7 +511,8 @@ type PromptCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// MCPCapabilities are found in AgentCapabilities.mcpCapabilities.
+// MCPCapabilities declare the transports of MCP servers that an agent supports.
+// Used in AgentCapabilities.mcpCapabilities.
 type MCPCapabilities struct {
 	HTTP Optional[bool]  `json:"http,omitzero"`
 	SSE  Optional[bool]  `json:"sse,omitzero"`
@@ -506,7 +522,8 @@ type MCPCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionCapabilities are found in AgentCapabilities.sessionCapabilities.
+// SessionCapabilities declare the optional features of an agent within and
+// around sessions. Used in AgentCapabilities.sessionCapabilities.
 type SessionCapabilities struct {
 	List                  Optional[SessionListCapabilities]                  `json:"list,omitzero" acp:"null"`
 	Delete                Optional[SessionDeleteCapabilities]                `json:"delete,omitzero" acp:"null"`
@@ -520,7 +537,8 @@ type SessionCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionListCapabilities are found in SessionCapabilities.list.
+// SessionListCapabilities declare the support of an agent for listing sessions.
+// Used in SessionCapabilities.list.
 type SessionListCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -528,7 +546,8 @@ type SessionListCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionDeleteCapabilities are found in SessionCapabilities.delete.
+// SessionDeleteCapabilities declare the support of an agent for deleting
+// sessions. Used in SessionCapabilities.delete.
 type SessionDeleteCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -536,7 +555,8 @@ type SessionDeleteCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionAdditionalDirectoriesCapabilities are found in
+// SessionAdditionalDirectoriesCapabilities declare the support of an agent for
+// more than one directory per session. Used in
 // SessionCapabilities.additionalDirectories.
 type SessionAdditionalDirectoriesCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -545,7 +565,8 @@ type SessionAdditionalDirectoriesCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionResumeCapabilities are found in SessionCapabilities.resume.
+// SessionResumeCapabilities declare the support of an agent for resuming
+// sessions. Used in SessionCapabilities.resume.
 type SessionResumeCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -553,7 +574,8 @@ type SessionResumeCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionCloseCapabilities are found in SessionCapabilities.close.
+// SessionCloseCapabilities declare the support of an agent for closing
+// sessions. Used in SessionCapabilities.close.
 type SessionCloseCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -561,7 +583,8 @@ type SessionCloseCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// AgentAuthCapabilities are found in AgentCapabilities.auth.
+// AgentAuthCapabilities declare the authentication that an agent supports. Used
+// in AgentCapabilities.auth.
 type AgentAuthCapabilities struct {
 	Logout Optional[LogoutCapabilities] `json:"logout,omitzero" acp:"null"`
 	Meta   json.RawMessage              `json:"_meta,omitzero" acp:"object"`
@@ -570,7 +593,8 @@ type AgentAuthCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// LogoutCapabilities are found in AgentAuthCapabilities.logout.
+// LogoutCapabilities declare the support of an agent for logging out. Used in
+// AgentAuthCapabilities.logout.
 type LogoutCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -578,7 +602,8 @@ type LogoutCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AuthMethodTerminal is found in the union AuthMethod.
+// An AuthMethodTerminal is a way to log in that runs a command in a terminal.
+// Used in the union AuthMethod.
 type AuthMethodTerminal struct {
 	ID          AuthMethodID              `json:"id"`
 	Name        string                    `json:"name"`
@@ -591,7 +616,8 @@ type AuthMethodTerminal struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AuthMethodAgent is found in the union AuthMethod.
+// An AuthMethodAgent is a way to log in that the agent handles itself. Used in
+// the union AuthMethod.
 type AuthMethodAgent struct {
 	ID          AuthMethodID     `json:"id"`
 	Name        string           `json:"name"`
@@ -602,7 +628,7 @@ type AuthMethodAgent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An Implementation is the name and version of a client or agent, found in
+// An Implementation is the name and version of a client or agent. Used in
 // InitializeResponse.agentInfo and InitializeRequest.clientInfo.
 type Implementation struct {
 	Name    string           `json:"name"`
@@ -641,8 +667,8 @@ type NewSessionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionModeState is found in NewSessionResponse.modes,
-// LoadSessionResponse.modes and elsewhere.
+// A SessionModeState is the modes of a session and the current one. Used in
+// NewSessionResponse.modes, LoadSessionResponse.modes and elsewhere.
 type SessionModeState struct {
 	CurrentModeID  SessionModeID   `json:"currentModeId"`
 	AvailableModes []SessionMode   `json:"availableModes"`
@@ -652,7 +678,7 @@ type SessionModeState struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionMode is a way for the agent to work, found in
+// A SessionMode is a way of working that the user can choose. Used in
 // SessionModeState.availableModes.
 type SessionMode struct {
 	ID          SessionModeID    `json:"id"`
@@ -664,8 +690,8 @@ type SessionMode struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigOption is a setting of a session that the user can change,
-// found in NewSessionResponse.configOptions, LoadSessionResponse.configOptions
+// A SessionConfigOption is a setting of a session that the user can change.
+// Used in NewSessionResponse.configOptions, LoadSessionResponse.configOptions
 // and elsewhere.
 //
 // Exactly one of Select, Boolean and Unknown is set, as the member "type" says;
@@ -700,8 +726,8 @@ func (x *SessionConfigOption) Tag() string {
 	return ""
 }
 
-// A SessionConfigSelectOption is found in the union SessionConfigSelectOptions
-// and SessionConfigSelectGroup.options.
+// A SessionConfigSelectOption is one choice of a setting. Used in the union
+// SessionConfigSelectOptions and SessionConfigSelectGroup.options.
 type SessionConfigSelectOption struct {
 	Value       SessionConfigValueID `json:"value"`
 	Name        string               `json:"name"`
@@ -712,7 +738,8 @@ type SessionConfigSelectOption struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigSelectGroup is found in the union SessionConfigSelectOptions.
+// A SessionConfigSelectGroup is a named group of choices. Used in the union
+// SessionConfigSelectOptions.
 type SessionConfigSelectGroup struct {
 	Group   SessionConfigGroupID        `json:"group"`
 	Name    string                      `json:"name"`
@@ -723,13 +750,15 @@ type SessionConfigSelectGroup struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigSelect is found in the union SessionConfigOption.
+// A SessionConfigSelect is a setting with one choice of several. Used in the
+// union SessionConfigOption.
 type SessionConfigSelect struct {
 	CurrentValue SessionConfigValueID       `json:"currentValue"`
 	Options      SessionConfigSelectOptions `json:"options"`
 }
 
-// A SessionConfigBoolean is found in the union SessionConfigOption.
+// A SessionConfigBoolean is a setting that is on or off. Used in the union
+// SessionConfigOption.
 type SessionConfigBoolean struct {
 	CurrentValue bool `json:"currentValue"`
 }
@@ -754,7 +783,7 @@ type ListSessionsResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionInfo is a session in a list, found in ListSessionsResponse.sessions.
+// A SessionInfo is a session in a list. Used in ListSessionsResponse.sessions.
 type SessionInfo struct {
 	SessionID             SessionID          `json:"sessionId"`
 	Cwd                   string             `json:"cwd"`
@@ -821,8 +850,7 @@ type PromptResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An Error is the failure of a request, a value that no other definition refers
-// to.
+// An Error is the failure of a request.
 type Error struct {
 	Code    ErrorCode       `json:"code"`
 	Message string          `json:"message"`
@@ -842,7 +870,7 @@ type SessionNotification struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ContentChunk is one more part of a message, found in the union
+// A ContentChunk is the next part of a message. Used in the union
 // SessionUpdate.
 type ContentChunk struct {
 	Content   ContentBlock        `json:"content"`
@@ -853,7 +881,7 @@ type ContentChunk struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCall is something that the agent does with a tool, found in the union
+// A ToolCall is an action of the agent with a tool. Used in the union
 // SessionUpdate.
 type ToolCall struct {
 	ToolCallID ToolCallID                   `json:"toolCallId"`
@@ -871,7 +899,7 @@ type ToolCall struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A PlanEntry is one step of a plan, found in Plan.entries.
+// A PlanEntry is one step of a plan. Used in Plan.entries.
 type PlanEntry struct {
 	Content  string            `json:"content"`
 	Priority PlanEntryPriority `json:"priority"`
@@ -882,7 +910,8 @@ type PlanEntry struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Plan is what the agent intends to do, found in the union SessionUpdate.
+// A Plan is the steps that the agent intends to take. Used in the union
+// SessionUpdate.
 type Plan struct {
 	Entries []PlanEntry     `json:"entries"`
 	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -891,7 +920,7 @@ type Plan struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AvailableCommand is a command that a user can give to the agent, found in
+// An AvailableCommand is a command that a user can give to the agent. Used in
 // AvailableCommandsUpdate.availableCommands.
 type AvailableCommand struct {
 	Name        string                          `json:"name"`
@@ -903,7 +932,8 @@ type AvailableCommand struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An UnstructuredCommandInput is found in the union AvailableCommandInput.
+// An UnstructuredCommandInput is free text after the name of a command. Used in
+// the union AvailableCommandInput.
 type UnstructuredCommandInput struct {
 	Hint string          `json:"hint"`
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -912,7 +942,8 @@ type UnstructuredCommandInput struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AvailableCommandsUpdate is found in the union SessionUpdate.
+// An AvailableCommandsUpdate is the list of commands, which replaces the one
+// before. Used in the union SessionUpdate.
 type AvailableCommandsUpdate struct {
 	AvailableCommands []AvailableCommand `json:"availableCommands"`
 	Meta              json.RawMessage    `json:"_meta,omitzero" acp:"object"`
@@ -921,7 +952,8 @@ type AvailableCommandsUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CurrentModeUpdate is found in the union SessionUpdate.
+// A CurrentModeUpdate is the mode that the agent works in from now on. Used in
+// the union SessionUpdate.
 type CurrentModeUpdate struct {
 	CurrentModeID SessionModeID   `json:"currentModeId"`
 	Meta          json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -930,7 +962,8 @@ type CurrentModeUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ConfigOptionUpdate is found in the union SessionUpdate.
+// A ConfigOptionUpdate is the list of settings, which replaces the one before.
+// Used in the union SessionUpdate.
 type ConfigOptionUpdate struct {
 	ConfigOptions []SessionConfigOption `json:"configOptions"`
 	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
@@ -939,7 +972,8 @@ type ConfigOptionUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionInfoUpdate is found in the union SessionUpdate.
+// A SessionInfoUpdate is a change to the title or time of a session. Used in
+// the union SessionUpdate.
 type SessionInfoUpdate struct {
 	Title     Optional[string] `json:"title,omitzero" acp:"null"`
 	UpdatedAt Optional[string] `json:"updatedAt,omitzero" acp:"null"`
@@ -949,7 +983,7 @@ type SessionInfoUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Cost is what a session has cost so far, found in UsageUpdate.cost.
+// A Cost is the cost of a session so far. Used in UsageUpdate.cost.
 type Cost struct {
 	Amount   json.Number     `json:"amount"`
 	Currency string          `json:"currency"`
@@ -959,8 +993,8 @@ type Cost struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A UsageUpdate is how full the context of the model is, and what it has cost,
-// found in the union SessionUpdate.
+// A UsageUpdate is the tokens in the context of the model, and the cost so far.
+// Used in the union SessionUpdate.
 type UsageUpdate struct {
 	Used uint64          `json:"used"`
 	Size uint64          `json:"size"`
@@ -971,7 +1005,7 @@ type UsageUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Notice is something that the user should know, found in the union
+// A Notice is a remark of the agent to the user. Used in the union
 // SessionUpdate.
 type Notice struct {
 	Severity    NoticeSeverity   `json:"severity"`
@@ -983,8 +1017,8 @@ type Notice struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CompactionUpdate is news of the agent shortening what it remembers, found
-// in the union SessionUpdate.
+// A CompactionUpdate is the progress of a compaction, in which the agent
+// shortens its context. Used in the union SessionUpdate.
 type CompactionUpdate struct {
 	CompactionID CompactionID             `json:"compactionId"`
 	Status       CompactionStatus         `json:"status"`
@@ -996,7 +1030,8 @@ type CompactionUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CompactionSummaryChunk is found in the union SessionUpdate.
+// A CompactionSummaryChunk is the next part of the summary of a compaction.
+// Used in the union SessionUpdate.
 type CompactionSummaryChunk struct {
 	CompactionID CompactionID    `json:"compactionId"`
 	Content      ContentBlock    `json:"content"`
@@ -1027,7 +1062,7 @@ type InitializeRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ClientCapabilities are what a client can do, found in
+// ClientCapabilities declare the optional features of a client. Used in
 // InitializeRequest.clientCapabilities.
 type ClientCapabilities struct {
 	FS          Optional[FileSystemCapabilities]    `json:"fs,omitzero"`
@@ -1041,7 +1076,8 @@ type ClientCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// FileSystemCapabilities are found in ClientCapabilities.fs.
+// FileSystemCapabilities declare the methods for files that a client supports.
+// Used in ClientCapabilities.fs.
 type FileSystemCapabilities struct {
 	ReadTextFile  Optional[bool]  `json:"readTextFile,omitzero"`
 	WriteTextFile Optional[bool]  `json:"writeTextFile,omitzero"`
@@ -1051,7 +1087,8 @@ type FileSystemCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ClientSessionCapabilities are found in ClientCapabilities.session.
+// ClientSessionCapabilities declare the optional features of a client within a
+// session. Used in ClientCapabilities.session.
 type ClientSessionCapabilities struct {
 	Compaction    Optional[CompactionCapabilities]           `json:"compaction,omitzero" acp:"null"`
 	ConfigOptions Optional[SessionConfigOptionsCapabilities] `json:"configOptions,omitzero" acp:"null"`
@@ -1062,15 +1099,16 @@ type ClientSessionCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// CompactionCapabilities are found in ClientSessionCapabilities.compaction.
+// CompactionCapabilities declare the support of a client for updates about
+// compaction. Used in ClientSessionCapabilities.compaction.
 type CompactionCapabilities struct {
 
 	// Extra are members that the protocol does not define, in their order.
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionConfigOptionsCapabilities are found in
-// ClientSessionCapabilities.configOptions.
+// SessionConfigOptionsCapabilities declare the types of settings that a client
+// supports. Used in ClientSessionCapabilities.configOptions.
 type SessionConfigOptionsCapabilities struct {
 	Boolean Optional[BooleanConfigOptionCapabilities] `json:"boolean,omitzero" acp:"null"`
 	Meta    json.RawMessage                           `json:"_meta,omitzero" acp:"object"`
@@ -1079,8 +1117,8 @@ type SessionConfigOptionsCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// BooleanConfigOptionCapabilities are found in
-// SessionConfigOptionsCapabilities.boolean.
+// BooleanConfigOptionCapabilities declare the support of a client for settings
+// that are on or off. Used in SessionConfigOptionsCapabilities.boolean.
 type BooleanConfigOptionCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1088,14 +1126,16 @@ type BooleanConfigOptionCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// NoticeCapabilities are found in ClientSessionCapabilities.notices.
+// NoticeCapabilities declare the support of a client for notices. Used in
+// ClientSessionCapabilities.notices.
 type NoticeCapabilities struct {
 
 	// Extra are members that the protocol does not define, in their order.
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// AuthCapabilities are found in ClientCapabilities.auth.
+// AuthCapabilities declare the authentication that a client supports. Used in
+// ClientCapabilities.auth.
 type AuthCapabilities struct {
 	Terminal Optional[bool]  `json:"terminal,omitzero"`
 	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -1104,7 +1144,8 @@ type AuthCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ElicitationCapabilities are found in ClientCapabilities.elicitation.
+// ElicitationCapabilities declare the support of a client for asking the user.
+// Used in ClientCapabilities.elicitation.
 type ElicitationCapabilities struct {
 	Form Optional[ElicitationFormCapabilities] `json:"form,omitzero" acp:"null"`
 	URL  Optional[ElicitationURLCapabilities]  `json:"url,omitzero" acp:"null"`
@@ -1114,7 +1155,8 @@ type ElicitationCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ElicitationFormCapabilities are found in ElicitationCapabilities.form.
+// ElicitationFormCapabilities declare the support of a client for forms. Used
+// in ElicitationCapabilities.form.
 type ElicitationFormCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1122,7 +1164,8 @@ type ElicitationFormCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ElicitationURLCapabilities are found in ElicitationCapabilities.url.
+// ElicitationURLCapabilities declare the support of a client for sending the
+// user to a URL. Used in ElicitationCapabilities.url.
 type ElicitationURLCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1158,7 +1201,8 @@ type NewSessionRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A HTTPHeader is found in MCPServerHTTP.headers and MCPServerSSE.headers.
+// A HTTPHeader is a header of the requests to an MCP server. Used in
+// MCPServerHTTP.headers and MCPServerSSE.headers.
 type HTTPHeader struct {
 	Name  string          `json:"name"`
 	Value string          `json:"value"`
@@ -1168,7 +1212,8 @@ type HTTPHeader struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An MCPServerHTTP is found in the union MCPServer.
+// An MCPServerHTTP is an MCP server that is reached over HTTP. Used in the
+// union MCPServer.
 type MCPServerHTTP struct {
 	Name    string          `json:"name"`
 	URL     string          `json:"url"`
@@ -1179,7 +1224,8 @@ type MCPServerHTTP struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An MCPServerSSE is found in the union MCPServer.
+// An MCPServerSSE is an MCP server that is reached over server-sent events.
+// Used in the union MCPServer.
 type MCPServerSSE struct {
 	Name    string          `json:"name"`
 	URL     string          `json:"url"`
@@ -1190,7 +1236,8 @@ type MCPServerSSE struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An MCPServerStdio is found in the union MCPServer.
+// An MCPServerStdio is an MCP server that the agent starts as a process. Used
+// in the union MCPServer.
 type MCPServerStdio struct {
 	Name    string          `json:"name"`
 	Command string          `json:"command"`
@@ -1335,7 +1382,8 @@ type RequestPermissionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SelectedPermissionOutcome is found in the union RequestPermissionOutcome.
+// A SelectedPermissionOutcome is the answer that the user chose. Used in the
+// union RequestPermissionOutcome.
 type SelectedPermissionOutcome struct {
 	OptionID PermissionOptionID `json:"optionId"`
 	Meta     json.RawMessage    `json:"_meta,omitzero" acp:"object"`
@@ -1366,7 +1414,7 @@ type TerminalOutputResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalExitStatus is how a process has ended, found in
+// A TerminalExitStatus is the exit code or signal of a process. Used in
 // TerminalOutputResponse.exitStatus.
 type TerminalExitStatus struct {
 	ExitCode Optional[uint32] `json:"exitCode,omitzero" acp:"null"`
@@ -1441,7 +1489,8 @@ func (x *CreateElicitationResponse) Tag() string {
 	return ""
 }
 
-// An ElicitationAcceptAction is found in the union CreateElicitationResponse.
+// An ElicitationAcceptAction is the answer of a user who filled in a form. Used
+// in the union CreateElicitationResponse.
 type ElicitationAcceptAction struct {
 	Content Optional[Members[ElicitationContentValue]] `json:"content,omitzero" acp:"null"`
 }
@@ -1465,7 +1514,8 @@ type CancelRequestNotification struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionForkCapabilities are found in SessionCapabilities.fork.
+// SessionForkCapabilities declare the support of an agent for forking sessions.
+// Used in SessionCapabilities.fork.
 type SessionForkCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1498,28 +1548,32 @@ type ForkSessionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigBooleanValue is found in the union
-// SetSessionConfigOptionRequest.
+// A SessionConfigBooleanValue is the new value of a setting that is on or off.
+// Used in the union SetSessionConfigOptionRequest.
 type SessionConfigBooleanValue struct {
 	Value bool `json:"value"`
 }
 
-// A SessionConfigIDValue is found in the union SetSessionConfigOptionRequest.
+// A SessionConfigIDValue is the id of the choice to set. Used in the union
+// SetSessionConfigOptionRequest.
 type SessionConfigIDValue struct {
 	Value SessionConfigValueID `json:"value"`
 }
 
-// A CancelledPermissionOutcome is found in the union RequestPermissionOutcome.
+// A CancelledPermissionOutcome is the outcome of a permission request whose
+// turn was cancelled. Used in the union RequestPermissionOutcome.
 type CancelledPermissionOutcome struct {
 
 	// Extra are members that the protocol does not define, in their order.
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An ElicitationDeclineAction is found in the union CreateElicitationResponse.
+// An ElicitationDeclineAction is the answer of a user who declined to fill in a
+// form. Used in the union CreateElicitationResponse.
 type ElicitationDeclineAction struct {
 }
 
-// An ElicitationCancelAction is found in the union CreateElicitationResponse.
+// An ElicitationCancelAction is the answer for a form that was closed without a
+// choice. Used in the union CreateElicitationResponse.
 type ElicitationCancelAction struct {
 }

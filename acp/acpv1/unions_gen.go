@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 )
 
-// A RequestID is the id of a request, found in
-// ElicitationRequestScope.requestId and CancelRequestNotification.requestId.
+// A RequestID is the id of a request. Used in ElicitationRequestScope.requestId
+// and CancelRequestNotification.requestId.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type RequestID struct {
 	Null   bool // null
 	Number *int64
 	String *string
 }
 
-// A ToolCallContent is a part of what a tool puts out, found in
+// A ToolCallContent is a part of the output of a tool. Used in
 // ToolCallUpdate.content and ToolCall.content.
 //
 // Exactly one of its fields is set, as the member "type" says. It is closed. A
@@ -46,8 +46,8 @@ func (x *ToolCallContent) Tag() string {
 	return ""
 }
 
-// A ContentBlock is one part of a prompt, of a message or of what a tool puts
-// out, found in Content.content, ContentChunk.content and elsewhere.
+// A ContentBlock is one part of a prompt, of a message or of the output of a
+// tool. Used in Content.content, ContentChunk.content and elsewhere.
 //
 // Exactly one of its fields is set, as the member "type" says. It is closed. A
 // value that begins with _ would belong to an implementation, and any other
@@ -81,17 +81,18 @@ func (x *ContentBlock) Tag() string {
 	return ""
 }
 
-// An EmbeddedResourceResource is found in EmbeddedResource.resource.
+// An EmbeddedResourceResource is the content of an EmbeddedResource, text or
+// binary. Used in EmbeddedResource.resource.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type EmbeddedResourceResource struct {
 	TextResourceContents *TextResourceContents // the object has "text"
 	BlobResourceContents *BlobResourceContents // the object has "blob"
 }
 
-// An ElicitationPropertySchema is a field of a form that the user is asked to
-// fill in, found in ElicitationSchema.properties.
+// An ElicitationPropertySchema is one field of a form. Used in
+// ElicitationSchema.properties.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -125,7 +126,8 @@ func (x *ElicitationPropertySchema) Tag() string {
 	return ""
 }
 
-// MultiSelectItems are found in MultiSelectPropertySchema.items.
+// MultiSelectItems are the choices of a field with several answers. Used in
+// MultiSelectPropertySchema.items.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -148,7 +150,7 @@ func (x *MultiSelectItems) Tag() string {
 	return ""
 }
 
-// An AuthMethod is a way to log in, found in InitializeResponse.authMethods.
+// An AuthMethod is a way to log in. Used in InitializeResponse.authMethods.
 //
 // Exactly one of its fields is set, as the member "type" says. It is closed. A
 // value that begins with _ would belong to an implementation, and any other
@@ -171,16 +173,17 @@ func (x *AuthMethod) Tag() string {
 	return ""
 }
 
-// SessionConfigSelectOptions are found in SessionConfigSelect.options.
+// SessionConfigSelectOptions are the choices of a setting, in groups or not.
+// Used in SessionConfigSelect.options.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type SessionConfigSelectOptions struct {
 	Ungrouped []SessionConfigSelectOption
 	Grouped   []SessionConfigSelectGroup
 }
 
-// A SessionUpdate is one piece of news about a session, found in
+// A SessionUpdate is one event of a session. Used in
 // SessionNotification.update.
 //
 // Exactly one of its fields is set, as the member "sessionUpdate" says. It is
@@ -242,16 +245,17 @@ func (x *SessionUpdate) Tag() string {
 	return ""
 }
 
-// An AvailableCommandInput is found in AvailableCommand.input.
+// An AvailableCommandInput is the input that a command takes. Used in
+// AvailableCommand.input.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type AvailableCommandInput struct {
 	Unstructured *UnstructuredCommandInput // the object has "hint"
 }
 
-// An MCPServer is a server of the Model Context Protocol that the agent is to
-// connect to, found in NewSessionRequest.mcpServers,
+// An MCPServer is a server of the Model Context Protocol for the agent to
+// connect to. Used in NewSessionRequest.mcpServers,
 // LoadSessionRequest.mcpServers and elsewhere.
 //
 // Exactly one of its fields is set, as the member "type" says. It is closed. A
@@ -278,7 +282,7 @@ func (x *MCPServer) Tag() string {
 	return ""
 }
 
-// A RequestPermissionOutcome is what became of a permission request, found in
+// A RequestPermissionOutcome is the result of a permission request. Used in
 // RequestPermissionResponse.outcome.
 //
 // Exactly one of its fields is set, as the member "outcome" says. It is closed.
@@ -304,10 +308,11 @@ func (x *RequestPermissionOutcome) Tag() string {
 	return ""
 }
 
-// An ElicitationContentValue is found in ElicitationAcceptAction.content.
+// An ElicitationContentValue is the value of one field of a form. Used in
+// ElicitationAcceptAction.content.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type ElicitationContentValue struct {
 	String  *string
 	Number  *json.Number

@@ -5,743 +5,743 @@ package acpv1
 // MarshalJSON returns x as JSON on one line.
 func (x RequestID) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestID) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestID) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestID) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x WriteTextFileRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *WriteTextFileRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *WriteTextFileRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *WriteTextFileRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ReadTextFileRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ReadTextFileRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ReadTextFileRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ReadTextFileRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ToolCallContent) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ToolCallContent) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ToolCallContent) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ToolCallContent) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ContentBlock) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ContentBlock) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ContentBlock) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ContentBlock) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *EmbeddedResourceResource) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *EmbeddedResourceResource) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateTerminalRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x TerminalOutputRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *TerminalOutputRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *TerminalOutputRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *TerminalOutputRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ReleaseTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ReleaseTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ReleaseTerminalRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ReleaseTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x WaitForTerminalExitRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *WaitForTerminalExitRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *WaitForTerminalExitRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *WaitForTerminalExitRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x KillTerminalRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *KillTerminalRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *KillTerminalRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *KillTerminalRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateElicitationRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateElicitationRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ElicitationPropertySchema) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ElicitationPropertySchema) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x MultiSelectItems) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *MultiSelectItems) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *MultiSelectItems) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *MultiSelectItems) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x InitializeResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *InitializeResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *InitializeResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *InitializeResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AuthMethod) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AuthMethod) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AuthMethod) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AuthMethod) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AuthenticateResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AuthenticateResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AuthenticateResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AuthenticateResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LogoutResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LogoutResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LogoutResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LogoutResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x NewSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *NewSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *NewSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *NewSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionConfigOption) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionConfigOption) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionConfigOption) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionConfigOption) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionConfigSelectOptions) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionConfigSelectOptions) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionConfigSelectOptions) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LoadSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LoadSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LoadSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LoadSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ListSessionsResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ListSessionsResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ListSessionsResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x DeleteSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *DeleteSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *DeleteSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *DeleteSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ResumeSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ResumeSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CloseSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CloseSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CloseSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CloseSessionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionModeResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionModeResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionModeResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionModeResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionConfigOptionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionConfigOptionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x PromptResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *PromptResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *PromptResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *PromptResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionNotification) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionUpdate) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionUpdate) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionUpdate) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionUpdate) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AvailableCommandInput) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AvailableCommandInput) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AvailableCommandInput) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CompleteElicitationNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CompleteElicitationNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CompleteElicitationNotification) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CompleteElicitationNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x InitializeRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *InitializeRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *InitializeRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *InitializeRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AuthenticateRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AuthenticateRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AuthenticateRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AuthenticateRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LogoutRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LogoutRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LogoutRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LogoutRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x NewSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *NewSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *NewSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *NewSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x MCPServer) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *MCPServer) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *MCPServer) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *MCPServer) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LoadSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LoadSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LoadSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LoadSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ListSessionsRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ListSessionsRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ListSessionsRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x DeleteSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *DeleteSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *DeleteSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *DeleteSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ResumeSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ResumeSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CloseSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CloseSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CloseSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CloseSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionModeRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionModeRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionModeRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionModeRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionConfigOptionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionConfigOptionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x PromptRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *PromptRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *PromptRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *PromptRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x WriteTextFileResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *WriteTextFileResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *WriteTextFileResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *WriteTextFileResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ReadTextFileResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ReadTextFileResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ReadTextFileResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ReadTextFileResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionOutcome) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionOutcome) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateTerminalResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x TerminalOutputResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *TerminalOutputResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *TerminalOutputResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *TerminalOutputResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ReleaseTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ReleaseTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ReleaseTerminalResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ReleaseTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x WaitForTerminalExitResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *WaitForTerminalExitResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *WaitForTerminalExitResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *WaitForTerminalExitResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x KillTerminalResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *KillTerminalResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *KillTerminalResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *KillTerminalResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateElicitationResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateElicitationResponse) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ElicitationContentValue) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ElicitationContentValue) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ElicitationContentValue) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelNotification) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelRequestNotification) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelRequestNotification) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelRequestNotification) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ForkSessionRequest) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ForkSessionRequest) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ForkSessionRequest) Check(rules *Rules) error { return Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ForkSessionResponse) MarshalJSON() ([]byte, error) { return Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error { return Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ForkSessionResponse) Validate() error { return Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ForkSessionResponse) Check(rules *Rules) error { return Check(x, rules) }

@@ -8,10 +8,10 @@ import (
 	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-// A ToolKind is the kind of thing that a tool does, found in
-// ToolCallUpdate.kind. It is open: a value that begins with _ belongs to an
-// implementation, and any other unknown value to a future version of the
-// protocol, which is never to be taken for an extension.
+// A ToolKind is the kind of action of a tool. Used in ToolCallUpdate.kind. It
+// is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type ToolKind string
 
 // The values of ToolKind.
@@ -40,7 +40,7 @@ func (v ToolKind) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v ToolKind) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A ToolCallStatus is how far a tool call has come, found in
+// A ToolCallStatus is the progress of a tool call. Used in
 // ToolCallUpdate.status. It is open: a value that begins with _ belongs to an
 // implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.
@@ -68,10 +68,10 @@ func (v ToolCallStatus) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v ToolCallStatus) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A Role is whom content is for, found in Annotations.audience. It is open: a
-// value that begins with _ belongs to an implementation, and any other unknown
-// value to a future version of the protocol, which is never to be taken for an
-// extension.
+// A Role is the reader that content is meant for. Used in Annotations.audience.
+// It is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type Role string
 
 // The values of Role.
@@ -92,9 +92,10 @@ func (v Role) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v Role) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// An IconTheme is found in Icon.theme. It is open: a value that begins with _
-// belongs to an implementation, and any other unknown value to a future version
-// of the protocol, which is never to be taken for an extension.
+// An IconTheme is the background that an Icon is made for. Used in Icon.theme.
+// It is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type IconTheme string
 
 // The values of IconTheme.
@@ -115,9 +116,10 @@ func (v IconTheme) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v IconTheme) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A DiffFileType is found in DiffChange.fileType. It is open: a value that
-// begins with _ belongs to an implementation, and any other unknown value to a
-// future version of the protocol, which is never to be taken for an extension.
+// A DiffFileType is the type of a changed file. Used in DiffChange.fileType. It
+// is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type DiffFileType string
 
 // The values of DiffFileType.
@@ -140,9 +142,10 @@ func (v DiffFileType) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v DiffFileType) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A DiffPatchFormat is found in DiffPatch.format. It is open: a value that
-// begins with _ belongs to an implementation, and any other unknown value to a
-// future version of the protocol, which is never to be taken for an extension.
+// A DiffPatchFormat is the format of a DiffPatch. Used in DiffPatch.format. It
+// is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type DiffPatchFormat string
 
 // The values of DiffPatchFormat.
@@ -162,10 +165,11 @@ func (v DiffPatchFormat) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v DiffPatchFormat) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A PermissionOptionKind is what a PermissionOption grants or refuses, found in
-// PermissionOption.kind. It is open: a value that begins with _ belongs to an
-// implementation, and any other unknown value to a future version of the
-// protocol, which is never to be taken for an extension.
+// A PermissionOptionKind is the effect of a PermissionOption: it allows or
+// rejects, once or always. Used in PermissionOption.kind. It is open: a value
+// that begins with _ belongs to an implementation, and any other unknown value
+// to a future version of the protocol, which is never to be taken for an
+// extension.
 type PermissionOptionKind string
 
 // The values of PermissionOptionKind.
@@ -188,10 +192,10 @@ func (v PermissionOptionKind) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PermissionOptionKind) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// An ElicitationSchemaType is found in ElicitationSchema.type. It is closed. A
-// value that begins with _ would belong to an implementation, and any other
-// unknown value to a future version of the protocol; either is kept, and
-// Validate reports it.
+// An ElicitationSchemaType is the type of an ElicitationSchema. Used in
+// ElicitationSchema.type. It is closed. A value that begins with _ would belong
+// to an implementation, and any other unknown value to a future version of the
+// protocol; either is kept, and Validate reports it.
 type ElicitationSchemaType = acpv1.ElicitationSchemaType
 
 // The values of ElicitationSchemaType.
@@ -199,7 +203,7 @@ const (
 	ElicitationSchemaTypeObject = acpv1.ElicitationSchemaTypeObject
 )
 
-// A StringFormat is a hint at what a string is, found in
+// A StringFormat is a hint at the syntax of a string. Used in
 // StringPropertySchema.format. It is open: a value that begins with _ belongs
 // to an implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.
@@ -225,7 +229,7 @@ func (v StringFormat) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v StringFormat) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A SessionConfigOptionCategory is a hint at what a setting is about, found in
+// A SessionConfigOptionCategory is the subject of a setting. Used in
 // SessionConfigOption.category. It is open: a value that begins with _ belongs
 // to an implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.
@@ -239,8 +243,8 @@ const (
 	SessionConfigOptionCategoryThoughtLevel = acpv1.SessionConfigOptionCategoryThoughtLevel
 )
 
-// An ErrorCode is the number that says which kind of failure an Error is, found
-// in Error.code. Codes are numbers: those not listed here pass as they are.
+// An ErrorCode is the number that classifies an Error. Used in Error.code.
+// Codes are numbers: those not listed here pass as they are.
 type ErrorCode int32
 
 // The values of ErrorCode.
@@ -265,9 +269,10 @@ func (v ErrorCode) Known() bool {
 	return false
 }
 
-// A PlanEntryPriority is found in PlanEntry.priority. It is open: a value that
-// begins with _ belongs to an implementation, and any other unknown value to a
-// future version of the protocol, which is never to be taken for an extension.
+// A PlanEntryPriority is the importance of a step. Used in PlanEntry.priority.
+// It is open: a value that begins with _ belongs to an implementation, and any
+// other unknown value to a future version of the protocol, which is never to be
+// taken for an extension.
 type PlanEntryPriority string
 
 // The values of PlanEntryPriority.
@@ -289,9 +294,10 @@ func (v PlanEntryPriority) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PlanEntryPriority) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A PlanEntryStatus is found in PlanEntry.status. It is open: a value that
-// begins with _ belongs to an implementation, and any other unknown value to a
-// future version of the protocol, which is never to be taken for an extension.
+// A PlanEntryStatus is the progress of a step. Used in PlanEntry.status. It is
+// open: a value that begins with _ belongs to an implementation, and any other
+// unknown value to a future version of the protocol, which is never to be taken
+// for an extension.
 type PlanEntryStatus string
 
 // The values of PlanEntryStatus.
@@ -314,9 +320,10 @@ func (v PlanEntryStatus) Known() bool {
 // IsExtension reports whether v belongs to an implementation: it begins with _.
 func (v PlanEntryStatus) IsExtension() bool { return strings.HasPrefix(string(v), "_") }
 
-// A NoticeSeverity is found in Notice.severity. It is open: a value that begins
-// with _ belongs to an implementation, and any other unknown value to a future
-// version of the protocol, which is never to be taken for an extension.
+// A NoticeSeverity is the weight of a Notice. Used in Notice.severity. It is
+// open: a value that begins with _ belongs to an implementation, and any other
+// unknown value to a future version of the protocol, which is never to be taken
+// for an extension.
 type NoticeSeverity = acpv1.NoticeSeverity
 
 // The values of NoticeSeverity.
@@ -326,10 +333,10 @@ const (
 	NoticeSeverityError   = acpv1.NoticeSeverityError
 )
 
-// A CompactionStatus is found in CompactionUpdate.status. It is open: a value
-// that begins with _ belongs to an implementation, and any other unknown value
-// to a future version of the protocol, which is never to be taken for an
-// extension.
+// A CompactionStatus is the progress of a compaction. Used in
+// CompactionUpdate.status. It is open: a value that begins with _ belongs to an
+// implementation, and any other unknown value to a future version of the
+// protocol, which is never to be taken for an extension.
 type CompactionStatus = acpv1.CompactionStatus
 
 // The values of CompactionStatus.
@@ -340,7 +347,7 @@ const (
 	CompactionStatusCancelled  = acpv1.CompactionStatusCancelled
 )
 
-// A StopReason is why the agent has stopped, found in
+// A StopReason is the reason why the agent stopped. Used in
 // IdleStateUpdate.stopReason. It is open: a value that begins with _ belongs to
 // an implementation, and any other unknown value to a future version of the
 // protocol, which is never to be taken for an extension.

@@ -6,65 +6,71 @@ import (
 	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-// A SessionID is the name of a session, found in
+// A SessionID is the id of a session. Used in
 // RequestPermissionRequest.sessionId, ElicitationSessionScope.sessionId and
 // elsewhere.
 type SessionID = acpv1.SessionID
 
-// A ToolCallID is the name of a tool call within a session, found in
+// A ToolCallID is the id of a tool call within a session. Used in
 // ToolCallUpdate.toolCallId, CommandPermissionSubject.toolCallId and elsewhere.
 type ToolCallID = acpv1.ToolCallID
 
-// A MediaType is found in ImageContent.mimeType, AudioContent.mimeType and
-// elsewhere.
+// A MediaType is the MIME type of content. Used in ImageContent.mimeType,
+// AudioContent.mimeType and elsewhere.
 type MediaType string
 
-// An AbsolutePath is a path from the root of the file system, found in
+// An AbsolutePath is a path from the root of the file system. Used in
 // DiffPathChange.path, DiffPathPairChange.oldPath and elsewhere.
 type AbsolutePath string
 
-// A TerminalID is found in Terminal.terminalId,
+// A TerminalID is the id of a terminal. Used in Terminal.terminalId,
 // CommandPermissionSubject.terminalId and elsewhere.
 type TerminalID = acpv1.TerminalID
 
-// A PermissionOptionID is found in PermissionOption.optionId and
-// SelectedPermissionOutcome.optionId.
+// A PermissionOptionID is the id of an answer to a permission request. Used in
+// PermissionOption.optionId and SelectedPermissionOutcome.optionId.
 type PermissionOptionID = acpv1.PermissionOptionID
 
-// An ElicitationID is found in ElicitationURLMode.elicitationId and
+// An ElicitationID is the id of a request that sends the user to a URL. Used in
+// ElicitationURLMode.elicitationId and
 // CompleteElicitationNotification.elicitationId.
 type ElicitationID = acpv1.ElicitationID
 
-// A ProtocolVersion is found in InitializeResponse.protocolVersion,
+// A ProtocolVersion is the number of a version of the protocol. Used in
+// InitializeResponse.protocolVersion,
 // UnsupportedProtocolVersionErrorData.requested and elsewhere.
 type ProtocolVersion = acpv1.ProtocolVersion
 
-// An AuthMethodID is found in AuthMethodTerminal.methodId,
-// AuthMethodAgent.methodId and LoginAuthRequest.methodId.
+// An AuthMethodID is the id of a way to log in. Used in
+// AuthMethodTerminal.methodId, AuthMethodAgent.methodId and
+// LoginAuthRequest.methodId.
 type AuthMethodID = acpv1.AuthMethodID
 
-// A SessionConfigID is found in SessionConfigOption.configId and
-// SetSessionConfigOptionRequest.configId.
+// A SessionConfigID is the id of a setting. Used in
+// SessionConfigOption.configId and SetSessionConfigOptionRequest.configId.
 type SessionConfigID = acpv1.SessionConfigID
 
-// A SessionConfigValueID is found in SessionConfigSelectOption.value,
-// SessionConfigSelect.currentValue and SessionConfigIDValue.value.
+// A SessionConfigValueID is the id of a choice. Used in
+// SessionConfigSelectOption.value, SessionConfigSelect.currentValue and
+// SessionConfigIDValue.value.
 type SessionConfigValueID = acpv1.SessionConfigValueID
 
-// A SessionConfigGroupID is found in SessionConfigSelectGroup.groupId.
+// A SessionConfigGroupID is the id of a group of choices. Used in
+// SessionConfigSelectGroup.groupId.
 type SessionConfigGroupID = acpv1.SessionConfigGroupID
 
-// A SessionListCursor is found in ListSessionsResponse.nextCursor and
+// A SessionListCursor is the position in a list of sessions where the next page
+// starts. Used in ListSessionsResponse.nextCursor and
 // ListSessionsRequest.cursor.
 type SessionListCursor string
 
-// A MessageID is the name of a message within a session, found in
+// A MessageID is the id of a message within a session. Used in
 // PromptResponse.messageId, ContentChunk.messageId and elsewhere.
 type MessageID = acpv1.MessageID
 
-// A PlanID is found in PlanItems.planId.
+// A PlanID is the id of a plan within a session. Used in PlanItems.planId.
 type PlanID string
 
-// A CompactionID is found in CompactionUpdate.compactionId and
-// CompactionSummaryChunk.compactionId.
+// A CompactionID is the id of a compaction within a session. Used in
+// CompactionUpdate.compactionId and CompactionSummaryChunk.compactionId.
 type CompactionID = acpv1.CompactionID

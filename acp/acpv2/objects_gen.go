@@ -22,8 +22,8 @@ type RequestPermissionRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCallUpdate is a change to a tool call, in which what is absent stays as
-// it was, found in ToolCallPermissionSubject.toolCall and the union
+// A ToolCallUpdate is a change to a tool call; members that are absent stay as
+// they were. Used in ToolCallPermissionSubject.toolCall and the union
 // SessionUpdate.
 type ToolCallUpdate struct {
 	ToolCallID   ToolCallID                     `json:"toolCallId"`
@@ -42,7 +42,7 @@ type ToolCallUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// Annotations are a hint at how content is meant to be used, found in
+// Annotations are hints at how a client may present content. Used in
 // TextContent.annotations, ImageContent.annotations and elsewhere.
 type Annotations struct {
 	Audience     Optional[[]Role]      `json:"audience,omitzero" acp:"null"`
@@ -54,7 +54,7 @@ type Annotations struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TextContent is text, found in the union ContentBlock.
+// A TextContent is text. Used in the union ContentBlock.
 type TextContent struct {
 	Text        string                `json:"text"`
 	Annotations Optional[Annotations] `json:"annotations,omitzero" acp:"null"`
@@ -64,7 +64,8 @@ type TextContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An ImageContent is found in the union ContentBlock.
+// An ImageContent is an image, encoded in base64. Used in the union
+// ContentBlock.
 type ImageContent struct {
 	Data        string                `json:"data"`
 	MIMEType    MediaType             `json:"mimeType"`
@@ -76,7 +77,7 @@ type ImageContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AudioContent is found in the union ContentBlock.
+// An AudioContent is sound, encoded in base64. Used in the union ContentBlock.
 type AudioContent struct {
 	Data        string                `json:"data"`
 	MIMEType    MediaType             `json:"mimeType"`
@@ -87,7 +88,7 @@ type AudioContent struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An Icon is found in ResourceLink.icons.
+// An Icon is an image that stands for a resource. Used in ResourceLink.icons.
 type Icon struct {
 	Src      string              `json:"src"`
 	MIMEType Optional[MediaType] `json:"mimeType,omitzero" acp:"null"`
@@ -99,7 +100,7 @@ type Icon struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ResourceLink is a resource without its content, found in the union
+// A ResourceLink is a resource without its content. Used in the union
 // ContentBlock.
 type ResourceLink struct {
 	Name        string                `json:"name"`
@@ -116,7 +117,8 @@ type ResourceLink struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TextResourceContents are found in the union EmbeddedResourceResource.
+// A TextResourceContents is a resource with text. Used in the union
+// EmbeddedResourceResource.
 type TextResourceContents struct {
 	Text     string              `json:"text"`
 	URI      string              `json:"uri"`
@@ -127,7 +129,8 @@ type TextResourceContents struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// BlobResourceContents are found in the union EmbeddedResourceResource.
+// A BlobResourceContents is a resource with binary content, encoded in base64.
+// Used in the union EmbeddedResourceResource.
 type BlobResourceContents struct {
 	Blob     string              `json:"blob"`
 	URI      string              `json:"uri"`
@@ -138,7 +141,7 @@ type BlobResourceContents struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EmbeddedResource is a resource with its content, found in the union
+// An EmbeddedResource is a resource with its content. Used in the union
 // ContentBlock.
 type EmbeddedResource struct {
 	Resource    EmbeddedResourceResource `json:"resource"`
@@ -149,7 +152,8 @@ type EmbeddedResource struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Content is found in the union ToolCallContent.
+// A Content is a content block as output of a tool. Used in the union
+// ToolCallContent.
 type Content struct {
 	Content ContentBlock    `json:"content"`
 	Meta    json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -158,7 +162,7 @@ type Content struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A DiffChange is found in Diff.changes.
+// A DiffChange is the change of one file in a Diff. Used in Diff.changes.
 //
 // Exactly one of Add, Delete, Modify, Move, Copy and Unknown is set, as the
 // member "operation" says; its members are among those of the object. It is
@@ -201,18 +205,20 @@ func (x *DiffChange) Tag() string {
 	return ""
 }
 
-// A DiffPathChange is found in the union DiffChange.
+// A DiffPathChange is a change that concerns one path. Used in the union
+// DiffChange.
 type DiffPathChange struct {
 	Path AbsolutePath `json:"path"`
 }
 
-// A DiffPathPairChange is found in the union DiffChange.
+// A DiffPathPairChange is a change from one path to another. Used in the union
+// DiffChange.
 type DiffPathPairChange struct {
 	OldPath AbsolutePath `json:"oldPath"`
 	Path    AbsolutePath `json:"path"`
 }
 
-// A DiffPatch is found in Diff.patch.
+// A DiffPatch is a Diff as text. Used in Diff.patch.
 type DiffPatch struct {
 	Format DiffPatchFormat `json:"format"`
 	Text   string          `json:"text"`
@@ -222,7 +228,7 @@ type DiffPatch struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Diff is a change to files, found in the union ToolCallContent.
+// A Diff is a change to files. Used in the union ToolCallContent.
 type Diff struct {
 	Changes []DiffChange        `json:"changes"`
 	Patch   Optional[DiffPatch] `json:"patch,omitzero" acp:"null"`
@@ -232,10 +238,11 @@ type Diff struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Terminal is a reference to a terminal, found in the union ToolCallContent.
+// A Terminal is a reference to a terminal as output of a tool. Used in the
+// union ToolCallContent.
 type Terminal = acpv1.Terminal
 
-// A ToolCallLocation is a place in a file that a tool call is about, found in
+// A ToolCallLocation is a place in a file that a tool call concerns. Used in
 // ToolCallUpdate.locations.
 type ToolCallLocation struct {
 	Path AbsolutePath     `json:"path"`
@@ -246,7 +253,8 @@ type ToolCallLocation struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ToolCallCapabilities are found in ToolCallUpdate.capabilities.
+// ToolCallCapabilities declare the operations on a tool call that the agent
+// supports. Used in ToolCallUpdate.capabilities.
 type ToolCallCapabilities struct {
 	Cancel Optional[ToolCallCancelCapabilities] `json:"cancel,omitzero" acp:"null"`
 	Meta   json.RawMessage                      `json:"_meta,omitzero" acp:"object"`
@@ -255,7 +263,8 @@ type ToolCallCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ToolCallCancelCapabilities are found in ToolCallCapabilities.cancel.
+// ToolCallCancelCapabilities declare the support for cancelling one tool call.
+// Used in ToolCallCapabilities.cancel.
 type ToolCallCancelCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -263,7 +272,8 @@ type ToolCallCancelCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCallPermissionSubject is found in the union RequestPermissionSubject.
+// A ToolCallPermissionSubject is a tool call that the agent wants to make. Used
+// in the union RequestPermissionSubject.
 type ToolCallPermissionSubject struct {
 	ToolCall ToolCallUpdate  `json:"toolCall"`
 	Meta     json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -272,7 +282,8 @@ type ToolCallPermissionSubject struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CommandPermissionSubject is found in the union RequestPermissionSubject.
+// A CommandPermissionSubject is a command that the agent wants to run. Used in
+// the union RequestPermissionSubject.
 type CommandPermissionSubject struct {
 	Command    string               `json:"command"`
 	Cwd        AbsolutePath         `json:"cwd"`
@@ -285,7 +296,7 @@ type CommandPermissionSubject struct {
 }
 
 // A PermissionOption is an answer that the user can give to a permission
-// request, found in RequestPermissionRequest.options.
+// request. Used in RequestPermissionRequest.options.
 type PermissionOption struct {
 	OptionID PermissionOptionID   `json:"optionId"`
 	Name     string               `json:"name"`
@@ -329,17 +340,18 @@ func (x *CreateElicitationRequest) Tag() string {
 	return ""
 }
 
-// An ElicitationSessionScope is found in the union ElicitationFormMode and the
-// union ElicitationURLMode.
+// An ElicitationSessionScope is the session, and perhaps the tool call, that a
+// form belongs to. Used in the union ElicitationFormMode and the union
+// ElicitationURLMode.
 type ElicitationSessionScope = acpv1.ElicitationSessionScope
 
-// An ElicitationRequestScope is found in the union ElicitationFormMode and the
-// union ElicitationURLMode.
+// An ElicitationRequestScope is the request that a form belongs to. Used in the
+// union ElicitationFormMode and the union ElicitationURLMode.
 type ElicitationRequestScope struct {
 	RequestID RequestID `json:"requestId"`
 }
 
-// An ElicitationSchema is a form that the user is asked to fill in, found in
+// An ElicitationSchema is the fields of a form that the user fills in. Used in
 // ElicitationFormMode.requestedSchema.
 type ElicitationSchema struct {
 	Type        ElicitationSchemaType              `json:"type"`
@@ -353,11 +365,12 @@ type ElicitationSchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EnumOption is found in StringPropertySchema.oneOf and
-// TitledMultiSelectItems.anyOf.
+// An EnumOption is one choice of a field, with a title. Used in
+// StringPropertySchema.oneOf and TitledMultiSelectItems.anyOf.
 type EnumOption = acpv1.EnumOption
 
-// A StringPropertySchema is found in the union ElicitationPropertySchema.
+// A StringPropertySchema is a text or a choice in a form. Used in the union
+// ElicitationPropertySchema.
 type StringPropertySchema struct {
 	Title       Optional[string]       `json:"title,omitzero" acp:"null"`
 	Description Optional[string]       `json:"description,omitzero" acp:"null"`
@@ -374,16 +387,20 @@ type StringPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A NumberPropertySchema is found in the union ElicitationPropertySchema.
+// A NumberPropertySchema is a number in a form. Used in the union
+// ElicitationPropertySchema.
 type NumberPropertySchema = acpv1.NumberPropertySchema
 
-// An IntegerPropertySchema is found in the union ElicitationPropertySchema.
+// An IntegerPropertySchema is a whole number in a form. Used in the union
+// ElicitationPropertySchema.
 type IntegerPropertySchema = acpv1.IntegerPropertySchema
 
-// A BooleanPropertySchema is found in the union ElicitationPropertySchema.
+// A BooleanPropertySchema is a yes or no in a form. Used in the union
+// ElicitationPropertySchema.
 type BooleanPropertySchema = acpv1.BooleanPropertySchema
 
-// StringMultiSelectItems are found in the union MultiSelectItems.
+// StringMultiSelectItems are choices without titles. Used in the union
+// MultiSelectItems.
 type StringMultiSelectItems struct {
 	Enum []string        `json:"enum" acp:"len=1"`
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -392,7 +409,8 @@ type StringMultiSelectItems struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TitledMultiSelectItems are found in the union MultiSelectItems.
+// TitledMultiSelectItems are choices with titles. Used in the union
+// MultiSelectItems.
 type TitledMultiSelectItems struct {
 	AnyOf []EnumOption    `json:"anyOf" acp:"len=1"`
 	Meta  json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -401,7 +419,8 @@ type TitledMultiSelectItems struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A MultiSelectPropertySchema is found in the union ElicitationPropertySchema.
+// A MultiSelectPropertySchema is a choice of several answers in a form. Used in
+// the union ElicitationPropertySchema.
 type MultiSelectPropertySchema struct {
 	Title       Optional[string]   `json:"title,omitzero" acp:"null"`
 	Description Optional[string]   `json:"description,omitzero" acp:"null"`
@@ -415,11 +434,11 @@ type MultiSelectPropertySchema struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An ElicitationFormMode is found in the union CreateElicitationRequest and
-// CreateElicitationRequest.
+// An ElicitationFormMode is a request that shows the user a form. Used in the
+// union CreateElicitationRequest and CreateElicitationRequest.
 //
 // Exactly one of Session and Request is set, and its members are among those of
-// the object. It is closed: what is none of these cannot be decoded.
+// the object. It is closed: no other value can be decoded.
 type ElicitationFormMode struct {
 	RequestedSchema ElicitationSchema `json:"requestedSchema"`
 
@@ -427,10 +446,11 @@ type ElicitationFormMode struct {
 	Request *ElicitationRequestScope // the object has "requestId"
 }
 
-// An ElicitationURLMode is found in the union CreateElicitationRequest.
+// An ElicitationURLMode is a request that sends the user to a URL. Used in the
+// union CreateElicitationRequest.
 //
 // Exactly one of Session and Request is set, and its members are among those of
-// the object. It is closed: what is none of these cannot be decoded.
+// the object. It is closed: no other value can be decoded.
 type ElicitationURLMode struct {
 	ElicitationID ElicitationID `json:"elicitationId"`
 	URL           string        `json:"url"`
@@ -451,11 +471,11 @@ type InitializeResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An Implementation is the name and version of a client or agent, found in
+// An Implementation is the name and version of a client or agent. Used in
 // InitializeResponse.info and InitializeRequest.info.
 type Implementation = acpv1.Implementation
 
-// AgentCapabilities are what an agent can do, found in
+// AgentCapabilities declare the optional features of an agent. Used in
 // InitializeResponse.capabilities.
 type AgentCapabilities struct {
 	Session Optional[SessionCapabilities]   `json:"session,omitzero" acp:"null"`
@@ -466,7 +486,8 @@ type AgentCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionCapabilities are found in AgentCapabilities.session.
+// SessionCapabilities declare the optional features of an agent within and
+// around sessions. Used in AgentCapabilities.session.
 type SessionCapabilities struct {
 	Prompt                Optional[PromptCapabilities]                       `json:"prompt,omitzero" acp:"null"`
 	MCP                   Optional[MCPCapabilities]                          `json:"mcp,omitzero" acp:"null"`
@@ -479,7 +500,8 @@ type SessionCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PromptCapabilities are found in SessionCapabilities.prompt.
+// PromptCapabilities declare the content that an agent accepts in prompts. Used
+// in SessionCapabilities.prompt.
 type PromptCapabilities struct {
 	Image           Optional[PromptImageCapabilities]           `json:"image,omitzero" acp:"null"`
 	Audio           Optional[PromptAudioCapabilities]           `json:"audio,omitzero" acp:"null"`
@@ -490,7 +512,8 @@ type PromptCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PromptImageCapabilities are found in PromptCapabilities.image.
+// PromptImageCapabilities declare the support of an agent for images in
+// prompts. Used in PromptCapabilities.image.
 type PromptImageCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -498,7 +521,8 @@ type PromptImageCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PromptAudioCapabilities are found in PromptCapabilities.audio.
+// PromptAudioCapabilities declare the support of an agent for sound in prompts.
+// Used in PromptCapabilities.audio.
 type PromptAudioCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -506,8 +530,8 @@ type PromptAudioCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PromptEmbeddedContextCapabilities are found in
-// PromptCapabilities.embeddedContext.
+// PromptEmbeddedContextCapabilities declare the support of an agent for
+// embedded resources in prompts. Used in PromptCapabilities.embeddedContext.
 type PromptEmbeddedContextCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -515,7 +539,8 @@ type PromptEmbeddedContextCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// MCPCapabilities are found in SessionCapabilities.mcp.
+// MCPCapabilities declare the transports of MCP servers that an agent supports.
+// Used in SessionCapabilities.mcp.
 type MCPCapabilities struct {
 	Stdio Optional[MCPStdioCapabilities] `json:"stdio,omitzero" acp:"null"`
 	HTTP  Optional[MCPHTTPCapabilities]  `json:"http,omitzero" acp:"null"`
@@ -525,7 +550,8 @@ type MCPCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// MCPStdioCapabilities are found in MCPCapabilities.stdio.
+// MCPStdioCapabilities declare the support of an agent for MCP servers that are
+// processes. Used in MCPCapabilities.stdio.
 type MCPStdioCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -533,7 +559,8 @@ type MCPStdioCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// MCPHTTPCapabilities are found in MCPCapabilities.http.
+// MCPHTTPCapabilities declare the support of an agent for MCP servers over
+// HTTP. Used in MCPCapabilities.http.
 type MCPHTTPCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -541,14 +568,17 @@ type MCPHTTPCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionDeleteCapabilities are found in SessionCapabilities.delete.
+// SessionDeleteCapabilities declare the support of an agent for deleting
+// sessions. Used in SessionCapabilities.delete.
 type SessionDeleteCapabilities = acpv1.SessionDeleteCapabilities
 
-// SessionAdditionalDirectoriesCapabilities are found in
+// SessionAdditionalDirectoriesCapabilities declare the support of an agent for
+// more than one directory per session. Used in
 // SessionCapabilities.additionalDirectories.
 type SessionAdditionalDirectoriesCapabilities = acpv1.SessionAdditionalDirectoriesCapabilities
 
-// AgentAuthCapabilities are found in AgentCapabilities.auth.
+// AgentAuthCapabilities declare the authentication that an agent supports. Used
+// in AgentCapabilities.auth.
 type AgentAuthCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -556,11 +586,12 @@ type AgentAuthCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An EnvVariable is a variable for the environment of a process, found in
+// An EnvVariable is a variable for the environment of a process. Used in
 // AuthMethodTerminal.env and MCPServerStdio.env.
 type EnvVariable = acpv1.EnvVariable
 
-// An AuthMethodTerminal is found in the union AuthMethod.
+// An AuthMethodTerminal is a way to log in that runs a command in a terminal.
+// Used in the union AuthMethod.
 type AuthMethodTerminal struct {
 	MethodID    AuthMethodID            `json:"methodId"`
 	Name        string                  `json:"name"`
@@ -573,7 +604,8 @@ type AuthMethodTerminal struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AuthMethodAgent is found in the union AuthMethod.
+// An AuthMethodAgent is a way to log in that the agent handles itself. Used in
+// the union AuthMethod.
 type AuthMethodAgent struct {
 	MethodID    AuthMethodID     `json:"methodId"`
 	Name        string           `json:"name"`
@@ -611,9 +643,9 @@ type NewSessionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigOption is a setting of a session that the user can change,
-// found in NewSessionResponse.configOptions,
-// ResumeSessionResponse.configOptions and elsewhere.
+// A SessionConfigOption is a setting of a session that the user can change.
+// Used in NewSessionResponse.configOptions, ResumeSessionResponse.configOptions
+// and elsewhere.
 //
 // Exactly one of Select, Boolean and Unknown is set, as the member "type" says;
 // its members are among those of the object. It is open: a value that begins
@@ -648,11 +680,12 @@ func (x *SessionConfigOption) Tag() string {
 	return ""
 }
 
-// A SessionConfigSelectOption is found in the union SessionConfigSelectOptions
-// and SessionConfigSelectGroup.options.
+// A SessionConfigSelectOption is one choice of a setting. Used in the union
+// SessionConfigSelectOptions and SessionConfigSelectGroup.options.
 type SessionConfigSelectOption = acpv1.SessionConfigSelectOption
 
-// A SessionConfigSelectGroup is found in the union SessionConfigSelectOptions.
+// A SessionConfigSelectGroup is a named group of choices. Used in the union
+// SessionConfigSelectOptions.
 type SessionConfigSelectGroup struct {
 	GroupID SessionConfigGroupID        `json:"groupId"`
 	Name    string                      `json:"name"`
@@ -663,16 +696,19 @@ type SessionConfigSelectGroup struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigSelect is found in the union SessionConfigOption.
+// A SessionConfigSelect is a setting with one choice of several. Used in the
+// union SessionConfigOption.
 type SessionConfigSelect struct {
 	CurrentValue SessionConfigValueID       `json:"currentValue"`
 	Options      SessionConfigSelectOptions `json:"options"`
 }
 
-// A SessionConfigBoolean is found in the union SessionConfigOption.
+// A SessionConfigBoolean is a setting that is on or off. Used in the union
+// SessionConfigOption.
 type SessionConfigBoolean = acpv1.SessionConfigBoolean
 
-// A TextCommandInput is found in the union AvailableCommandInput.
+// A TextCommandInput is free text after the name of a command. Used in the
+// union AvailableCommandInput.
 type TextCommandInput struct {
 	Hint string          `json:"hint"`
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -681,7 +717,8 @@ type TextCommandInput struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A Command is found in the union AvailableCommand.
+// A Command is a command with a name that the user types. Used in the union
+// AvailableCommand.
 type Command struct {
 	Name        string                          `json:"name"`
 	Description string                          `json:"description"`
@@ -702,7 +739,7 @@ type ListSessionsResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionInfo is a session in a list, found in ListSessionsResponse.sessions.
+// A SessionInfo is a session in a list. Used in ListSessionsResponse.sessions.
 type SessionInfo struct {
 	SessionID             SessionID                `json:"sessionId"`
 	Cwd                   AbsolutePath             `json:"cwd"`
@@ -768,7 +805,7 @@ type PromptResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An Error is the failure of a request, found in IdleStateUpdate.error.
+// An Error is the failure of a request. Used in IdleStateUpdate.error.
 type Error struct {
 	Code    ErrorCode       `json:"code"`
 	Message string          `json:"message"`
@@ -778,8 +815,8 @@ type Error struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An UnsupportedProtocolVersionErrorData is a value that no other definition
-// refers to.
+// An UnsupportedProtocolVersionErrorData is the data of an error about a
+// version that the agent does not speak.
 type UnsupportedProtocolVersionErrorData struct {
 	Requested ProtocolVersion   `json:"requested"`
 	Supported []ProtocolVersion `json:"supported"`
@@ -789,7 +826,8 @@ type UnsupportedProtocolVersionErrorData struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionNotFoundErrorData is a value that no other definition refers to.
+// A SessionNotFoundErrorData is the data of an error about a session that the
+// agent does not have.
 type SessionNotFoundErrorData struct {
 	SessionID SessionID       `json:"sessionId"`
 	Meta      json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -809,7 +847,7 @@ type UpdateSessionNotification struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ContentChunk is one more part of a message, found in the union
+// A ContentChunk is the next part of a message. Used in the union
 // SessionUpdate.
 type ContentChunk struct {
 	MessageID MessageID       `json:"messageId"`
@@ -820,7 +858,8 @@ type ContentChunk struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A UserMessage is found in the union SessionUpdate.
+// A UserMessage is a whole message of the user, which replaces its chunks. Used
+// in the union SessionUpdate.
 type UserMessage struct {
 	MessageID MessageID                `json:"messageId"`
 	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
@@ -830,7 +869,8 @@ type UserMessage struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AgentMessage is found in the union SessionUpdate.
+// An AgentMessage is a whole message of the agent, which replaces its chunks.
+// Used in the union SessionUpdate.
 type AgentMessage struct {
 	MessageID MessageID                `json:"messageId"`
 	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
@@ -840,7 +880,8 @@ type AgentMessage struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AgentThought is found in the union SessionUpdate.
+// An AgentThought is a whole thought of the agent, which replaces its chunks.
+// Used in the union SessionUpdate.
 type AgentThought struct {
 	MessageID MessageID                `json:"messageId"`
 	Content   Optional[[]ContentBlock] `json:"content,omitzero" acp:"null"`
@@ -850,7 +891,8 @@ type AgentThought struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A BackgroundTerminal is found in the union BackgroundWork.
+// A BackgroundTerminal is a terminal that keeps running beside the
+// conversation. Used in the union BackgroundWork.
 type BackgroundTerminal struct {
 	TerminalID TerminalID      `json:"terminalId"`
 	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -859,7 +901,8 @@ type BackgroundTerminal struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A BackgroundToolCall is found in the union BackgroundWork.
+// A BackgroundToolCall is a tool call that keeps running beside the
+// conversation. Used in the union BackgroundWork.
 type BackgroundToolCall struct {
 	ToolCallID ToolCallID      `json:"toolCallId"`
 	Meta       json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -868,7 +911,8 @@ type BackgroundToolCall struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A RunningStateUpdate is found in the union StateUpdate.
+// A RunningStateUpdate is the state of an agent that works on a prompt. Used in
+// the union StateUpdate.
 type RunningStateUpdate struct {
 	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
 	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
@@ -877,8 +921,8 @@ type RunningStateUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An IdleStateUpdate is the news that the agent does nothing for the user at
-// the moment, and why it stopped, found in the union StateUpdate.
+// An IdleStateUpdate is the state of an agent that waits for a prompt, with the
+// reason why it stopped. Used in the union StateUpdate.
 type IdleStateUpdate struct {
 	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
 	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
@@ -889,7 +933,8 @@ type IdleStateUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A RequiresActionStateUpdate is found in the union StateUpdate.
+// A RequiresActionStateUpdate is the state of an agent that waits for an answer
+// of the user. Used in the union StateUpdate.
 type RequiresActionStateUpdate struct {
 	Background Optional[[]BackgroundWork] `json:"background,omitzero" acp:"null"`
 	Meta       json.RawMessage            `json:"_meta,omitzero" acp:"object"`
@@ -898,7 +943,8 @@ type RequiresActionStateUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ToolCallContentChunk is found in the union SessionUpdate.
+// A ToolCallContentChunk is the next part of the output of a tool call. Used in
+// the union SessionUpdate.
 type ToolCallContentChunk struct {
 	ToolCallID ToolCallID      `json:"toolCallId"`
 	Content    ToolCallContent `json:"content"`
@@ -908,7 +954,8 @@ type ToolCallContentChunk struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalOutput is found in TerminalUpdate.output.
+// A TerminalOutput is the output of a terminal so far. Used in
+// TerminalUpdate.output.
 type TerminalOutput struct {
 	Data string          `json:"data"`
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
@@ -917,7 +964,7 @@ type TerminalOutput struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalExitStatus is how a process has ended, found in
+// A TerminalExitStatus is the exit code or signal of a process. Used in
 // TerminalUpdate.exitStatus.
 type TerminalExitStatus struct {
 	ExitCode Optional[int64]  `json:"exitCode,omitzero" acp:"null"`
@@ -928,7 +975,8 @@ type TerminalExitStatus struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalSize is found in TerminalUpdate.size.
+// A TerminalSize is the columns and rows of a terminal. Used in
+// TerminalUpdate.size.
 type TerminalSize struct {
 	Cols uint16          `json:"cols" acp:"min=1"`
 	Rows uint16          `json:"rows" acp:"min=1"`
@@ -938,7 +986,8 @@ type TerminalSize struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TerminalCapabilities are found in TerminalUpdate.capabilities.
+// TerminalCapabilities declare the operations on a terminal that the agent
+// supports. Used in TerminalUpdate.capabilities.
 type TerminalCapabilities struct {
 	Cancel Optional[TerminalCancelCapabilities] `json:"cancel,omitzero" acp:"null"`
 	Meta   json.RawMessage                      `json:"_meta,omitzero" acp:"object"`
@@ -947,7 +996,8 @@ type TerminalCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TerminalCancelCapabilities are found in TerminalCapabilities.cancel.
+// TerminalCancelCapabilities declare the support for ending the process of a
+// terminal. Used in TerminalCapabilities.cancel.
 type TerminalCancelCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -955,7 +1005,8 @@ type TerminalCancelCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalUpdate is found in the union SessionUpdate.
+// A TerminalUpdate is a change to a terminal; members that are absent stay as
+// they were. Used in the union SessionUpdate.
 type TerminalUpdate struct {
 	TerminalID   TerminalID                     `json:"terminalId"`
 	Command      Optional[string]               `json:"command,omitzero" acp:"null"`
@@ -970,7 +1021,8 @@ type TerminalUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A TerminalOutputChunk is found in the union SessionUpdate.
+// A TerminalOutputChunk is the next part of the output of a terminal. Used in
+// the union SessionUpdate.
 type TerminalOutputChunk struct {
 	TerminalID TerminalID      `json:"terminalId"`
 	Data       string          `json:"data"`
@@ -980,7 +1032,7 @@ type TerminalOutputChunk struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A PlanEntry is one step of a plan, found in PlanItems.entries.
+// A PlanEntry is one step of a plan. Used in PlanItems.entries.
 type PlanEntry struct {
 	Content  string            `json:"content"`
 	Priority PlanEntryPriority `json:"priority"`
@@ -991,7 +1043,7 @@ type PlanEntry struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// PlanItems are found in the union PlanUpdateContent.
+// PlanItems are a plan as a list of steps. Used in the union PlanUpdateContent.
 type PlanItems struct {
 	PlanID  PlanID          `json:"planId"`
 	Entries []PlanEntry     `json:"entries"`
@@ -1001,7 +1053,8 @@ type PlanItems struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A PlanUpdate is found in the union SessionUpdate.
+// A PlanUpdate is a plan, which replaces the one with the same id. Used in the
+// union SessionUpdate.
 type PlanUpdate struct {
 	Plan PlanUpdateContent `json:"plan"`
 	Meta json.RawMessage   `json:"_meta,omitzero" acp:"object"`
@@ -1010,7 +1063,8 @@ type PlanUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An AvailableCommandsUpdate is found in the union SessionUpdate.
+// An AvailableCommandsUpdate is the list of commands, which replaces the one
+// before. Used in the union SessionUpdate.
 type AvailableCommandsUpdate struct {
 	AvailableCommands []AvailableCommand `json:"availableCommands"`
 	Meta              json.RawMessage    `json:"_meta,omitzero" acp:"object"`
@@ -1019,7 +1073,8 @@ type AvailableCommandsUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ConfigOptionUpdate is found in the union SessionUpdate.
+// A ConfigOptionUpdate is the list of settings, which replaces the one before.
+// Used in the union SessionUpdate.
 type ConfigOptionUpdate struct {
 	ConfigOptions []SessionConfigOption `json:"configOptions"`
 	Meta          json.RawMessage       `json:"_meta,omitzero" acp:"object"`
@@ -1028,22 +1083,23 @@ type ConfigOptionUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionInfoUpdate is found in the union SessionUpdate.
+// A SessionInfoUpdate is a change to the title or time of a session. Used in
+// the union SessionUpdate.
 type SessionInfoUpdate = acpv1.SessionInfoUpdate
 
-// A Cost is what a session has cost so far, found in UsageUpdate.cost.
+// A Cost is the cost of a session so far. Used in UsageUpdate.cost.
 type Cost = acpv1.Cost
 
-// A UsageUpdate is how full the context of the model is, and what it has cost,
-// found in the union SessionUpdate.
+// A UsageUpdate is the tokens in the context of the model, and the cost so far.
+// Used in the union SessionUpdate.
 type UsageUpdate = acpv1.UsageUpdate
 
-// A Notice is something that the user should know, found in the union
+// A Notice is a remark of the agent to the user. Used in the union
 // SessionUpdate.
 type Notice = acpv1.Notice
 
-// A CompactionUpdate is news of the agent shortening what it remembers, found
-// in the union SessionUpdate.
+// A CompactionUpdate is the progress of a compaction, in which the agent
+// shortens its context. Used in the union SessionUpdate.
 type CompactionUpdate struct {
 	CompactionID CompactionID             `json:"compactionId"`
 	Status       CompactionStatus         `json:"status"`
@@ -1055,7 +1111,8 @@ type CompactionUpdate struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CompactionSummaryChunk is found in the union SessionUpdate.
+// A CompactionSummaryChunk is the next part of the summary of a compaction.
+// Used in the union SessionUpdate.
 type CompactionSummaryChunk struct {
 	CompactionID CompactionID    `json:"compactionId"`
 	Content      ContentBlock    `json:"content"`
@@ -1080,7 +1137,7 @@ type InitializeRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ClientCapabilities are what a client can do, found in
+// ClientCapabilities declare the optional features of a client. Used in
 // InitializeRequest.capabilities.
 type ClientCapabilities struct {
 	Auth        Optional[ClientAuthCapabilities]  `json:"auth,omitzero" acp:"null"`
@@ -1091,7 +1148,8 @@ type ClientCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ClientAuthCapabilities are found in ClientCapabilities.auth.
+// ClientAuthCapabilities declare the authentication that a client supports.
+// Used in ClientCapabilities.auth.
 type ClientAuthCapabilities struct {
 	Terminal Optional[TerminalAuthCapabilities] `json:"terminal,omitzero" acp:"null"`
 	Meta     json.RawMessage                    `json:"_meta,omitzero" acp:"object"`
@@ -1100,7 +1158,8 @@ type ClientAuthCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// TerminalAuthCapabilities are found in ClientAuthCapabilities.terminal.
+// TerminalAuthCapabilities declare the support of a client for ways to log in
+// that run in a terminal. Used in ClientAuthCapabilities.terminal.
 type TerminalAuthCapabilities struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1108,13 +1167,16 @@ type TerminalAuthCapabilities struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// ElicitationCapabilities are found in ClientCapabilities.elicitation.
+// ElicitationCapabilities declare the support of a client for asking the user.
+// Used in ClientCapabilities.elicitation.
 type ElicitationCapabilities = acpv1.ElicitationCapabilities
 
-// ElicitationFormCapabilities are found in ElicitationCapabilities.form.
+// ElicitationFormCapabilities declare the support of a client for forms. Used
+// in ElicitationCapabilities.form.
 type ElicitationFormCapabilities = acpv1.ElicitationFormCapabilities
 
-// ElicitationURLCapabilities are found in ElicitationCapabilities.url.
+// ElicitationURLCapabilities declare the support of a client for sending the
+// user to a URL. Used in ElicitationCapabilities.url.
 type ElicitationURLCapabilities = acpv1.ElicitationURLCapabilities
 
 // A LoginAuthRequest is the params of auth/login, which agents handle.
@@ -1145,10 +1207,12 @@ type NewSessionRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A HTTPHeader is found in MCPServerHTTP.headers.
+// A HTTPHeader is a header of the requests to an MCP server. Used in
+// MCPServerHTTP.headers.
 type HTTPHeader = acpv1.HTTPHeader
 
-// An MCPServerHTTP is found in the union MCPServer.
+// An MCPServerHTTP is an MCP server that is reached over HTTP. Used in the
+// union MCPServer.
 type MCPServerHTTP struct {
 	Name    string                 `json:"name"`
 	URL     string                 `json:"url"`
@@ -1159,7 +1223,8 @@ type MCPServerHTTP struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// An MCPServerStdio is found in the union MCPServer.
+// An MCPServerStdio is an MCP server that the agent starts as a process. Used
+// in the union MCPServer.
 type MCPServerStdio struct {
 	Name    string                  `json:"name"`
 	Command AbsolutePath            `json:"command"`
@@ -1197,7 +1262,8 @@ type ResumeSessionRequest struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A ReplayFromStart is found in the union ReplayFrom.
+// A ReplayFromStart is the start of a session as the place to repeat from. Used
+// in the union ReplayFrom.
 type ReplayFromStart struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1284,7 +1350,8 @@ type RequestPermissionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A CancelledPermissionOutcome is found in the union RequestPermissionOutcome.
+// A CancelledPermissionOutcome is the outcome of a permission request whose
+// turn was cancelled. Used in the union RequestPermissionOutcome.
 type CancelledPermissionOutcome struct {
 	Meta json.RawMessage `json:"_meta,omitzero" acp:"object"`
 
@@ -1292,7 +1359,8 @@ type CancelledPermissionOutcome struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SelectedPermissionOutcome is found in the union RequestPermissionOutcome.
+// A SelectedPermissionOutcome is the answer that the user chose. Used in the
+// union RequestPermissionOutcome.
 type SelectedPermissionOutcome = acpv1.SelectedPermissionOutcome
 
 // A CreateElicitationResponse is the result of elicitation/create, which
@@ -1331,7 +1399,8 @@ func (x *CreateElicitationResponse) Tag() string {
 	return ""
 }
 
-// An ElicitationAcceptAction is found in the union CreateElicitationResponse.
+// An ElicitationAcceptAction is the answer of a user who filled in a form. Used
+// in the union CreateElicitationResponse.
 type ElicitationAcceptAction struct {
 	Content Optional[Members[ElicitationContentValue]] `json:"content,omitzero" acp:"null"`
 }
@@ -1356,7 +1425,8 @@ type CancelRequestNotification struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// SessionForkCapabilities are found in SessionCapabilities.fork.
+// SessionForkCapabilities declare the support of an agent for forking sessions.
+// Used in SessionCapabilities.fork.
 type SessionForkCapabilities = acpv1.SessionForkCapabilities
 
 // A ForkSessionRequest is the params of session/fork, which agents handle. It
@@ -1384,15 +1454,18 @@ type ForkSessionResponse struct {
 	Extra Members[json.RawMessage] `json:"-"`
 }
 
-// A SessionConfigIDValue is found in the union SetSessionConfigOptionRequest.
+// A SessionConfigIDValue is the id of the choice to set. Used in the union
+// SetSessionConfigOptionRequest.
 type SessionConfigIDValue = acpv1.SessionConfigIDValue
 
-// A SessionConfigBooleanValue is found in the union
-// SetSessionConfigOptionRequest.
+// A SessionConfigBooleanValue is the new value of a setting that is on or off.
+// Used in the union SetSessionConfigOptionRequest.
 type SessionConfigBooleanValue = acpv1.SessionConfigBooleanValue
 
-// An ElicitationDeclineAction is found in the union CreateElicitationResponse.
+// An ElicitationDeclineAction is the answer of a user who declined to fill in a
+// form. Used in the union CreateElicitationResponse.
 type ElicitationDeclineAction = acpv1.ElicitationDeclineAction
 
-// An ElicitationCancelAction is found in the union CreateElicitationResponse.
+// An ElicitationCancelAction is the answer for a form that was closed without a
+// choice. Used in the union CreateElicitationResponse.
 type ElicitationCancelAction = acpv1.ElicitationCancelAction

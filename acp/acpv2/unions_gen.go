@@ -6,17 +6,17 @@ import (
 	"encoding/json"
 )
 
-// A RequestID is the id of a request, found in
-// ElicitationRequestScope.requestId and CancelRequestNotification.requestId.
+// A RequestID is the id of a request. Used in ElicitationRequestScope.requestId
+// and CancelRequestNotification.requestId.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type RequestID struct {
 	Number *int64
 	String *string
 }
 
-// A RequestPermissionSubject is what a permission request is about, found in
+// A RequestPermissionSubject is the action that needs permission. Used in
 // RequestPermissionRequest.subject.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
@@ -42,7 +42,7 @@ func (x *RequestPermissionSubject) Tag() string {
 	return ""
 }
 
-// A ToolCallContent is a part of what a tool puts out, found in
+// A ToolCallContent is a part of the output of a tool. Used in
 // ToolCallUpdate.content and ToolCallContentChunk.content.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
@@ -71,8 +71,8 @@ func (x *ToolCallContent) Tag() string {
 	return ""
 }
 
-// A ContentBlock is one part of a prompt, of a message or of what a tool puts
-// out, found in Content.content, ContentChunk.content and elsewhere.
+// A ContentBlock is one part of a prompt, of a message or of the output of a
+// tool. Used in Content.content, ContentChunk.content and elsewhere.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -106,17 +106,18 @@ func (x *ContentBlock) Tag() string {
 	return ""
 }
 
-// An EmbeddedResourceResource is found in EmbeddedResource.resource.
+// An EmbeddedResourceResource is the content of an EmbeddedResource, text or
+// binary. Used in EmbeddedResource.resource.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type EmbeddedResourceResource struct {
 	TextResourceContents *TextResourceContents // the object has "text"
 	BlobResourceContents *BlobResourceContents // the object has "blob"
 }
 
-// An ElicitationPropertySchema is a field of a form that the user is asked to
-// fill in, found in ElicitationSchema.properties.
+// An ElicitationPropertySchema is one field of a form. Used in
+// ElicitationSchema.properties.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -150,7 +151,8 @@ func (x *ElicitationPropertySchema) Tag() string {
 	return ""
 }
 
-// MultiSelectItems are found in MultiSelectPropertySchema.items.
+// MultiSelectItems are the choices of a field with several answers. Used in
+// MultiSelectPropertySchema.items.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -173,7 +175,7 @@ func (x *MultiSelectItems) Tag() string {
 	return ""
 }
 
-// An AuthMethod is a way to log in, found in InitializeResponse.authMethods.
+// An AuthMethod is a way to log in. Used in InitializeResponse.authMethods.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -198,16 +200,17 @@ func (x *AuthMethod) Tag() string {
 	return ""
 }
 
-// SessionConfigSelectOptions are found in SessionConfigSelect.options.
+// SessionConfigSelectOptions are the choices of a setting, in groups or not.
+// Used in SessionConfigSelect.options.
 //
-// Exactly one of its fields is set. It is closed: what is none of these cannot
-// be decoded.
+// Exactly one of its fields is set. It is closed: no other value can be
+// decoded.
 type SessionConfigSelectOptions struct {
 	Ungrouped []SessionConfigSelectOption
 	Grouped   []SessionConfigSelectGroup
 }
 
-// An AvailableCommand is a command that a user can give to the agent, found in
+// An AvailableCommand is a command that a user can give to the agent. Used in
 // NewSessionResponse.availableCommands, ResumeSessionResponse.availableCommands
 // and elsewhere.
 //
@@ -231,7 +234,8 @@ func (x *AvailableCommand) Tag() string {
 	return ""
 }
 
-// An AvailableCommandInput is found in Command.input.
+// An AvailableCommandInput is the input that a command takes. Used in
+// Command.input.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -253,7 +257,7 @@ func (x *AvailableCommandInput) Tag() string {
 	return ""
 }
 
-// A SessionUpdate is one piece of news about a session, found in
+// A SessionUpdate is one event of a session. Used in
 // UpdateSessionNotification.update.
 //
 // Exactly one of its fields is set, as the member "sessionUpdate" says. It is
@@ -330,7 +334,7 @@ func (x *SessionUpdate) Tag() string {
 	return ""
 }
 
-// A BackgroundWork is work that goes on beside the conversation, found in
+// A BackgroundWork is work that goes on beside the conversation. Used in
 // RunningStateUpdate.background, IdleStateUpdate.background and
 // RequiresActionStateUpdate.background.
 //
@@ -357,8 +361,8 @@ func (x *BackgroundWork) Tag() string {
 	return ""
 }
 
-// A StateUpdate is the news of what the agent is doing, found in the union
-// SessionUpdate.
+// A StateUpdate is the state of the agent: running, idle or waiting for the
+// user. Used in the union SessionUpdate.
 //
 // Exactly one of its fields is set, as the member "state" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -386,7 +390,7 @@ func (x *StateUpdate) Tag() string {
 	return ""
 }
 
-// A PlanUpdateContent is what the agent intends to do, found in
+// A PlanUpdateContent is a plan in one of several forms. Used in
 // PlanUpdate.plan.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
@@ -409,8 +413,8 @@ func (x *PlanUpdateContent) Tag() string {
 	return ""
 }
 
-// An MCPServer is a server of the Model Context Protocol that the agent is to
-// connect to, found in NewSessionRequest.mcpServers,
+// An MCPServer is a server of the Model Context Protocol for the agent to
+// connect to. Used in NewSessionRequest.mcpServers,
 // ResumeSessionRequest.mcpServers and ForkSessionRequest.mcpServers.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
@@ -436,8 +440,8 @@ func (x *MCPServer) Tag() string {
 	return ""
 }
 
-// A ReplayFrom is the place from which a session is to be told again, found in
-// ResumeSessionRequest.replayFrom.
+// A ReplayFrom is the place from which the agent repeats the updates of a
+// session. Used in ResumeSessionRequest.replayFrom.
 //
 // Exactly one of its fields is set, as the member "type" says. It is open: a
 // value that begins with _ belongs to an implementation, and any other unknown
@@ -459,7 +463,7 @@ func (x *ReplayFrom) Tag() string {
 	return ""
 }
 
-// A RequestPermissionOutcome is what became of a permission request, found in
+// A RequestPermissionOutcome is the result of a permission request. Used in
 // RequestPermissionResponse.outcome.
 //
 // Exactly one of its fields is set, as the member "outcome" says. It is open: a
@@ -485,10 +489,11 @@ func (x *RequestPermissionOutcome) Tag() string {
 	return ""
 }
 
-// An ElicitationContentValue is found in ElicitationAcceptAction.content.
+// An ElicitationContentValue is the value of one field of a form. Used in
+// ElicitationAcceptAction.content.
 //
-// Exactly one of its fields is set. It is open: what is none of the others is
-// kept in Other, and means nothing until the protocol says what.
+// Exactly one of its fields is set. It is open: Other keeps any other value,
+// which has no meaning in this version.
 type ElicitationContentValue struct {
 	String  *string
 	Number  *json.Number

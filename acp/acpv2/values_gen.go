@@ -9,617 +9,617 @@ import (
 // MarshalJSON returns x as JSON on one line.
 func (x RequestID) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestID) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestID) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestID) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionSubject) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionSubject) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionSubject) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionSubject) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ToolCallContent) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ToolCallContent) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ToolCallContent) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ToolCallContent) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ContentBlock) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ContentBlock) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ContentBlock) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ContentBlock) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x EmbeddedResourceResource) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *EmbeddedResourceResource) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *EmbeddedResourceResource) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *EmbeddedResourceResource) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x DiffChange) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *DiffChange) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *DiffChange) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *DiffChange) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateElicitationRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateElicitationRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateElicitationRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateElicitationRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ElicitationPropertySchema) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ElicitationPropertySchema) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ElicitationPropertySchema) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ElicitationPropertySchema) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x MultiSelectItems) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *MultiSelectItems) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *MultiSelectItems) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *MultiSelectItems) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x InitializeResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *InitializeResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *InitializeResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *InitializeResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AuthMethod) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AuthMethod) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AuthMethod) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AuthMethod) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LoginAuthResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LoginAuthResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LoginAuthResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LoginAuthResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LogoutAuthResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LogoutAuthResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LogoutAuthResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LogoutAuthResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x NewSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *NewSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *NewSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *NewSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionConfigOption) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionConfigOption) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionConfigOption) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionConfigOption) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionConfigSelectOptions) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionConfigSelectOptions) UnmarshalJSON(data []byte) error {
 	return acpv1.Unmarshal(data, x)
 }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionConfigSelectOptions) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionConfigSelectOptions) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AvailableCommand) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AvailableCommand) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AvailableCommand) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AvailableCommand) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x AvailableCommandInput) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *AvailableCommandInput) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *AvailableCommandInput) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *AvailableCommandInput) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ListSessionsResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ListSessionsResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ListSessionsResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ListSessionsResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ResumeSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ResumeSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ResumeSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ResumeSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelToolCallResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelToolCallResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelToolCallResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelToolCallResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelTerminalResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelTerminalResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelTerminalResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelTerminalResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionConfigOptionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionConfigOptionResponse) UnmarshalJSON(data []byte) error {
 	return acpv1.Unmarshal(data, x)
 }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionConfigOptionResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionConfigOptionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x PromptResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *PromptResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *PromptResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *PromptResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x UpdateSessionNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *UpdateSessionNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *UpdateSessionNotification) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *UpdateSessionNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SessionUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SessionUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SessionUpdate) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SessionUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x BackgroundWork) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *BackgroundWork) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *BackgroundWork) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *BackgroundWork) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x IdleStateUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *IdleStateUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *IdleStateUpdate) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *IdleStateUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x StateUpdate) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *StateUpdate) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *StateUpdate) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *StateUpdate) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x PlanUpdateContent) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *PlanUpdateContent) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *PlanUpdateContent) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *PlanUpdateContent) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x InitializeRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *InitializeRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *InitializeRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *InitializeRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LoginAuthRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LoginAuthRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LoginAuthRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LoginAuthRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x LogoutAuthRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *LogoutAuthRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *LogoutAuthRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *LogoutAuthRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x NewSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *NewSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *NewSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *NewSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x MCPServer) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *MCPServer) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *MCPServer) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *MCPServer) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ListSessionsRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ListSessionsRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ListSessionsRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ListSessionsRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ResumeSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ResumeSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ResumeSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ResumeSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ReplayFrom) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ReplayFrom) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ReplayFrom) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ReplayFrom) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelToolCallRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelToolCallRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelToolCallRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelToolCallRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelTerminalRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelTerminalRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelTerminalRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelTerminalRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x SetSessionConfigOptionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *SetSessionConfigOptionRequest) UnmarshalJSON(data []byte) error {
 	return acpv1.Unmarshal(data, x)
 }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *SetSessionConfigOptionRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *SetSessionConfigOptionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x PromptRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *PromptRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *PromptRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *PromptRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x RequestPermissionOutcome) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *RequestPermissionOutcome) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *RequestPermissionOutcome) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *RequestPermissionOutcome) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CreateElicitationResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CreateElicitationResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CreateElicitationResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CreateElicitationResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ElicitationContentValue) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ElicitationContentValue) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ElicitationContentValue) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ElicitationContentValue) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelSessionNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelSessionNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelSessionNotification) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelSessionNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x CancelRequestNotification) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *CancelRequestNotification) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *CancelRequestNotification) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *CancelRequestNotification) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ForkSessionRequest) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ForkSessionRequest) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ForkSessionRequest) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ForkSessionRequest) Check(rules *Rules) error { return acpv1.Check(x, rules) }
 
 // MarshalJSON returns x as JSON on one line.
 func (x ForkSessionResponse) MarshalJSON() ([]byte, error) { return acpv1.Marshal(&x) }
 
-// UnmarshalJSON sets x to what data says. The error is a *Problem.
+// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.
 func (x *ForkSessionResponse) UnmarshalJSON(data []byte) error { return acpv1.Unmarshal(data, x) }
 
-// Validate reports what is wrong with x by the rules of the protocol.
+// Validate reports where x breaks the rules of the protocol.
 func (x *ForkSessionResponse) Validate() error { return acpv1.Check(x, nil) }
 
-// Check is Validate with rules of the caller's own.
+// Check is Validate with further rules of the caller.
 func (x *ForkSessionResponse) Check(rules *Rules) error { return acpv1.Check(x, rules) }

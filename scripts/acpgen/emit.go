@@ -15,7 +15,7 @@ type file struct {
 	emit    func(*model, *writer)
 }
 
-// files lists what is generated for a version.
+// files lists the generated files of a version.
 func (m *model) files() []file {
 	const jsonPkg, v1Pkg, wirePkg = "encoding/json", "github.com/parley-agents/parley/acp/acpv1", "github.com/parley-agents/parley/acp/internal/wire"
 	return []file{
@@ -59,7 +59,7 @@ func (f file) source(m *model) ([]byte, error) {
 	return src, nil
 }
 
-// A writer collects Go source.
+// A writer collects Go source code.
 type writer struct{ strings.Builder }
 
 func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...) }
@@ -146,13 +146,13 @@ func (f *field) tag() string {
 	return fmt.Sprintf("`json:%q acp:%q`", name, strings.Join(options, ","))
 }
 
-// The two halves of the rule for values that are not known.
+// The sentences of a doc comment about values that this version does not define.
 const (
 	ruleOpen = "It is open: a value that begins with _ belongs to an implementation, and any other unknown value to a future version of the protocol, " +
 		"which is never to be taken for an extension."
 	ruleClosed = "It is closed. A value that begins with _ would belong to an implementation, and any other unknown value to a future version of the protocol; " +
 		"either is kept, and Validate reports it."
-	ruleShut = "It is closed: what is none of these cannot be decoded."
+	ruleShut = "It is closed: no other value can be decoded."
 )
 
 func (m *model) identifiers(w *writer) {
@@ -272,7 +272,7 @@ func (m *model) variantRule(w *writer, d *def) {
 	case d.tag == "" && d.flattened():
 		w.comment("Exactly one of %s is set, and its members are among those of the object. %s", join(d.variantNames()), ruleShut)
 	case d.tag == "" && d.open:
-		w.comment("Exactly one of its fields is set. It is open: what is none of the others is kept in Other, and means nothing until the protocol says what.")
+		w.comment("Exactly one of its fields is set. It is open: Other keeps any other value, which has no meaning in this version.")
 	case d.tag == "":
 		w.comment("Exactly one of its fields is set. %s", ruleShut)
 	case d.flattened():
@@ -340,7 +340,7 @@ func (m *model) unions(w *writer) {
 	}
 }
 
-// tagMethod writes the method that tells the discriminator.
+// tagMethod writes the method that returns the discriminator.
 func (m *model) tagMethod(w *writer, d *def) {
 	w.f("// Tag returns the discriminator %q of the variant that is set, \"\" if it has none.\n", d.tag)
 	w.f("func (x *%s) Tag() string {\nswitch {\n", d.goName)
@@ -352,7 +352,7 @@ func (m *model) tagMethod(w *writer, d *def) {
 	w.f("case x.Unknown != nil:\nreturn x.Unknown.Tag\n}\nreturn \"\"\n}\n\n")
 }
 
-// methods writes the table of methods, and what knows about it.
+// methods writes the table of methods, the functions that search it, and New.
 func (m *model) methods(w *writer) {
 	type row struct {
 		name, side, params, result string
@@ -410,7 +410,7 @@ func (m *model) methods(w *writer) {
 	w.f("}\nreturn nil, false\n}\n")
 }
 
-// lookup finds methods.
+// lookup is the source of the functions that search the table of methods.
 const lookup = `
 // Methods returns all methods, sorted by name.
 func Methods() []Method { return slices.Clone(methods) }
@@ -441,11 +441,11 @@ func (m *model) valueMethods(w *writer) {
 		n := d.goName
 		w.f("// MarshalJSON returns x as JSON on one line.\n")
 		w.f("func (x %s) MarshalJSON() ([]byte, error) { return %sMarshal(&x) }\n\n", n, pkg)
-		w.f("// UnmarshalJSON sets x to what data says. The error is a *Problem.\n")
+		w.f("// UnmarshalJSON sets x to the JSON in data. The error is a *Problem.\n")
 		w.f("func (x *%s) UnmarshalJSON(data []byte) error { return %sUnmarshal(data, x) }\n\n", n, pkg)
-		w.f("// Validate reports what is wrong with x by the rules of the protocol.\n")
+		w.f("// Validate reports where x breaks the rules of the protocol.\n")
 		w.f("func (x *%s) Validate() error { return %sCheck(x, nil) }\n\n", n, pkg)
-		w.f("// Check is Validate with rules of the caller's own.\n")
+		w.f("// Check is Validate with further rules of the caller.\n")
 		w.f("func (x *%s) Check(rules *Rules) error { return %sCheck(x, rules) }\n\n", n, pkg)
 	}
 }

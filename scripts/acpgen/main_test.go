@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,51 @@ func TestModelRefusesWhatItDoesNotKnow(t *testing.T) {
 		}
 		if _, err := newModel(2, doc); err == nil {
 			t.Errorf("%s: got no error", schema)
+		}
+	}
+}
+
+func TestPhrases(t *testing.T) {
+	used := map[string]bool{}
+	for _, v := range versions {
+		m, err := readModel(filepath.Join(root, "acp", "schema", fmt.Sprintf("v%d.json", v)), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range m.defs {
+			used[d.name] = true
+			if d.method == "" && phrases[d.name] == "" && d.shape != shapeAny {
+				t.Errorf("version %d: %s has no phrase", v, d.name)
+			}
+		}
+	}
+	for name := range phrases {
+		if !used[name] {
+			t.Errorf("%s has a phrase but is in no schema", name)
+		}
+	}
+}
+
+func TestAliases(t *testing.T) {
+	models := make([]*model, 2)
+	for i, schema := range []string{
+		`{"$defs":{"Same":{"type":"object","properties":{"next":{"$ref":"#/$defs/Same"},"id":{"$ref":"#/$defs/ID"}}},"ID":{"type":"string"},
+			"Outer":{"type":"object","properties":{"inner":{"$ref":"#/$defs/Inner"}}},"Inner":{"type":"object","properties":{"n":{"type":"boolean"}}}}}`,
+		`{"$defs":{"Same":{"type":"object","properties":{"next":{"$ref":"#/$defs/Same"},"id":{"$ref":"#/$defs/ID"}}},"ID":{"type":"string"},
+			"Outer":{"type":"object","properties":{"inner":{"$ref":"#/$defs/Inner"}}},"Inner":{"type":"object","properties":{"n":{"type":"string"}}}}}`,
+	} {
+		doc, err := parse([]byte(schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if models[i], err = newModel(i+1, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	models[1].alias(models[0])
+	for name, want := range map[string]bool{"Same": true, "ID": true, "Inner": false, "Outer": false} {
+		if got := models[1].byName[name].alias; got != want {
+			t.Errorf("%s: got alias %v, want %v", name, got, want)
 		}
 	}
 }
