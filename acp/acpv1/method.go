@@ -16,7 +16,7 @@ type Message interface {
 	Method() string
 }
 
-// A Side is who handles a method.
+// A Side is the side of a connection that handles a method.
 type Side string
 
 // The sides.
@@ -29,11 +29,11 @@ const (
 // A Method is a request or, if it has no result, a notification.
 type Method struct {
 	Name      string
-	Side      Side // who handles it
+	Side      Side // the side that handles it
 	Unstable  bool // it may change without notice
 	NewParams func() Message
 	NewResult func() Message // nil for a notification
 }
 
-// Notification reports whether nobody answers.
+// Notification reports whether the method has no answer.
 func (m Method) Notification() bool { return m.NewResult == nil }

@@ -41,7 +41,7 @@ func (o Optional[T]) IsAbsent() bool { return o.state == wire.Absent }
 func (o *Optional[T]) Wire() (value any, state *wire.State) { return &o.value, &o.state }
 
 // MarshalJSON returns the value as JSON, or null if there is none. A field with
-// the option omitzero leaves out what is absent.
+// the option omitzero leaves out an absent member.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if o.state != wire.Set {
 		return []byte("null"), nil

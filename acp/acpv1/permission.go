@@ -1,12 +1,12 @@
 package acpv1
 
-// Allows reports whether an option of this kind grants what was asked for. An
+// Allows reports whether an option of this kind grants the permission. An
 // unknown kind never does.
 func (v PermissionOptionKind) Allows() bool {
 	return v == PermissionOptionKindAllowOnce || v == PermissionOptionKindAllowAlways
 }
 
-// Approves reports whether the outcome grants what was asked for, given the
+// Approves reports whether the outcome grants the permission, given the
 // options that were offered. An unknown outcome, an option that was not offered,
 // and one that was offered with different kinds never do.
 func (x *RequestPermissionOutcome) Approves(offered []PermissionOption) bool {

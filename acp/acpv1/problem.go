@@ -1,8 +1,8 @@
 package acpv1
 
-// A Problem is what is wrong with a message, and where. It is what decoding and
-// encoding fail with; the error of Validate holds one or several, to be had with
-// errors.As or through Unwrap() []error.
+// A Problem is one fault of a message and its place. Decoding and encoding fail
+// with a *Problem. The error of Validate joins one or several: errors.As finds the
+// first, Unwrap() []error returns all.
 type Problem struct {
 	Path   string // JSON pointer to the value, "" for the message itself
 	Value  string // the value, cut short; "" if it says nothing

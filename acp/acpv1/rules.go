@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Rules are what a message is held to beyond the rules of the protocol.
+// Rules are further rules for a message, beyond those of the protocol.
 type Rules struct {
 	// Own is for messages that this program makes up, in contrast to those that
 	// it hands on: every value of an enum and every variant must be one that

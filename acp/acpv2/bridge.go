@@ -8,35 +8,36 @@ import (
 	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-// A Bridge stands between a client that speaks version 1 and an agent that speaks
-// version 2, and keeps what a conversion must know about a session. An agent of
-// version 2 accepts a prompt at once and tells by its state when the work is done;
-// a client of version 1 waits for the answer until then.
+// A Bridge converts the updates of an agent that speaks version 2 for a client that
+// speaks version 1, and keeps the state that this needs for each session. An agent
+// of version 2 accepts a prompt at once and reports with its state when the work is
+// done; a client of version 1 waits for the answer until then.
 //
-// The program calls Prompt before it sends a prompt on, Accepted or Refused when
-// the agent has answered it, and Update for each update, in the order in which they
-// arrive. A Bridge is safe for concurrent use.
+// The program calls Prompt before it forwards a prompt, Accepted or Refused when the
+// agent has answered it, and Update for each update, in the order in which they
+// arrive. A Bridge is safe for concurrent use. It remembers at most the numbers of
+// sessions, messages and tool calls below, and refuses more.
 type Bridge struct {
 	opts V1Options
 
 	mu       sync.Mutex // guards sessions
-	sessions map[SessionID]*bridged
+	sessions map[SessionID]*bridgeSession
 }
 
 // NewBridge returns a bridge. opts may be nil.
 func NewBridge(opts *V1Options) *Bridge {
-	b := &Bridge{sessions: map[SessionID]*bridged{}}
+	b := &Bridge{sessions: map[SessionID]*bridgeSession{}}
 	if opts != nil {
 		b.opts = *opts
 	}
 	return b
 }
 
-// A Step is what the client gets to hear.
+// A Step is the outcome of one update: the messages for the client.
 type Step struct {
 	Updates []*acpv1.SessionNotification // in this order, before Answer
 	Answer  *Answer                      // nil if the prompt stays unanswered
-	Notes   []*Problem                   // what was left out
+	Notes   []*Problem                   // the parts that were left out
 }
 
 // An Answer answers session/prompt. Exactly one of its fields is set.
@@ -45,11 +46,11 @@ type Answer struct {
 	Error  *acpv1.Error
 }
 
-// A turn is how far a prompt has come.
+// A turn is the state of a prompt.
 type turn string
 
 const (
-	turnNone turn = "none" // nothing is waiting for an answer
+	turnNone turn = "none" // no prompt waits for an answer
 	turnSent turn = "sent" // the agent has not answered
 	turnOpen turn = "open" // the agent has accepted the prompt
 )
@@ -63,49 +64,50 @@ const (
 	eventStopped  event = "stopped"
 )
 
-// turnNext is the whole life of a prompt.
+// turnNext is the whole state machine of a prompt.
 var turnNext = map[turn]map[event]turn{
 	turnNone: {eventPrompt: turnSent},
 	turnSent: {eventAccepted: turnOpen, eventRefused: turnNone},
 	turnOpen: {eventStopped: turnNone},
 }
 
-// Bounds of what is remembered.
+// The most that a Bridge remembers.
 const (
 	maxSessions  = 10_000
-	maxMessages  = 10_000 // of one session
-	maxToolCalls = 1_000  // of one session, in progress
-	maxContents  = 1_000  // of one tool call
+	maxMessages  = 10_000 // per session
+	maxToolCalls = 1_000  // per session, in progress
+	maxContents  = 1_000  // per tool call
 )
 
-// A bridged is what is known about a session.
-type bridged struct {
+// A bridgeSession is the state of one session.
+type bridgeSession struct {
 	turn     turn
-	messages map[MessageID]bool // that the client has content of
-	calls    map[ToolCallID]*bridgedCall
+	messages map[MessageID]bool // the messages of which the client has content
+	calls    map[ToolCallID]*bridgeCall
 	plan     PlanID
 }
 
-// A bridgedCall is a tool call that the client knows.
-type bridgedCall struct {
-	content []acpv1.ToolCallContent
+// A bridgeCall is a tool call in progress that the client knows.
+type bridgeCall struct {
+	content []acpv1.ToolCallContent // all output so far
 }
 
-// session returns what is known about a session, which may be nothing yet.
-func (b *Bridge) session(id SessionID) (*bridged, error) {
+// session returns the state of a session and creates it if there is none.
+func (b *Bridge) session(id SessionID) (*bridgeSession, error) {
 	s := b.sessions[id]
 	if s == nil {
 		if len(b.sessions) >= maxSessions {
-			return nil, fmt.Errorf("acp: session %s: there are %d others: forget those that have ended", id, maxSessions)
+			return nil, fmt.Errorf("acp: session %s: the bridge holds %d sessions already: call Forget for those that have ended", id, maxSessions)
 		}
-		s = &bridged{turn: turnNone, messages: map[MessageID]bool{}, calls: map[ToolCallID]*bridgedCall{}}
+		s = &bridgeSession{turn: turnNone, messages: map[MessageID]bool{}, calls: map[ToolCallID]*bridgeCall{}}
 		b.sessions[id] = s
 	}
 	return s, nil
 }
 
-// move makes the move of an event and reports whether there is one.
-func (s *bridged) move(e event) bool {
+// move changes the turn as the event demands, and reports whether turnNext has
+// such a move.
+func (s *bridgeSession) move(e event) bool {
 	next, ok := turnNext[s.turn][e]
 	if ok {
 		s.turn = next
@@ -113,21 +115,22 @@ func (s *bridged) move(e event) bool {
 	return ok
 }
 
-// Prompt notes that a prompt is sent to the agent. It fails while another one is
-// unanswered, since a session of version 1 has one at a time.
+// Prompt records that a prompt is sent to the agent. It fails while another prompt
+// is unanswered: a session of version 1 has one at a time.
 func (b *Bridge) Prompt(id SessionID) error {
 	return b.step(id, eventPrompt, "the prompt before it is unanswered")
 }
 
-// Accepted notes that the agent has taken the prompt. The client hears nothing yet.
+// Accepted records that the agent has accepted the prompt. The client gets no
+// message yet.
 func (b *Bridge) Accepted(id SessionID) error {
-	return b.step(id, eventAccepted, "no prompt is waiting for that")
+	return b.step(id, eventAccepted, "no prompt waits for an answer of the agent")
 }
 
-// Refused notes that the agent has answered the prompt with an error, and returns
-// what the client gets.
+// Refused records that the agent has answered the prompt with an error, and returns
+// the answer for the client.
 func (b *Bridge) Refused(id SessionID, e *Error) (*Answer, error) {
-	if err := b.step(id, eventRefused, "no prompt is waiting for that"); err != nil {
+	if err := b.step(id, eventRefused, "no prompt waits for an answer of the agent"); err != nil {
 		return nil, err
 	}
 	return &Answer{Error: ErrorToV1(e)}, nil
@@ -143,8 +146,8 @@ func (b *Bridge) step(id SessionID, e event, reason string) error {
 	return err
 }
 
-// Forget drops what is known about a session that has ended. It returns the answer
-// to its prompt if that is still due.
+// Forget drops the state of a session that has ended. It returns the answer to its
+// prompt if there is none yet.
 func (b *Bridge) Forget(id SessionID) *Answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +159,8 @@ func (b *Bridge) Forget(id SessionID) *Answer {
 	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the session has ended"}}
 }
 
-// Update converts an update. If it fails, the client must hear nothing of it.
+// Update converts an update. If it fails, the state is unchanged, and the program
+// must not forward any part of the update.
 func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +175,7 @@ func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	c.at("update", func() { updates, remember = s.update(c, &n.Update, step) })
 	var messages []acpv1.Message
 	for _, u := range updates {
-		m := &acpv1.SessionNotification{SessionID: acpv1.SessionID(n.SessionID), Update: u, Meta: n.Meta, Extra: n.Extra}
+		m := &acpv1.SessionNotification{SessionID: n.SessionID, Update: u, Meta: n.Meta, Extra: n.Extra}
 		step.Updates = append(step.Updates, m)
 		messages = append(messages, m)
 	}
@@ -185,9 +189,9 @@ func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	return step, nil
 }
 
-// update returns what the client gets to hear, and what is to be remembered once
-// it is known that nothing is wrong with it.
-func (s *bridged) update(c *converter, m *SessionUpdate, step *Step) (updates []acpv1.SessionUpdate, remember func()) {
+// update returns the updates for the client, and a function that changes the state.
+// The caller runs it only if the conversion had no problems.
+func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (updates []acpv1.SessionUpdate, remember func()) {
 	switch {
 	case m.StateUpdate != nil && m.StateUpdate.Idle != nil:
 		return nil, s.idle(c, m.StateUpdate.Idle, step)
@@ -222,7 +226,7 @@ func (s *bridged) update(c *converter, m *SessionUpdate, step *Step) (updates []
 }
 
 // idle answers the prompt if the work for it is done.
-func (s *bridged) idle(c *converter, m *IdleStateUpdate, step *Step) (remember func()) {
+func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (remember func()) {
 	reason, stopped := m.StopReason.Get()
 	switch {
 	case s.turn != turnOpen:
@@ -237,8 +241,8 @@ func (s *bridged) idle(c *converter, m *IdleStateUpdate, step *Step) (remember f
 	return func() { s.move(eventStopped) }
 }
 
-// answer returns what a stop reason means to a client of version 1. A reason that
-// is not known is never success.
+// answer returns the answer that a stop reason means to a client of version 1. An
+// unknown reason is an error, never a success.
 func answer(reason StopReason, m *IdleStateUpdate) *Answer {
 	v1 := acpv1.StopReason(reason)
 	if v1.Known() {
@@ -254,9 +258,9 @@ func answer(reason StopReason, m *IdleStateUpdate) *Answer {
 	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the agent stopped for a reason that version 1 does not have", Data: data}}
 }
 
-// whole converts a whole message to chunks, if the client has nothing of it yet:
-// version 1 can neither replace nor clear what was said.
-func (s *bridged) whole(c *converter, id MessageID, content Optional[[]ContentBlock], meta json.RawMessage, chunk func(*acpv1.ContentChunk) acpv1.SessionUpdate) (updates []acpv1.SessionUpdate, remember func()) {
+// whole converts a whole message to chunks, if the client has no part of it yet:
+// version 1 can neither replace nor clear a message.
+func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]ContentBlock], meta json.RawMessage, chunk func(*acpv1.ContentChunk) acpv1.SessionUpdate) (updates []acpv1.SessionUpdate, remember func()) {
 	blocks, ok := content.Get()
 	switch {
 	case !ok || len(blocks) == 0:
@@ -267,26 +271,26 @@ func (s *bridged) whole(c *converter, id MessageID, content Optional[[]ContentBl
 		c.at("messageId", func() { c.fail(string(id), "may be a message that the client has: there were too many to remember") })
 	}
 	for _, block := range each(c, "content", blocks, c.block) {
-		updates = append(updates, chunk(&acpv1.ContentChunk{Content: block, MessageID: Set(acpv1.MessageID(id)), Meta: c.keepMeta(meta)}))
+		updates = append(updates, chunk(&acpv1.ContentChunk{Content: block, MessageID: Set(id), Meta: c.keepMeta(meta)}))
 	}
 	return updates, func() { s.seen(id) }
 }
 
-// seen notes that the client has content of a message.
-func (s *bridged) seen(id MessageID) {
+// seen records that the client has content of a message.
+func (s *bridgeSession) seen(id MessageID) {
 	if len(s.messages) < maxMessages {
 		s.messages[id] = true
 	}
 }
 
-// toolCall converts a change. The first one of a tool call that has a title
-// announces it.
-func (s *bridged) toolCall(c *converter, m *ToolCallUpdate) ([]acpv1.SessionUpdate, func()) {
+// toolCall converts a change to a tool call. The first change with a title becomes
+// the announcement that version 1 wants.
+func (s *bridgeSession) toolCall(c *converter, m *ToolCallUpdate) ([]acpv1.SessionUpdate, func()) {
 	v1 := c.toolCall(m)
 	call := s.calls[m.ToolCallID]
 	remember := func() {
 		if call == nil && len(s.calls) < maxToolCalls {
-			call = &bridgedCall{}
+			call = &bridgeCall{}
 			s.calls[m.ToolCallID] = call
 		}
 		if list, ok := v1.Content.Get(); ok && call != nil {
@@ -306,9 +310,9 @@ func (s *bridged) toolCall(c *converter, m *ToolCallUpdate) ([]acpv1.SessionUpda
 	}}}, remember
 }
 
-// toolContent adds to what a tool call has put out, which version 1 can only
-// replace as a whole.
-func (s *bridged) toolContent(c *converter, m *ToolCallContentChunk) (updates []acpv1.SessionUpdate, remember func()) {
+// toolContent appends to the output of a tool call. Version 1 can only replace the
+// output as a whole, so the update repeats all of it.
+func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (updates []acpv1.SessionUpdate, remember func()) {
 	call := s.calls[m.ToolCallID]
 	if call == nil {
 		c.at("toolCallId", func() { c.fail(string(m.ToolCallID), "is not a tool call in progress") })
@@ -321,12 +325,12 @@ func (s *bridged) toolContent(c *converter, m *ToolCallContentChunk) (updates []
 	var item acpv1.ToolCallContent
 	c.at("content", func() { item, _ = c.toolContent(&m.Content) })
 	list := append(call.content[:len(call.content):len(call.content)], item)
-	update := acpv1.ToolCallUpdate{ToolCallID: acpv1.ToolCallID(m.ToolCallID), Content: Set(list), Meta: m.Meta, Extra: m.Extra}
+	update := acpv1.ToolCallUpdate{ToolCallID: m.ToolCallID, Content: Set(list), Meta: m.Meta, Extra: m.Extra}
 	return []acpv1.SessionUpdate{{ToolCallUpdate: &update}}, func() { call.content = list }
 }
 
-// onePlan fails if the session has another plan, since version 1 would replace it.
-func (s *bridged) onePlan(c *converter, id PlanID) (remember func()) {
+// onePlan fails if the session has another plan: version 1 would replace it.
+func (s *bridgeSession) onePlan(c *converter, id PlanID) (remember func()) {
 	if s.plan != "" && s.plan != id {
 		c.at("plan", func() {
 			c.at("planId", func() { c.fail(string(id), "is a second plan, and version 1 has one") })

@@ -10,42 +10,42 @@ import (
 	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-// V1Options say what is known about the side that speaks version 1. The zero value
-// works.
+// V1Options describe the side that speaks version 1. The zero value works.
 type V1Options struct {
-	// Client and Agent are what the side that speaks version 1 can do. Nil means
-	// that nobody has asked yet, and then nothing is refused because of it.
+	// Client and Agent are the capabilities of the side that speaks version 1.
+	// With nil they are not known, and nothing is refused because of them.
 	Client *acpv1.ClientCapabilities
 	Agent  *acpv1.AgentCapabilities
 
-	// SessionID is the session that a result belongs to which does not name it.
+	// SessionID is the session of a result that does not name its session.
 	SessionID SessionID
 
-	// Replayed says that the session/resume which a result answers went out as
+	// Replayed is true if the session/resume that a result answers was sent as
 	// session/load.
 	Replayed bool
 
-	// Lossy takes the nearest thing that version 1 can say where there is one,
-	// and notes what was lost, in place of failing.
+	// Lossy replaces a value that version 1 does not have by the nearest one, with
+	// a note, where the conversion would fail otherwise.
 	Lossy bool
 }
 
-// A Conversion is what a message becomes in version 1.
+// A Conversion is a message as version 1 expresses it.
 type Conversion struct {
-	// Message is nil if version 1 says the same by saying nothing.
+	// Message is nil if version 1 needs no message for it.
 	Message acpv1.Message
 
-	// Then are notifications to be sent after Message.
+	// Then are notifications that the program sends after Message.
 	Then []acpv1.Message
 
-	// Notes tell what was left out, with its path in the message converted.
+	// Notes are the parts that were left out, with their paths in the input.
 	Notes []*Problem
 }
 
-// ToV1 converts the params or the result of a method. It never changes what is
-// said: what version 1 cannot say is an error that names its path and value, and
-// what needs no saying there is left out with a note. Messages that depend on those
-// before them, such as the answer to a prompt, need a [Bridge].
+// ToV1 converts the params or the result of a method without a change of meaning. A
+// part that version 1 cannot express is an error with its path and value; a part
+// that is implied in version 1 is left out with a note. Messages that depend on
+// earlier ones, such as the answer to a prompt, need a [Bridge]. The result may share
+// memory with m.
 func ToV1(m Message, opts *V1Options) (*Conversion, error) {
 	c := newConverter(opts)
 	out := &Conversion{}
@@ -62,7 +62,8 @@ func ErrorToV1(e *Error) *acpv1.Error {
 	return &acpv1.Error{Code: acpv1.ErrorCode(e.Code), Message: e.Message, Data: e.Data, Extra: e.Extra}
 }
 
-// A converter collects what it finds on its way through a message.
+// A converter walks through a message and collects problems and notes. path is the
+// place in the input at which it is.
 type converter struct {
 	V1Options
 	path     []string
@@ -78,8 +79,8 @@ func newConverter(opts *V1Options) *converter {
 	return c
 }
 
-// finish returns the problems. If there were none, it looks for some in the
-// outcome, so that nothing is sent that version 1 forbids.
+// finish returns the problems. If there are none, it validates the converted
+// messages, so that no message is sent that version 1 forbids.
 func (c *converter) finish(messages ...acpv1.Message) error {
 	for _, m := range messages {
 		if m != nil && len(c.problems) == 0 {
@@ -115,18 +116,17 @@ func (c *converter) problem(value, reason string) *Problem {
 // maxShown is how many bytes of a value appear in a Problem.
 const maxShown = 80
 
-// fail records that the value at hand cannot be said in version 1.
+// fail records that version 1 cannot express the current value.
 func (c *converter) fail(value, format string, args ...any) {
 	c.problems = append(c.problems, c.problem(value, fmt.Sprintf(format, args...)))
 }
 
-// drop records that the value at hand needs no saying in version 1.
+// drop notes that the current value is left out because version 1 implies it.
 func (c *converter) drop(value, format string, args ...any) {
 	c.notes = append(c.notes, c.problem(value, fmt.Sprintf(format, args...)))
 }
 
-// lose records that the value at hand is lost, which is a failure unless the
-// caller put up with losses.
+// lose notes that the current value is lost. Without Lossy that is a problem.
 func (c *converter) lose(value, format string, args ...any) {
 	if c.Lossy {
 		c.drop(value, format, args...)
@@ -135,7 +135,7 @@ func (c *converter) lose(value, format string, args ...any) {
 	c.fail(value, format, args...)
 }
 
-// hold records the problems that err has, as seen from here.
+// hold adds the problems in err, with the current path before theirs.
 func (c *converter) hold(err error) {
 	var many interface{ Unwrap() []error }
 	var p *Problem
@@ -155,8 +155,8 @@ func (c *converter) hold(err error) {
 	}
 }
 
-// vanish checks that an object which has no counterpart says nothing but that it
-// is there.
+// vanish records the _meta and the extra members of an object that has no
+// counterpart in version 1 as lost.
 func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage]) {
 	if isObject(meta) {
 		c.at("_meta", func() { c.lose(string(meta), "has no place in version 1") })
@@ -169,11 +169,11 @@ func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage])
 func isNull(raw json.RawMessage) bool   { return string(raw) == "null" }
 func isObject(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
 
-// keepMeta returns the _meta of a message that changes something. There null takes
-// away what was said before, which version 1 cannot do.
+// keepMeta returns the _meta of a message that changes something. In version 2 null
+// removes the earlier value there, which version 1 cannot do.
 func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 	if isNull(meta) {
-		c.at("_meta", func() { c.fail("null", "cannot be taken away in version 1") })
+		c.at("_meta", func() { c.fail("null", "cannot be removed in version 1") })
 	}
 	return meta
 }
@@ -207,8 +207,8 @@ func optional[A, B any](c *converter, name string, in Optional[A], f func(A) B) 
 	return Set(out)
 }
 
-// present is optional for a member that version 1 has no null for: null says the
-// same as absent.
+// present is optional for a member that cannot be null in version 1: null becomes
+// absent.
 func present[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
 	if in.IsNull() {
 		return Optional[B]{}
@@ -216,14 +216,14 @@ func present[A, B any](c *converter, name string, in Optional[A], f func(A) B) O
 	return optional(c, name, in, f)
 }
 
-// each converts the items of an array in a member, without those that f leaves
-// out.
+// each converts the items of the array in a member. f reports false for an item
+// that is left out.
 func each[A, B any](c *converter, name string, in []A, f func(*A) (B, bool)) (out []B) {
 	c.at(name, func() { out = items(c, in, f) })
 	return out
 }
 
-// items is each for the array at hand.
+// items is each for the current array.
 func items[A, B any](c *converter, in []A, f func(*A) (B, bool)) []B {
 	out := make([]B, 0, len(in))
 	for i := range in {
@@ -236,11 +236,8 @@ func items[A, B any](c *converter, in []A, f func(*A) (B, bool)) []B {
 	return out
 }
 
-// identity is for what is the same in version 1.
+// identity converts a value that is the same in version 1.
 func identity[T any](v T) T { return v }
-
-// text converts a string to one of another type.
-func text[B, A ~string](v A) B { return B(v) }
 
 // texts converts strings.
 func texts[A ~string](v []A) []string {

@@ -6,8 +6,8 @@ import (
 	"github.com/parley-agents/parley/acp/acpv1"
 )
 
-// initializeRequest converts what a client says about itself. What version 2
-// takes for granted is a capability in version 1.
+// initializeRequest converts the description of a client. Features that version 2
+// requires of every client are capabilities in version 1.
 func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 	caps, _ := m.Capabilities.Get()
 	v1 := acpv1.ClientCapabilities{
@@ -32,7 +32,7 @@ func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 	return out
 }
 
-// initializeResponse converts what an agent says about itself.
+// initializeResponse converts the description of an agent.
 func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	out := &acpv1.InitializeResponse{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
 	out.AgentInfo = Set(m.Info)
@@ -91,8 +91,7 @@ func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCa
 	})
 }
 
-// marker converts an object that says by being there what version 1 says with a
-// boolean.
+// marker converts an object whose presence means true to the boolean of version 1.
 func marker[T any](c *converter, name string, in Optional[T]) Optional[bool] {
 	v, ok := in.Get()
 	if !ok {
@@ -109,12 +108,12 @@ func marker[T any](c *converter, name string, in Optional[T]) Optional[bool] {
 }
 
 // authMethod converts a way to log in. In version 1 a method without type is one
-// that the agent sees to.
+// that the agent handles itself.
 func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
 	switch {
 	case m.Agent != nil:
 		out.Agent = &acpv1.AuthMethodAgent{
-			ID: acpv1.AuthMethodID(m.Agent.MethodID), Name: m.Agent.Name, Description: m.Agent.Description,
+			ID: m.Agent.MethodID, Name: m.Agent.Name, Description: m.Agent.Description,
 			Meta: m.Agent.Meta, Extra: m.Agent.Extra,
 		}
 	case m.Terminal != nil:
@@ -123,7 +122,7 @@ func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
 			return out, false
 		}
 		out.Terminal = &acpv1.AuthMethodTerminal{
-			ID: acpv1.AuthMethodID(m.Terminal.MethodID), Name: m.Terminal.Name, Description: m.Terminal.Description,
+			ID: m.Terminal.MethodID, Name: m.Terminal.Name, Description: m.Terminal.Description,
 			Args: present(c, "args", m.Terminal.Args, identity),
 			Env:  present(c, "env", m.Terminal.Env, c.environment),
 			Meta: m.Terminal.Meta, Extra: m.Terminal.Extra,

@@ -2,16 +2,16 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// message converts any message. What follows it goes into out.
+// message converts any message. Notifications that follow it go to out.Then.
 func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	switch m := m.(type) {
-	// What clients send, and what answers them.
+	// Requests and notifications of clients, and the answers to them.
 	case *InitializeRequest:
 		return c.initializeRequest(m)
 	case *InitializeResponse:
 		return c.initializeResponse(m)
 	case *LoginAuthRequest:
-		return &acpv1.AuthenticateRequest{MethodID: acpv1.AuthMethodID(m.MethodID), Meta: m.Meta, Extra: m.Extra}
+		return &acpv1.AuthenticateRequest{MethodID: m.MethodID, Meta: m.Meta, Extra: m.Extra}
 	case *LoginAuthResponse:
 		return &acpv1.AuthenticateResponse{Meta: m.Meta, Extra: m.Extra}
 	case *LogoutAuthRequest:
@@ -26,7 +26,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *NewSessionResponse:
 		out.Then = c.commandsAfter(m.SessionID, m.AvailableCommands)
 		return &acpv1.NewSessionResponse{
-			SessionID:     acpv1.SessionID(m.SessionID),
+			SessionID:     m.SessionID,
 			ConfigOptions: optional(c, "configOptions", m.ConfigOptions, c.configOptions),
 			Meta:          m.Meta, Extra: m.Extra,
 		}
@@ -39,7 +39,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *ForkSessionResponse:
 		out.Then = c.commandsAfter(m.SessionID, m.AvailableCommands)
 		return &acpv1.ForkSessionResponse{
-			SessionID:     acpv1.SessionID(m.SessionID),
+			SessionID:     m.SessionID,
 			ConfigOptions: optional(c, "configOptions", m.ConfigOptions, c.configOptions),
 			Meta:          m.Meta, Extra: m.Extra,
 		}
@@ -50,20 +50,18 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 		return ref(same[acpv1.ListSessionsResponse](c, m))
 	case *DeleteSessionRequest:
 		c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.Delete.IsSet() })
-		return ref(same[acpv1.DeleteSessionRequest](c, m))
-	case *DeleteSessionResponse:
-		return ref(same[acpv1.DeleteSessionResponse](c, m))
+		return m
 	case *CloseSessionRequest:
 		c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.Close.IsSet() })
-		return ref(same[acpv1.CloseSessionRequest](c, m))
-	case *CloseSessionResponse:
-		return ref(same[acpv1.CloseSessionResponse](c, m))
+		return m
+	case *DeleteSessionResponse, *CloseSessionResponse:
+		return m
 	case *SetSessionConfigOptionRequest:
 		return c.setConfigOption(m)
 	case *SetSessionConfigOptionResponse:
 		return &acpv1.SetSessionConfigOptionResponse{ConfigOptions: c.configOptionsIn(m.ConfigOptions), Meta: m.Meta, Extra: m.Extra}
 	case *PromptRequest:
-		return &acpv1.PromptRequest{SessionID: acpv1.SessionID(m.SessionID), Prompt: each(c, "prompt", m.Prompt, c.block), Meta: m.Meta, Extra: m.Extra}
+		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.block), Meta: m.Meta, Extra: m.Extra}
 	case *PromptResponse:
 		c.at("messageId", func() {
 			c.fail(string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
@@ -75,7 +73,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *CancelToolCallRequest, *CancelToolCallResponse, *CancelTerminalRequest, *CancelTerminalResponse:
 		c.fail(m.Method(), "is no method of version 1")
 
-	// What agents send, and what answers them.
+	// Requests and notifications of agents, and the answers to them.
 	case *UpdateSessionNotification:
 		return c.notification(m)
 	case *RequestPermissionRequest:
@@ -87,7 +85,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *CreateElicitationResponse:
 		return ref(same[acpv1.CreateElicitationResponse](c, m))
 	case *CompleteElicitationNotification:
-		return ref(same[acpv1.CompleteElicitationNotification](c, m))
+		return m
 	default:
 		c.fail("", "%T is no message of version 2", m)
 	}
@@ -96,22 +94,22 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 
 func ref[T any](v T) *T { return &v }
 
-// able records a problem if the agent is known not to handle a method.
+// able records a problem if the agent lacks the capability for a method.
 func (c *converter) able(method string, can func(*acpv1.AgentCapabilities) bool) {
 	if c.Agent != nil && !can(c.Agent) {
 		c.fail(method, "is not among the capabilities of the agent")
 	}
 }
 
-// sessionAble is able for a method that has a marker of its own.
+// sessionAble is able for a capability among those of sessions.
 func (c *converter) sessionAble(method string, can func(acpv1.SessionCapabilities) bool) {
 	c.able(method, func(a *acpv1.AgentCapabilities) bool {
 		return can(a.SessionCapabilities.Or(acpv1.SessionCapabilities{}))
 	})
 }
 
-// clientSession returns what the client can do about sessions, and whether that
-// is known.
+// clientSession returns the capabilities of the client within sessions, and whether
+// they are known.
 func (c *converter) clientSession() (acpv1.ClientSessionCapabilities, bool) {
 	if c.Client == nil {
 		return acpv1.ClientSessionCapabilities{}, false

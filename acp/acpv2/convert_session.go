@@ -11,15 +11,15 @@ func (c *converter) newSessionRequest(m *NewSessionRequest) acpv1.Message {
 	}
 }
 
-// resumeSessionRequest converts to session/load if what was said is to be
-// repeated, else to session/resume.
+// resumeSessionRequest converts to session/load if the agent is to repeat the
+// updates of the session, else to session/resume.
 func (c *converter) resumeSessionRequest(m *ResumeSessionRequest) acpv1.Message {
 	directories := present(c, "additionalDirectories", m.AdditionalDirectories, texts[AbsolutePath])
 	replay, ok := m.ReplayFrom.Get()
 	if !ok {
 		c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.Resume.IsSet() })
 		return &acpv1.ResumeSessionRequest{
-			SessionID: acpv1.SessionID(m.SessionID), Cwd: string(m.Cwd), AdditionalDirectories: directories,
+			SessionID: m.SessionID, Cwd: string(m.Cwd), AdditionalDirectories: directories,
 			MCPServers: present(c, "mcpServers", m.MCPServers, c.mcpServers),
 			Meta:       m.Meta, Extra: m.Extra,
 		}
@@ -33,7 +33,7 @@ func (c *converter) resumeSessionRequest(m *ResumeSessionRequest) acpv1.Message 
 	})
 	c.able(acpv1.MethodSessionLoad, func(a *acpv1.AgentCapabilities) bool { return a.LoadSession.Or(false) })
 	return &acpv1.LoadSessionRequest{
-		SessionID: acpv1.SessionID(m.SessionID), Cwd: string(m.Cwd), AdditionalDirectories: directories,
+		SessionID: m.SessionID, Cwd: string(m.Cwd), AdditionalDirectories: directories,
 		MCPServers: each(c, "mcpServers", m.MCPServers.Or(nil), c.mcpServer),
 		Meta:       m.Meta, Extra: m.Extra,
 	}
@@ -51,15 +51,15 @@ func (c *converter) resumeSessionResponse(m *ResumeSessionResponse, out *Convers
 func (c *converter) forkSessionRequest(m *ForkSessionRequest) acpv1.Message {
 	c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.Fork.IsSet() })
 	return &acpv1.ForkSessionRequest{
-		SessionID: acpv1.SessionID(m.SessionID), Cwd: string(m.Cwd),
+		SessionID: m.SessionID, Cwd: string(m.Cwd),
 		AdditionalDirectories: present(c, "additionalDirectories", m.AdditionalDirectories, texts[AbsolutePath]),
 		MCPServers:            present(c, "mcpServers", m.MCPServers, c.mcpServers),
 		Meta:                  m.Meta, Extra: m.Extra,
 	}
 }
 
-// commandsAfter returns the update that tells a client of version 1 the commands
-// which version 2 has in a result.
+// commandsAfter returns the update with the commands that version 2 has in a result:
+// version 1 sends them after it.
 func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableCommand]) []acpv1.Message {
 	list, ok := in.Get()
 	if !ok {
@@ -72,14 +72,14 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 		return nil
 	}
 	return []acpv1.Message{&acpv1.SessionNotification{
-		SessionID: acpv1.SessionID(session),
+		SessionID: session,
 		Update: acpv1.SessionUpdate{AvailableCommandsUpdate: &acpv1.AvailableCommandsUpdate{
 			AvailableCommands: each(c, "availableCommands", list, c.command),
 		}},
 	}}
 }
 
-// command converts a command, which is of one type only in version 1.
+// command converts a command. Version 1 has one type of command.
 func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok bool) {
 	if m.Command == nil {
 		c.at("type", func() { c.lose(m.Tag(), "is a type of command that version 1 does not have") })
@@ -106,24 +106,21 @@ func (c *converter) mcpServers(list []MCPServer) []acpv1.MCPServer {
 	return items(c, list, c.mcpServer)
 }
 
-// mcpServer converts a server. In version 1 one without type speaks over its
-// standard input and output.
+// mcpServer converts a server. In version 1 a server without type is a process.
 func (c *converter) mcpServer(m *MCPServer) (out acpv1.MCPServer, ok bool) {
 	switch {
 	case m.Stdio != nil:
 		out.Stdio = &acpv1.MCPServerStdio{
 			Name: m.Stdio.Name, Command: string(m.Stdio.Command),
-			Args: append([]string{}, m.Stdio.Args.Or(nil)...),
-			Env:  each(c, "env", m.Stdio.Env.Or(nil), variable),
+			Args: m.Stdio.Args.Or(nil),
+			Env:  m.Stdio.Env.Or(nil),
 			Meta: m.Stdio.Meta, Extra: m.Stdio.Extra,
 		}
 	case m.HTTP != nil:
 		out.HTTP = &acpv1.MCPServerHTTP{
 			Name: m.HTTP.Name, URL: m.HTTP.URL,
-			Headers: each(c, "headers", m.HTTP.Headers.Or(nil), func(h *HTTPHeader) (acpv1.HTTPHeader, bool) {
-				return acpv1.HTTPHeader{Name: h.Name, Value: h.Value, Meta: h.Meta, Extra: h.Extra}, true
-			}),
-			Meta: m.HTTP.Meta, Extra: m.HTTP.Extra,
+			Headers: m.HTTP.Headers.Or(nil),
+			Meta:    m.HTTP.Meta, Extra: m.HTTP.Extra,
 		}
 	default:
 		c.at("type", func() { c.fail(m.Tag(), "is a way to reach a server that version 1 does not have") })
@@ -131,30 +128,26 @@ func (c *converter) mcpServer(m *MCPServer) (out acpv1.MCPServer, ok bool) {
 	return out, true
 }
 
-func variable(v *EnvVariable) (acpv1.EnvVariable, bool) {
-	return acpv1.EnvVariable{Name: v.Name, Value: v.Value, Meta: v.Meta, Extra: v.Extra}, true
-}
-
-// configOptions converts options at the place at hand.
+// configOptions converts the current list of settings.
 func (c *converter) configOptions(list []SessionConfigOption) []acpv1.SessionConfigOption {
 	return items(c, list, c.configOption)
 }
 
-// configOptionsIn converts options in the member that is named after them.
+// configOptionsIn converts the settings in the member configOptions.
 func (c *converter) configOptionsIn(list []SessionConfigOption) []acpv1.SessionConfigOption {
 	return each(c, "configOptions", list, c.configOption)
 }
 
 func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfigOption, ok bool) {
 	out = acpv1.SessionConfigOption{
-		ID: acpv1.SessionConfigID(m.ConfigID), Name: m.Name, Description: m.Description,
-		Category: optional(c, "category", m.Category, text[acpv1.SessionConfigOptionCategory, SessionConfigOptionCategory]),
+		ID: m.ConfigID, Name: m.Name, Description: m.Description,
+		Category: m.Category,
 		Meta:     m.Meta, Extra: m.Extra,
 	}
 	switch {
 	case m.Select != nil:
 		out.Select = &acpv1.SessionConfigSelect{
-			CurrentValue: acpv1.SessionConfigValueID(m.Select.CurrentValue),
+			CurrentValue: m.Select.CurrentValue,
 			Options:      c.selectOptions(&m.Select.Options),
 		}
 	case m.Boolean != nil:
@@ -162,7 +155,7 @@ func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfi
 			c.drop(string(m.ConfigID), "is an option of a type that the client has not asked for")
 			return out, false
 		}
-		out.Boolean = &acpv1.SessionConfigBoolean{CurrentValue: m.Boolean.CurrentValue}
+		out.Boolean = m.Boolean
 	default:
 		c.at("type", func() { c.lose(m.Tag(), "is a type of option that version 1 does not have") })
 		return out, false
@@ -172,32 +165,28 @@ func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfi
 
 func (c *converter) selectOptions(m *SessionConfigSelectOptions) (out acpv1.SessionConfigSelectOptions) {
 	if m.Grouped == nil {
-		out.Ungrouped = each(c, "options", m.Ungrouped, c.selectOption)
+		out.Ungrouped = m.Ungrouped
 		return out
 	}
 	out.Grouped = each(c, "options", m.Grouped, func(g *SessionConfigSelectGroup) (acpv1.SessionConfigSelectGroup, bool) {
 		return acpv1.SessionConfigSelectGroup{
-			Group: acpv1.SessionConfigGroupID(g.GroupID), Name: g.Name, Options: each(c, "options", g.Options, c.selectOption),
+			Group: g.GroupID, Name: g.Name, Options: g.Options,
 			Meta: g.Meta, Extra: g.Extra,
 		}, true
 	})
 	return out
 }
 
-func (c *converter) selectOption(m *SessionConfigSelectOption) (acpv1.SessionConfigSelectOption, bool) {
-	return same[acpv1.SessionConfigSelectOption](c, m), true
-}
-
-// setConfigOption converts a choice. In version 1 one without type is an id.
+// setConfigOption converts a new value. In version 1 a value without type is an id.
 func (c *converter) setConfigOption(m *SetSessionConfigOptionRequest) acpv1.Message {
 	out := &acpv1.SetSessionConfigOptionRequest{
-		SessionID: acpv1.SessionID(m.SessionID), ConfigID: acpv1.SessionConfigID(m.ConfigID), Meta: m.Meta, Extra: m.Extra,
+		SessionID: m.SessionID, ConfigID: m.ConfigID, Meta: m.Meta, Extra: m.Extra,
 	}
 	switch {
 	case m.ID != nil:
-		out.ValueID = &acpv1.SessionConfigIDValue{Value: acpv1.SessionConfigValueID(m.ID.Value)}
+		out.ValueID = m.ID
 	case m.Boolean != nil:
-		out.Boolean = &acpv1.SessionConfigBooleanValue{Value: m.Boolean.Value}
+		out.Boolean = m.Boolean
 	default:
 		c.at("type", func() { c.fail(m.Tag(), "is a type of value that version 1 does not have") })
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 // toolCall converts a change to a tool call. Version 1 can replace a value but not
-// take it away, except that lists can be emptied.
+// remove it; a list can be emptied.
 func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 	if !m.Capabilities.IsAbsent() {
-		c.at("capabilities", func() { c.drop("", "are about cancelling one tool call, which version 1 cannot do") })
+		c.at("capabilities", func() { c.drop("", "concern cancelling one tool call, which version 1 cannot do") })
 	}
 	return acpv1.ToolCallUpdate{
-		ToolCallID: acpv1.ToolCallID(m.ToolCallID),
+		ToolCallID: m.ToolCallID,
 		Name:       kept(c, "name", m.Name, identity),
 		Title:      kept(c, "title", m.Title, identity),
 		Kind:       kept(c, "kind", m.Kind, c.toolKind),
@@ -33,22 +33,22 @@ func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 	}
 }
 
-// kept is optional for a member that version 1 cannot take away.
+// kept is optional for a member that version 1 cannot remove.
 func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
 	if in.IsNull() {
-		c.at(name, func() { c.fail("null", "cannot be taken away in version 1") })
+		c.at(name, func() { c.fail("null", "cannot be removed in version 1") })
 	}
 	return optional(c, name, in, f)
 }
 
 func (c *converter) keptRaw(name string, raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
-		c.at(name, func() { c.fail("null", "cannot be taken away in version 1") })
+		c.at(name, func() { c.fail("null", "cannot be removed in version 1") })
 	}
 	return raw
 }
 
-// emptied is optional for a list: to take it away is to empty it.
+// emptied is optional for a list: null becomes an empty list.
 func emptied[A, B any](c *converter, name string, in Optional[[]A], f func([]A) []B) Optional[[]B] {
 	if in.IsNull() {
 		return Set([]B{})
@@ -64,7 +64,7 @@ func (c *converter) toolKind(k ToolKind) acpv1.ToolKind {
 	return acpv1.ToolKind(k)
 }
 
-// nearestStatus has what comes nearest to a status that version 1 does not have.
+// nearestStatus maps a status that version 1 does not have to the nearest one.
 var nearestStatus = map[ToolCallStatus]acpv1.ToolCallStatus{
 	ToolCallStatusPaused:    acpv1.ToolCallStatusInProgress,
 	ToolCallStatusCancelled: acpv1.ToolCallStatusFailed,
@@ -82,8 +82,8 @@ func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
 	return out
 }
 
-// toolContent converts what a tool put out. A terminal belongs to the agent here
-// and to the client in version 1, and so is never the same.
+// toolContent converts a part of the output of a tool. A terminal belongs to the
+// agent in version 2 and to the client in version 1, and so has no counterpart.
 func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, ok bool) {
 	switch {
 	case m.Content != nil:
@@ -106,15 +106,15 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 	return out, false
 }
 
-// The members of _meta in which a client of version 1 finds what its permission
-// requests have no place for.
+// The members of _meta that carry the title and description of a permission request
+// to a client of version 1, which has no members for them.
 const (
 	metaTitle       = "acp.v2/title"
 	metaDescription = "acp.v2/description"
 )
 
 func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
-	out := &acpv1.RequestPermissionRequest{SessionID: acpv1.SessionID(m.SessionID), Meta: m.Meta, Extra: m.Extra}
+	out := &acpv1.RequestPermissionRequest{SessionID: m.SessionID, Meta: m.Meta, Extra: m.Extra}
 	subject, _ := m.Subject.Get()
 	c.at("subject", func() {
 		if subject.ToolCall == nil {

@@ -2,7 +2,7 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// notification converts an update, or returns nil if version 1 has no need of it.
+// notification converts an update, or returns nil if version 1 implies it.
 func (c *converter) notification(m *UpdateSessionNotification) acpv1.Message {
 	var update *acpv1.SessionUpdate
 	c.at("update", func() { update = c.update(&m.Update) })
@@ -10,10 +10,10 @@ func (c *converter) notification(m *UpdateSessionNotification) acpv1.Message {
 		c.vanish(m.Meta, m.Extra)
 		return nil
 	}
-	return &acpv1.SessionNotification{SessionID: acpv1.SessionID(m.SessionID), Update: *update, Meta: m.Meta, Extra: m.Extra}
+	return &acpv1.SessionNotification{SessionID: m.SessionID, Update: *update, Meta: m.Meta, Extra: m.Extra}
 }
 
-// update converts what can be said without knowing what was said before.
+// update converts an update that does not depend on earlier ones.
 func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	switch {
 	case m.UserMessageChunk != nil:
@@ -40,16 +40,16 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 		}}
 	case m.SessionInfoUpdate != nil:
 		c.keepMeta(m.SessionInfoUpdate.Meta)
-		return &acpv1.SessionUpdate{SessionInfoUpdate: ref(same[acpv1.SessionInfoUpdate](c, m.SessionInfoUpdate))}
+		return &acpv1.SessionUpdate{SessionInfoUpdate: m.SessionInfoUpdate}
 	case m.UsageUpdate != nil:
-		return &acpv1.SessionUpdate{UsageUpdate: ref(same[acpv1.UsageUpdate](c, m.UsageUpdate))}
+		return &acpv1.SessionUpdate{UsageUpdate: m.UsageUpdate}
 	case m.Notice != nil, m.CompactionUpdate != nil, m.CompactionSummaryChunk != nil:
 		return c.gated(m)
 	case m.UserMessage != nil, m.AgentMessage != nil, m.AgentThought != nil, m.ToolCallContentChunk != nil:
-		c.at("sessionUpdate", func() { c.fail(m.Tag(), "depends on what was said before: use a Bridge") })
+		c.at("sessionUpdate", func() { c.fail(m.Tag(), "depends on earlier updates: use a Bridge") })
 	case m.TerminalUpdate != nil, m.TerminalOutputChunk != nil:
 		c.at("sessionUpdate", func() {
-			c.fail(m.Tag(), "is about a terminal of the agent, and in version 1 terminals are the client's")
+			c.fail(m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
 		})
 	default:
 		c.at("sessionUpdate", func() { c.fail(m.Tag(), "is an update that version 1 does not have") })
@@ -57,25 +57,26 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	return nil
 }
 
-// gated converts the updates that a client of version 1 must have asked for.
+// gated converts the updates that a client of version 1 gets only with the
+// capability for them.
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
 	if m.Notice != nil && known && !can.Notices.IsSet() || m.Notice == nil && known && !can.Compaction.IsSet() {
-		c.at("sessionUpdate", func() { c.drop(m.Tag(), "is an update that the client has not asked for") })
+		c.at("sessionUpdate", func() { c.drop(m.Tag(), "is an update that the client has no capability for") })
 		return nil
 	}
 	switch {
 	case m.Notice != nil:
-		return &acpv1.SessionUpdate{Notice: ref(same[acpv1.Notice](c, m.Notice))}
+		return &acpv1.SessionUpdate{Notice: m.Notice}
 	case m.CompactionSummaryChunk != nil:
 		u := m.CompactionSummaryChunk
 		return &acpv1.SessionUpdate{CompactionSummaryChunk: &acpv1.CompactionSummaryChunk{
-			CompactionID: acpv1.CompactionID(u.CompactionID), Content: c.content(&u.Content), Meta: u.Meta, Extra: u.Extra,
+			CompactionID: u.CompactionID, Content: c.content(&u.Content), Meta: u.Meta, Extra: u.Extra,
 		}}
 	}
 	u := m.CompactionUpdate
 	return &acpv1.SessionUpdate{CompactionUpdate: &acpv1.CompactionUpdate{
-		CompactionID: acpv1.CompactionID(u.CompactionID), Status: acpv1.CompactionStatus(u.Status),
+		CompactionID: u.CompactionID, Status: u.Status,
 		Summary: optional(c, "summary", u.Summary, func(list []ContentBlock) []acpv1.ContentBlock { return items(c, list, c.block) }),
 		Error:   u.Error, Meta: c.keepMeta(u.Meta), Extra: u.Extra,
 	}}
@@ -83,7 +84,7 @@ func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 
 func (c *converter) chunk(m *ContentChunk) *acpv1.ContentChunk {
 	return &acpv1.ContentChunk{
-		Content: c.content(&m.Content), MessageID: Set(acpv1.MessageID(m.MessageID)), Meta: m.Meta, Extra: m.Extra,
+		Content: c.content(&m.Content), MessageID: Set(m.MessageID), Meta: m.Meta, Extra: m.Extra,
 	}
 }
 
@@ -96,7 +97,7 @@ func (c *converter) content(m *ContentBlock) (out acpv1.ContentBlock) {
 // block converts one part of a message. Version 1 has no icons.
 func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 	if t := m.Text; t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil {
-		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // most of what is ever said
+		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // the usual case, without a round trip through JSON
 	}
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
 		link := *m.ResourceLink
@@ -113,16 +114,16 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 	return same[acpv1.ContentBlock](c, m), true
 }
 
-// state leaves out what a client of version 1 knows because its prompt is not
-// answered yet.
+// state leaves out a state that a client of version 1 infers from its unanswered
+// prompt.
 func (c *converter) state(m *StateUpdate) {
 	switch {
 	case m.Running != nil:
-		c.at("state", func() { c.drop(m.Tag(), "is what an unanswered prompt means in version 1") })
+		c.at("state", func() { c.drop(m.Tag(), "is implied by an unanswered prompt in version 1") })
 		c.background(m.Running.Background)
 		c.vanish(m.Running.Meta, m.Running.Extra)
 	case m.RequiresAction != nil:
-		c.at("state", func() { c.drop(m.Tag(), "is what an unanswered request means in version 1") })
+		c.at("state", func() { c.drop(m.Tag(), "is implied by an unanswered request in version 1") })
 		c.background(m.RequiresAction.Background)
 		c.vanish(m.RequiresAction.Meta, m.RequiresAction.Extra)
 	case m.Idle != nil && m.Idle.StopReason.IsSet():
@@ -136,17 +137,17 @@ func (c *converter) state(m *StateUpdate) {
 	}
 }
 
-// idle leaves out that nothing is going on.
+// idle leaves out that the agent is idle.
 func (c *converter) idle(m *IdleStateUpdate) {
-	c.at("state", func() { c.drop("idle", "is what no unanswered prompt means in version 1") })
+	c.at("state", func() { c.drop("idle", "is implied in version 1 when no prompt is unanswered") })
 	c.background(m.Background)
 	c.vanish(m.Meta, m.Extra)
 }
 
-// background leaves out work that goes on beside the conversation.
+// background leaves out the work that goes on beside the conversation.
 func (c *converter) background(list Optional[[]BackgroundWork]) {
 	if len(list.Or(nil)) > 0 {
-		c.at("background", func() { c.drop("", "is work that version 1 does not tell of") })
+		c.at("background", func() { c.drop("", "is work that version 1 does not report") })
 	}
 }
 

@@ -2,32 +2,33 @@ package acpv2
 
 import "slices"
 
-// A Fallback is what to do with an unknown value that cannot be acted on. Whatever
-// it is, a program that stores, replays or forwards the message keeps the value.
+// A Fallback is the recommended treatment of an unknown value that a program cannot
+// act on. With every fallback, a program that stores, replays or forwards the message
+// keeps the value.
 type Fallback string
 
 // The fallbacks.
 const (
 	FallbackIgnore   Fallback = "ignore"   // go on as if the value were not there
 	FallbackDisplay  Fallback = "display"  // show it in a generic way
-	FallbackPreserve Fallback = "preserve" // keep it for whoever knows it, and do nothing else
+	FallbackPreserve Fallback = "preserve" // keep it for programs that know it, and do nothing else
 	FallbackFail     Fallback = "fail"     // do not go on as if it were one of the known values
 )
 
-// A FieldFallback says what to do with unknown values in one member.
+// A FieldFallback is the Fallback for unknown values in one member.
 type FieldFallback struct {
 	Definition string // name in the schema
 	Member     string
 	Choice     string // the enum or union that the value is of, by its name in the schema
 	Fallback   Fallback
-	Meaning    string // what that comes to
+	Meaning    string // the fallback in words
 }
 
 // fallbacks has a row for every member that can hold an unknown value.
 var fallbacks = []FieldFallback{
 	{"AgentMessage", "content", "ContentBlock", FallbackDisplay, "show a placeholder with the type"},
 	{"AgentThought", "content", "ContentBlock", FallbackDisplay, "show a placeholder with the type"},
-	{"Annotations", "audience", "Role", FallbackIgnore, "the content is for nobody in particular"},
+	{"Annotations", "audience", "Role", FallbackIgnore, "the content has no particular reader"},
 	{"AvailableCommandsUpdate", "availableCommands", "AvailableCommand", FallbackIgnore, "do not offer the command"},
 	{"Command", "input", "AvailableCommandInput", FallbackIgnore, "offer the command without input"},
 	{"CompactionSummaryChunk", "content", "ContentBlock", FallbackDisplay, "show a placeholder with the type"},
@@ -38,7 +39,7 @@ var fallbacks = []FieldFallback{
 	{"ContentChunk", "content", "ContentBlock", FallbackDisplay, "show a placeholder with the type"},
 	{"CreateElicitationRequest", "mode", "CreateElicitationRequest", FallbackFail, "answer with an error; never as a form or a link"},
 	{"CreateElicitationResponse", "action", "CreateElicitationResponse", FallbackFail, "as if cancelled; never as accepted"},
-	{"Diff", "changes", "DiffChange", FallbackDisplay, "show the operation and what members it has"},
+	{"Diff", "changes", "DiffChange", FallbackDisplay, "show the operation and its members"},
 	{"DiffChange", "fileType", "DiffFileType", FallbackDisplay, "show the path; do not open the file as text"},
 	{"DiffChange", "operation", "DiffChange", FallbackDisplay, "show the operation; never apply it"},
 	{"DiffPatch", "format", "DiffPatchFormat", FallbackDisplay, "show the text as it is; never apply it"},
@@ -90,7 +91,7 @@ var fallbacks = []FieldFallback{
 // by definition and member.
 func Fallbacks() []FieldFallback { return slices.Clone(fallbacks) }
 
-// FallbackFor returns what to do with an unknown value in a member, given their
+// FallbackFor returns the fallback for an unknown value in a member, given their
 // names in the schema.
 func FallbackFor(definition, member string) (Fallback, bool) {
 	for _, f := range fallbacks {

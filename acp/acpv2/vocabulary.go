@@ -2,7 +2,7 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// What both versions have in common is declared in acpv1 and means the same here.
+// The types that both versions share are declared in acpv1.
 type (
 	// An Optional is a member that may be absent, null or have a value.
 	Optional[T any] = acpv1.Optional[T]
@@ -20,10 +20,10 @@ type (
 	// an extension.
 	Unknown = acpv1.Unknown
 
-	// A Problem is what is wrong with a message, and where.
+	// A Problem is one fault of a message and its place.
 	Problem = acpv1.Problem
 
-	// Rules are what a message is held to beyond the rules of the protocol.
+	// Rules are further rules for a message, beyond those of the protocol.
 	Rules = acpv1.Rules
 
 	// Extensions are the values that an implementation has added.
@@ -38,7 +38,7 @@ type (
 	// A Method is a request or a notification.
 	Method = acpv1.Method
 
-	// A Side is who handles a method.
+	// A Side is the side of a connection that handles a method.
 	Side = acpv1.Side
 )
 

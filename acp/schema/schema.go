@@ -51,7 +51,7 @@ func Source() Package {
 // A Method is a request or, if it has no result, a notification.
 type Method struct {
 	Name     string
-	Side     string // who handles it: "agent", "client" or "protocol" for both
+	Side     string // the side that handles it: "agent", "client" or "protocol" for both
 	Params   string // name of the definition
 	Result   string // name of the definition, "" for a notification
 	Unstable bool

@@ -1,4 +1,4 @@
-// Command acpgen keeps what is made from the schemas of the Agent Client Protocol.
+// Command acpgen makes the Go types of the Agent Client Protocol from its schemas.
 //
 //	acpgen reduce DIR   copies the schemas of an unpacked npm package in DIR to acp/schema,
 //	                    structure only

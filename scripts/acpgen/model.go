@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// A model is what the Go types of one version are made from.
+// A model describes the Go types of one version.
 type model struct {
 	version int
 	schema  object // the definitions
 	defs    []*def
 	byName  map[string]*def
-	uses    map[*def][]string // where a definition is found
+	uses    map[*def][]string // the places where a definition is used
 }
 
-// shape says what a definition becomes in Go.
+// A shape is the form that a definition has in Go.
 type shape int
 
 const (
@@ -149,7 +149,7 @@ func newModel(version int, doc object) (*model, error) {
 	return m, nil
 }
 
-// fill finds out what a definition becomes.
+// fill reads the schema of a definition.
 func (m *model) fill(d *def, s object) error {
 	d.method, d.side = s.text("x-method"), s.text("x-side")
 	d.unstable = s.get("x-unstable") == true
@@ -168,7 +168,7 @@ func (m *model) fill(d *def, s object) error {
 		d.shape = shapeObject
 		d.fields, err = m.fields(s)
 	case branches == nil:
-		return fmt.Errorf("no idea what this is: %v", s)
+		return fmt.Errorf("the schema has a form that acpgen does not support: %v", s)
 	case s.has("properties"):
 		d.shape = shapeObject
 		if d.fields, err = m.fields(s); err == nil {
@@ -256,7 +256,7 @@ func (m *model) typ(s object) (*typ, error) {
 		if bits, ok := strings.CutPrefix(format, "int"); ok && bits != "" {
 			n, err := strconv.Atoi(bits)
 			if err != nil {
-				return nil, fmt.Errorf("no idea what format %q is", s.text("format"))
+				return nil, fmt.Errorf("the format %q is not supported", s.text("format"))
 			}
 			t.bits = n
 		}
@@ -282,7 +282,7 @@ func (m *model) typ(s object) (*typ, error) {
 		}
 		t.base, t.elem = baseMap, elem
 	default:
-		return nil, fmt.Errorf("no idea what type %q is", kind)
+		return nil, fmt.Errorf("the type %q is not supported", kind)
 	}
 	return t, nil
 }
@@ -298,7 +298,7 @@ func integer(s object, name string) int64 {
 	return i
 }
 
-// note records where other definitions are found in d.
+// note records where d uses other definitions.
 func (m *model) note(d *def) {
 	for _, f := range d.fields {
 		m.noteType(f.typ, d.goName+"."+f.name)

@@ -51,7 +51,7 @@ func reduce(stableRaw, unstableRaw []byte) ([]byte, error) {
 	return lines(doc.set("$defs", defs))
 }
 
-// structure returns a schema without what says nothing about structure.
+// structure returns a schema without the members that do not concern structure.
 func structure(schema object) object {
 	out := object{}
 	for _, m := range schema {

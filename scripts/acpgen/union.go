@@ -31,7 +31,7 @@ func newBranch(s object) branch {
 	return b
 }
 
-// union finds out what kind of union a definition without members is.
+// union reads a definition without members of its own: an enum or a union.
 func (m *model) union(d *def, list []any) error {
 	branches := make([]branch, len(list))
 	var tag string
@@ -70,7 +70,7 @@ func (m *model) union(d *def, list []any) error {
 		d.shape, d.open = shapeAny, true // one of the branches takes anything
 		return nil
 	}
-	return errors.New("no idea what union this is")
+	return errors.New("the union has a form that acpgen does not support")
 }
 
 // enum reads the values of an enum. It is open if a branch takes any value.
@@ -130,7 +130,7 @@ func (m *model) tagged(d *def, tag string, branches []branch) error {
 	return nil
 }
 
-// fallback reads what an unknown variant must have.
+// fallback reads the members that an unknown variant must have.
 func (m *model) fallback(d *def, b branch) error {
 	for _, r := range b.schema.list("required") {
 		name := r.(string)

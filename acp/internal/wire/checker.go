@@ -11,16 +11,16 @@ import (
 // maxProblems is how many problems a Checker reports.
 const maxProblems = 20
 
-// A Checker collects what is wrong with a message that could be decoded, or that
-// was made here.
+// A Checker collects the problems of a value that was decoded, or that the program
+// made itself.
 type Checker struct {
-	// Own holds the message to what a program may make up itself: an unknown
-	// value must be one that Registered knows.
+	// Own is for messages that the program makes itself: an unknown value must be
+	// one that Registered reports.
 	Own        bool
 	Registered func(name, value string) bool
 
-	// Closed tells which enums and unions may have no unknown values although
-	// the protocol lets them.
+	// Closed reports whether an enum or union may have no unknown values although
+	// the protocol leaves it open.
 	Closed func(name string) bool
 
 	path     []place
@@ -33,10 +33,10 @@ func (c *Checker) Enter(name string) { c.path = append(c.path, place{name: name}
 // Item goes into an item of an array.
 func (c *Checker) Item(i int) { c.path = append(c.path, place{item: i}) }
 
-// Leave goes back to what holds the member or item.
+// Leave goes back to the object or array of the member or item.
 func (c *Checker) Leave() { c.path = c.path[:len(c.path)-1] }
 
-// Report adds a problem with the value at hand.
+// Report adds a problem with the current value.
 func (c *Checker) Report(value, reason string) {
 	if len(c.Problems) == maxProblems {
 		return
@@ -61,11 +61,11 @@ func (c *Checker) Value(name, value string, known, open bool) {
 	switch {
 	case known:
 	case !open:
-		c.Report(shown(value), "is not a value of "+name+", which has no others")
+		c.Report(shown(value), "is not a value of "+name+", which is closed")
 	case c.Closed != nil && c.Closed(name):
 		c.Report(shown(value), "is not a known value of "+name)
 	case c.Own && !strings.HasPrefix(value, "_"):
-		c.Report(shown(value), "is not a value of "+name+": values of one's own begin with _")
+		c.Report(shown(value), "is not a value of "+name+": extensions begin with _")
 	case c.Own && (c.Registered == nil || !c.Registered(name, value)):
 		c.Report(shown(value), "is not registered as an extension of "+name)
 	}
@@ -115,7 +115,7 @@ func float(v string) *big.Float {
 	return new(big.Float).SetInf(strings.HasPrefix(v, "-"))
 }
 
-// Unknown checks a variant that nobody here knows.
+// Unknown checks a variant that this version does not define.
 func (c *Checker) Unknown(name, discriminator, tag string, raw json.RawMessage, open bool, tags []string) {
 	if reason := unknownReason(discriminator, tag, raw, tags); reason != "" {
 		c.Report("", reason)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Encoder writes one JSON value. After a problem its output is of no use.
+// An Encoder writes one JSON value. After a problem its output is invalid.
 type Encoder struct {
 	buf     []byte
 	comma   bool
@@ -49,10 +49,10 @@ type levelTag struct {
 	name  string
 }
 
-// End returns what was written, or the problem.
+// End returns the JSON, or the problem.
 func (e *Encoder) End() ([]byte, *Problem) { return e.buf, e.problem }
 
-// Fail records a problem with the value at hand, unless there is one already.
+// Fail records a problem with the current value, unless there is one already.
 func (e *Encoder) Fail(reason string) {
 	if e.problem != nil {
 		return
@@ -155,8 +155,8 @@ func isNumber(v string) bool {
 
 const hexDigits = "0123456789abcdef"
 
-// String writes a string. Invalid UTF-8 is a problem: to replace it would change
-// what was said.
+// String writes a string. Invalid UTF-8 is a problem: a replacement would change
+// the text.
 func (e *Encoder) String(v string) {
 	if !utf8.ValidString(v) {
 		e.Fail("invalid UTF-8")
@@ -187,8 +187,8 @@ func (e *Encoder) String(v string) {
 	e.buf = append(b, '"')
 }
 
-// Raw writes a value as it is, on one line: only if it has line ends between its
-// tokens are its blanks left out.
+// Raw writes a value byte for byte. Only if it has line ends between its tokens is
+// the white space left out, so that the output stays on one line.
 func (e *Encoder) Raw(v json.RawMessage) {
 	s := NewScanner(v)
 	s.Skip()
@@ -253,7 +253,7 @@ func count(variants []bool) int {
 	return n
 }
 
-// Object writes a variant that nobody here knows, as it is.
+// Object writes a variant that this version does not define, byte for byte.
 func (e *Encoder) Object(name, tag string, raw json.RawMessage, tags []string) {
 	if reason := unknownReason(name, tag, raw, tags); reason != "" {
 		e.Fail(reason)
@@ -262,9 +262,9 @@ func (e *Encoder) Object(name, tag string, raw json.RawMessage, tags []string) {
 	e.Raw(raw)
 }
 
-// Unknown writes the members of a variant that nobody here knows into the object
-// that is open, except those that are written there already: discriminators
-// around it, and known members.
+// Unknown writes the members of a variant that this version does not define into
+// the open object, except those that are written there already: the discriminators
+// of enclosing unions, and known members.
 func (e *Encoder) Unknown(name, tag string, raw json.RawMessage, tags []string, known ...[]string) {
 	if reason := unknownReason(name, tag, raw, tags); reason != "" {
 		e.Fail(reason)
@@ -282,8 +282,8 @@ func (e *Encoder) Unknown(name, tag string, raw json.RawMessage, tags []string, 
 	}
 }
 
-// unknownReason says what is wrong with a variant that nobody here knows: it must
-// be an object with the discriminator given, which must not be a known one.
+// unknownReason returns the fault of an unknown variant, "" if it has none: it must
+// be an object with the given tag, which must not be a known one.
 func unknownReason(name, tag string, raw json.RawMessage, tags []string) string {
 	if slices.Contains(tags, tag) {
 		return "the variant " + shown(tag) + " is not unknown"

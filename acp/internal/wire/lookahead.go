@@ -116,8 +116,7 @@ func (s *Scanner) Untag() {
 	}
 }
 
-// Unknown reads an object whose discriminator nobody here knows, and returns a
-// copy of it. Each of the names must be there once, with a string; other names
+// Unknown reads an object with an unknown discriminator, and returns a copy of it. Each of the names must be there once, with a string; other names
 // may repeat.
 func (s *Scanner) Unknown(required ...string) json.RawMessage {
 	raw := s.Peek()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Problem is what is wrong with a message, and where.
+// A Problem is one fault of a message and its place.
 type Problem struct {
 	Path   string // JSON pointer to the value, "" for the message itself
 	Value  string // the value as JSON, cut short; "" if it says nothing

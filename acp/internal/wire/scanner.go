@@ -26,7 +26,7 @@ type Scanner struct {
 	pos     int
 	problem *Problem
 	scratch []byte // the last name that had escapes
-	tags    tags   // what was read ahead of the object that begins next
+	tags    tags   // the discriminators read ahead of the object that begins next
 }
 
 // NewScanner returns a scanner of data, which must not change until it is done.
@@ -41,12 +41,12 @@ func NewScanner(data []byte) *Scanner {
 // End returns the problem found, if any. Nothing but blanks may be left.
 func (s *Scanner) End() *Problem {
 	if s.problem == nil && s.next() != 0 {
-		s.Fail("something follows the value")
+		s.Fail("more text follows the value")
 	}
 	return s.problem
 }
 
-// Fail records a problem with the value at hand, unless there is one already.
+// Fail records a problem with the current value, unless there is one already.
 func (s *Scanner) Fail(reason string) {
 	if s.problem == nil {
 		s.problem = &Problem{Reason: reason}
@@ -171,8 +171,8 @@ func (s *Scanner) name() []byte {
 	return s.scratch
 }
 
-// span skips a string and returns what stands between its quotes, and whether
-// there are escapes in it. Only the form of escapes is checked.
+// span skips a string and returns the text between its quotes, and whether there
+// are escapes in it. Only the form of escapes is checked.
 func (s *Scanner) span() (text []byte, escaped bool) {
 	start := s.pos + 1
 	for i := start + plain(s.data[start:]); i < len(s.data); i += 1 + plain(s.data[i+1:]) {
@@ -262,7 +262,7 @@ func hex4(b []byte) rune {
 var unescaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // unescape appends the text of a span to dst. Half of a surrogate pair is no
-// text, and replacing it would change what was said.
+// text, and a replacement would change the text.
 func (s *Scanner) unescape(dst, plain []byte) []byte {
 	for {
 		i := bytes.IndexByte(plain, '\\')
@@ -411,7 +411,10 @@ func (s *Scanner) Peek() json.RawMessage {
 	return raw
 }
 
-// Skip reads any value. Names are not compared: what is opaque may repeat them.
+// Skip reads any value. Names are not compared: an opaque value may repeat them.
+//
+// It keeps a stack of the closing brackets in place of recursion, so that deep input
+// cannot exhaust the stack of the goroutine; maxDepth bounds it.
 func (s *Scanner) Skip() {
 	var nest [64]byte // the closing bracket of each level
 	open := nest[:0]
@@ -448,7 +451,7 @@ func (s *Scanner) Skip() {
 			s.want(0)
 			return
 		}
-		for s.problem == nil { // what may follow a value
+		for s.problem == nil { // a comma or a closing bracket follows a value
 			if len(open) == 0 {
 				return
 			}
@@ -493,7 +496,7 @@ func (s *Scanner) colon() {
 	s.pos++
 }
 
-// punctuation records that something else was to stand here.
+// punctuation records that a comma, colon or bracket is missing here.
 func (s *Scanner) punctuation() {
 	if s.next() == 0 {
 		s.Fail("the message ends too early")

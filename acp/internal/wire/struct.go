@@ -221,7 +221,7 @@ func partsOf(pointers []any) []part {
 // decode reads an object into the parts. The members of the first come first in
 // the numbers of the object, those of the second follow them, and so on. A member
 // that no part defines goes to the Extra of the first or, if unknown is true, is
-// passed over: then a variant that nobody here knows holds it already.
+// skipped: then the Unknown of the union holds it already.
 func decodeParts(s *Scanner, unknown bool, parts []part) {
 	object := s.Object()
 	o := &object
