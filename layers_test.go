@@ -31,9 +31,9 @@ var layers = map[string][]string{
 	// The domain, and what stands beside it for other people too.
 	"hub":        {"internal/shorten", "internal/strictjson"},
 	"hub/schema": {"hub"},
-	"jsonrpc":    {},
+	"jsonrpc":    {"internal/strictjson"}, // names that differ in case only, and JSON without HTML escapes
 	"sandbox":    {},
-	"report":     {},
+	"report":     {"internal/shorten"},
 
 	// The Agent Client Protocol.
 	"acp/internal/wire": {},

@@ -36,7 +36,7 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 		}
 	}
 	if x.Alone {
-		if r.c.agent.Left() {
+		if r.c.agent.HadOrphans() {
 			return r.finding(r.now.step, "no process that outlives the agent", "what the agent started still ran after its end")
 		}
 		r.met++

@@ -27,7 +27,7 @@ type program interface {
 	CloseInput() error
 	Done() <-chan struct{} // closed when it has ended
 	Wait() error           // nil if it ended well
-	Left() bool            // a process that it started has outlived it
+	HadOrphans() bool      // a process that it started has outlived it
 	Stderr() []byte        // the end of what it wrote to standard error
 	Terminate() error      // sends the signal to end
 	Close() error
@@ -95,7 +95,7 @@ func startInProcess(serve func(context.Context, *Stdio) error, env []string) *in
 func (g *inProcess) Read(b []byte) (int, error)  { return g.out.Read(b) }
 func (g *inProcess) Write(b []byte) (int, error) { return g.in.Write(b) }
 func (g *inProcess) CloseInput() error           { return g.in.Close() }
-func (g *inProcess) Left() bool                  { return false }
+func (g *inProcess) HadOrphans() bool            { return false }
 func (g *inProcess) Stderr() []byte              { return g.stderr.bytes() }
 func (g *inProcess) Done() <-chan struct{}       { return g.done }
 

@@ -11,7 +11,7 @@ import (
 // program ended with status zero.
 type ExitError struct {
 	State  *os.ProcessState
-	Step   Step   // what had been done to end it
+	Step   Step   // the last step of Close
 	Stderr []byte // the end of its standard error
 }
 
@@ -19,7 +19,7 @@ func (p *Process) exitError() *ExitError {
 	return &ExitError{State: p.cmd.ProcessState, Step: p.step.Load().(Step), Stderr: p.Stderr()}
 }
 
-// Error tells how the program ended, and its last line on standard error.
+// Error returns how the program ended, and the last line of its standard error.
 func (e *ExitError) Error() string {
 	s := "the program ended with " + e.State.String()
 	if !e.State.Exited() {
@@ -35,5 +35,5 @@ func (e *ExitError) Error() string {
 	return s
 }
 
-// Is reports whether target is io.EOF and the program ended well.
+// Is reports whether target is io.EOF and the exit status is zero.
 func (e *ExitError) Is(target error) bool { return target == io.EOF && e.State.Success() }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A message is a request, a notification or a response.
@@ -218,13 +220,7 @@ func requestLine(id, method string, params json.RawMessage) []byte {
 func encode(v any) (json.RawMessage, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok || raw == nil {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(v); err != nil {
-			return nil, err
-		}
-		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+		return strictjson.Encode(v)
 	}
 	if !jsontext.Value(raw).IsValid() {
 		return nil, errors.New("the raw message is not valid JSON")

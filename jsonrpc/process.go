@@ -15,43 +15,43 @@ import (
 type ProcessOptions struct {
 	MaxStderr int // bytes of standard error that are kept, the last ones; default 64 KiB
 
-	// Started, if not nil, is told the number of the process, which is also that
-	// of its group, before anything is said to it.
-	Started func(pid int)
+	// OnStart, if not nil, is called with the id of the process, which is also that
+	// of its group, before anything is written to it.
+	OnStart func(pid int)
 
 	// How long Close waits for the end after each step; default 2 s each.
 	InputGrace  time.Duration // after standard input was closed
 	SignalGrace time.Duration // after the signal to end
 	KillGrace   time.Duration // after the kill
 
-	// OrphanGrace is how long processes that the program leaves in its group may
-	// go on before they are killed; default not at all.
+	// OrphanGrace is how long processes that the program left in its group may run
+	// before they are killed; default 0.
 	OrphanGrace time.Duration
 }
 
-// A Step is how far Close went.
+// A Step says how far Close had to go to end a process.
 type Step string
 
 // The steps, in their order.
 const (
-	StepNone   Step = ""       // it ended by itself
+	StepNone   Step = ""       // the program ended by itself
 	StepInput  Step = "input"  // it ended after its standard input was closed
-	StepSignal Step = "signal" // it had to be told to end
-	StepKill   Step = "kill"   // it had to be killed
+	StepSignal Step = "signal" // it ended after the signal
+	StepKill   Step = "kill"   // it was killed
 )
 
-// settleTime is how long is waited for what should follow at once: the end of
-// the output after the end of the process, and the other way round.
-const settleTime = time.Second
+// endGrace is how long the end of the output may come after the end of the process,
+// and the other way round.
+const endGrace = time.Second
 
-// orphanPause is how long is waited between two looks at what a program left in
-// its group: nothing tells when that ends.
+// orphanPause is the time between two checks for orphans: the system does not report
+// the end of a process group.
 const orphanPause = 5 * time.Millisecond
 
-// A Process is a program that is spoken to over its standard input and output.
-// It has a process group of its own where there are such, and when it ends, by
-// itself or by Close, what it left in that group is killed. A Process can be
-// the reader and the writer of a Conn, or be used without one.
+// A Process is a program with pipes to its standard input and output. On Unix it has
+// a process group of its own, and when it ends, by itself or by Close, the processes
+// that it left in that group are killed. A Process can be the reader and the writer
+// of a Conn, or be used without one.
 type Process struct {
 	opts   ProcessOptions
 	cmd    *exec.Cmd
@@ -59,18 +59,18 @@ type Process struct {
 	stdout *os.File
 	stderr tail
 	exited chan struct{} // closed when the program has ended
-	done   chan struct{} // closed when, after that, everything is cleaned up
-	step   atomic.Value  // the last Step that Close took
-	left   atomic.Bool   // a process of the group outlived the program
+	done   chan struct{} // closed when, after that, its group and its pipes are cleaned up
+	step   atomic.Value  // the last Step of Close
+	orphan atomic.Bool   // a process of the group outlived the program
 	close  func() error  // closes once
 }
 
 // Start starts a program. The command must have been neither started nor given
-// standard streams. If it was made with a context, the end of that kills it
-// with its group. Whoever starts a process must close it. opts may be nil.
+// standard streams. If it was made with a context, the end of that kills it with
+// its group. The caller must close the Process. opts may be nil.
 func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil || cmd.Stderr != nil {
-		return nil, errors.New("jsonrpc: start: the command has standard streams already")
+		return nil, errors.New("jsonrpc: start: the command has standard streams already: leave Stdin, Stdout and Stderr nil")
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	if opts != nil {
@@ -87,7 +87,7 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	p.step.Store(StepNone)
 	p.close = sync.OnceValue(p.shut)
 
-	var pipes [6]*os.File // for each stream, what is read and what is written
+	var pipes [6]*os.File // the reading and the writing end for each stream
 	var err error
 	for i := 0; i < len(pipes) && err == nil; i += 2 {
 		pipes[i], pipes[i+1], err = os.Pipe()
@@ -106,8 +106,8 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	}
 	closeAll(pipes[0], pipes[3], pipes[5])
 	p.stdin, p.stdout = pipes[1], pipes[2]
-	if p.opts.Started != nil {
-		p.opts.Started(p.Pid())
+	if p.opts.OnStart != nil {
+		p.opts.OnStart(p.Pid())
 	}
 	go p.wait(pipes[4])
 	return p, nil
@@ -128,19 +128,19 @@ func (p *Process) wait(stderr *os.File) {
 		defer close(read)
 		io.Copy(&p.stderr, stderr)
 	}()
-	p.cmd.Wait() // what it says is in ProcessState
-	// The number of the group cannot have gone to another one yet: for that all
-	// other numbers would have to be used up first.
+	p.cmd.Wait() // its error is in ProcessState, too
+	// The id of the group cannot belong to another group yet: the system reuses an
+	// id only after all others.
 	for end := time.Now().Add(p.opts.OrphanGrace); groupAlive(p.cmd.Process) && time.Now().Before(end); {
 		time.Sleep(orphanPause)
 	}
-	p.left.Store(groupAlive(p.cmd.Process))
+	p.orphan.Store(groupAlive(p.cmd.Process))
 	killGroup(p.cmd.Process)
 	close(p.exited)
 	p.stdin.Close()
 	// A program outside the group may still hold the streams.
-	p.stdout.SetReadDeadline(time.Now().Add(settleTime))
-	stderr.SetReadDeadline(time.Now().Add(settleTime))
+	p.stdout.SetReadDeadline(time.Now().Add(endGrace))
+	stderr.SetReadDeadline(time.Now().Add(endGrace))
 	<-read
 	stderr.Close()
 	close(p.done)
@@ -151,8 +151,8 @@ func (p *Process) wait(stderr *os.File) {
 func (p *Process) Read(b []byte) (int, error) {
 	for {
 		exited := p.Exited()
-		if exited { // what it wrote is there; more can only come from elsewhere
-			p.stdout.SetReadDeadline(time.Now().Add(settleTime))
+		if exited { // its output is in the pipe; a process outside the group may add to it
+			p.stdout.SetReadDeadline(time.Now().Add(endGrace))
 		}
 		n, err := p.stdout.Read(b)
 		if n > 0 || err == nil {
@@ -177,15 +177,15 @@ func (p *Process) Write(b []byte) (int, error) {
 // CloseInput closes standard input, which tells the program to end.
 func (p *Process) CloseInput() error { return p.stdin.Close() }
 
-// ending returns how the program ended. If it does not end soon, err it is.
+// ending returns the exit error of the program, or err if it does not end soon.
 func (p *Process) ending(err error) error {
-	if p.within(settleTime) {
+	if p.within(endGrace) {
 		return p.exitError()
 	}
 	return err
 }
 
-// within reports whether the program ends in the given time.
+// within reports whether the program ends and is cleaned up in the given time.
 func (p *Process) within(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -207,18 +207,17 @@ func (p *Process) Exited() bool {
 	}
 }
 
-// Left reports whether the program has ended and left a process in its group
-// that had to be killed. It is false where there are no groups.
-func (p *Process) Left() bool { return p.left.Load() }
+// HadOrphans reports whether the program has ended and left a process in its group,
+// which was killed. It is false where there are no process groups.
+func (p *Process) HadOrphans() bool { return p.orphan.Load() }
 
-// Pid returns the number of the process, which is also that of its group.
+// Pid returns the id of the process, which is also that of its group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the program has ended, and what it left is cleaned up.
+// Done is closed when the program has ended and its group is cleaned up.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end, and returns an *ExitError unless the program ended
-// with status zero.
+// Wait waits for Done. It returns an *ExitError unless the exit status is zero.
 func (p *Process) Wait() error {
 	<-p.done
 	if p.cmd.ProcessState.Success() {
@@ -227,13 +226,13 @@ func (p *Process) Wait() error {
 	return p.exitError()
 }
 
-// Stderr returns the end of what the program has written to standard error.
+// Stderr returns the end of the program's standard error.
 func (p *Process) Stderr() []byte { return p.stderr.bytes() }
 
-// Close ends the program: it closes its standard input, then sends its group a
-// signal, then kills the group, and waits after each step. It returns nil if
-// the program ended with status zero, and otherwise an *ExitError that tells
-// which step it took. It is safe to call more than once.
+// Close ends the program: it closes its standard input, then sends its group
+// SIGTERM, then kills the group, and waits after each step. It returns nil if the
+// exit status is zero, and else an *ExitError with the last step. It is safe to call
+// more than once.
 func (p *Process) Close() error { return p.close() }
 
 func (p *Process) shut() error {
@@ -250,7 +249,7 @@ func (p *Process) shut() error {
 			break
 		}
 		p.step.Store(s.step)
-		s.take() // the wait shows whether it helped
+		s.take() // the wait shows whether it worked
 		if p.within(s.grace) {
 			break
 		}
@@ -258,7 +257,7 @@ func (p *Process) shut() error {
 	ended := p.Exited() && p.within(p.opts.KillGrace)
 	p.stdout.Close()
 	if !ended {
-		return fmt.Errorf("jsonrpc: close: process %d could not be killed", p.Pid())
+		return fmt.Errorf("jsonrpc: close: process %d does not end after a kill", p.Pid())
 	}
 	return p.Wait()
 }

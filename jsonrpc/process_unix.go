@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the command the head of a process group.
+// ownGroup makes the command the leader of a process group.
 func ownGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	if !cmd.SysProcAttr.Setsid { // which makes a group, too
+	if !cmd.SysProcAttr.Setsid { // a session is a group, too
 		cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, 0
 	}
 }

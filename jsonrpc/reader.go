@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DefaultMaxFrame is how many bytes a frame may have unless told otherwise.
+// DefaultMaxFrame is the default limit of a frame, in bytes.
 const DefaultMaxFrame = 64 << 20
 
-// maxHead is how much of a frame over the limit is kept.
+// maxHead is how many bytes of a frame over the limit are kept.
 const maxHead = 64 << 10
 
-// A Flaw is a departure from one message per line that a Reader puts up with.
+// A Flaw is a departure from one message per line that a Reader tolerates.
 type Flaw string
 
 // The flaws.
@@ -32,36 +32,35 @@ const (
 type Frame struct {
 	Raw   []byte    // the bytes of the value, without blanks and line end around it
 	Time  time.Time // when its last byte was read, or just before it is written
-	Flaws []Flaw    // what was put up with; nil for one value on a line of its own
+	Flaws []Flaw    // nil for one value on a line of its own
 }
 
-// A Reader takes a stream of lines apart into frames.
+// A Reader splits a stream of lines into frames.
 //
-// A line that starts with { or [ starts a frame. If the value is not complete
-// at the line's end it goes on over the next lines, until it ends or is shown
-// to be no JSON. In the second case reading goes on with the line after the
-// one it started on: of the lines already read, those that are a complete value
-// each are frames, the others are part of the problem. What follows a value on
-// its line is read like a line of its own. Any other line that is not blank is
-// a problem. A byte order mark at the start of a line is skipped.
+// A line that starts with { or [ starts a frame. A value that is not complete at
+// the end of its line goes on over the next lines, until it ends or proves not to be
+// JSON. In the second case the lines read so far are considered one by one: a line
+// that is a complete value is a frame, and the others belong to the problem. Text
+// behind a value is read like a line of its own. Any other line that is not blank
+// is a problem. A byte order mark at the start of a line is skipped.
 //
-// Little more than the limit is ever held, and no byte is looked at more than a
-// few times, whatever comes.
+// A Reader holds little more than the limit in memory and scans each byte at most a
+// few times, whatever the input is.
 type Reader struct {
 	src   io.Reader
 	limit int
 	dec   jsontext.Decoder
-	line  bytes.Buffer // what dec reads a line from; kept to save an allocation
+	line  bytes.Buffer // the source of dec; kept to save an allocation
 
 	buf        []byte
-	start, end int       // buf[start:end] was read and not yet given out
-	err        error     // why src gives no more
-	read       time.Time // when src last gave something
+	start, end int       // buf[start:end] was read from src and not returned yet
+	err        error     // the final error of src
+	read       time.Time // the time of the last read
 
-	skip   bool // the rest of the line is of a frame over the limit
-	within bool // a value on the same line was given out
+	skip   bool // the rest of the line belongs to a frame over the limit
+	within bool // a value of the same line was returned
 	blank  bool // a blank line was skipped
-	alone  int  // so many bytes are lines that are no frame together
+	alone  int  // the next so many bytes are lines to be considered one by one
 }
 
 // NewReader returns a Reader of src that refuses frames of more than limit
@@ -73,10 +72,9 @@ func NewReader(src io.Reader, limit int) *Reader {
 	return &Reader{src: src, limit: limit}
 }
 
-// Next returns the next frame. If the error is a *Problem, reading can go on,
-// and the frame holds the bytes that were refused; of a frame over the limit it
-// holds the first 64 KiB. Any other error is final: what src returned, io.EOF
-// above all.
+// Next returns the next frame. If the error is a *Problem, the frame holds the
+// refused bytes (of a frame over the limit the first 64 KiB), and reading can go on.
+// Any other error is final; it is that of the underlying reader, usually io.EOF.
 func (r *Reader) Next() (Frame, error) {
 	for {
 		if r.skip {
@@ -108,16 +106,14 @@ func (r *Reader) Next() (Frame, error) {
 	}
 }
 
-// value looks for a frame at the start of a line. It returns where the value
-// starts and how long it is, or a size of zero and the reason why there is
-// none. A value that is refused although its end is known has a size and a
-// problem.
+// value finds the value at the start of a line. It returns its offset and size, or
+// a size of zero and the problem. A refused value whose end is known has both.
 func (r *Reader) value(line []byte) (at, size int, problem *Problem) {
 	at = indent(line)
 	text := bytes.TrimRight(line[at:], blanks)
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
 		if jsontext.Value(text).IsValid() {
-			return at, 0, problemf(ProblemNotMessage, text, "a message is an object, and a batch of messages an array; this is neither")
+			return at, 0, problemf(ProblemNotMessage, text, "a message is an object, and a batch of messages is an array; this is neither")
 		}
 		return at, 0, problemf(ProblemNotJSON, text, "not JSON: only messages may be sent here, logs belong on standard error")
 	}
@@ -132,10 +128,10 @@ func (r *Reader) value(line []byte) (at, size int, problem *Problem) {
 	return at, size, problem
 }
 
-// lenient lets a decoder find the end of a value that is refused.
+// lenient are the options of a decoder that finds the end of a refused value.
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// extent returns the length of the value that text starts with.
+// extent returns the size of the value at the start of text.
 func (r *Reader) extent(text []byte, opts ...jsontext.Options) (int, error) {
 	r.line = *bytes.NewBuffer(text)
 	r.dec.Reset(&r.line, opts...)
@@ -143,8 +139,8 @@ func (r *Reader) extent(text []byte, opts ...jsontext.Options) (int, error) {
 	return len(v), err
 }
 
-// nextOverLines reads a value that starts at the given place of the buffered
-// line and does not end on it.
+// nextOverLines reads a value that starts at the given offset of the buffered line
+// and does not end on it.
 func (r *Reader) nextOverLines(at int) (Frame, error) {
 	feed := &lineFeed{r: r, at: at, end: at}
 	value, err := jsontext.NewDecoder(feed, lenient...).ReadValue()
@@ -160,7 +156,7 @@ func (r *Reader) nextOverLines(at int) (Frame, error) {
 	}
 	r.alone = feed.end
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		// The line in which it turned out may start another value.
+		// The line with the syntax error may start another value.
 		before := r.buf[r.start : r.start+at+int(syntax.ByteOffset)]
 		if i := bytes.LastIndexByte(before, '\n') + 1; i > 0 {
 			r.alone = i
@@ -169,13 +165,12 @@ func (r *Reader) nextOverLines(at int) (Frame, error) {
 	return r.nextAlone()
 }
 
-// A lineFeed gives a decoder the buffered line, then the next ones as they are
-// asked for.
+// A lineFeed is the source of a decoder: the buffered line, and then the next lines.
 type lineFeed struct {
 	r    *Reader
-	at   int  // in the buffer: what was given
-	end  int  // the end of the line that is being given
-	over bool // there was more than a frame may have
+	at   int  // the offset in the buffer of the next byte
+	end  int  // the end of the current line
+	over bool // the value is over the limit
 }
 
 func (l *lineFeed) Read(p []byte) (int, error) {
@@ -194,8 +189,8 @@ func (l *lineFeed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nextAlone gives out the next of the lines that are no frame together: a
-// frame, or a problem for all lines before the next frame.
+// nextAlone returns the next frame among the lines that are considered one by one,
+// or a problem for all lines before that frame.
 func (r *Reader) nextAlone() (Frame, error) {
 	n := 0
 	for line := range bytes.Lines(r.buf[r.start : r.start+r.alone]) {
@@ -212,8 +207,8 @@ func (r *Reader) nextAlone() (Frame, error) {
 	return f, problemf(ProblemTruncated, f.Raw, "an object or array starts here and does not end: a message is one complete JSON value on one line")
 }
 
-// give returns a frame: size bytes of the next n, which end with a line. If the
-// size is zero it is all of them.
+// give returns the frame of size bytes at the given offset of the next n bytes,
+// which are whole lines. If size is zero, the frame is all of them.
 func (r *Reader) give(at, size, n int, problem *Problem) (Frame, error) {
 	all := r.buf[r.start : r.start+n]
 	rest := all[at+size:]
@@ -236,7 +231,7 @@ func (r *Reader) give(at, size, n int, problem *Problem) (Frame, error) {
 	return f, nil
 }
 
-// flaws lists what is wrong around a value, given what is before and after it.
+// flaws returns the flaws of a value, given the bytes before and after it.
 func (r *Reader) flaws(before, value, after []byte) (flaws []Flaw) {
 	for _, c := range [...]struct {
 		seen bool
@@ -256,15 +251,15 @@ func (r *Reader) flaws(before, value, after []byte) (flaws []Flaw) {
 	return flaws
 }
 
-// take removes n bytes.
+// take removes n bytes from the buffer.
 func (r *Reader) take(n int) {
 	r.start += n
 	r.alone = max(0, r.alone-n)
 	r.within, r.blank = false, false
 }
 
-// tooLarge reports a frame of which n bytes, more than may be, are buffered.
-// The rest of its line is skipped.
+// tooLarge returns the problem for a frame over the limit, of which n bytes are
+// buffered. The rest of its line is skipped.
 func (r *Reader) tooLarge(n int) (Frame, error) {
 	head := r.buf[r.start : r.start+min(n, maxHead)]
 	f := Frame{Raw: bytes.Clone(head[indent(head):]), Time: r.read}
@@ -273,7 +268,7 @@ func (r *Reader) tooLarge(n int) (Frame, error) {
 	return f, problemf(ProblemTooLarge, f.Raw, "a message has more than %d bytes, which is the limit", r.limit)
 }
 
-// skipLine drops what comes up to and with the next line end.
+// skipLine drops all bytes up to the next line end, and the line end.
 func (r *Reader) skipLine() error {
 	for {
 		if i := bytes.IndexByte(r.buf[r.start:r.end], '\n'); i >= 0 {
@@ -290,17 +285,16 @@ func (r *Reader) skipLine() error {
 
 var errOverLimit = errors.New("over the limit")
 
-// lineEnd returns the end of the line that starts at the given place of the
-// buffer, which is after the line feed or at the end of the input. It reads as
-// much as it needs, and reports errOverLimit with the number of bytes buffered
-// when they are more than may be.
+// lineEnd returns the end of the line that starts at the given offset: the offset
+// after the line feed, or the end of the input. It reads as much as it needs. If
+// more than the limit is buffered, it returns errOverLimit and that number of bytes.
 func (r *Reader) lineEnd(from int) (int, error) {
-	looked := from
+	scanned := from
 	for {
 		held := r.buf[r.start:r.end]
-		i := bytes.IndexByte(held[looked:], '\n')
+		i := bytes.IndexByte(held[scanned:], '\n')
 		if i >= 0 {
-			held = held[:looked+i+1]
+			held = held[:scanned+i+1]
 		}
 		if len(held) > r.limit && len(bytes.TrimRight(held, "\r\n")) > r.limit {
 			return len(held), errOverLimit
@@ -308,23 +302,23 @@ func (r *Reader) lineEnd(from int) (int, error) {
 		if i >= 0 {
 			return len(held), nil
 		}
-		looked = len(held)
+		scanned = len(held)
 		if !r.fill() {
-			return looked, nil
+			return scanned, nil
 		}
 	}
 }
 
 const minBuffer = 32 << 10
 
-// fill reads more into the buffer. It reports whether there was more.
+// fill reads into the buffer. It reports whether it read anything.
 func (r *Reader) fill() bool {
 	if r.err != nil {
 		return false
 	}
 	if r.start == r.end {
 		r.start, r.end = 0, 0
-		if len(r.buf) > 1<<20 { // a large frame made it so large
+		if len(r.buf) > 1<<20 { // it grew for a large frame
 			r.buf = nil
 		}
 	}
@@ -356,7 +350,7 @@ var bom = []byte("\xef\xbb\xbf")
 
 const blanks = " \t\r\n"
 
-// indent returns how many bytes of a line come before its text.
+// indent returns the number of bytes before the text of a line.
 func indent(line []byte) int {
 	return len(line) - len(bytes.TrimLeft(bytes.TrimPrefix(line, bom), blanks))
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A tail keeps the end of what is written to it.
+// A tail is a writer that keeps the last bytes.
 type tail struct {
 	limit int
 

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// tryWriter returns a function that writes what can be written without waiting,
-// and returns how much that was. It is nil if dst may wait in any case.
+// tryWriter returns a function that writes as many bytes as go without waiting, and
+// returns their number. It returns nil if dst cannot do that.
 func tryWriter(dst io.Writer) func([]byte) int {
 	var f *os.File
-	switch dst := dst.(type) { // nothing that could have a Write of its own
+	switch dst := dst.(type) { // only types whose Write is known
 	case *os.File:
 		f = dst
 	case *Process:
@@ -31,7 +31,7 @@ func tryWriter(dst io.Writer) func([]byte) int {
 	}
 	return func(b []byte) (n int) {
 		conn.Write(func(fd uintptr) bool {
-			n, _ = syscall.Write(int(fd), b) // an error comes again when it is written for good
+			n, _ = syscall.Write(int(fd), b) // run meets the same error when it writes the rest
 			return true
 		})
 		return max(n, 0)

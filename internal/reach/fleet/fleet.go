@@ -122,7 +122,7 @@ func (a *Agent) options(spec Spec) *acp.Options {
 		V2: a.opts.V2, Name: a.opts.Name, Version: a.opts.Version, Policy: a.opts.Policy, Ask: a.opts.Ask, Tap: a.opts.Tap,
 		OnProblem: a.opts.OnProblem, StartTimeout: a.opts.StartTimeout, CancelGrace: a.opts.CancelGrace,
 	}
-	o.Process.Started = func(pid int) {
+	o.Process.OnStart = func(pid int) {
 		a.group = pid
 		a.track(pid, true)
 	}
