@@ -58,7 +58,7 @@ var layers = map[string][]string{
 
 	// How a hub goes out.
 	"internal/reach/catalog":  {"hub", "internal/nearest"},
-	"internal/reach/evidence": {"hub", "report"}, // whose claims it compares with what is there
+	"internal/reach/evidence": {"hub", "report", "internal/shorten"}, // reports whose claims it checks
 
 	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
 	"internal/reach/peer":  {"hub"},

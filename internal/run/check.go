@@ -21,11 +21,7 @@ type judgment struct {
 }
 
 // Evidence is the evidence of a run as it is recorded.
-type Evidence struct {
-	evidence.Record
-	Unverified []evidence.Finding `json:"unverified"` // claims that could not be checked
-	Notes      []evidence.Finding `json:"notes"`      // findings that do not contradict the report
-}
+type Evidence = evidence.Record
 
 // Limits of a record, so that a hub takes it in one call.
 const (
@@ -48,59 +44,44 @@ func shortened(all []evidence.Finding) []evidence.Finding {
 // compareTime is the time for the comparison after an interruption.
 const compareTime = time.Minute
 
-// check compares the files with what they were and, if there is a report, the
-// report with the files. After an interruption no command is run.
+// check compares the files with their state before the run and, if there is a
+// report, the report with the files. After an interruption no command is run.
 func (e *execution) check(ctx context.Context, end *ending) {
 	e.move(ctx, hub.RunChecking, "")
+	opts := evidence.CheckOptions{
+		Scope: e.spec.Dispatch.Scope, Build: e.spec.Build, Verify: e.spec.Verify, OnCommand: e.opts.On.Command,
+		Command: evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID), Track: e.track},
+	}
 	interrupted := end.state == hub.RunInterrupted
+	var cancel context.CancelFunc
 	if interrupted {
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), compareTime)
-		defer cancel()
-	}
-	var claims report.Report
-	if end.report != nil {
-		claims = end.report.Report
-	}
-	var changes *evidence.Changes
-	if got, err := e.base.Compare(ctx, evidence.NamedFiles(claims)); err != nil {
-		e.problem(fmt.Errorf("run: compare the files: %w", err))
+		opts.Build, opts.Verify = "", ""
 	} else {
-		changes = &got
+		ctx, cancel = context.WithCancel(ctx)
+		defer context.AfterFunc(e.opts.Kill, cancel)()
 	}
-	var verify, build *evidence.Outcome
-	var after []string
-	if !interrupted {
-		build = e.command(ctx, "BUILD", e.spec.Build)
-		verify = e.command(ctx, "VERIFY", e.spec.Verify)
-		if verify != nil || build != nil {
-			var err error
-			if after, err = e.base.Since(ctx); err != nil {
-				e.problem(fmt.Errorf("run: compare the files after the commands: %w", err))
-			}
-		}
-		if ctx.Err() != nil { // while a command ran
-			end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
-		}
-	}
-	j := &judgment{verdict: hub.RunUnverified, contradictions: []hub.Contradiction{}}
-	kept := Evidence{
-		Record:     evidence.NewRecord(e.base.Moment(), changes, verify, build, after),
-		Unverified: []evidence.Finding{}, Notes: []evidence.Finding{},
-	}
+	defer cancel()
+	var claims *report.Report
 	if end.state == hub.RunDone {
-		v := evidence.Judge(claims, changes, verify, build, e.spec.Dispatch.Scope, nil)
-		j.verdict = hub.RunVerdict(v.Ruling)
-		for _, c := range shortened(v.Contradictions) {
-			j.contradictions = append(j.contradictions, hub.Contradiction{Kind: string(c.Kind), Claim: c.Claim, Found: c.Found})
-		}
-		kept.Unverified, kept.Notes = shortened(v.Unverified), shortened(v.Notes)
+		claims = &end.report.Report
 	}
-	raw, err := json.Marshal(kept)
+	found, record, err := e.base.Check(ctx, claims, opts)
+	e.problem(err)
+	if ctx.Err() != nil && !interrupted { // while a command ran
+		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
+	}
+	j := &judgment{verdict: found.Verdict, contradictions: []hub.Contradiction{}}
+	for _, c := range shortened(found.Contradictions) {
+		j.contradictions = append(j.contradictions, hub.Contradiction(c))
+	}
+	record.Unverified, record.Notes = shortened(record.Unverified), shortened(record.Notes)
+	raw, err := json.Marshal(record)
 	if len(raw) > maxEvidence {
-		kept.Diff.Created, kept.Diff.Modified, kept.Diff.Deleted, kept.Diff.Truncated = []string{}, []string{}, []string{}, true
-		kept.VerifyChanged, kept.Unverified, kept.Notes = nil, []evidence.Finding{}, []evidence.Finding{}
-		raw, err = json.Marshal(kept)
+		d := &record.Diff
+		d.Created, d.Modified, d.Deleted, d.Truncated = []string{}, []string{}, []string{}, true
+		record.VerifyChanged, record.Unverified, record.Notes = nil, []evidence.Finding{}, []evidence.Finding{}
+		raw, err = json.Marshal(record)
 	}
 	if err != nil {
 		e.problem(fmt.Errorf("run: encode the evidence: %w", err))
@@ -108,23 +89,6 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	}
 	j.evidence = NewRedactor(e.key).Redact(raw)
 	end.judgment = j
-}
-
-// command runs a command of the user's, if there is one.
-func (e *execution) command(ctx context.Context, field, line string) *evidence.Outcome {
-	if line == "" || ctx.Err() != nil {
-		return nil
-	}
-	if e.opts.On.Command != nil {
-		e.opts.On.Command(field, line)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.opts.Kill, cancel)()
-	o := evidence.Command(ctx, e.spec.Dir, line, &evidence.CommandOptions{
-		Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID), Track: e.track,
-	})
-	return &o
 }
 
 // claims returns a report as it is recorded, nil if there is none. Of one that is

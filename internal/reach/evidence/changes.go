@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// Changes is how a folder differs from what it was. Names are relative to Top,
-// with slashes, and sorted. A file that was renamed is deleted and created.
-// Commits and the index have no say in it: what was committed is still a
-// change.
+// Changes is the difference of a folder from its base. Names are relative to Top,
+// with slashes, and sorted. A file that was renamed is deleted and created. Commits
+// and the index do not matter: a change that was committed is still a change.
 type Changes struct {
 	Before, After Moment
 	Top           string // absolute path of the folder that was compared
@@ -27,12 +26,13 @@ type Changes struct {
 	// Moved holds for a deleted file a created one with the same content.
 	Moved map[string]string
 
-	// Named is what lies at the paths asked for, by the path as it was written.
-	Named map[string]Sight
+	// Named is the state of the paths that a report names, by the path as the
+	// report spells it.
+	Named map[string]NamedPath
 }
 
-// A Sight is what lies at one path.
-type Sight struct {
+// A NamedPath is the state of a path that a report names.
+type NamedPath struct {
 	Name    string // relative to Top; empty if the path leads out of it
 	Exists  bool
 	Folder  bool
@@ -40,22 +40,22 @@ type Sight struct {
 	Touched bool // ignored, and written since the base was taken
 }
 
-// Empty reports whether nothing has changed.
+// Empty reports whether no file changed.
 func (c Changes) Empty() bool { return len(c.Created)+len(c.Modified)+len(c.Deleted) == 0 }
 
-// names returns everything that has changed.
+// names returns the names of all files that changed.
 func (c Changes) names() []string {
 	all := slices.Concat(c.Created, c.Modified, c.Deleted)
 	slices.Sort(all)
 	return all
 }
 
-// since says how s differs from an earlier survey.
-func (s *survey) since(was *survey) Changes {
-	c := Changes{Before: was.moment, After: s.moment, Moved: map[string]string{}}
+// since returns the difference of t from an earlier tree.
+func (t *tree) since(was *tree) Changes {
+	c := Changes{Before: was.moment, After: t.moment, Moved: map[string]string{}}
 	appeared := map[string]string{} // by content
-	for _, name := range slices.Sorted(maps.Keys(s.files)) {
-		now := s.files[name]
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		now := t.files[name]
 		before, ok := was.files[name]
 		switch {
 		case !ok:
@@ -69,7 +69,7 @@ func (s *survey) since(was *survey) Changes {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(was.files)) {
-		if _, ok := s.files[name]; ok {
+		if _, ok := t.files[name]; ok {
 			continue
 		}
 		c.Deleted = append(c.Deleted, name)
@@ -78,15 +78,15 @@ func (s *survey) since(was *survey) Changes {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(was.submodules)) {
-		if s.submodules[name] != was.submodules[name] {
+		if t.submodules[name] != was.submodules[name] {
 			c.Submodules = append(c.Submodules, name)
 		}
 	}
 	return c
 }
 
-// count counts lines. What git cannot read or diff is uncounted.
-func (c *Changes) count(ctx context.Context, keep *keeper, was, is *survey) {
+// count counts lines. A file that git cannot read or diff is uncounted.
+func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tree) {
 	var before, after []string
 	for _, name := range c.names() {
 		old, there := was.files[name]
@@ -104,7 +104,7 @@ func (c *Changes) count(ctx context.Context, keep *keeper, was, is *survey) {
 	counted := 0
 	if len(before)+len(after) > 0 {
 		var err error
-		c.Insertions, c.Deletions, counted, err = keep.lines(ctx, before, after,
+		c.Insertions, c.Deletions, counted, err = objects.lines(ctx, before, after,
 			func(name string) blob { return was.files[name].blob }, func(name string) blob { return is.files[name].blob })
 		if err != nil {
 			c.Insertions, c.Deletions, counted = 0, 0, 0

@@ -9,13 +9,13 @@ import (
 	"github.com/parley-agents/parley/report"
 )
 
-// A fate is what became of a file.
-type fate string
+// A change is the kind of a change of a file.
+type change string
 
 const (
-	created  fate = "created"
-	modified fate = "modified"
-	deleted  fate = "deleted"
+	created  change = "created"
+	modified change = "modified"
+	deleted  change = "deleted"
 )
 
 // Fields that name files.
@@ -61,16 +61,16 @@ func NamedFiles(rep report.Report) []string {
 	return paths
 }
 
-// files judges what the report says about the files.
+// files judges the claims about files.
 func (j *judge) files(c Changes, scope []string) {
 	f := newFiles(c)
 	claims := fileClaims(j.rep)
 	held := 0
 	for _, claim := range claims {
-		s, ok := f.sight(claim.path)
+		s, ok := f.named(claim.path)
 		switch {
 		case !ok:
-			j.find(FilesUnproven, claim.String(), "it was not looked at")
+			j.find(FilesUnproven, claim.String(), "it was not compared")
 			continue
 		case s.Name == "":
 			j.find(PathEscape, claim.String(), "it is not in the working tree")
@@ -88,14 +88,14 @@ func (j *judge) files(c Changes, scope []string) {
 	}
 	for _, name := range c.names() {
 		if !f.inScope(scope, name) && !f.outside[name] {
-			j.find(OutsideScope, j.status(), "%s was %s and is not in the scope", show(name), f.fates[name])
+			j.find(OutsideScope, j.status(), "%s was %s and is not in the scope", show(name), f.kinds[name])
 		}
 	}
 	if j.rep.Status == report.StatusNoChanges && !c.Empty() {
 		j.find(Edits, j.status(), "%s", f.summary())
 	} else {
 		for _, name := range f.undeclared() {
-			j.find(Undeclared, j.status(), "%s was %s, and is not named", show(name), f.fates[name])
+			j.find(Undeclared, j.status(), "%s was %s, and is not named", show(name), f.kinds[name])
 		}
 	}
 	switch {
@@ -106,16 +106,15 @@ func (j *judge) files(c Changes, scope []string) {
 	}
 }
 
-// An answer is what a claim about a file comes to. The kind is empty if it is
-// so.
+// An answer is the finding about a file. The kind is empty if the claim holds.
 type answer struct {
-	kind  Kind
+	kind  string
 	found string
 }
 
-// answers say what it means for each field that a file in it was created,
+// answers are the findings for a file that a field names and that was created,
 // modified or deleted.
-var answers = map[string]map[fate]answer{
+var answers = map[string]map[change]answer{
 	fieldCreated: {
 		created:  {},
 		modified: {NotCreated, "it was there before, and was modified"},
@@ -134,9 +133,9 @@ var answers = map[string]map[fate]answer{
 }
 
 // file judges one file that is named, and reports whether the claim holds.
-func (j *judge) file(claim fileClaim, s Sight, f *files) bool {
+func (j *judge) file(claim fileClaim, s NamedPath, f *files) bool {
 	f.declared[s.Name] = true
-	a, ok := answers[claim.field][f.fates[s.Name]]
+	a, ok := answers[claim.field][f.kinds[s.Name]]
 	if !ok {
 		a = f.unchanged(claim, s)
 	}
@@ -150,7 +149,7 @@ func (j *judge) file(claim fileClaim, s Sight, f *files) bool {
 }
 
 // unchanged answers a claim about something that is not among the changes.
-func (f *files) unchanged(claim fileClaim, s Sight) answer {
+func (f *files) unchanged(claim fileClaim, s NamedPath) answer {
 	gone := claim.field == fieldDeleted
 	switch {
 	case s.Name == ".":
@@ -169,10 +168,10 @@ func (f *files) unchanged(claim fileClaim, s Sight) answer {
 	return answer{}
 }
 
-// files is what changed, by name, and what of it a report names.
+// files are the changed files by name, and those of them that a report names.
 type files struct {
 	changes         Changes
-	fates           map[string]fate
+	kinds           map[string]change
 	folders         map[string]bool // in which something changed
 	declared        map[string]bool
 	declaredFolders map[string]bool
@@ -181,40 +180,41 @@ type files struct {
 
 func newFiles(c Changes) *files {
 	f := &files{
-		changes: c, fates: map[string]fate{}, folders: map[string]bool{".": true},
+		changes: c, kinds: map[string]change{}, folders: map[string]bool{".": true},
 		declared: map[string]bool{}, declaredFolders: map[string]bool{}, outside: map[string]bool{},
 	}
 	for _, list := range []struct {
-		is    fate
+		is    change
 		names []string
 	}{{created, c.Created}, {modified, c.Modified}, {deleted, c.Deleted}} {
 		for _, name := range list.names {
-			f.fates[name] = list.is
+			f.kinds[name] = list.is
 			hold(f.folders, name)
 		}
 	}
 	for _, name := range c.Submodules {
-		if f.fates[name] == "" && !f.folders[name] {
-			f.fates[name] = modified
+		if f.kinds[name] == "" && !f.folders[name] {
+			f.kinds[name] = modified
 		}
 	}
 	return f
 }
 
-// sight returns what lies at a path, and whether it was looked at.
-func (f *files) sight(written string) (Sight, bool) {
-	if s, ok := f.changes.Named[written]; ok {
+// named returns the state of a path as the report spells it, and whether it is
+// known.
+func (f *files) named(spelled string) (NamedPath, bool) {
+	if s, ok := f.changes.Named[spelled]; ok {
 		return s, true
 	}
-	name := path.Join(f.changes.Folder, written)
-	if path.IsAbs(written) || leadsOut(name) {
-		return Sight{}, true
+	name := path.Join(f.changes.Folder, spelled)
+	if path.IsAbs(spelled) || leadsOut(name) {
+		return NamedPath{}, true
 	}
-	is, ok := f.fates[name]
-	return Sight{Name: name, Exists: is != deleted}, ok
+	is, ok := f.kinds[name]
+	return NamedPath{Name: name, Exists: is != deleted}, ok
 }
 
-// undeclared returns what changed and is not named.
+// undeclared returns the files that changed and that the report does not name.
 func (f *files) undeclared() []string {
 	return slices.DeleteFunc(f.changes.names(), func(name string) bool {
 		to, moved := f.changes.Moved[name]
@@ -234,12 +234,12 @@ func (f *files) isDeclared(name string) bool {
 	return false
 }
 
-// summary says in a line what changed.
+// summary lists the changes in a line.
 func (f *files) summary() string {
 	names := f.changes.names()
 	var some []string
 	for _, name := range names[:min(len(names), maxNames)] {
-		some = append(some, fmt.Sprintf("%s was %s", show(name), f.fates[name]))
+		some = append(some, fmt.Sprintf("%s was %s", show(name), f.kinds[name]))
 	}
 	if more := len(names) - len(some); more > 0 {
 		some = append(some, fmt.Sprintf("and %d more", more))

@@ -13,9 +13,11 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// An Outcome is how a command ended.
+// An Outcome is the outcome of a command.
 type Outcome struct {
 	Command      string `json:"command"`
 	ExitCode     int    `json:"exit_code"` // -1 if a signal ended it, or it could not be run
@@ -39,15 +41,17 @@ func (o Outcome) Passed() bool { return o.Finished() && o.ExitCode == 0 }
 func (o Outcome) String() string {
 	switch {
 	case o.Failure != "":
-		return clip(o.Failure)
+		return "could not be run: " + shorten.Text(o.Failure, maxClaim)
 	case o.TimedOut:
 		return "exceeded its time"
 	case o.Cancelled:
 		return "was cancelled"
+	case o.ExitCode == 0:
+		return "passes"
 	case o.ExitCode < 0:
 		return "was ended by a signal"
 	}
-	return fmt.Sprintf("exit code %d", o.ExitCode)
+	return fmt.Sprintf("fails with exit code %d", o.ExitCode)
 }
 
 // CommandOptions changes how a command is run. The zero value works.
@@ -56,18 +60,18 @@ type CommandOptions struct {
 	MaxOutput int           // bytes kept of the end, and as many of the beginning; default 16 KiB
 	Env       []string      // default that of this process
 
-	// Track, if not nil, is told the process group when it runs and when it
-	// has ended. Who writes this down can clean up after a crash.
+	// Track, if not nil, is called with the process group when it begins and when
+	// it has ended, so that a later process can clean up after a crash.
 	Track func(group int, running bool)
 }
 
-// Command runs a line in the shell, in dir, and says how it ended. The line is
-// the user's own, from this machine: one that came in a message, a package or a
-// report must never get here.
+// Command runs a line in the shell, in dir, and returns its outcome. The line is the
+// user's own, from this machine: one from a message, a package or a report must
+// never get here.
 //
 // The command reads nothing and is the first of a process group of its own.
 // When it ends, or ctx or the time does, the whole group is killed; a process
-// that left the group lives on, but is no longer listened to. opts may be nil.
+// that left the group lives on, but its output is no longer read. opts may be nil.
 func Command(ctx context.Context, dir, line string, opts *CommandOptions) Outcome {
 	var o CommandOptions
 	if opts != nil {
@@ -128,19 +132,19 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 		defer close(read)
 		io.Copy(out, r)
 	}()
-	cmd.Wait()   // how it ended is in cmd.ProcessState
-	cmd.Cancel() // what it left behind
+	cmd.Wait()   // the outcome is in cmd.ProcessState
+	cmd.Cancel() // kills the rest of the group
 	o.Track(cmd.Process.Pid, false)
 	select {
 	case <-read:
-	case <-time.After(killDelay): // somebody left the group and holds on to the pipe
+	case <-time.After(killDelay): // a process that left the group holds the pipe
 		r.Close()
 		<-read
 	}
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// An output is what a command writes: all of it hashed, its two ends kept.
+// An output is the output of a command: all of it hashed, its two ends kept.
 type output struct {
 	hash       hash.Hash
 	size       int64
@@ -167,7 +171,7 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) text() (head, tail string) {
 	last := o.tail[max(0, len(o.tail)-o.limit):]
 	if o.size > int64(len(last)) {
-		// What both ends hold is shown once.
+		// A part that both ends hold is shown once.
 		head = valid(o.head[:min(int64(len(o.head)), o.size-int64(len(last)))])
 	}
 	return head, valid(last)

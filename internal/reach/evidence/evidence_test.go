@@ -121,7 +121,7 @@ func commitAll(t *testing.T, dir, message string) string {
 
 // an is what a check is expected to say.
 type an struct {
-	result evidence.Result
+	result hub.Verdict
 	code   hub.Code
 	text   string // part of the detail
 }
@@ -165,8 +165,8 @@ func TestNew(t *testing.T) {
 
 func TestReference(t *testing.T) {
 	for _, kind := range []string{"url", "pr", "session", "workq_item", strings.Repeat("x", 1000)} {
-		got := evidence.Reference(kind)
-		expect(t, got, an{evidence.Unverifiable, hub.CodeNotEnabled, "is not looked at"})
+		got := inspector(t, nil).Check(t.Context(), evidence.ReferenceClaim(kind))[0]
+		expect(t, got, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "is not checked"})
 		if len(got.Detail) > 400 {
 			t.Errorf("got a detail of %d bytes, want at most 400", len(got.Detail))
 		}

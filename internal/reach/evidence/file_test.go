@@ -29,25 +29,25 @@ func TestFile(t *testing.T) {
 		claim evidence.FileClaim
 		want  an
 	}{
-		{"a file with hash and size is verified", evidence.FileClaim{Path: file, SHA256: sum("content"), Size: size(7)}, an{evidence.Verified, "", "7 bytes, and the sha256"}},
-		{"a file without a hash is verified to be there", evidence.FileClaim{Path: file}, an{evidence.Verified, "", "no sha256 was claimed"}},
-		{"a root goes by the name it was given, too", evidence.FileClaim{Path: filepath.Join(alias, "sub", "file")}, an{evidence.Verified, "", "7 bytes"}},
-		{"a relative path is looked for under the root", evidence.FileClaim{Path: "sub/file"}, an{evidence.Verified, "", "7 bytes"}},
-		{"a link inside the root is followed", evidence.FileClaim{Path: inside, SHA256: sum("content")}, an{evidence.Verified, "", ""}},
-		{"a way up and back inside the root is followed", evidence.FileClaim{Path: dir + "/sub/../sub//file"}, an{evidence.Verified, "", ""}},
-		{"another size fails", evidence.FileClaim{Path: file, Size: size(8)}, an{evidence.Failed, hub.CodeHashMismatch, "7 bytes, not 8"}},
-		{"another hash fails", evidence.FileClaim{Path: file, SHA256: sum("other")}, an{evidence.Failed, hub.CodeHashMismatch, "not the one claimed"}},
-		{"a hash that is none fails", evidence.FileClaim{Path: file, SHA256: strings.ToUpper(sum("content"))}, an{evidence.Failed, hub.CodeInvalid, "64 lower-case"}},
-		{"a missing file fails", evidence.FileClaim{Path: filepath.Join(dir, "none")}, an{evidence.Failed, hub.CodeNotFound, "there is no"}},
-		{"a file below a file fails", evidence.FileClaim{Path: filepath.Join(file, "x")}, an{evidence.Failed, hub.CodeNotFound, "there is no"}},
-		{"the root itself fails", evidence.FileClaim{Path: dir}, an{evidence.Failed, hub.CodeConflict, "a folder"}},
-		{"an empty path fails", evidence.FileClaim{}, an{evidence.Failed, hub.CodeInvalid, "empty"}},
-		{"a path with a zero byte fails", evidence.FileClaim{Path: file + "\x00"}, an{evidence.Failed, hub.CodeInvalid, "is not a path"}},
-		{"an endless path fails", evidence.FileClaim{Path: dir + strings.Repeat("/a", 4096)}, an{evidence.Failed, hub.CodeInvalid, "is not a path"}},
-		{"an address is unverifiable", evidence.FileClaim{Path: "https://example.org/x"}, an{evidence.Unverifiable, hub.CodeNotEnabled, "nothing is fetched"}},
-		{"a name that only begins like the root is outside", evidence.FileClaim{Path: dir + "x"}, an{evidence.Unverifiable, hub.CodeDenied, "configured root"}},
+		{"a file with hash and size is verified", evidence.FileClaim{Path: file, SHA256: sum("content"), Size: size(7)}, an{hub.CheckVerified, "", "7 bytes, and the sha256"}},
+		{"a file without a hash is verified to be there", evidence.FileClaim{Path: file}, an{hub.CheckVerified, "", "no sha256 was claimed"}},
+		{"a root goes by the name it was given, too", evidence.FileClaim{Path: filepath.Join(alias, "sub", "file")}, an{hub.CheckVerified, "", "7 bytes"}},
+		{"a relative path is looked for under the root", evidence.FileClaim{Path: "sub/file"}, an{hub.CheckVerified, "", "7 bytes"}},
+		{"a link inside the root is followed", evidence.FileClaim{Path: inside, SHA256: sum("content")}, an{hub.CheckVerified, "", ""}},
+		{"a way up and back inside the root is followed", evidence.FileClaim{Path: dir + "/sub/../sub//file"}, an{hub.CheckVerified, "", ""}},
+		{"another size fails", evidence.FileClaim{Path: file, Size: size(8)}, an{hub.CheckFailed, hub.CodeHashMismatch, "7 bytes, not 8"}},
+		{"another hash fails", evidence.FileClaim{Path: file, SHA256: sum("other")}, an{hub.CheckFailed, hub.CodeHashMismatch, "not the one claimed"}},
+		{"a hash that is none fails", evidence.FileClaim{Path: file, SHA256: strings.ToUpper(sum("content"))}, an{hub.CheckFailed, hub.CodeInvalid, "64 lower-case"}},
+		{"a missing file fails", evidence.FileClaim{Path: filepath.Join(dir, "none")}, an{hub.CheckFailed, hub.CodeNotFound, "there is no"}},
+		{"a file below a file fails", evidence.FileClaim{Path: filepath.Join(file, "x")}, an{hub.CheckFailed, hub.CodeNotFound, "there is no"}},
+		{"the root itself fails", evidence.FileClaim{Path: dir}, an{hub.CheckFailed, hub.CodeConflict, "a folder"}},
+		{"an empty path fails", evidence.FileClaim{}, an{hub.CheckFailed, hub.CodeInvalid, "empty"}},
+		{"a path with a zero byte fails", evidence.FileClaim{Path: file + "\x00"}, an{hub.CheckFailed, hub.CodeInvalid, "is not a path"}},
+		{"an endless path fails", evidence.FileClaim{Path: dir + strings.Repeat("/a", 4096)}, an{hub.CheckFailed, hub.CodeInvalid, "is not a path"}},
+		{"an address is unverifiable", evidence.FileClaim{Path: "https://example.org/x"}, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "nothing is fetched"}},
+		{"a name that only begins like the root is outside", evidence.FileClaim{Path: dir + "x"}, an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { expect(t, in.File(t.Context(), tt.claim), tt.want) })
+		t.Run(tt.name, func(t *testing.T) { expect(t, in.Check(t.Context(), tt.claim)[0], tt.want) })
 	}
 }
 
@@ -74,21 +74,21 @@ func TestFileOutside(t *testing.T) {
 		t.Run(tt.name+" a file gives the same answer whether it is there or not", func(t *testing.T) {
 			os.Remove(secret)
 			claim := evidence.FileClaim{Path: tt.path, SHA256: sum("secret"), Size: size(6)}
-			absent := in.File(t.Context(), claim)
-			want := an{evidence.Failed, hub.CodePolicy, "leads out of the root"}
+			absent := in.Check(t.Context(), claim)[0]
+			want := an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
 			if tt.path == secret {
-				want = an{evidence.Unverifiable, hub.CodeDenied, "configured root"}
+				want = an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
 			}
 			expect(t, absent, want)
 			write(t, secret, "secret")
-			if got := in.File(t.Context(), claim); got != absent {
+			if got := in.Check(t.Context(), claim)[0]; got != absent {
 				t.Errorf("got %v when it is there, want %v as when it is not", got, absent)
 			}
 		})
 	}
 	t.Run("without roots everything is outside", func(t *testing.T) {
 		for _, path := range []string{secret, "secret"} {
-			expect(t, inspector(t, nil).File(t.Context(), evidence.FileClaim{Path: path}), an{evidence.Unverifiable, hub.CodeDenied, "configured root"})
+			expect(t, inspector(t, nil).Check(t.Context(), evidence.FileClaim{Path: path})[0], an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"})
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestFileKinds(t *testing.T) {
 		{os.DevNull, "a device"},
 	} {
 		t.Run(tt.want+" fails without being opened", func(t *testing.T) {
-			expect(t, in.File(t.Context(), evidence.FileClaim{Path: tt.path, SHA256: sum("")}), an{evidence.Failed, hub.CodeConflict, tt.want + ", not a regular file"})
+			expect(t, in.Check(t.Context(), evidence.FileClaim{Path: tt.path, SHA256: sum("")})[0], an{hub.CheckFailed, hub.CodeConflict, tt.want + ", not a regular file"})
 		})
 	}
 }
@@ -125,33 +125,30 @@ func TestFileBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := inspector(t, nil, dir, "/proc")
-	tooLarge := an{evidence.Unverifiable, hub.CodeTooLarge, "larger than 1073741824 bytes"}
+	tooLarge := an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than 1073741824 bytes"}
 
 	t.Run("a sparse file of 10 GiB is not read", func(t *testing.T) {
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: sparse, SHA256: sum("")}), tooLarge)
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: sparse, Size: size(huge)}), tooLarge)
-		if _, _, err := in.Digest(t.Context(), sparse); hub.CodeOf(err) != hub.CodeTooLarge {
-			t.Errorf("Digest: got %v, want %s", err, hub.CodeTooLarge)
-		}
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: sparse, SHA256: sum("")})[0], tooLarge)
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: sparse, Size: size(huge)})[0], tooLarge)
 	})
 	t.Run("a file one byte over the limit is not read, one at the limit is", func(t *testing.T) {
 		in := inspector(t, &evidence.Options{MaxFile: 3}, dir)
 		three, four := write(t, filepath.Join(dir, "three"), "123"), write(t, filepath.Join(dir, "four"), "1234")
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: three, SHA256: sum("123")}), an{evidence.Verified, "", ""})
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: four, SHA256: sum("1234")}), an{evidence.Unverifiable, hub.CodeTooLarge, "larger than 3 bytes"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: three, SHA256: sum("123")})[0], an{hub.CheckVerified, "", ""})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: four, SHA256: sum("1234")})[0], an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than 3 bytes"})
 	})
 	t.Run("a file that has more than it said is not believed", func(t *testing.T) {
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: "/proc/version", SHA256: sum("")}), an{evidence.Unverifiable, hub.CodeDegraded, "changes while it is read"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: "/proc/version", SHA256: sum("")})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "changes while it is read"})
 	})
 	t.Run("a cancelled check is unverifiable", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		file := write(t, filepath.Join(dir, "file"), "x")
-		expect(t, in.File(ctx, evidence.FileClaim{Path: file, SHA256: sum("x")}), an{evidence.Unverifiable, hub.CodeDegraded, "cancelled"})
+		expect(t, in.Check(ctx, evidence.FileClaim{Path: file, SHA256: sum("x")})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "cancelled"})
 	})
 	t.Run("a check that takes too long is unverifiable", func(t *testing.T) {
 		in := inspector(t, &evidence.Options{Timeout: 1}, dir)
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: sparse}), an{evidence.Unverifiable, hub.CodeDegraded, "given up after 1ns"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: sparse})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "given up after 1ns"})
 	})
 }
 
@@ -163,12 +160,12 @@ func TestFileRelative(t *testing.T) {
 	in := inspector(t, nil, first, second)
 
 	t.Run("the first root that has it is taken and ambiguity is stated", func(t *testing.T) {
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: "both", SHA256: sum("1")}), an{evidence.Verified, "", "ambiguous: 1 other roots"})
-		expect(t, in.File(t.Context(), evidence.FileClaim{Path: "both", SHA256: sum("2")}), an{evidence.Failed, hub.CodeHashMismatch, ""})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: "both", SHA256: sum("1")})[0], an{hub.CheckVerified, "", "ambiguous: 1 other roots"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: "both", SHA256: sum("2")})[0], an{hub.CheckFailed, hub.CodeHashMismatch, ""})
 	})
 	t.Run("a later root is looked at, too", func(t *testing.T) {
-		got := in.File(t.Context(), evidence.FileClaim{Path: "one", SHA256: sum("2")})
-		expect(t, got, an{evidence.Verified, "", ""})
+		got := in.Check(t.Context(), evidence.FileClaim{Path: "one", SHA256: sum("2")})[0]
+		expect(t, got, an{hub.CheckVerified, "", ""})
 		if strings.Contains(got.Detail, "ambiguous") {
 			t.Errorf("got %q, want nothing about ambiguity", got.Detail)
 		}
@@ -176,36 +173,10 @@ func TestFileRelative(t *testing.T) {
 	t.Run("a root inside another makes nothing ambiguous", func(t *testing.T) {
 		nested := filepath.Join(first, "nested")
 		file := write(t, filepath.Join(nested, "file"), "x")
-		if got := inspector(t, nil, first, nested).File(t.Context(), evidence.FileClaim{Path: file}); strings.Contains(got.Detail, "ambiguous") {
+		if got := inspector(t, nil, first, nested).Check(t.Context(), evidence.FileClaim{Path: file})[0]; strings.Contains(got.Detail, "ambiguous") {
 			t.Errorf("got %q, want nothing about ambiguity", got.Detail)
 		}
 	})
-	t.Run("an ambiguous path is not hashed for a claim", func(t *testing.T) {
-		if _, _, err := in.Digest(t.Context(), "both"); hub.CodeOf(err) != hub.CodeConflict {
-			t.Errorf("got %v, want %s", err, hub.CodeConflict)
-		}
-	})
-}
-
-func TestDigest(t *testing.T) {
-	dir := folder(t)
-	in := inspector(t, nil, dir)
-	file := write(t, filepath.Join(dir, "file"), "content")
-	hash, n, err := in.Digest(t.Context(), file)
-	if err != nil || hash != sum("content") || n != 7 {
-		t.Errorf("got %s, %d, %v, want %s, 7, nil", hash, n, err, sum("content"))
-	}
-	expect(t, in.File(t.Context(), evidence.FileClaim{Path: file, SHA256: hash, Size: &n}), an{evidence.Verified, "", ""})
-	for path, want := range map[string]hub.Code{
-		"/etc/passwd":              hub.CodeDenied,
-		filepath.Join(dir, "none"): hub.CodeNotFound,
-		dir:                        hub.CodeConflict,
-		"":                         hub.CodeInvalid,
-	} {
-		if _, _, err := in.Digest(t.Context(), path); hub.CodeOf(err) != want {
-			t.Errorf("%q: got %v, want %s", path, err, want)
-		}
-	}
 }
 
 // A file that is swapped for a link all the time must never give away what the
@@ -242,7 +213,7 @@ func TestFileSwapped(t *testing.T) {
 		}
 	}()
 	for range 2000 {
-		if got := in.File(t.Context(), evidence.FileClaim{Path: path, SHA256: sum("secret")}); got.Result == evidence.Verified {
+		if got := in.Check(t.Context(), evidence.FileClaim{Path: path, SHA256: sum("secret")})[0]; got.Result == hub.CheckVerified {
 			t.Fatalf("got %v, want anything else", got)
 		}
 	}

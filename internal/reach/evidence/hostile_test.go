@@ -144,8 +144,8 @@ func TestNothingOfARepositoryIsRun(t *testing.T) {
 	check := func(t *testing.T) {
 		t.Helper()
 		for _, worktree := range []string{repo, linked} {
-			for _, c := range in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: worktree, Clean: &clean}) {
-				expect(t, c, an{evidence.Verified, "", ""})
+			for _, c := range in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: worktree, Clean: &clean}) {
+				expect(t, c, an{hub.CheckVerified, "", ""})
 			}
 		}
 		if got := sprung(t, marks); len(got) > 0 {
@@ -185,10 +185,10 @@ func TestHostileRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	outside := an{evidence.Unverifiable, hub.CodeDenied, "configured root"}
-	leadsOut := an{evidence.Failed, hub.CodePolicy, "leads out of the root"}
-	notLookedAt := an{evidence.Unverifiable, hub.CodeNotEnabled, "is not looked at"}
-	notThere := an{evidence.Failed, hub.CodeNotFound, ""}
+	outside := an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
+	leadsOut := an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
+	notLookedAt := an{hub.CheckUnverifiable, hub.CodeNotEnabled, "is not checked"}
+	notThere := an{hub.CheckFailed, hub.CodeNotFound, ""}
 
 	// Each case moves a part of the repository to elsewhere, a path outside the
 	// roots, or spoils it. What lies elsewhere must not change the answer.
@@ -218,17 +218,17 @@ func TestHostileRepository(t *testing.T) {
 		{"a folder of objects outside", func(t *testing.T, repo, first, elsewhere string) {
 			move(t, at(repo, "objects", first[:2]), elsewhere)
 			link(t, elsewhere, at(repo, "objects", first[:2]))
-		}, evidence.WhatCommit, an{evidence.Unverifiable, hub.CodeNotEnabled, "something other than a file"}},
+		}, evidence.WhatCommit, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "something other than a file"}},
 		{"an object outside", func(t *testing.T, repo, first, elsewhere string) {
 			move(t, loose(repo, first), elsewhere)
 			link(t, elsewhere, loose(repo, first))
-		}, evidence.WhatCommit, an{evidence.Unverifiable, hub.CodeNotEnabled, "something other than a file"}},
+		}, evidence.WhatCommit, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "something other than a file"}},
 		{"a pack outside", func(t *testing.T, repo, first, elsewhere string) {
 			git(t, repo, "gc", "-q")
 			packs, _ := filepath.Glob(at(repo, "objects", "pack", "*.pack"))
 			move(t, packs[0], elsewhere)
 			link(t, elsewhere, packs[0])
-		}, evidence.WhatCommit, an{evidence.Unverifiable, hub.CodeNotEnabled, "something other than a file"}},
+		}, evidence.WhatCommit, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "something other than a file"}},
 		{"objects borrowed from outside", func(t *testing.T, repo, first, elsewhere string) {
 			move(t, at(repo, "objects"), elsewhere)
 			write(t, at(repo, "objects", "info", "alternates"), elsewhere+"\n")
@@ -245,35 +245,35 @@ func TestHostileRepository(t *testing.T) {
 		{"rules outside", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, elsewhere, "*\n")
 			link(t, elsewhere, filepath.Join(repo, ".gitignore"))
-		}, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, `1 untracked, such as ".gitignore"`}},
+		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as ".gitignore"`}},
 		{"a folder of files outside", func(t *testing.T, repo, first, elsewhere string) {
 			move(t, filepath.Join(repo, "src"), elsewhere)
 			link(t, elsewhere, filepath.Join(repo, "src"))
-		}, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, `1 missing, 1 untracked`}},
+		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, `1 missing, 1 untracked`}},
 
 		{"a branch that names a path", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, at(repo, "refs", "heads", "main"), "ref: refs/../../../secret\n")
-		}, evidence.WhatBranch, an{evidence.Unverifiable, hub.CodeDegraded, "neither a commit nor the name of a branch"}},
+		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeDegraded, "neither a commit nor the name of a branch"}},
 		{"a branch that names itself", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, at(repo, "refs", "heads", "main"), "ref: refs/heads/main\n")
-		}, evidence.WhatBranch, an{evidence.Unverifiable, hub.CodeDegraded, "from name to name"}},
+		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeDegraded, "from name to name"}},
 		{"a branch that is an endless file", func(t *testing.T, repo, first, elsewhere string) {
 			if err := os.Truncate(at(repo, "refs", "heads", "main"), 10<<30); err != nil {
 				t.Fatal(err)
 			}
-		}, evidence.WhatBranch, an{evidence.Unverifiable, hub.CodeTooLarge, "larger than"}},
+		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than"}},
 		{"a pipe for a HEAD", func(t *testing.T, repo, first, elsewhere string) { pipe(t, at(repo, "HEAD")) }, evidence.WhatRepository, notThere},
 		{"a pipe for a .git", func(t *testing.T, repo, first, elsewhere string) {
 			os.RemoveAll(at(repo))
 			pipe(t, at(repo))
-		}, evidence.WhatRepository, an{evidence.Failed, hub.CodeConflict, "a pipe"}},
-		{"a pipe for an object", func(t *testing.T, repo, first, elsewhere string) { pipe(t, loose(repo, first)) }, evidence.WhatCommit, an{evidence.Unverifiable, hub.CodeNotEnabled, "something other than a file"}},
+		}, evidence.WhatRepository, an{hub.CheckFailed, hub.CodeConflict, "a pipe"}},
+		{"a pipe for an object", func(t *testing.T, repo, first, elsewhere string) { pipe(t, loose(repo, first)) }, evidence.WhatCommit, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "something other than a file"}},
 		{"a pipe for packed branches", func(t *testing.T, repo, first, elsewhere string) {
 			pipe(t, at(repo, "packed-refs"))
 			os.Remove(at(repo, "refs", "heads", "main"))
-		}, evidence.WhatBranch, an{evidence.Failed, hub.CodeConflict, "a pipe"}},
-		{"a pipe for a file", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, "a.txt")) }, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
-		{"a pipe for rules", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, ".gitignore")) }, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, "1 untracked"}},
+		}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeConflict, "a pipe"}},
+		{"a pipe for a file", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, "a.txt")) }, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
+		{"a pipe for rules", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, ".gitignore")) }, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "1 untracked"}},
 
 		{"an object that is not what its name says", func(t *testing.T, repo, first, elsewhere string) {
 			second := commitAll(t, repo, "second")
@@ -287,7 +287,7 @@ func TestHostileRepository(t *testing.T) {
 		{"an object that is missing", func(t *testing.T, repo, first, elsewhere string) { os.Remove(loose(repo, first)) }, evidence.WhatCommit, notThere},
 		{"files that cannot be listed", func(t *testing.T, repo, first, elsewhere string) {
 			os.Remove(loose(repo, git(t, repo, "rev-parse", "HEAD^{tree}")))
-		}, evidence.WhatClean, an{evidence.Unverifiable, hub.CodeDegraded, "cannot be read"}},
+		}, evidence.WhatClean, an{hub.CheckUnverifiable, hub.CodeDegraded, "cannot be read"}},
 		{"a tree with a way up", func(t *testing.T, repo, first, elsewhere string) {
 			blob := git(t, repo, "rev-parse", "HEAD:a.txt")
 			cmd := gitCommand(repo, "mktree")
@@ -297,7 +297,7 @@ func TestHostileRepository(t *testing.T) {
 				t.Fatal(err)
 			}
 			git(t, repo, "update-ref", "HEAD", git(t, repo, "commit-tree", "-m", "x", strings.TrimSpace(string(tree))))
-		}, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, "2 missing"}},
+		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "2 missing"}},
 	} {
 		t.Run(tt.name+" is not followed or believed", func(t *testing.T) {
 			base := folder(t)
@@ -307,10 +307,10 @@ func TestHostileRepository(t *testing.T) {
 			tt.spoil(t, repo, first, elsewhere)
 			in := inspector(t, nil, root)
 			claim := evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: repo, Clean: &yes}
-			before := in.Repository(t.Context(), claim)
+			before := in.Check(t.Context(), claim)
 			expect(t, of(t, before, tt.what), tt.want)
 			os.RemoveAll(elsewhere)
-			if after := in.Repository(t.Context(), claim); !slices.Equal(before, after) {
+			if after := in.Check(t.Context(), claim); !slices.Equal(before, after) {
 				t.Errorf("without what was outside: got\n%v\nwant the same as before\n%v", after, before)
 			}
 		})
@@ -322,8 +322,8 @@ func TestHostileRepository(t *testing.T) {
 		newRepository(t, repo)
 		message := write(t, filepath.Join(root, "message"), strings.Repeat("long ", 1<<19))
 		git(t, repo, "commit", "-q", "--allow-empty", "-F", message)
-		checks := inspector(t, nil, root).Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: git(t, repo, "rev-parse", "HEAD")})
-		expect(t, of(t, checks, evidence.WhatCommit), an{evidence.Unverifiable, hub.CodeTooLarge, "larger than 1048576 bytes"})
+		checks := inspector(t, nil, root).Check(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: git(t, repo, "rev-parse", "HEAD")})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than 1048576 bytes"})
 	})
 	t.Run("a file over the limit is not hashed", func(t *testing.T) {
 		root := folder(t)
@@ -332,8 +332,8 @@ func TestHostileRepository(t *testing.T) {
 		if err := os.Truncate(filepath.Join(repo, "a.txt"), 10<<30); err != nil {
 			t.Fatal(err)
 		}
-		checks := inspector(t, nil, root).Repository(t.Context(), evidence.RepositoryClaim{Worktree: repo})
-		expect(t, of(t, checks, evidence.WhatClean), an{evidence.Unverifiable, hub.CodeTooLarge, "larger than"})
+		checks := inspector(t, nil, root).Check(t.Context(), evidence.RepositoryClaim{Worktree: repo})
+		expect(t, of(t, checks, evidence.WhatClean), an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than"})
 	})
 }
 
@@ -351,17 +351,17 @@ func TestRepositoryOutside(t *testing.T) {
 	}
 	var absent [][]evidence.Check
 	for _, claim := range claims {
-		absent = append(absent, in.Repository(t.Context(), claim))
+		absent = append(absent, in.Check(t.Context(), claim))
 	}
 	newRepository(t, repo)
 	for i, claim := range claims {
-		got := in.Repository(t.Context(), claim)
+		got := in.Check(t.Context(), claim)
 		if !slices.Equal(got, absent[i]) {
 			t.Errorf("%v: got %v when it is there, want %v as when it is not", claim, got, absent[i])
 		}
-		want := an{evidence.Unverifiable, hub.CodeDenied, "configured root"}
+		want := an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
 		if i >= 2 { // they name a place under the root
-			want = an{evidence.Failed, hub.CodePolicy, "leads out of the root"}
+			want = an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
 		}
 		expect(t, got[len(got)-1], want)
 	}
@@ -379,13 +379,13 @@ func TestRepositoryOfAnotherUser(t *testing.T) {
 	}
 	claim := evidence.RepositoryClaim{Path: repo, Branch: "main"}
 	t.Run("it is unverifiable", func(t *testing.T) {
-		for _, c := range inspector(t, nil, root).Repository(t.Context(), claim) {
-			expect(t, c, an{evidence.Unverifiable, hub.CodeNotEnabled, "another user"})
+		for _, c := range inspector(t, nil, root).Check(t.Context(), claim) {
+			expect(t, c, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "another user"})
 		}
 	})
 	t.Run("it is looked at if the operator says so", func(t *testing.T) {
-		for _, c := range inspector(t, &evidence.Options{OtherOwners: true}, root).Repository(t.Context(), claim) {
-			expect(t, c, an{evidence.Verified, "", ""})
+		for _, c := range inspector(t, &evidence.Options{OtherOwners: true}, root).Check(t.Context(), claim) {
+			expect(t, c, an{hub.CheckVerified, "", ""})
 		}
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// Bounds of the contents that are kept to count lines.
+// Limits of the contents that are kept to count lines.
 const (
 	maxKept  = 8 << 20  // bytes of a file
-	keepRoom = 64 << 20 // bytes of all that are new in one survey
+	keepRoom = 64 << 20 // bytes of all new contents of one walk
 )
 
 // A putter takes an object and returns its name.
@@ -67,29 +67,29 @@ func hashOf(format int, kind string, content []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// A keeper keeps the contents of files in the scratch, as objects of git's.
-type keeper struct {
+// An objectWriter writes the contents of files to the scratch, as git objects.
+type objectWriter struct {
 	scratch *scratch
 	format  int
 	room    int64 // bytes that still fit
 }
 
-// add keeps the content of a file if there is room, and reports whether it did.
-func (k *keeper) add(id string, content []byte) bool {
-	if int64(len(content)) > k.room {
+// add writes the content of a file if there is room, and reports whether it did.
+func (o *objectWriter) add(id string, content []byte) bool {
+	if int64(len(content)) > o.room {
 		return false
 	}
-	k.room -= int64(len(content))
-	return k.write(id, "blob", content) == nil
+	o.room -= int64(len(content))
+	return o.write(id, "blob", content) == nil
 }
 
-// put keeps an object.
-func (k *keeper) put(kind string, content []byte) (string, error) {
-	id := hashOf(k.format, kind, content)
-	return id, k.write(id, kind, content)
+// put writes an object.
+func (o *objectWriter) put(kind string, content []byte) (string, error) {
+	id := hashOf(o.format, kind, content)
+	return id, o.write(id, kind, content)
 }
 
-func (k *keeper) write(id, kind string, content []byte) error {
+func (o *objectWriter) write(id, kind string, content []byte) error {
 	var object bytes.Buffer
 	z, err := zlib.NewWriterLevel(&object, zlib.BestSpeed)
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *keeper) write(id, kind string, content []byte) error {
 	if err := z.Close(); err != nil {
 		return err
 	}
-	folder := filepath.Join(k.scratch.gitDir(), "objects", id[:2])
+	folder := filepath.Join(o.scratch.gitDir(), "objects", id[:2])
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -117,18 +117,18 @@ func (s *scratch) lend(r *repository) error {
 	return errors.Join(err, f.Close())
 }
 
-// lines counts what was inserted and deleted between two sets of files, which
-// git can read. Files that are not text are not counted.
-func (k *keeper) lines(ctx context.Context, before, after []string, was, is func(name string) blob) (insertions, deletions, counted int, err error) {
-	old, err := treeOf(before, 0, was, k.put)
+// lines counts the lines that were inserted and deleted between two sets of files
+// that git can read. Files that are not text are not counted.
+func (o *objectWriter) lines(ctx context.Context, before, after []string, was, is func(name string) blob) (insertions, deletions, counted int, err error) {
+	old, err := treeOf(before, 0, was, o.put)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	now, err := treeOf(after, 0, is, k.put)
+	now, err := treeOf(after, 0, is, o.put)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	err = k.scratch.run(ctx, nil, func(r io.Reader) error {
+	err = o.scratch.run(ctx, nil, func(r io.Reader) error {
 		for record, err := range zeroTerminated(r) {
 			if err != nil {
 				return err
@@ -150,21 +150,4 @@ func (k *keeper) lines(ctx context.Context, before, after []string, was, is func
 		return nil
 	}, "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", old, now)
 	return insertions, deletions, counted, err
-}
-
-// clear empties the working tree of the scratch.
-func (s *scratch) clear() error {
-	at := filepath.Join(s.dir, "tree")
-	s.tree.Close()
-	if err := os.RemoveAll(at); err != nil {
-		return err
-	}
-	if err := os.Mkdir(at, 0o700); err != nil {
-		return err
-	}
-	tree, err := os.OpenRoot(at)
-	if err == nil {
-		s.tree = tree
-	}
-	return err
 }

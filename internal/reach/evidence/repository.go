@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A RepositoryClaim says what is in a repository. What is empty is not claimed;
+// A RepositoryClaim claims facts about a repository. An empty member claims nothing;
 // Path or Worktree is needed.
 type RepositoryClaim struct {
 	Path     string // the top folder of a working tree, or a bare repository; default Worktree
@@ -18,36 +19,25 @@ type RepositoryClaim struct {
 	Clean    *bool  // whether the working tree is exactly its commit
 }
 
-// Repository checks that the repository is there, that the branch exists, that
-// the commit exists and is reachable from the branch (from any ref if no branch
-// is claimed), and that the worktree belongs to the repository. It answers
-// each part that is claimed with a Check of its own, the repository first.
+// check checks that the repository exists, that the branch exists, that the commit
+// exists and is reachable from the branch (from any ref if no branch is claimed),
+// and that the worktree belongs to the repository. It answers each claimed part with
+// a Check, the repository first.
 //
-// If a worktree is claimed, or whether it is clean, the last check states how
-// the files differ from the commit that is checked out there. They are hashed,
-// not compared by date; line endings may differ, submodules are left out, and
-// files that git would pass through a filter or another encoding are not
-// judged.
-func (in *Inspector) Repository(ctx context.Context, claim RepositoryClaim) []Check {
-	ctx, end, err := in.begin(ctx)
+// If a worktree is claimed, or whether it is clean, the last check states the
+// difference of the files from the commit that is checked out there. They are
+// hashed, not compared by date; line endings may differ, submodules are left out,
+// and files that git would pass through a filter or another encoding are not judged.
+func (c RepositoryClaim) check(ctx context.Context, in *Inspector) []Check {
+	path := cmp.Or(c.Path, c.Worktree)
+	r, err := c.open(in)
 	if err != nil {
-		return claim.refuted(err)
+		return c.refuted(err)
 	}
-	defer end()
-	path := claim.Path
-	if path == "" {
-		path = claim.Worktree
-	}
-	repo, err := in.openRepository(path)
-	if err != nil {
-		return claim.refuted(err)
-	}
-	defer repo.close()
-	l := &look{in: in, claim: claim, repo: repo}
-	defer l.close()
+	defer r.close()
 	checks := []Check{verified(WhatRepository, "%s is a git repository", show(path))}
-	for _, part := range claim.parts() {
-		found, err := part.check(l, ctx)
+	for _, part := range c.parts() {
+		found, err := part.check(r, ctx)
 		if err != nil {
 			checks = append(checks, refuted(part.what, in.late(ctx, err)))
 			continue
@@ -57,22 +47,22 @@ func (in *Inspector) Repository(ctx context.Context, claim RepositoryClaim) []Ch
 	return checks
 }
 
-// A part is one thing that can be claimed about a repository. check says what
-// was found, or why the claim does not hold.
+// A part is one fact that can be claimed about a repository. check returns the fact
+// in words, or why the claim does not hold.
 type part struct {
 	what    string
 	claimed func(RepositoryClaim) bool
-	check   func(*look, context.Context) (found string, err error)
+	check   func(*repositoryCheck, context.Context) (found string, err error)
 }
 
 var repositoryParts = []part{
-	{WhatBranch, func(c RepositoryClaim) bool { return c.Branch != "" }, (*look).branch},
-	{WhatCommit, func(c RepositoryClaim) bool { return c.Commit != "" }, (*look).commit},
-	{WhatWorktree, func(c RepositoryClaim) bool { return c.Worktree != "" }, (*look).worktree},
-	{WhatClean, func(c RepositoryClaim) bool { return c.Worktree != "" || c.Clean != nil }, (*look).clean},
+	{WhatBranch, func(c RepositoryClaim) bool { return c.Branch != "" }, (*repositoryCheck).branch},
+	{WhatCommit, func(c RepositoryClaim) bool { return c.Commit != "" }, (*repositoryCheck).commit},
+	{WhatWorktree, func(c RepositoryClaim) bool { return c.Worktree != "" }, (*repositoryCheck).worktree},
+	{WhatClean, func(c RepositoryClaim) bool { return c.Worktree != "" || c.Clean != nil }, (*repositoryCheck).clean},
 }
 
-// parts returns what is claimed, in the order of the checks.
+// parts returns the claimed parts in the order of the checks.
 func (c RepositoryClaim) parts() []part {
 	var parts []part
 	for _, p := range repositoryParts {
@@ -92,97 +82,103 @@ func (c RepositoryClaim) refuted(err error) []Check {
 	return checks
 }
 
-// A look is one look at one repository. It opens what its parts share when the
-// first of them needs it.
-type look struct {
+// A repositoryCheck is the check of one claim. It opens what its parts share when
+// the first of them needs it.
+type repositoryCheck struct {
 	in    *Inspector
 	claim RepositoryClaim
 	repo  *repository
 
-	work    *repository // the working tree claimed
-	workErr error       // why there is none
-	borrow  *scratch
+	work     *repository // the claimed working tree
+	workErr  error       // why there is none
+	borrowed *scratch
 }
 
-func (l *look) close() {
-	if l.work != nil {
-		l.work.close()
+func (c RepositoryClaim) open(in *Inspector) (*repositoryCheck, error) {
+	repo, err := in.openRepository(cmp.Or(c.Path, c.Worktree))
+	return &repositoryCheck{in: in, claim: c, repo: repo}, err
+}
+
+func (r *repositoryCheck) close() {
+	r.repo.close()
+	if r.work != nil {
+		r.work.close()
 	}
-	if l.borrow != nil {
-		l.borrow.close()
+	if r.borrowed != nil {
+		r.borrowed.close()
 	}
 }
 
 // scratch returns the scratch for the repository's objects.
-func (l *look) scratch(ctx context.Context) (*scratch, error) {
-	if l.borrow != nil {
-		return l.borrow, nil
+func (r *repositoryCheck) scratch(ctx context.Context) (*scratch, error) {
+	if r.borrowed != nil {
+		return r.borrowed, nil
 	}
-	tips, err := l.repo.tips(ctx)
+	tips, err := r.repo.tips(ctx)
 	if err != nil {
 		return nil, err
 	}
 	format := sha1Digits
-	if len(l.claim.Commit) == sha256Digits {
+	if len(r.claim.Commit) == sha256Digits {
 		format = sha256Digits
 	}
 	if len(tips) > 0 {
 		format = len(tips[0])
 	}
-	l.borrow, err = l.in.newScratch(ctx, l.repo, format)
-	return l.borrow, err
+	r.borrowed, err = r.in.newScratch(ctx, r.repo, format)
+	return r.borrowed, err
 }
 
 // tip returns the commit at the end of the branch claimed.
-func (l *look) tip() (string, error) {
+func (r *repositoryCheck) tip() (string, error) {
 	const op = "evidence.Repository"
-	name := strings.TrimPrefix(l.claim.Branch, branchPrefix)
+	name := strings.TrimPrefix(r.claim.Branch, branchPrefix)
 	if problem := refProblem(name); problem != "" {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a branch: it %s", show(l.claim.Branch), problem)
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a branch: it %s", show(r.claim.Branch), problem)
 	}
-	found, err := l.repo.resolve(branchPrefix + name)
+	found, err := r.repo.resolve(branchPrefix + name)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return "", hub.Errorf(hub.CodeNotFound, op, "there is no branch %s", show(name))
 	}
 	return found.id, err
 }
 
-func (l *look) branch(ctx context.Context) (string, error) {
-	id, err := l.tip()
+func (r *repositoryCheck) branch(ctx context.Context) (string, error) {
+	id, err := r.tip()
 	if err != nil {
 		return "", err
 	}
-	s, err := l.scratch(ctx)
+	s, err := r.scratch(ctx)
 	if err != nil {
 		return "", err
 	}
 	if _, err := s.commit(ctx, id); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("branch %s is at %s", show(l.claim.Branch), id), nil
+	return fmt.Sprintf("branch %s is at %s", show(r.claim.Branch), id), nil
 }
 
-func (l *look) commit(ctx context.Context) (string, error) {
+func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	const op = "evidence.Repository"
-	if problem := commitProblem(l.claim.Commit); problem != "" {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: it %s", show(l.claim.Commit), problem)
+	if problem := commitProblem(r.claim.Commit); problem != "" {
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: it %s", show(r.claim.Commit), problem)
 	}
-	s, err := l.scratch(ctx)
+	s, err := r.scratch(ctx)
 	if err != nil {
 		return "", err
 	}
-	id, err := s.commit(ctx, l.claim.Commit)
+	id, err := s.commit(ctx, r.claim.Commit)
 	if err != nil {
 		return "", err
 	}
 	from, tips := "a branch or tag", []string(nil)
-	if l.claim.Branch != "" {
-		tip, err := l.tip()
+	if r.claim.Branch != "" {
+		tip, err := r.tip()
 		if err != nil {
 			return "", err
 		}
-		from, tips = "branch "+show(l.claim.Branch), []string{tip}
-	} else if tips, err = l.repo.tips(ctx); err != nil {
+		from, tips = "branch "+show(r.claim.Branch), []string{tip}
+	} else if tips, err = r.repo.tips(ctx); err != nil {
 		return "", err
 	}
 	switch ok, err := s.reachable(ctx, id, tips); {
@@ -194,13 +190,13 @@ func (l *look) commit(ctx context.Context) (string, error) {
 	return fmt.Sprintf("commit %s is there and can be reached from %s", id, from), nil
 }
 
-func (l *look) worktree(context.Context) (string, error) {
-	l.work, l.workErr = l.openWorktree()
-	if l.workErr != nil {
-		return "", l.workErr
+func (r *repositoryCheck) worktree(context.Context) (string, error) {
+	r.work, r.workErr = r.openWorktree()
+	if r.workErr != nil {
+		return "", r.workErr
 	}
 	where := "has no commit yet"
-	switch head, err := l.work.resolve("HEAD"); {
+	switch head, err := r.work.resolve("HEAD"); {
 	case err == nil && head.name == "HEAD":
 		where = "is at " + head.id
 	case err == nil:
@@ -208,49 +204,49 @@ func (l *look) worktree(context.Context) (string, error) {
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return "", err
 	}
-	return fmt.Sprintf("%s is a working tree of the repository and %s", show(l.claim.Worktree), where), nil
+	return fmt.Sprintf("%s is a working tree of the repository and %s", show(r.claim.Worktree), where), nil
 }
 
 // openWorktree opens the working tree claimed, provided it belongs to the
 // repository.
-func (l *look) openWorktree() (*repository, error) {
-	work, err := l.in.openRepository(l.claim.Worktree)
+func (r *repositoryCheck) openWorktree() (*repository, error) {
+	work, err := r.in.openRepository(r.claim.Worktree)
 	if err != nil {
 		return nil, err
 	}
-	ok, err := work.sameAs(l.repo)
+	ok, err := work.sameAs(r.repo)
 	if ok && err == nil {
-		ok, err = l.in.registered(work)
+		ok, err = r.in.registered(work)
 	}
 	if err == nil && !ok {
-		err = hub.Errorf(hub.CodeConflict, "evidence.Repository", "%s is not a working tree of the repository", show(l.claim.Worktree))
+		err = hub.Errorf(hub.CodeConflict, "evidence.Repository", "%s is not a working tree of the repository", show(r.claim.Worktree))
 	}
 	if err != nil {
 		work.close()
-		return nil, explain(l.claim.Worktree, err)
+		return nil, explain(r.claim.Worktree, err)
 	}
 	return work, nil
 }
 
-func (l *look) clean(ctx context.Context) (string, error) {
-	d, _, err := l.difference(ctx)
+func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
+	d, _, err := r.difference(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := d.judge(l.claim.Clean); err != nil {
+	if err := d.judge(r.claim.Clean); err != nil {
 		return "", err
 	}
 	return d.String(), nil
 }
 
-// difference says how the working tree differs from the commit that is checked
-// out there, and returns it for further looks.
-func (l *look) difference(ctx context.Context) (*difference, *repository, error) {
+// difference returns the difference of the working tree from the commit that is
+// checked out there, and the working tree.
+func (r *repositoryCheck) difference(ctx context.Context) (*difference, *repository, error) {
 	const op = "evidence.Repository"
-	work := l.repo
-	if l.claim.Worktree != "" {
-		if work = l.work; l.workErr != nil {
-			return nil, nil, l.workErr
+	work := r.repo
+	if r.claim.Worktree != "" {
+		if work = r.work; r.workErr != nil {
+			return nil, nil, r.workErr
 		}
 	}
 	if work.tree == nil {
@@ -263,10 +259,10 @@ func (l *look) difference(ctx context.Context) (*difference, *repository, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := l.scratch(ctx)
+	s, err := r.scratch(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := l.in.compare(ctx, s, work, head.id)
+	d, err := r.in.difference(ctx, s, work, head.id)
 	return d, work, err
 }

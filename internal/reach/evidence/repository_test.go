@@ -31,7 +31,7 @@ func TestRepository(t *testing.T) {
 	write(t, filepath.Join(root, "plain", "file"), "")
 	in := inspector(t, nil, root)
 
-	verified := an{evidence.Verified, "", ""}
+	verified := an{hub.CheckVerified, "", ""}
 	for _, tt := range []struct {
 		name  string
 		claim evidence.RepositoryClaim
@@ -41,38 +41,38 @@ func TestRepository(t *testing.T) {
 		{"a repository is verified", evidence.RepositoryClaim{Path: repo}, evidence.WhatRepository, verified},
 		{"a relative path is looked for under the root", evidence.RepositoryClaim{Path: "repo"}, evidence.WhatRepository, verified},
 		{"a bare repository is verified", evidence.RepositoryClaim{Path: bare, Branch: "main", Commit: first}, evidence.WhatCommit, verified},
-		{"a folder that is none fails", evidence.RepositoryClaim{Path: filepath.Join(root, "plain")}, evidence.WhatRepository, an{evidence.Failed, hub.CodeNotFound, "is not a git repository"}},
-		{"a folder inside one fails", evidence.RepositoryClaim{Path: filepath.Join(repo, "src")}, evidence.WhatRepository, an{evidence.Failed, hub.CodeNotFound, "not its top folder"}},
-		{"a file fails", evidence.RepositoryClaim{Path: filepath.Join(repo, "a.txt")}, evidence.WhatRepository, an{evidence.Failed, hub.CodeConflict, "not a folder"}},
-		{"nothing at all fails", evidence.RepositoryClaim{}, evidence.WhatRepository, an{evidence.Failed, hub.CodeInvalid, "empty"}},
-		{"what is claimed of a missing repository fails with it", evidence.RepositoryClaim{Path: filepath.Join(root, "none"), Branch: "main"}, evidence.WhatBranch, an{evidence.Failed, hub.CodeNotFound, "there is no"}},
+		{"a folder that is none fails", evidence.RepositoryClaim{Path: filepath.Join(root, "plain")}, evidence.WhatRepository, an{hub.CheckFailed, hub.CodeNotFound, "is not a git repository"}},
+		{"a folder inside one fails", evidence.RepositoryClaim{Path: filepath.Join(repo, "src")}, evidence.WhatRepository, an{hub.CheckFailed, hub.CodeNotFound, "not its top folder"}},
+		{"a file fails", evidence.RepositoryClaim{Path: filepath.Join(repo, "a.txt")}, evidence.WhatRepository, an{hub.CheckFailed, hub.CodeConflict, "not a folder"}},
+		{"nothing at all fails", evidence.RepositoryClaim{}, evidence.WhatRepository, an{hub.CheckFailed, hub.CodeInvalid, "empty"}},
+		{"what is claimed of a missing repository fails with it", evidence.RepositoryClaim{Path: filepath.Join(root, "none"), Branch: "main"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "there is no"}},
 
-		{"a branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x"}, evidence.WhatBranch, an{evidence.Verified, "", second}},
-		{"a branch by its full name is verified", evidence.RepositoryClaim{Path: repo, Branch: "refs/heads/feature/x"}, evidence.WhatBranch, an{evidence.Verified, "", second}},
-		{"a packed branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "packed"}, evidence.WhatBranch, an{evidence.Verified, "", first}},
-		{"a branch that names another is verified", evidence.RepositoryClaim{Path: repo, Branch: "alias"}, evidence.WhatBranch, an{evidence.Verified, "", first}},
-		{"a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none"}, evidence.WhatBranch, an{evidence.Failed, hub.CodeNotFound, `there is no branch "none"`}},
-		{"a folder of branches is no branch", evidence.RepositoryClaim{Path: repo, Branch: "feature"}, evidence.WhatBranch, an{evidence.Failed, hub.CodeNotFound, "there is no branch"}},
-		{"a tag is no branch", evidence.RepositoryClaim{Path: repo, Branch: "v1"}, evidence.WhatBranch, an{evidence.Failed, hub.CodeNotFound, "there is no branch"}},
+		{"a branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x"}, evidence.WhatBranch, an{hub.CheckVerified, "", second}},
+		{"a branch by its full name is verified", evidence.RepositoryClaim{Path: repo, Branch: "refs/heads/feature/x"}, evidence.WhatBranch, an{hub.CheckVerified, "", second}},
+		{"a packed branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "packed"}, evidence.WhatBranch, an{hub.CheckVerified, "", first}},
+		{"a branch that names another is verified", evidence.RepositoryClaim{Path: repo, Branch: "alias"}, evidence.WhatBranch, an{hub.CheckVerified, "", first}},
+		{"a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, `there is no branch "none"`}},
+		{"a folder of branches is no branch", evidence.RepositoryClaim{Path: repo, Branch: "feature"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
+		{"a tag is no branch", evidence.RepositoryClaim{Path: repo, Branch: "v1"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
 
-		{"a commit on its branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: first}, evidence.WhatCommit, an{evidence.Verified, "", first}},
-		{"an abbreviated commit is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: second[:7]}, evidence.WhatCommit, an{evidence.Verified, "", second}},
-		{"a commit without a branch is verified", evidence.RepositoryClaim{Path: repo, Commit: first}, evidence.WhatCommit, an{evidence.Verified, "", "a branch or tag"}},
-		{"a commit on another branch fails", evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: second}, evidence.WhatCommit, an{evidence.Failed, hub.CodeConflict, `cannot be reached from branch "main"`}},
-		{"a commit on no branch fails", evidence.RepositoryClaim{Path: repo, Commit: lost}, evidence.WhatCommit, an{evidence.Failed, hub.CodeConflict, "cannot be reached from a branch or tag"}},
-		{"a missing commit fails", evidence.RepositoryClaim{Path: repo, Commit: strings.Repeat("0", 39) + "1"}, evidence.WhatCommit, an{evidence.Failed, hub.CodeNotFound, "is not there"}},
-		{"a commit on a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none", Commit: first}, evidence.WhatCommit, an{evidence.Failed, hub.CodeNotFound, "there is no branch"}},
-		{"a tag is no commit", evidence.RepositoryClaim{Path: repo, Commit: tag}, evidence.WhatCommit, an{evidence.Failed, hub.CodeConflict, "is a tag"}},
-		{"a tree is no commit", evidence.RepositoryClaim{Path: repo, Commit: tree}, evidence.WhatCommit, an{evidence.Failed, hub.CodeConflict, "is a tree"}},
+		{"a commit on its branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: first}, evidence.WhatCommit, an{hub.CheckVerified, "", first}},
+		{"an abbreviated commit is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: second[:7]}, evidence.WhatCommit, an{hub.CheckVerified, "", second}},
+		{"a commit without a branch is verified", evidence.RepositoryClaim{Path: repo, Commit: first}, evidence.WhatCommit, an{hub.CheckVerified, "", "a branch or tag"}},
+		{"a commit on another branch fails", evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: second}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, `cannot be reached from branch "main"`}},
+		{"a commit on no branch fails", evidence.RepositoryClaim{Path: repo, Commit: lost}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "cannot be reached from a branch or tag"}},
+		{"a missing commit fails", evidence.RepositoryClaim{Path: repo, Commit: strings.Repeat("0", 39) + "1"}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "is not there"}},
+		{"a commit on a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none", Commit: first}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
+		{"a tag is no commit", evidence.RepositoryClaim{Path: repo, Commit: tag}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "is a tag"}},
+		{"a tree is no commit", evidence.RepositoryClaim{Path: repo, Commit: tree}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "is a tree"}},
 
-		{"whether a bare repository is clean cannot be said", evidence.RepositoryClaim{Path: bare, Clean: new(bool)}, evidence.WhatClean, an{evidence.Failed, hub.CodeConflict, "has no working tree"}},
+		{"whether a bare repository is clean cannot be said", evidence.RepositoryClaim{Path: bare, Clean: new(bool)}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "has no working tree"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { expect(t, of(t, in.Repository(t.Context(), tt.claim), tt.what), tt.want) })
+		t.Run(tt.name, func(t *testing.T) { expect(t, of(t, in.Check(t.Context(), tt.claim), tt.what), tt.want) })
 	}
 
 	t.Run("each part that is claimed has its check, in order", func(t *testing.T) {
 		var got []string
-		for _, c := range in.Repository(t.Context(), evidence.RepositoryClaim{Worktree: repo, Branch: "main", Commit: first}) {
+		for _, c := range in.Check(t.Context(), evidence.RepositoryClaim{Worktree: repo, Branch: "main", Commit: first}) {
 			got = append(got, c.What)
 		}
 		want := []string{evidence.WhatRepository, evidence.WhatBranch, evidence.WhatCommit, evidence.WhatWorktree, evidence.WhatClean}
@@ -82,8 +82,8 @@ func TestRepository(t *testing.T) {
 	})
 	t.Run("without git the commit is unverifiable", func(t *testing.T) {
 		in := inspector(t, &evidence.Options{Git: "no-such-git"}, root)
-		checks := in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: first})
-		expect(t, of(t, checks, evidence.WhatCommit), an{evidence.Unverifiable, hub.CodeNotEnabled, "git is not installed"})
+		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: first})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckUnverifiable, hub.CodeNotEnabled, "git is not installed"})
 	})
 }
 
@@ -92,8 +92,8 @@ func TestRepositoryKinds(t *testing.T) {
 	in := inspector(t, nil, root)
 	verify := func(t *testing.T, claim evidence.RepositoryClaim) {
 		t.Helper()
-		for _, c := range in.Repository(t.Context(), claim) {
-			expect(t, c, an{evidence.Verified, "", ""})
+		for _, c := range in.Check(t.Context(), claim) {
+			expect(t, c, an{hub.CheckVerified, "", ""})
 		}
 	}
 	clean := true
@@ -115,7 +115,7 @@ func TestRepositoryKinds(t *testing.T) {
 		second := commitAll(t, full, "second")
 		git(t, root, "clone", "-q", "--depth=1", "file://"+full, shallow)
 		verify(t, evidence.RepositoryClaim{Worktree: shallow, Branch: "main", Commit: second, Clean: &clean})
-		expect(t, of(t, in.Repository(t.Context(), evidence.RepositoryClaim{Path: shallow, Commit: first}), evidence.WhatCommit), an{evidence.Failed, hub.CodeNotFound, ""})
+		expect(t, of(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: shallow, Commit: first}), evidence.WhatCommit), an{hub.CheckFailed, hub.CodeNotFound, ""})
 	})
 	t.Run("what a partial clone lacks is unverifiable and not fetched", func(t *testing.T) {
 		full, partial := filepath.Join(root, "server"), filepath.Join(root, "partial")
@@ -123,23 +123,23 @@ func TestRepositoryKinds(t *testing.T) {
 		git(t, full, "config", "uploadpack.allowFilter", "true")
 		git(t, root, "clone", "-q", "--filter=blob:none", "file://"+full, partial)
 		later := commitAll(t, full, "later")
-		expect(t, of(t, in.Repository(t.Context(), evidence.RepositoryClaim{Path: partial, Commit: later}), evidence.WhatCommit), an{evidence.Unverifiable, hub.CodeNotEnabled, "nothing is fetched"})
+		expect(t, of(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: partial, Commit: later}), evidence.WhatCommit), an{hub.CheckUnverifiable, hub.CodeNotEnabled, "nothing is fetched"})
 	})
 	t.Run("a branch whose commit is missing does not hide the others", func(t *testing.T) {
 		repo := filepath.Join(root, "broken")
 		first := newRepository(t, repo)
 		write(t, filepath.Join(repo, ".git", "refs", "heads", "broken"), strings.Repeat("1", 40)+"\n")
 		verify(t, evidence.RepositoryClaim{Path: repo, Commit: first})
-		expect(t, of(t, in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "broken"}), evidence.WhatBranch), an{evidence.Failed, hub.CodeNotFound, "is not there"})
+		expect(t, of(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "broken"}), evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "is not there"})
 	})
 	t.Run("there may be no commit yet", func(t *testing.T) {
 		repo := filepath.Join(root, "empty")
 		git(t, root, "init", "-q", repo)
-		checks := in.Repository(t.Context(), evidence.RepositoryClaim{Worktree: repo, Branch: "main", Commit: strings.Repeat("a", 40)})
-		expect(t, of(t, checks, evidence.WhatBranch), an{evidence.Failed, hub.CodeNotFound, "there is no branch"})
-		expect(t, of(t, checks, evidence.WhatCommit), an{evidence.Failed, hub.CodeNotFound, "is not there"})
-		expect(t, of(t, checks, evidence.WhatWorktree), an{evidence.Verified, "", "has no commit yet"})
-		expect(t, of(t, checks, evidence.WhatClean), an{evidence.Unverifiable, hub.CodeNotEnabled, "no commit yet"})
+		checks := in.Check(t.Context(), evidence.RepositoryClaim{Worktree: repo, Branch: "main", Commit: strings.Repeat("a", 40)})
+		expect(t, of(t, checks, evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeNotFound, "is not there"})
+		expect(t, of(t, checks, evidence.WhatWorktree), an{hub.CheckVerified, "", "has no commit yet"})
+		expect(t, of(t, checks, evidence.WhatClean), an{hub.CheckUnverifiable, hub.CodeNotEnabled, "no commit yet"})
 	})
 	t.Run("a submodule is a repository", func(t *testing.T) {
 		sub, outer := filepath.Join(root, "sub"), filepath.Join(root, "outer")
@@ -154,7 +154,7 @@ func TestRepositoryKinds(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(repo, ".git", "reftable"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo})[0], an{evidence.Unverifiable, hub.CodeNotEnabled, "reftable"})
+		expect(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: repo})[0], an{hub.CheckUnverifiable, hub.CodeNotEnabled, "reftable"})
 	})
 }
 
@@ -178,33 +178,33 @@ func TestWorktree(t *testing.T) {
 	write(t, filepath.Join(copied, ".git"), "gitdir: "+filepath.Join(repo, ".git", "worktrees", "linked")+"\n")
 
 	in := inspector(t, nil, root)
-	refused := an{evidence.Failed, hub.CodeConflict, "is not a working tree of the repository"}
+	refused := an{hub.CheckFailed, hub.CodeConflict, "is not a working tree of the repository"}
 	for _, tt := range []struct {
 		name, worktree string
 		want           an
 	}{
-		{"the main one is verified", repo, an{evidence.Verified, "", `on branch "main" at ` + first}},
-		{"a linked one is verified", linked, an{evidence.Verified, "", `on branch "side" at ` + first}},
-		{"a detached one is verified", detached, an{evidence.Verified, "", "is at " + first}},
+		{"the main one is verified", repo, an{hub.CheckVerified, "", `on branch "main" at ` + first}},
+		{"a linked one is verified", linked, an{hub.CheckVerified, "", `on branch "side" at ` + first}},
+		{"a detached one is verified", detached, an{hub.CheckVerified, "", "is at " + first}},
 		{"one of another repository fails", stranger, refused},
 		{"one that the repository does not know fails", forged, refused},
 		{"a copy of a linked one fails", copied, refused},
 		{"the repository's own folder fails", filepath.Join(repo, ".git"), refused},
-		{"a missing one fails", filepath.Join(root, "none"), an{evidence.Failed, hub.CodeNotFound, "there is no"}},
-		{"a plain folder fails", filepath.Join(repo, "src"), an{evidence.Failed, hub.CodeNotFound, "is not a git repository"}},
+		{"a missing one fails", filepath.Join(root, "none"), an{hub.CheckFailed, hub.CodeNotFound, "there is no"}},
+		{"a plain folder fails", filepath.Join(repo, "src"), an{hub.CheckFailed, hub.CodeNotFound, "is not a git repository"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checks := in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Worktree: tt.worktree})
+			checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Worktree: tt.worktree})
 			expect(t, of(t, checks, evidence.WhatWorktree), tt.want)
-			if tt.want.result != evidence.Verified {
+			if tt.want.result != hub.CheckVerified {
 				expect(t, of(t, checks, evidence.WhatClean), tt.want)
 			}
 		})
 	}
 	t.Run("a linked one stands for its repository", func(t *testing.T) {
 		clean := true
-		for _, c := range in.Repository(t.Context(), evidence.RepositoryClaim{Worktree: linked, Branch: "main", Commit: first, Clean: &clean}) {
-			expect(t, c, an{evidence.Verified, "", ""})
+		for _, c := range in.Check(t.Context(), evidence.RepositoryClaim{Worktree: linked, Branch: "main", Commit: first, Clean: &clean}) {
+			expect(t, c, an{hub.CheckVerified, "", ""})
 		}
 	})
 }
@@ -219,16 +219,16 @@ func TestNamesAreNeverOptions(t *testing.T) {
 		"refs/heads/*:refs/heads/*", "+main", "a b", "a\nb", "a\x00b", "a\x7f", "a\u202eb", "\xff", "a//b", "/a", "a/", "a/.b", ".", "..",
 		"../../config", "a.lock", "a.lock/b", "a.", "a\\b", "a[b", "a?", strings.Repeat("a", 256), "refs/heads/", "refs/heads/-x",
 	} {
-		checks := in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: name})
-		want := an{evidence.Failed, hub.CodeInvalid, "is not the name of a branch"}
+		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: name})
+		want := an{hub.CheckFailed, hub.CodeInvalid, "is not the name of a branch"}
 		if name == "+main" { // an odd name, but a name
-			want = an{evidence.Failed, hub.CodeNotFound, "there is no branch"}
+			want = an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}
 		}
 		expect(t, of(t, checks, evidence.WhatBranch), want)
 	}
 	for _, name := range []string{"-x", "HEAD", "main", "abc", "abcdef", strings.Repeat("a", 65), "ABCDEF1", "abcdef1^", "abcdef1\n", "abcdef1 ", "--batch-all-objects"} {
-		checks := in.Repository(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: name})
-		expect(t, of(t, checks, evidence.WhatCommit), an{evidence.Failed, hub.CodeInvalid, "is not the name of a commit"})
+		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: name})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeInvalid, "is not the name of a commit"})
 	}
 }
 
@@ -241,48 +241,48 @@ func TestClean(t *testing.T) {
 		clean  *bool
 		want   an
 	}{
-		{"files as committed are clean", func(*testing.T, string) {}, &yes, an{evidence.Verified, "", "clean: the files are those of"}},
-		{"a claim that they are not fails", func(*testing.T, string) {}, &no, an{evidence.Failed, hub.CodeConflict, "clean: "}},
-		{"a changed file is seen", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, &yes, an{evidence.Failed, hub.CodeConflict, `1 changed, such as "a.txt"`}},
-		{"a claim that they are changed is verified", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, &no, an{evidence.Verified, "", "1 changed"}},
-		{"without a claim the state is stated", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, nil, an{evidence.Verified, "", "not clean, "}},
+		{"files as committed are clean", func(*testing.T, string) {}, &yes, an{hub.CheckVerified, "", "clean: the files are those of"}},
+		{"a claim that they are not fails", func(*testing.T, string) {}, &no, an{hub.CheckFailed, hub.CodeConflict, "clean: "}},
+		{"a changed file is seen", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 changed, such as "a.txt"`}},
+		{"a claim that they are changed is verified", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, &no, an{hub.CheckVerified, "", "1 changed"}},
+		{"without a claim the state is stated", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "other\n") }, nil, an{hub.CheckVerified, "", "not clean, "}},
 		{"a staged file is seen", func(t *testing.T, dir string) {
 			write(t, in(dir, "new"), "new\n")
 			git(t, dir, "add", "new")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, `1 untracked, such as "new"`}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as "new"`}},
 		{"a change that the index hides is seen", func(t *testing.T, dir string) {
 			git(t, dir, "update-index", "--assume-unchanged", "a.txt")
 			write(t, in(dir, "a.txt"), "eno\nowt\n")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
-		{"a missing file is seen", func(t *testing.T, dir string) { os.RemoveAll(in(dir, "src")) }, &yes, an{evidence.Failed, hub.CodeConflict, `1 missing, such as "src/b.txt"`}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
+		{"a missing file is seen", func(t *testing.T, dir string) { os.RemoveAll(in(dir, "src")) }, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 missing, such as "src/b.txt"`}},
 		{"a file in place of a folder is seen", func(t *testing.T, dir string) {
 			os.RemoveAll(in(dir, "src"))
 			write(t, in(dir, "src"), "")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, "1 missing, 1 untracked"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 missing, 1 untracked"}},
 		{"a folder in place of a file is seen", func(t *testing.T, dir string) {
 			os.Remove(in(dir, "a.txt"))
 			write(t, in(dir, "a.txt", "x"), "")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, `1 changed, such as "a.txt"`}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 changed, 1 untracked`}},
 		{"a link in place of a file is seen, even to the same content", func(t *testing.T, dir string) {
 			os.Remove(in(dir, "a.txt"))
 			write(t, in(dir, ".git", "twin"), "one\ntwo\n")
 			link(t, ".git/twin", in(dir, "a.txt"))
-		}, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
-		{"another permission to run is seen", func(t *testing.T, dir string) { os.Chmod(in(dir, "a.txt"), 0o755) }, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
+		{"another permission to run is seen", func(t *testing.T, dir string) { os.Chmod(in(dir, "a.txt"), 0o755) }, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
 		{"a committed link is compared by where it leads", func(t *testing.T, dir string) {
 			link(t, "a.txt", in(dir, "link"))
 			link(t, "/nowhere", in(dir, "far"))
 			commitAll(t, dir, "links")
-		}, &yes, an{evidence.Verified, "", "clean"}},
+		}, &yes, an{hub.CheckVerified, "", "clean"}},
 		{"a link that leads elsewhere is seen", func(t *testing.T, dir string) {
 			link(t, "a.txt", in(dir, "link"))
 			commitAll(t, dir, "link")
 			os.Remove(in(dir, "link"))
 			link(t, "src", in(dir, "link"))
-		}, &yes, an{evidence.Failed, hub.CodeConflict, `1 changed, such as "link"`}},
-		{"an untracked file in an untracked folder is seen", func(t *testing.T, dir string) { write(t, in(dir, "x", "y", "z"), "") }, &yes, an{evidence.Failed, hub.CodeConflict, `1 untracked, such as "x/y/z"`}},
-		{"an empty folder is nothing", func(t *testing.T, dir string) { os.MkdirAll(in(dir, "x", "y"), 0o755) }, &yes, an{evidence.Verified, "", "clean"}},
-		{"another repository inside is one thing", func(t *testing.T, dir string) { newRepository(t, in(dir, "inner")) }, &yes, an{evidence.Failed, hub.CodeConflict, `1 untracked, such as "inner"`}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 changed, such as "link"`}},
+		{"an untracked file in an untracked folder is seen", func(t *testing.T, dir string) { write(t, in(dir, "x", "y", "z"), "") }, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as "x/y/z"`}},
+		{"an empty folder is nothing", func(t *testing.T, dir string) { os.MkdirAll(in(dir, "x", "y"), 0o755) }, &yes, an{hub.CheckVerified, "", "clean"}},
+		{"another repository inside is one thing", func(t *testing.T, dir string) { newRepository(t, in(dir, "inner")) }, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as "inner"`}},
 		{"odd names are only names", func(t *testing.T, dir string) {
 			for _, name := range []string{":(top)a", "-x", "a\nb", "\xff", " ", "*", "!x"} {
 				write(t, in(dir, name), "")
@@ -290,7 +290,7 @@ func TestClean(t *testing.T) {
 			commitAll(t, dir, "odd")
 			write(t, in(dir, ":(exclude)x"), "")
 			write(t, in(dir, "--y"), "")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, "2 untracked"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, "2 untracked"}},
 		{"ignored files are nothing", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitignore"), "*.o\n/build/\n")
 			write(t, in(dir, "src", ".gitignore"), "!keep.o\nlocal\n")
@@ -299,43 +299,43 @@ func TestClean(t *testing.T) {
 			for _, name := range []string{"x.o", "build/a/b", "src/local", "private", "out/y.o"} {
 				write(t, in(dir, name), "")
 			}
-		}, &yes, an{evidence.Verified, "", "clean"}},
+		}, &yes, an{hub.CheckVerified, "", "clean"}},
 		{"another repository that is ignored is nothing", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitignore"), "inner/\n")
 			commitAll(t, dir, "ignore")
 			newRepository(t, in(dir, "inner"))
-		}, &yes, an{evidence.Verified, "", "clean"}},
+		}, &yes, an{hub.CheckVerified, "", "clean"}},
 		{"what an inner rule takes back is seen", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitignore"), "*.o\n")
 			write(t, in(dir, "src", ".gitignore"), "!keep.o\n")
 			commitAll(t, dir, "ignore")
 			write(t, in(dir, "src", "keep.o"), "")
 			write(t, in(dir, "src", "drop.o"), "")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, `1 untracked, such as "src/keep.o"`}},
-		{"other line endings are stated", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\r\ntwo\r\n") }, &yes, an{evidence.Verified, "", "1 with other line endings"}},
-		{"other line endings hide no change", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\r\ntwo\r\nthree\r\n") }, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
-		{"a lone carriage return is a change", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\ntwo\n\r") }, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as "src/keep.o"`}},
+		{"other line endings are stated", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\r\ntwo\r\n") }, &yes, an{hub.CheckVerified, "", "1 with other line endings"}},
+		{"other line endings hide no change", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\r\ntwo\r\nthree\r\n") }, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
+		{"a lone carriage return is a change", func(t *testing.T, dir string) { write(t, in(dir, "a.txt"), "one\ntwo\n\r") }, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
 		{"a file that goes through a filter is not judged", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitattributes"), "*.txt filter=lfs\n")
 			commitAll(t, dir, "filter")
 			write(t, in(dir, "a.txt"), "real content\n")
-		}, &yes, an{evidence.Unverifiable, hub.CodeNotEnabled, "1 files go through a filter"}},
+		}, &yes, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "1 files go through a filter"}},
 		{"a filter hides no other change", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitattributes"), "a.txt filter=lfs\n")
 			commitAll(t, dir, "filter")
 			write(t, in(dir, "a.txt"), "real content\n")
 			write(t, in(dir, "src", "b.txt"), "other\n")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, "1 changed, 1 not judged"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, "1 changed, 1 not judged"}},
 		{"a filter set without committing it is a change itself", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitattributes"), "*.txt filter=lfs\n")
 			write(t, in(dir, "a.txt"), "other\n")
-		}, &yes, an{evidence.Failed, hub.CodeConflict, `1 untracked, 1 not judged`}},
-		{"a sparse working tree is not judged", func(t *testing.T, dir string) { git(t, dir, "sparse-checkout", "set", "--no-cone", "/a.txt") }, &yes, an{evidence.Unverifiable, hub.CodeNotEnabled, "sparse"}},
+		}, &yes, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, 1 not judged`}},
+		{"a sparse working tree is not judged", func(t *testing.T, dir string) { git(t, dir, "sparse-checkout", "set", "--no-cone", "/a.txt") }, &yes, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "sparse"}},
 		{"a submodule is left out", func(t *testing.T, dir string) {
 			newRepository(t, in(dir, "sub"))
 			commitAll(t, dir, "submodule")
 			write(t, in(dir, "sub", "a.txt"), "changed")
-		}, &yes, an{evidence.Verified, "", "clean"}},
+		}, &yes, an{hub.CheckVerified, "", "clean"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := folder(t)
@@ -343,7 +343,7 @@ func TestClean(t *testing.T) {
 			newRepository(t, repo)
 			tt.change(t, repo)
 			before := listing(t, repo)
-			checks := inspector(t, nil, root).Repository(t.Context(), evidence.RepositoryClaim{Worktree: repo, Clean: tt.clean})
+			checks := inspector(t, nil, root).Check(t.Context(), evidence.RepositoryClaim{Worktree: repo, Clean: tt.clean})
 			expect(t, of(t, checks, evidence.WhatClean), tt.want)
 			if got := listing(t, repo); got != before {
 				t.Errorf("the repository was changed: got\n%s\nwant\n%s", got, before)

@@ -18,7 +18,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Bounds of what is taken from a repository and from git.
+// Limits of the data from a repository and from git.
 const (
 	maxObjects = 2_000_000 // files in the object store
 	maxInfo    = 1 << 20   // bytes of one file with rules or boundaries
@@ -33,20 +33,20 @@ const (
 )
 
 // A scratch is an empty repository in a folder of our own, in which git is run.
-// Its object store has links to the folders with objects of the repository
-// looked at. Nothing else of that repository is there, so nothing else can
-// have a say in what git does.
+// Its object store has links to the folders with objects of the repository that is
+// checked. Nothing else of that repository is there, so nothing else can influence
+// git.
 type scratch struct {
 	git     string
 	dir     string   // git's home, with the repository and a working tree in it
 	tree    *os.Root // the working tree; holds rule files only
-	objects *os.File // the object store looked at; git gets it as an open folder; nil if there is none
+	objects *os.File // the object store that is checked; git gets it as an open folder; nil if there is none
 	partial bool     // some objects were left on a server
 }
 
-// settings stand before every git command. The scratch has no other
-// configuration, so most of them say again what holds anyway: git runs nothing
-// but itself, even if somebody got at the scratch.
+// settings precede every git command. The scratch has no other configuration, so
+// most of them repeat defaults: git runs no other program, even if the scratch was
+// tampered with.
 var settings = []string{
 	"--no-pager",
 	"-c", "core.hooksPath=" + os.DevNull,
@@ -75,15 +75,15 @@ func (in *Inspector) newScratch(ctx context.Context, r *repository, format int) 
 	return s, nil
 }
 
-// scratchName begins the names of the folders; staleScratch is after how long
-// nobody can be using one any more.
+// scratchName begins the names of the folders. One that is older than staleScratch
+// is not in use.
 const (
 	scratchName  = "parley-evidence-"
 	staleScratch = 24 * time.Hour
 )
 
-// sweep removes what killed processes have left. What cannot be removed, such as
-// another user's, stays.
+// sweep removes the scratch folders of killed processes. One that cannot be removed,
+// such as another user's, stays.
 func (in *Inspector) sweep() {
 	left, err := filepath.Glob(filepath.Join(cmp.Or(in.scratch, os.TempDir()), scratchName+"*"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (in *Inspector) sweep() {
 	}
 }
 
-// emptyScratch returns a scratch that is nothing but a folder.
+// emptyScratch returns a scratch without a repository in it.
 func (in *Inspector) emptyScratch() (*scratch, error) {
 	dir, err := os.MkdirTemp(in.scratch, scratchName+"*")
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
 	return s.borrow(ctx, r)
 }
 
-// rules returns the files of a repository that have a say in what its history
-// is and which names are ignored or converted.
+// rules returns the files of a repository that limit its history and say which names
+// are ignored or converted.
 func (r *repository) rules() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, name := range []string{"shallow", "info/exclude", "info/attributes"} {
@@ -146,7 +146,7 @@ func (r *repository) rules() (map[string][]byte, error) {
 
 // lay makes the repository without objects, with the given files in it.
 func (s *scratch) lay(format int, files map[string][]byte) error {
-	for _, folder := range []string{"repository/objects/info", "repository/refs", "repository/info", "tree"} {
+	for _, folder := range []string{"repository/objects/info", "repository/refs", "repository/info"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
 			return err
 		}
@@ -161,16 +161,28 @@ func (s *scratch) lay(format int, files map[string][]byte) error {
 			return err
 		}
 	}
-	tree, err := os.OpenRoot(filepath.Join(s.dir, "tree"))
-	if err != nil {
-		return err
-	}
-	s.tree = tree
-	return nil
+	return s.newTree()
 }
 
-// borrow links to the folders of objects of r, after a look that they hold
-// nothing but files: a link there could lead out of the roots.
+// newTree replaces the working tree of the scratch by an empty one.
+func (s *scratch) newTree() (err error) {
+	if s.tree != nil {
+		s.tree.Close()
+		s.tree = nil
+	}
+	at := filepath.Join(s.dir, "tree")
+	if err := os.RemoveAll(at); err != nil {
+		return err
+	}
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return err
+	}
+	s.tree, err = os.OpenRoot(at)
+	return err
+}
+
+// borrow links to the folders of objects of r, after it checked that they hold only
+// regular files: a link there could lead out of the roots.
 func (s *scratch) borrow(ctx context.Context, r *repository) error {
 	const op = "evidence.Repository"
 	store, err := r.common.OpenRoot("objects")
@@ -179,7 +191,7 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 	}
 	defer store.Close()
 	if _, err := store.Lstat("info/alternates"); err == nil {
-		return hub.Errorf(hub.CodeNotEnabled, op, "the repository borrows objects from another one (objects/info/alternates), which is not looked at")
+		return hub.Errorf(hub.CodeNotEnabled, op, "the repository borrows objects from another one (objects/info/alternates), which is not checked")
 	}
 	if s.objects, err = store.Open("."); err != nil {
 		return explain("objects", err)
@@ -221,10 +233,10 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 
 func strayObject(name string) error {
 	return hub.Errorf(hub.CodeNotEnabled, "evidence.Repository",
-		"the repository's object store has something other than a file in %s, and is not looked at", show("objects/"+name))
+		"the repository's object store has something other than a file in %s, and is not checked", show("objects/"+name))
 }
 
-// entries goes through a folder without reading all of it at once.
+// entries lists a folder in batches.
 func entries(ctx context.Context, r *os.Root, name string) func(yield func(fs.DirEntry, error) bool) {
 	return func(yield func(fs.DirEntry, error) bool) {
 		f, err := r.OpenFile(name, os.O_RDONLY|openFlags, 0)
@@ -254,7 +266,7 @@ func entries(ctx context.Context, r *os.Root, name string) func(yield func(fs.Di
 	}
 }
 
-// errStop is what a reader of git's output returns to end git early.
+// errStop ends git early when a reader of its output returns it.
 var errStop = errors.New("enough was read")
 
 // An exitError is git's own refusal.
@@ -262,8 +274,8 @@ type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.code) }
 
-// run runs git with fixed arguments and the given input, and hands its output
-// to read. What git prints about failures is dropped: it names paths.
+// run runs git with fixed arguments and the given input, and passes its output to
+// read. Messages of git about failures are dropped: they name paths.
 func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) error, args ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -300,10 +312,10 @@ func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) er
 	limited := &io.LimitedReader{R: out, N: maxOutput}
 	readErr := read(limited)
 	if limited.N <= 0 {
-		readErr = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "git has more than %d bytes to say about it", maxOutput)
+		readErr = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the output of git has more than %d bytes", maxOutput)
 	}
 	if readErr != nil {
-		cancel() // nobody reads on, so git must not wait for that
+		cancel() // git must not wait for a reader
 	}
 	waitErr := cmd.Wait()
 	var exit *exec.ExitError

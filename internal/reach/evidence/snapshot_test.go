@@ -445,26 +445,26 @@ func TestNamedFilesAreLookedAt(t *testing.T) {
 	write(t, filepath.Join(dir, "out", "x"), "c")
 	for _, tt := range []struct {
 		written string
-		want    evidence.Sight
+		want    evidence.NamedPath
 	}{
-		{"c.txt", evidence.Sight{Name: "src/c.txt", Exists: true}},
-		{"./c.txt", evidence.Sight{Name: "src/c.txt", Exists: true}},
-		{"src/c.txt", evidence.Sight{Name: "src/c.txt", Exists: true}}, // as seen from the top
-		{filepath.Join(dir, "src/c.txt"), evidence.Sight{Name: "src/c.txt", Exists: true}},
-		{filepath.Join(alias, "src/c.txt"), evidence.Sight{Name: "src/c.txt", Exists: true}},
-		{"../a.txt", evidence.Sight{Name: "a.txt", Exists: true}},
-		{"../old.log", evidence.Sight{Name: "old.log", Exists: true, Ignored: true}},
-		{"../edited.log", evidence.Sight{Name: "edited.log", Exists: true, Ignored: true, Touched: true}},
-		{"../new.log", evidence.Sight{Name: "new.log", Exists: true, Ignored: true, Touched: true}},
-		{"../out/x", evidence.Sight{Name: "out/x", Exists: true, Ignored: true, Touched: true}},
-		{"none", evidence.Sight{Name: "src/none", Ignored: true}},
-		{"../up/secret", evidence.Sight{}},
-		{"../../secret", evidence.Sight{}},
-		{"/etc/passwd", evidence.Sight{}},
-		{filepath.Join(base, "secret"), evidence.Sight{}},
-		{"", evidence.Sight{}},
-		{"zero\x00byte", evidence.Sight{}},
-		{strings.Repeat("x", 5000), evidence.Sight{}},
+		{"c.txt", evidence.NamedPath{Name: "src/c.txt", Exists: true}},
+		{"./c.txt", evidence.NamedPath{Name: "src/c.txt", Exists: true}},
+		{"src/c.txt", evidence.NamedPath{Name: "src/c.txt", Exists: true}}, // as seen from the top
+		{filepath.Join(dir, "src/c.txt"), evidence.NamedPath{Name: "src/c.txt", Exists: true}},
+		{filepath.Join(alias, "src/c.txt"), evidence.NamedPath{Name: "src/c.txt", Exists: true}},
+		{"../a.txt", evidence.NamedPath{Name: "a.txt", Exists: true}},
+		{"../old.log", evidence.NamedPath{Name: "old.log", Exists: true, Ignored: true}},
+		{"../edited.log", evidence.NamedPath{Name: "edited.log", Exists: true, Ignored: true, Touched: true}},
+		{"../new.log", evidence.NamedPath{Name: "new.log", Exists: true, Ignored: true, Touched: true}},
+		{"../out/x", evidence.NamedPath{Name: "out/x", Exists: true, Ignored: true, Touched: true}},
+		{"none", evidence.NamedPath{Name: "src/none", Ignored: true}},
+		{"../up/secret", evidence.NamedPath{}},
+		{"../../secret", evidence.NamedPath{}},
+		{"/etc/passwd", evidence.NamedPath{}},
+		{filepath.Join(base, "secret"), evidence.NamedPath{}},
+		{"", evidence.NamedPath{}},
+		{"zero\x00byte", evidence.NamedPath{}},
+		{strings.Repeat("x", 5000), evidence.NamedPath{}},
 	} {
 		if got := compare(t, b, tt.written).Named[tt.written]; got != tt.want {
 			t.Errorf("%.40q: got %+v, want %+v", tt.written, got, tt.want)

@@ -67,7 +67,7 @@ func TestGitIsBounded(t *testing.T) {
 
 	t.Run("a git that never stops talking is stopped", func(t *testing.T) {
 		in := inspector(t, &evidence.Options{Git: standIn(t, folder(t), "git-floods")}, root)
-		expect(t, of(t, in.Repository(t.Context(), claim), evidence.WhatCommit), an{evidence.Unverifiable, hub.CodeTooLarge, "larger than"})
+		expect(t, of(t, in.Check(t.Context(), claim), evidence.WhatCommit), an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than"})
 	})
 	t.Run("a git that hangs is killed with all it started", func(t *testing.T) {
 		dir := folder(t)
@@ -81,7 +81,7 @@ func TestGitIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan []evidence.Check)
-		go func() { done <- in.Repository(ctx, claim) }()
+		go func() { done <- in.Check(ctx, claim) }()
 		alive, err := os.Open(filepath.Join(dir, "alive"))
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestGitIsBounded(t *testing.T) {
 			t.Fatalf("git and what it started did not come up: %v", err)
 		}
 		cancel()
-		expect(t, of(t, <-done, evidence.WhatCommit), an{evidence.Unverifiable, hub.CodeDegraded, "cancelled"})
+		expect(t, of(t, <-done, evidence.WhatCommit), an{hub.CheckUnverifiable, hub.CodeDegraded, "cancelled"})
 		if _, err := io.ReadAll(alive); err != nil { // ends when nobody is left to write
 			t.Error(err)
 		}

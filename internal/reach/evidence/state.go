@@ -6,33 +6,30 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 )
 
-// State returns a digest of what lies in a working tree: the commit that is
-// checked out, and the content of every file that differs from it and is not
-// ignored. Two digests are the same if nothing of that has changed. ok is false
-// if the working tree cannot be looked at.
+// State returns a digest of a working tree: of the commit that is checked out, and
+// of the content of every file that differs from it and is not ignored. Two digests
+// are the same if none of that changed. ok is false if the working tree cannot be
+// read.
 func (in *Inspector) State(ctx context.Context, worktree string) (digest string, ok bool) {
 	ctx, end, err := in.begin(ctx)
 	if err != nil {
 		return "", false
 	}
 	defer end()
-	repo, err := in.openRepository(worktree)
+	r, err := RepositoryClaim{Worktree: worktree}.open(in)
 	if err != nil {
 		return "", false
 	}
-	defer repo.close()
-	l := &look{in: in, claim: RepositoryClaim{Worktree: worktree}, repo: repo}
-	defer l.close()
-	if _, err := l.worktree(ctx); err != nil {
+	defer r.close()
+	if _, err := r.worktree(ctx); err != nil {
 		return "", false
 	}
-	d, work, err := l.difference(ctx)
+	d, work, err := r.difference(ctx)
 	if err != nil {
 		return "", false
 	}
@@ -49,7 +46,7 @@ func (in *Inspector) State(ctx context.Context, worktree string) (digest string,
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), true
 }
 
-// content says in a line what is at a place in a working tree.
+// content describes an entry of a working tree in a line.
 func (in *Inspector) content(ctx context.Context, tree *os.Root, name string) (string, error) {
 	info, err := tree.Lstat(name)
 	switch {
@@ -68,11 +65,8 @@ func (in *Inspector) content(ctx context.Context, tree *os.Root, name string) (s
 		return "", err
 	}
 	defer f.Close()
-	if err := in.fits("evidence.State", name, f.info.Size()); err != nil {
-		return "", err
-	}
 	h := sha256.New()
-	if _, err := io.Copy(h, untilDone{ctx, f}); err != nil {
+	if err := in.hash(ctx, "evidence.State", name, f, h); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("file %o %x", info.Mode().Perm()&0o100, h.Sum(nil)), nil

@@ -12,7 +12,7 @@ func TestOnlyQuietFilesAreNotReadAgain(t *testing.T) {
 	began := time.Now()
 	long := began.Add(-time.Hour)
 	old := stamp{size: 1, modified: long, changed: long}
-	fresh := stamp{size: 1, modified: long, changed: began.Add(-settled / 2)}
+	fresh := stamp{size: 1, modified: long, changed: began.Add(-quietTime / 2)}
 	for _, tt := range []struct {
 		name     string
 		id       string
@@ -25,11 +25,11 @@ func TestOnlyQuietFilesAreNotReadAgain(t *testing.T) {
 		{"another time", "id", old, fresh, false},
 		{"one that could not be read", "", old, old, false},
 	} {
-		s := surveyor{previous: &survey{began: began, files: map[string]sighting{"x": {blob: blob{id: tt.id}, stamp: tt.was}}}}
-		if _, got := s.before("x", tt.now); got != tt.want {
+		s := walker{previous: &tree{began: began, files: map[string]file{"x": {blob: blob{id: tt.id}, stamp: tt.was}}}}
+		if _, got := s.unchanged("x", tt.now); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
-		if _, got := s.before("y", tt.now); got {
+		if _, got := s.unchanged("y", tt.now); got {
 			t.Errorf("%s: got another file", tt.name)
 		}
 	}
@@ -40,20 +40,20 @@ func TestAFolderThatCannotBeReadIsSeen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "closed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tree.Close()
-	s := surveyor{ruled: ruled{tree: tree}, plain: true, visited: map[string]bool{}, survey: &survey{files: map[string]sighting{}}}
+	defer root.Close()
+	s := walker{root: root, plain: true, tree: newTree()}
 	// A file cannot be listed, and nor can a folder that was closed.
 	if _, err := s.level(t.Context(), []string{"closed", "gone"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.survey.since(&survey{}).Unread, []string{"closed"}; !slices.Equal(got, want) {
+	if got, want := s.tree.since(&tree{}).Unread, []string{"closed"}; !slices.Equal(got, want) {
 		t.Errorf("not read: got %v, want %v", got, want)
 	}
-	if tree := s.survey.treeHash(sha1Digits); tree != "" {
-		t.Errorf("its tree: got %s, want none", tree)
+	if id := s.tree.hash(sha1Digits); id != "" {
+		t.Errorf("its tree: got %s, want none", id)
 	}
 }

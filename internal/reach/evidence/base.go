@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,33 +26,32 @@ type Moment struct {
 	Dirty      bool   `json:"dirty"`            // whether the files are not byte for byte those of the commit
 }
 
-// A Base is what lay in a folder before somebody worked there. It holds
-// temporary files until it is closed, and is of no use after that. It is not
-// safe for concurrent use.
+// A Base is the state of a folder before an agent worked there. It holds temporary
+// files until it is closed, and is of no use after that. It is not safe for
+// concurrent use.
 type Base struct {
 	in     *Inspector
 	given  string   // the folder as it was named, absolute
-	top    string   // the folder that is looked at, without links
+	top    string   // the folder that is compared, without links
 	folder string   // where the work is done, relative to top, with slashes
-	tree   *os.Root // top
+	root   *os.Root // top
 	plain  bool     // top is not in a repository
 	format int      // digits of an object's name
 
 	scratch *scratch
-	first   *survey
-	last    *survey   // of the last Compare, or first
-	taken   time.Time // when the first survey was complete, by the clock of the files
+	first   *tree
+	last    *tree     // of the last Compare, or first
+	taken   time.Time // the end of the first walk, by the clock of the files
 }
 
-// Snapshot looks at the whole working tree that dir is in, or at dir alone if it
-// is in none or in one that ignores it. The caller closes the base.
+// Snapshot records the whole working tree that dir is in, or dir alone if it is in
+// none or in one that ignores it. The caller closes the base.
 //
-// Every file that git would not ignore is read and hashed as it is: no filter
-// is run and no line ending converted, so in a repository that has such rules
-// the tree is not the one git would make. A submodule counts with its files; a
-// repository inside the repository that is no submodule counts as one thing,
-// with its commit. What was staged is not looked at. Neither the working tree
-// nor the repository is changed.
+// Every file that git does not ignore is read and hashed as it is: no filter is run
+// and no line ending converted, so in a repository that has such rules the tree is
+// not the one git would make. A submodule counts with its files; a repository
+// inside the repository that is no submodule counts as one entry, with its commit.
+// The index is not read. Neither the working tree nor the repository is changed.
 //
 // It reports CodeNotFound and CodeConflict for a dir that is no folder,
 // CodeTooLarge beyond a million files, and CodeDegraded if the time is over.
@@ -86,20 +88,18 @@ func Snapshot(ctx context.Context, dir string, opts *Options) (*Base, error) {
 	return b, nil
 }
 
-// newBase takes a snapshot of the repository around the folder, or of the
-// folder.
+// newBase records the repository around the folder, or the folder.
 func newBase(ctx context.Context, in *Inspector, folder string) (*Base, error) {
 	top, err := in.around(folder)
 	if err != nil {
 		return nil, err
 	}
 	if top != "" {
-		b := &Base{in: in, top: top}
 		rel, err := filepath.Rel(top, folder)
 		if err != nil {
 			return nil, err
 		}
-		b.folder = filepath.ToSlash(rel)
+		b := &Base{in: in, top: top, folder: filepath.ToSlash(rel)}
 		if err := b.take(ctx); !errors.Is(err, errIgnoredFolder) {
 			return b, err
 		}
@@ -127,25 +127,23 @@ func (in *Inspector) around(folder string) (string, error) {
 	}
 }
 
-// take makes the first survey. It closes the base if that fails.
+// take makes the first walk. It closes the base if that fails.
 func (b *Base) take(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			b.Close()
 		}
 	}()
-	top, _, _, err := find(b.in, b.top, openFolder)
-	if err != nil {
+	if b.root, _, _, err = find(b.in, b.top, openFolder); err != nil {
 		return err
 	}
-	b.tree = top
 	if b.scratch, err = b.in.emptyScratch(); err != nil {
 		return err
 	}
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	if b.first, err = b.newSurvey(ctx, nil, b.keeper()); err != nil {
+	if b.first, err = b.walk(ctx, nil, b.newObjects()); err != nil {
 		return err
 	}
 	b.last = b.first
@@ -153,7 +151,7 @@ func (b *Base) take(ctx context.Context) (err error) {
 	return err
 }
 
-// prepare fills the scratch with what is to be known about the repository. The
+// prepare fills the scratch with the objects and the rules of the repository. The
 // rules that are not in the working tree stay as they are now.
 func (b *Base) prepare(ctx context.Context) error {
 	if b.plain {
@@ -224,7 +222,9 @@ func userExcludes(ctx context.Context, git string) ([]byte, error) {
 	return b, nil
 }
 
-func (b *Base) keeper() *keeper { return &keeper{scratch: b.scratch, format: b.format, room: keepRoom} }
+func (b *Base) newObjects() *objectWriter {
+	return &objectWriter{scratch: b.scratch, format: b.format, room: keepRoom}
+}
 
 // clock returns the time that a file gets that is written now.
 func (s *scratch) clock() (time.Time, error) {
@@ -240,83 +240,81 @@ func (s *scratch) clock() (time.Time, error) {
 	return at, nil
 }
 
-// Moment returns what was found.
+// Moment returns the state of the folder at the snapshot.
 func (b *Base) Moment() Moment { return b.first.moment }
 
 // Close removes the temporary files.
 func (b *Base) Close() error {
-	var errs []error
-	if b.tree != nil {
-		errs = append(errs, b.tree.Close())
+	var err error
+	if b.root != nil {
+		err = b.root.Close()
 	}
 	if b.scratch != nil {
 		b.scratch.close()
 	}
-	b.tree, b.scratch = nil, nil
-	return errors.Join(errs...)
+	b.root, b.scratch = nil, nil
+	return err
 }
 
-// Compare looks again and says what has changed since the base was taken.
-// named are paths as somebody wrote them, absolute or relative to the base's
-// folder; each is looked at even if git would ignore it.
+// Compare returns the changes since the base was taken. named are paths as a report
+// spells them, absolute or relative to the base's folder; their state is returned
+// even if git ignores them.
 func (b *Base) Compare(ctx context.Context, named []string) (Changes, error) {
 	ctx, end, err := b.in.begin(ctx)
 	if err != nil {
 		return Changes{}, err
 	}
 	defer end()
-	keep := b.keeper()
-	now, err := b.newSurvey(ctx, b.first, keep)
+	objects := b.newObjects()
+	now, err := b.walk(ctx, b.first, objects)
 	if err != nil {
 		return Changes{}, b.in.late(ctx, err)
 	}
 	b.last = now
 	c := now.since(b.first)
 	c.Top, c.Folder = b.top, b.folder
-	c.count(ctx, keep, b.first, now)
-	c.Named = make(map[string]Sight, len(named))
+	c.count(ctx, objects, b.first, now)
+	c.Named = make(map[string]NamedPath, len(named))
 	for _, p := range named {
-		if _, ok := c.Named[p]; !ok {
-			c.Named[p] = b.look(p, now)
-		}
+		c.Named[p] = b.named(p, now)
 	}
 	return c, nil
 }
 
-// Since looks again and returns the names of what has changed since the last
-// Compare, such as what a command changed that ran in between.
+// Since returns the names of the files that changed since the last Compare, such as
+// those that a command changed.
 func (b *Base) Since(ctx context.Context) ([]string, error) {
 	ctx, end, err := b.in.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	now, err := b.newSurvey(ctx, b.last, nil)
+	now, err := b.walk(ctx, b.last, nil)
 	if err != nil {
 		return nil, b.in.late(ctx, err)
 	}
 	return now.since(b.last).names(), nil
 }
 
-// look says what lies at a path that somebody wrote.
-func (b *Base) look(written string, now *survey) Sight {
-	names := b.resolve(written)
-	var first Sight
-	for i, name := range names {
-		s := b.sight(name, now)
-		if i == 0 {
-			first = s
+// named returns the state of a path as a report spells it: of the first meaning of
+// the path that exists or existed.
+func (b *Base) named(path string, now *tree) NamedPath {
+	var first NamedPath
+	for i, name := range b.resolve(path) {
+		p := b.state(name, now)
+		if p.Exists || !p.Ignored && p.Name != "" {
+			return p
 		}
-		if s.Exists || !s.Ignored && s.Name != "" {
-			return s
+		if i == 0 {
+			first = p
 		}
 	}
 	return first
 }
 
-// resolve returns what a path can mean, the likeliest first; nothing if it
-// leads out of the tree. From within a folder of a repository many name files
-// as seen from its top.
+// resolve returns the names that a path can mean, the likeliest first; none if it
+// leads out of the tree. An agent that works in a folder of a repository may write
+// paths relative to its top.
 func (b *Base) resolve(written string) []string {
 	if written == "" || len(written) > maxPath || strings.ContainsRune(written, 0) {
 		return nil
@@ -344,20 +342,143 @@ func (b *Base) resolve(written string) []string {
 // leadsOut reports whether a clean relative name leads out of where it begins.
 func leadsOut(name string) bool { return name == ".." || strings.HasPrefix(name, "../") }
 
-// sight says what lies at a name.
-func (b *Base) sight(name string, now *survey) Sight {
+// state returns the state of a name.
+func (b *Base) state(name string, now *tree) NamedPath {
 	_, is := now.files[name]
 	_, was := b.first.files[name]
 	if is || was {
-		return Sight{Name: name, Exists: is, Folder: now.files[name].mode == modeSubmodule}
+		return NamedPath{Name: name, Exists: is, Folder: now.files[name].mode == modeSubmodule}
 	}
-	info, err := b.tree.Stat(name)
+	info, err := b.root.Stat(name)
 	switch {
 	case err == nil:
 		at, _ := changed(info)
-		return Sight{Name: name, Exists: true, Folder: info.IsDir(), Ignored: true, Touched: !at.Before(b.taken)}
+		return NamedPath{Name: name, Exists: true, Folder: info.IsDir(), Ignored: true, Touched: !at.Before(b.taken)}
 	case hub.CodeOf(explain(name, err)) == hub.CodePolicy:
-		return Sight{} // through a link
+		return NamedPath{} // through a link
 	}
-	return Sight{Name: name, Ignored: true}
+	return NamedPath{Name: name, Ignored: true}
+}
+
+// errIgnoredFolder means that the repository around the folder ignores it.
+var errIgnoredFolder = errors.New("the folder is ignored by the repository around it")
+
+// walk walks the tree. previous is nil for the first walk; the files of the previous
+// one are tracked, so that a new rule cannot hide them.
+func (b *Base) walk(ctx context.Context, previous *tree, objects *objectWriter) (*tree, error) {
+	if err := b.scratch.newTree(); err != nil {
+		return nil, err
+	}
+	w := &walker{
+		in: b.in, scratch: b.scratch, root: b.root, at: b.top, format: b.format, plain: b.plain,
+		tracked: map[string]blob{}, folders: map[string]bool{".": true}, previous: previous, objects: objects, tree: newTree(),
+	}
+	commit, err := w.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if previous != nil {
+		for name, f := range previous.files {
+			if f.mode != modeSubmodule {
+				w.track(name, f.blob)
+			}
+		}
+	}
+	if err := w.walk(ctx); err != nil {
+		return nil, err
+	}
+	if !w.tree.folders[b.folder] && previous == nil {
+		return nil, errIgnoredFolder
+	}
+	m := &w.tree.moment
+	m.Tree = w.tree.hash(b.format)
+	m.Dirty = m.Repository && m.Tree != commit
+	return w.tree, nil
+}
+
+// head records the commit that is checked out, tracks its files, and returns its
+// tree.
+func (w *walker) head(ctx context.Context) (tree string, err error) {
+	if w.plain && w.previous == nil {
+		return "", nil
+	}
+	repo, err := w.in.openRepository(w.at)
+	if err != nil {
+		return "", ctx.Err() // there is none, or it was removed
+	}
+	defer repo.close()
+	head, err := repo.resolve("HEAD")
+	m := &w.tree.moment
+	m.Repository, m.Commit = true, head.id
+	if head.name != "HEAD" {
+		m.Branch, _ = strings.CutPrefix(head.name, branchPrefix)
+	}
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return hashOf(w.format, "tree", nil), nil
+	case err != nil:
+		return "", err
+	case w.plain:
+		return "", nil
+	}
+	files, folders, err := w.scratch.files(ctx, head.id)
+	if err != nil {
+		return "", ctx.Err() // without readable objects no file is tracked
+	}
+	w.folders = folders
+	for name, b := range files {
+		if b.mode != modeSubmodule {
+			w.tracked[name] = b
+		} else if w.previous == nil {
+			w.trackSubmodule(ctx, name, b.id)
+		}
+	}
+	if w.previous != nil {
+		for name, id := range w.previous.submodules {
+			w.trackSubmodule(ctx, name, id)
+		}
+	}
+	tree, _ = treeOf(slices.Sorted(maps.Keys(files)), 0, func(name string) blob { return files[name] }, hashing(w.format))
+	return tree, nil
+}
+
+// track adds a file to the tracked ones.
+func (w *walker) track(name string, b blob) {
+	if _, ok := w.tracked[name]; !ok {
+		w.tracked[name] = b
+		hold(w.folders, name)
+	}
+}
+
+// trackSubmodule tracks the files of a submodule; commit is the one that the
+// repository records for it.
+func (w *walker) trackSubmodule(ctx context.Context, name, commit string) {
+	w.tree.submodules[name] = commit
+	w.folders[name] = true
+	hold(w.folders, name)
+	if info, err := w.root.Lstat(path.Join(name, ".git")); err != nil || info.Mode()&fs.ModeSymlink != 0 {
+		return // it was not fetched
+	}
+	repo, err := w.in.openRepository(filepath.Join(w.at, filepath.FromSlash(name)))
+	if err != nil {
+		return
+	}
+	defer repo.close()
+	head, err := repo.resolve("HEAD")
+	if err != nil {
+		return
+	}
+	w.tree.submodules[name] = head.id
+	if w.scratch.lend(repo) != nil {
+		return
+	}
+	files, _, err := w.scratch.files(ctx, head.id)
+	if err != nil {
+		return
+	}
+	for inner, b := range files {
+		if b.mode != modeSubmodule {
+			w.track(path.Join(name, inner), b)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/report"
 )
@@ -26,7 +27,7 @@ func reportOf(t testing.TB, text string) report.Report {
 
 // kinds lists what was found: contradictions as they are, what is open with a
 // question mark, notes in brackets.
-func kinds(v evidence.Verdict) string {
+func kinds(v evidence.Judgment) string {
 	var all []string
 	for _, list := range []struct {
 		form     string
@@ -46,13 +47,13 @@ func TestJudge(t *testing.T) {
 	stopped := &evidence.Outcome{ExitCode: -1, Cancelled: true}
 	broken := &evidence.Outcome{ExitCode: -1, Failure: "no shell"}
 
-	none := evidence.Changes{Folder: ".", Named: map[string]evidence.Sight{
+	none := evidence.Changes{Folder: ".", Named: map[string]evidence.NamedPath{
 		"a": {Name: "a", Exists: true}, "gone": {Name: "gone", Ignored: true}, "x.log": {Name: "x.log", Exists: true, Ignored: true, Touched: true},
 	}}
 	some := evidence.Changes{
 		Top: "/repo", Folder: ".",
 		Created: []string{"new"}, Modified: []string{"src/mod"}, Deleted: []string{"old"},
-		Named: map[string]evidence.Sight{
+		Named: map[string]evidence.NamedPath{
 			"a":         {Name: "a", Exists: true},
 			"gone":      {Name: "gone", Ignored: true},
 			"x.log":     {Name: "x.log", Exists: true, Ignored: true, Touched: true},
@@ -64,8 +65,8 @@ func TestJudge(t *testing.T) {
 		},
 	}
 	moved := evidence.Changes{Folder: ".", Created: []string{"to"}, Deleted: []string{"from"}, Moved: map[string]string{"from": "to"}}
-	submodule := evidence.Changes{Folder: ".", Submodules: []string{"sub"}, Named: map[string]evidence.Sight{"sub": {Name: "sub", Exists: true, Folder: true, Ignored: true}}}
-	cleared := evidence.Changes{Folder: ".", Deleted: []string{"lib/x"}, Named: map[string]evidence.Sight{"lib": {Name: "lib", Ignored: true}}}
+	submodule := evidence.Changes{Folder: ".", Submodules: []string{"sub"}, Named: map[string]evidence.NamedPath{"sub": {Name: "sub", Exists: true, Folder: true, Ignored: true}}}
+	cleared := evidence.Changes{Folder: ".", Deleted: []string{"lib/x"}, Named: map[string]evidence.NamedPath{"lib": {Name: "lib", Ignored: true}}}
 	inside := evidence.Changes{Folder: "cmd", Created: []string{"cmd/x.go", "lib/y.go"}}
 	const truth = "FILES_CREATED:new\nFILES_MODIFIED:src/mod,old\n"
 
@@ -75,7 +76,7 @@ func TestJudge(t *testing.T) {
 		changes       *evidence.Changes
 		verify, build *evidence.Outcome
 		scope         []string
-		want          evidence.Ruling
+		want          hub.RunVerdict
 		kinds         string
 	}{
 		{name: "everything is so", text: "STATUS:ok\n" + truth + "TESTS:pass\nBUILD:pass", changes: &some, verify: pass, build: pass, want: "confirmed"},
@@ -142,25 +143,19 @@ func TestJudge(t *testing.T) {
 		{name: "what is refuted goes before what is open", text: "STATUS:ok\nFILES_CREATED:gone\nTESTS:pass\nBUILD:pass", changes: &none, build: fail, want: "contradicted", kinds: "file_missing no_edits build_failed tests_not_run?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := evidence.Judge(reportOf(t, tt.text), tt.changes, tt.verify, tt.build, tt.scope, nil)
-			if v.Ruling != tt.want || kinds(v) != tt.kinds {
-				t.Errorf("got %s: %s\nwant %s: %s\n%+v", v.Ruling, kinds(v), tt.want, tt.kinds, v)
+			v := evidence.Judge(reportOf(t, tt.text), tt.changes, tt.verify, tt.build, tt.scope)
+			if v.Verdict != tt.want || kinds(v) != tt.kinds {
+				t.Errorf("got %s: %s\nwant %s: %s\n%+v", v.Verdict, kinds(v), tt.want, tt.kinds, v)
 			}
 		})
 	}
-	t.Run("numbers need not be shown if nobody minds", func(t *testing.T) {
-		v := evidence.Judge(reportOf(t, "STATUS:no_changes\nTESTS:pass:12"), &none, pass, nil, nil, &evidence.JudgeOptions{CountsAreNotes: true})
-		if v.Ruling != evidence.Confirmed || kinds(v) != "(count_unproven)" {
-			t.Errorf("got %s: %s", v.Ruling, kinds(v))
-		}
-	})
 	t.Run("of very many findings some are listed", func(t *testing.T) {
 		var many evidence.Changes
 		for i := range 10_000 {
 			many.Created = append(many.Created, fmt.Sprint("file", i))
 		}
 		slices.Sort(many.Created)
-		v := evidence.Judge(report.Report{Status: report.StatusOK}, &many, nil, nil, nil, nil)
+		v := evidence.Judge(report.Report{Status: report.StatusOK}, &many, nil, nil, nil)
 		if n := len(v.Contradictions); n != 51 || !strings.Contains(v.Contradictions[50].Found, "9950 more") {
 			t.Errorf("got %d findings, the last one %v, want 50 and that there are more", n, v.Contradictions[n-1])
 		}
@@ -188,8 +183,8 @@ func TestTestCounts(t *testing.T) {
 		{"", "pass:0", false},
 	} {
 		rep := reportOf(t, "STATUS:no_changes\nTESTS:"+tt.claim)
-		v := evidence.Judge(rep, &none, &evidence.Outcome{OutputTail: tt.output}, nil, nil, nil)
-		if got := v.Ruling == evidence.Confirmed; got != tt.want {
+		v := evidence.Judge(rep, &none, &evidence.Outcome{OutputTail: tt.output}, nil, nil)
+		if got := v.Verdict == hub.RunConfirmed; got != tt.want {
 			t.Errorf("%s after %q: got %v, want %v", tt.claim, tt.output, got, tt.want)
 		}
 	}
@@ -223,8 +218,8 @@ func TestScope(t *testing.T) {
 		{strings.Repeat("**/", 100) + "x", strings.Repeat("a/", 100) + "y", false},
 	} {
 		changes := evidence.Changes{Top: "/repo", Folder: ".", Created: []string{tt.name}}
-		v := evidence.Judge(report.Report{Status: report.StatusFail}, &changes, nil, nil, []string{tt.scope}, nil)
-		if got := v.Ruling == evidence.Confirmed; got != tt.want {
+		v := evidence.Judge(report.Report{Status: report.StatusFail}, &changes, nil, nil, []string{tt.scope})
+		if got := v.Verdict == hub.RunConfirmed; got != tt.want {
 			t.Errorf("%.20q covers %.20q: got %v, want %v", tt.scope, tt.name, got, tt.want)
 		}
 	}
@@ -244,46 +239,38 @@ func FuzzJudge(f *testing.F) {
 		third := len(lines) / 3
 		changes := evidence.Changes{
 			Top: "/repo", Folder: ".", Created: lines[:third], Modified: lines[third : 2*third], Deleted: lines[2*third:],
-			Submodules: lines, Named: map[string]evidence.Sight{},
+			Submodules: lines, Named: map[string]evidence.NamedPath{},
 		}
 		for i, name := range evidence.NamedFiles(res.Report) {
-			changes.Named[name] = evidence.Sight{Name: lines[i%len(lines)], Exists: i%2 == 0, Folder: i%3 == 0, Ignored: i%5 == 0, Touched: i%7 == 0}
+			changes.Named[name] = evidence.NamedPath{Name: lines[i%len(lines)], Exists: i%2 == 0, Folder: i%3 == 0, Ignored: i%5 == 0, Touched: i%7 == 0}
 		}
 		outcome := &evidence.Outcome{ExitCode: code, OutputTail: names, TimedOut: code == 7}
-		v := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n"), nil)
-		want := evidence.Confirmed
+		v := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n"))
+		want := hub.RunConfirmed
 		if len(v.Unverified) > 0 {
-			want = evidence.Unverified
+			want = hub.RunUnverified
 		}
 		if len(v.Contradictions) > 0 {
-			want = evidence.Contradicted
+			want = hub.RunContradicted
 		}
-		if v.Ruling != want {
-			t.Errorf("got %s with %d contradictions and %d open, want %s", v.Ruling, len(v.Contradictions), len(v.Unverified), want)
+		if v.Verdict != want {
+			t.Errorf("got %s with %d contradictions and %d open, want %s", v.Verdict, len(v.Contradictions), len(v.Unverified), want)
 		}
-		if again := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n"), nil); kinds(again) != kinds(v) {
+		if again := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n")); kinds(again) != kinds(v) {
 			t.Errorf("got %s and then %s", kinds(v), kinds(again))
 		}
 	})
 }
 
 // examine checks a report as its readers do. build and verify may be empty.
-func examine(t *testing.T, b *evidence.Base, dir, text, build, verify string, scope ...string) (evidence.Verdict, evidence.Record) {
+func examine(t *testing.T, b *evidence.Base, dir, text, build, verify string, scope ...string) (evidence.Judgment, evidence.Record) {
 	t.Helper()
 	rep := reportOf(t, text)
-	changes := compare(t, b, evidence.NamedFiles(rep)...)
-	var outcomes [2]*evidence.Outcome
-	for i, line := range []string{build, verify} {
-		if line != "" {
-			o := evidence.Command(t.Context(), dir, line, nil)
-			outcomes[i] = &o
-		}
-	}
-	own, err := b.Since(t.Context())
+	j, r, err := b.Check(t.Context(), &rep, evidence.CheckOptions{Scope: scope, Build: build, Verify: verify})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return evidence.Judge(rep, &changes, outcomes[1], outcomes[0], scope, nil), evidence.NewRecord(b.Moment(), &changes, outcomes[1], outcomes[0], own)
+	return j, r
 }
 
 func TestReportsAreCheckedAgainstTheRepository(t *testing.T) {
@@ -296,7 +283,7 @@ func TestReportsAreCheckedAgainstTheRepository(t *testing.T) {
 
 	v, record := examine(t, b, dir, "STATUS:ok\nFILES_CREATED:new.txt\nFILES_MODIFIED:a.txt\nTESTS:pass\nBUILD:pass",
 		"test -f new.txt && echo made > made.txt", "grep -q made made.txt && echo tested", "*.txt")
-	if v.Ruling != evidence.Confirmed {
+	if v.Verdict != hub.RunConfirmed {
 		t.Errorf("a true report: got %+v", v)
 	}
 	text, err := json.Marshal(record)

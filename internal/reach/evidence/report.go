@@ -1,0 +1,109 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/report"
+)
+
+// CheckOptions changes a check. The zero value works.
+type CheckOptions struct {
+	Scope         []string // see Judge
+	Build, Verify string   // commands of the user, run in that order; see Command
+	Command       CommandOptions
+	OnCommand     func(field, line string) // called before each, with BUILD or VERIFY; may be nil
+}
+
+// Check compares the folder with the base, runs the commands, and compares the
+// report with both. rep is nil if there is no report; then, and if ctx ends, the
+// verdict is unverified. An error says which part of the evidence is missing.
+func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (Judgment, Record, error) {
+	var claims report.Report
+	if rep != nil {
+		claims = *rep
+	}
+	var changes *Changes
+	var errs []error
+	if got, err := b.Compare(ctx, NamedFiles(claims)); err != nil {
+		errs = append(errs, fmt.Errorf("evidence: compare the files: %w", err))
+	} else {
+		changes = &got
+	}
+	build := b.command(ctx, "BUILD", o.Build, o)
+	verify := b.command(ctx, "VERIFY", o.Verify, o)
+	var after []string
+	if verify != nil || build != nil {
+		var err error
+		if after, err = b.Since(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("evidence: compare the files after the commands: %w", err))
+		}
+	}
+	j := Judgment{Verdict: hub.RunUnverified, Contradictions: []Finding{}, Unverified: []Finding{}, Notes: []Finding{}}
+	if rep != nil && ctx.Err() == nil {
+		j = Judge(claims, changes, verify, build, o.Scope)
+	}
+	r := NewRecord(b.Moment(), changes, verify, build, after)
+	r.Unverified, r.Notes = j.Unverified, j.Notes
+	return j, r, errors.Join(errs...)
+}
+
+// command runs a command of the user, if there is one.
+func (b *Base) command(ctx context.Context, field, line string, o CheckOptions) *Outcome {
+	if line == "" || ctx.Err() != nil {
+		return nil
+	}
+	if o.OnCommand != nil {
+		o.OnCommand(field, line)
+	}
+	outcome := Command(ctx, b.given, line, &o.Command)
+	return &outcome
+}
+
+// maxRecorded is the number of names in each list of a record.
+const maxRecorded = 1000
+
+// A Record is the evidence for a judgment, as it is stored and printed.
+type Record struct {
+	Before        Moment    `json:"before"`
+	After         Moment    `json:"after"`
+	Diff          Diff      `json:"diff"`
+	Verify        *Outcome  `json:"verify,omitempty"`
+	Build         *Outcome  `json:"build,omitempty"`
+	VerifyChanged []string  `json:"verify_changed"` // files that VERIFY and BUILD changed, not the agent
+	Unverified    []Finding `json:"unverified"`     // as in the judgment
+	Notes         []Finding `json:"notes"`          // likewise
+}
+
+// A Diff is a difference in figures and names.
+type Diff struct {
+	Files      int      `json:"files"`
+	Insertions int      `json:"insertions"`
+	Deletions  int      `json:"deletions"`
+	Uncounted  int      `json:"uncounted,omitempty"` // files whose lines were not counted
+	Created    []string `json:"created"`
+	Modified   []string `json:"modified"`
+	Deleted    []string `json:"deleted"`
+	Truncated  bool     `json:"truncated"` // names were left out
+}
+
+// NewRecord makes a Record. changes, verify and build may be nil. Of each list at
+// most 1,000 names are kept.
+func NewRecord(before Moment, changes *Changes, verify, build *Outcome, verifyChanged []string) Record {
+	if changes == nil {
+		changes = &Changes{}
+	}
+	r := Record{Before: before, After: changes.After, Verify: verify, Build: build, Unverified: []Finding{}, Notes: []Finding{}}
+	kept := func(names []string) []string {
+		r.Diff.Truncated = r.Diff.Truncated || len(names) > maxRecorded
+		return append([]string{}, names[:min(len(names), maxRecorded)]...)
+	}
+	r.Diff = Diff{
+		Files: len(changes.names()), Insertions: changes.Insertions, Deletions: changes.Deletions, Uncounted: changes.Uncounted,
+	}
+	r.Diff.Created, r.Diff.Modified, r.Diff.Deleted = kept(changes.Created), kept(changes.Modified), kept(changes.Deleted)
+	r.VerifyChanged = kept(verifyChanged)
+	return r
+}
