@@ -519,7 +519,7 @@ func TestRunCommandLine(t *testing.T) {
 	t.Run("people get a stream and a verdict", func(t *testing.T) {
 		t.Parallel()
 		got := do(t, parley(t, nil, runArgs(t, "polite", newRepository(t), "--no-hub", "--home", t.TempDir(), "--verify", "true")...))
-		contains(t, got.out, "STATUS:ok\nFILES_CREATED:hello.txt\n", "done, confirmed", "VERIFY: true: exit code 0", "changed: 1 files, +1 -0 lines")
+		contains(t, got.out, "STATUS:ok\nFILES_CREATED:hello.txt\n", "done, confirmed", "VERIFY: true: passes", "changed: 1 files, +1 -0 lines")
 		contains(t, got.err, "let me see", "worker works in", "VERIFY: true")
 	})
 }

@@ -20,7 +20,7 @@ const (
 	maxCommit = 1 << 20 // bytes of a commit object
 )
 
-// commitProblem says what is wrong with the name of a commit, or "".
+// commitProblem returns the problem with the name of a commit, or "".
 func commitProblem(name string) string {
 	if len(name) < minCommit || len(name) > sha256Digits || !lowerHex(name) {
 		return fmt.Sprintf("is not %d to %d lower-case hexadecimal digits", minCommit, sha256Digits)
@@ -28,8 +28,8 @@ func commitProblem(name string) string {
 	return ""
 }
 
-// commit returns the full name of a commit that is there. A forged object, one
-// that is not what its name says, is as good as none.
+// commit returns the full name of a commit that exists. An object whose content does
+// not hash to its name counts as missing.
 func (s *scratch) commit(ctx context.Context, name string) (string, error) {
 	const op = "evidence.Repository"
 	var out []byte
@@ -64,8 +64,8 @@ func isObject(id, kind string, content []byte) bool {
 	return hashOf(len(id), kind, content) == id
 }
 
-// objectHash returns a hash that has taken in the head of an object; format is
-// how many digits names have.
+// objectHash returns a hash that has read the header of an object; format is the
+// number of digits of names.
 func objectHash(format int, kind string, size int64) hash.Hash {
 	h := sha1.New()
 	if format == sha256Digits {

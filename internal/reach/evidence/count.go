@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/report"
 )
 
-// counters find how many tests a runner says that it has seen: those of Python,
+// counters find the number of tests in the output of a runner: those of Python,
 // Rust, JavaScript and the Test Anything Protocol.
 var counters = map[report.State]*regexp.Regexp{
 	report.Pass: regexp.MustCompile(`(?m)\b(\d{1,9}) (?:tests? )?(?:passed|passing|ok)\b|\bRan (\d{1,9}) tests?\b|^# pass (\d{1,9})\b|^1\.\.(\d{1,9})$`),

@@ -2,12 +2,12 @@ package evidence
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -42,8 +42,7 @@ func (d *difference) note(count *int, name string) {
 	}
 }
 
-// judge compares the difference with what was claimed about it; nil claims
-// nothing.
+// judge compares the difference with the claim about it; nil claims nothing.
 func (d *difference) judge(clean *bool) error {
 	const op = "evidence.Repository"
 	missing := d.missing
@@ -212,14 +211,14 @@ func (s *scratch) files(ctx context.Context, commit string) (files map[string]bl
 	return files, folders, err
 }
 
-// hold adds the folders that name is in.
+// hold adds the folders that hold name.
 func hold(folders map[string]bool, name string) {
 	for dir := path.Dir(name); !folders[dir] && dir != "/"; dir = path.Dir(dir) {
 		folders[dir] = true
 	}
 }
 
-// treeRecords reads what git ls-tree -z prints.
+// treeRecords reads the output of git ls-tree -z.
 func treeRecords(r io.Reader, each func(name string, b blob) error) error {
 	for record, err := range zeroTerminated(r) {
 		if err != nil {
@@ -237,30 +236,22 @@ func treeRecords(r io.Reader, each func(name string, b blob) error) error {
 	return nil
 }
 
-// zeroTerminated goes through texts that each end with a zero byte.
-func zeroTerminated(r io.Reader) func(yield func(string, error) bool) {
+// zeroTerminated iterates over texts that each end with a zero byte.
+func zeroTerminated(r io.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		texts := bufio.NewScanner(r)
-		texts.Buffer(nil, 4*maxPath)
-		texts.Split(func(b []byte, atEOF bool) (int, []byte, error) {
-			if i := bytes.IndexByte(b, 0); i >= 0 {
-				return i + 1, b[:i], nil
+		for texts := bufio.NewReaderSize(r, 4*maxPath); ; {
+			text, err := texts.ReadSlice(0)
+			switch {
+			case errors.Is(err, io.EOF) && len(text) == 0:
+				return
+			case errors.Is(err, io.EOF):
+				err = io.ErrUnexpectedEOF
+			case errors.Is(err, bufio.ErrBufferFull):
+				err = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "a name has more than %d bytes", maxPath)
 			}
-			if atEOF && len(b) > 0 {
-				return 0, nil, io.ErrUnexpectedEOF
-			}
-			return 0, nil, nil
-		})
-		for texts.Scan() {
-			if !yield(texts.Text(), nil) {
+			if !yield(strings.TrimSuffix(string(text), "\x00"), err) || err != nil {
 				return
 			}
-		}
-		switch err := texts.Err(); {
-		case errors.Is(err, bufio.ErrTooLong):
-			yield("", hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "a name has more than %d bytes", maxPath))
-		case err != nil:
-			yield("", err)
 		}
 	}
 }
@@ -286,7 +277,7 @@ func sameLines(ctx context.Context, root *os.Root, name, id string) (bool, error
 	return hex.EncodeToString(h.Sum(nil)) == id, err
 }
 
-// newlines returns what r reads with LF for every CRLF.
+// newlines returns the content of r with LF for every CRLF.
 func newlines(r io.Reader) io.Reader { return &newlineReader{r: bufio.NewReader(r)} }
 
 type newlineReader struct{ r *bufio.Reader }

@@ -151,8 +151,8 @@ func (r *repository) sameAs(other *repository) (bool, error) {
 // can say that it belongs to a repository, but only the repository can agree.
 func (in *Inspector) registered(r *repository) (bool, error) {
 	if !r.linked {
-		// A folder called .git belongs to the working tree around it, whoever
-		// else points at it.
+		// A folder .git belongs to the working tree around it, even if another
+		// folder points at it.
 		elsewhere := filepath.Base(r.dirAt) == ".git" && filepath.Dir(r.dirAt) != r.treeAt
 		return r.tree != nil && !elsewhere, nil
 	}

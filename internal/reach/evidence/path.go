@@ -15,15 +15,15 @@ import (
 // maxPath is how many bytes a path may have.
 const maxPath = 4096
 
-// A place is where a path could be: under which root, and where there.
+// A place is a possible place of a path: a root, and the path relative to it.
 type place struct {
 	root root
 	rel  string
 }
 
-// places returns where path could be. A relative path could be under every
-// root. Paths are not cleaned: what ".." means depends on links, and is left to
-// os.Root, which never steps out of the root.
+// places returns the possible places of a path. A relative path may be under every
+// root. Paths are not cleaned: the meaning of ".." depends on links, and is left to
+// os.Root, which never leaves the root.
 func (in *Inspector) places(path string) ([]place, error) {
 	const op = "evidence.Inspector"
 	switch {
@@ -53,7 +53,7 @@ func (in *Inspector) places(path string) ([]place, error) {
 	return found, nil
 }
 
-// under returns path as seen from dir.
+// under returns path relative to dir.
 func under(dir, path string) (rel string, ok bool) {
 	rest, ok := strings.CutPrefix(path, dir)
 	if !ok {
@@ -71,7 +71,7 @@ func under(dir, path string) (rel string, ok bool) {
 // outside is the one answer for every path that is not under a root.
 func outside(path string) error {
 	return hub.Errorf(hub.CodeDenied, "evidence.Inspector", "%s is not under a configured root", show(path)).
-		WithHint("the operator says in the hub's configuration which folders are looked at")
+		WithHint("the operator lists the folders that are checked under roots in the hub's configuration")
 }
 
 // find opens path under the first root that has it. also counts the further
@@ -145,7 +145,7 @@ func openRegular(r *os.Root, name string) (*regular, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was opened may not be what was there a moment ago.
+	// The file may have been replaced between Stat and OpenFile.
 	if info, err = f.Stat(); err == nil {
 		err = mustBeRegular(name, info)
 	}
@@ -156,7 +156,7 @@ func openRegular(r *os.Root, name string) (*regular, error) {
 	return &regular{File: f, info: info}, nil
 }
 
-// A regular is an open regular file with what was known when it was opened.
+// A regular is an open regular file with its state when it was opened.
 type regular struct {
 	*os.File
 	info fs.FileInfo
@@ -169,7 +169,7 @@ func mustBeRegular(name string, info fs.FileInfo) error {
 	return hub.Errorf(hub.CodeConflict, "evidence.Inspector", "%s is %s, not a regular file", show(name), kind(info.Mode()))
 }
 
-// kind names what a file is.
+// kind names the type of a file.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"path"
 	"strings"
 	"syscall"
 	"unicode"
@@ -15,12 +14,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Bounds of what is read about branches.
+// Limits of the data about branches.
 const (
 	maxRef        = 4096     // bytes of a file that holds one
 	maxPackedRefs = 64 << 20 // bytes of the file that holds many
-	maxRefs       = 100_000  // how many are looked at
-	maxSymbolic   = 5        // how often one may name another
+	maxRefs       = 100_000  // number of refs that are read
+	maxSymbolic   = 5        // refs in a row that name another
 )
 
 const (
@@ -29,8 +28,8 @@ const (
 )
 
 // refProblem says what is wrong with the name of a branch or other ref, or "".
-// It is stricter than git: what it lets through is only ever a name, never an
-// option, a range, a refspec or a path that leads elsewhere.
+// It is stricter than git: an accepted name is never an option, a range, a refspec or
+// a path that leads elsewhere.
 func refProblem(name string) string {
 	switch {
 	case name == "" || len(name) > 255:
@@ -64,7 +63,7 @@ func objectID(s string) bool {
 	return (len(s) == sha1Digits || len(s) == sha256Digits) && lowerHex(s)
 }
 
-// A ref is where a name led: to a commit, perhaps by way of a branch.
+// A ref is a resolved name: a commit, perhaps by way of a branch.
 type ref struct {
 	name string // the last name on the way, such as refs/heads/main
 	id   string
@@ -91,8 +90,8 @@ func (r *repository) resolve(name string) (ref, error) {
 	return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it leads from name to name", show(name))
 }
 
-// readRef returns what a ref holds. A file of its own goes before the file of
-// many.
+// readRef returns the value of a ref. A file of its own takes precedence over
+// packed-refs.
 func (r *repository) readRef(name string) (string, error) {
 	folder := r.common
 	if name == "HEAD" {
@@ -123,7 +122,7 @@ func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || hub.CodeOf(err) == hub.CodeConflict
 }
 
-// packedRefs returns the file of many refs, empty if there is none.
+// packedRefs returns the content of packed-refs, empty if there is none.
 func (r *repository) packedRefs() ([]byte, error) {
 	b, err := readSmall(r.common, "packed-refs", maxPackedRefs)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +131,8 @@ func (r *repository) packedRefs() ([]byte, error) {
 	return b, explain("packed-refs", err)
 }
 
-// refLines goes through the names and objects of a packed-refs file. Lines that
-// are something else are passed over.
+// refLines iterates over the names and objects of a packed-refs file. Other lines are
+// skipped.
 func refLines(b []byte) iter.Seq2[string, string] {
 	return func(yield func(name, id string) bool) {
 		for line := range bytes.Lines(b) {
@@ -147,30 +146,25 @@ func refLines(b []byte) iter.Seq2[string, string] {
 
 var errManyRefs = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the repository has more than %d branches and tags", maxRefs)
 
-// looseRefs returns the names of the refs that have a file of their own.
-func (r *repository) looseRefs(ctx context.Context) ([]string, error) {
-	var names []string
+// looseRefs returns the names of the refs that have a file of their own. Folders and
+// files that cannot be read hold none.
+func (r *repository) looseRefs(ctx context.Context) (names []string, err error) {
 	seen := 0
-	for folders := []string{"refs"}; len(folders) > 0; {
-		folder := folders[len(folders)-1]
-		folders = folders[:len(folders)-1]
-		for e, err := range entries(ctx, r.common, folder) {
-			if err != nil {
-				break // what cannot be read names nothing
-			}
-			if seen++; seen > maxRefs {
-				return nil, errManyRefs
-			}
-			switch name := path.Join(folder, e.Name()); {
-			case refProblem(name) != "":
-			case e.IsDir():
-				folders = append(folders, name)
-			case e.Type().IsRegular():
-				names = append(names, name)
-			}
+	err = fs.WalkDir(r.common.FS(), "refs", func(name string, e fs.DirEntry, err error) error {
+		if seen++; seen > maxRefs {
+			return errManyRefs
 		}
-	}
-	return names, ctx.Err()
+		switch {
+		case err != nil || ctx.Err() != nil:
+			return ctx.Err()
+		case refProblem(name) != "" && e.IsDir():
+			return fs.SkipDir
+		case refProblem(name) == "" && e.Type().IsRegular():
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, err
 }
 
 // tips returns the objects that the repository's refs and HEAD name.
@@ -200,7 +194,7 @@ func (r *repository) tips(ctx context.Context) ([]string, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if found, err := r.resolve(name); err == nil { // what cannot be read names nothing
+		if found, err := r.resolve(name); err == nil { // an unreadable ref names nothing
 			if err := add(found.id); err != nil {
 				return nil, err
 			}

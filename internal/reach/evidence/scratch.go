@@ -198,7 +198,7 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 	}
 	from := s.objects.Name()
 	if runtime.GOOS == "linux" {
-		from = "/proc/self/fd/3" // what git inherits; a folder swapped meanwhile changes nothing
+		from = "/proc/self/fd/3" // inherited by git; replacing the folder meanwhile has no effect
 	}
 	count := 0
 	for e, err := range entries(ctx, store, ".") {
