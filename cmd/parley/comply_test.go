@@ -162,7 +162,7 @@ func TestComply(t *testing.T) {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 		contains(t, r.out, "### PASS: mine")
-		contains(t, r.err, `there is no "description"`)
+		contains(t, r.err, `the test has no "description"`)
 	})
 	t.Run("R4-069 a variable is passed on only when asked for", func(t *testing.T) {
 		secretive := write(t, "agent.sh", `[ -z "$COMPLY_SECRET" ] && exec sh `+good+"\nexit 9\n")
