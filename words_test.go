@@ -38,7 +38,6 @@ var notRenamed = []string{
 	"internal/reach/peer.projectsAsked",
 	"internal/reach/peer.summaryAsked",
 	"internal/reftest.news",
-	"internal/service/handoff.parcel",
 	"internal/service/mailroom.Leg",
 	"internal/service/mailroom.tripped",
 	"internal/surface/coordination.Asked",

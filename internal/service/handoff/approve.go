@@ -11,7 +11,7 @@ import (
 // oldest first.
 func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, error) {
 	if !actor.Audits() {
-		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors see what waits for approval")
+		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors can list handoffs that wait for approval")
 	}
 	out := []Report{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
@@ -39,37 +39,33 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, erro
 	return out, nil
 }
 
-// Approve lets the receiver accept a handoff that needs a human. Only the
-// operator may.
+// Approve allows the receiver to accept a handoff that needs the approval of a
+// human. Only the operator may.
 func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Approve"
 	var h hub.Handoff
-	var msg hub.Message
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		if h, err = undecided(tx, op, actor, id); err != nil {
+	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+		if h, err = undecided(m.tx, op, actor, id); err != nil {
 			return err
 		}
-		m := mover{tx, actor.ID, s.clock.Now()}
 		h.ApprovedAt = m.now
-		if err := tx.NoteHandoff(h); err != nil {
+		if err := m.tx.NoteHandoff(h); err != nil {
 			return err
 		}
 		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
 			return err
 		}
-		msg, err = s.post(tx, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
+		return s.post(m, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
 			"summary": cut(fmt.Sprintf("the operator has approved the handoff of %s: %s may accept it", h.TaskID, h.To), 270), "handoff_id": h.ID,
 		}, false)
-		return err
 	})
 	if err != nil {
-		return Report{}, fmt.Errorf("handoff: approve: %w", err)
+		return Report{}, err
 	}
-	s.sender.Announce(msg)
 	return s.answer(h, nil), nil
 }
 
-// Deny rejects a handoff that needs a human. Only the operator may.
+// Deny rejects a handoff that needs the approval of a human. Only the operator may.
 func (s *Service) Deny(ctx context.Context, actor hub.Caller, id hub.HandoffID, reason string) (Report, error) {
 	const op = "handoff.Deny"
 	if err := checkText(op, "reason", reason); err != nil {
@@ -84,17 +80,17 @@ func (s *Service) Deny(ctx context.Context, actor hub.Caller, id hub.HandoffID, 
 	}, hub.EndedRejected, hub.RejectPolicyViolation, why)
 }
 
-// undecided returns a handoff about which the operator has to decide.
+// undecided returns a handoff that waits for the decision of the operator.
 func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	if !actor.IsOperator() {
-		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator decides about handoffs that need a human, and you are %s", actor.ID)
+		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator approves or denies a handoff, and you are %s", actor.ID)
 	}
 	h, err := visible(r, op, actor, id)
 	switch {
 	case err != nil:
 		return h, err
 	case h.Status != hub.HandoffProposed:
-		return h, outOfState(op, h, "there is nothing to decide")
+		return h, outOfState(op, h, "it waits for no decision")
 	case !h.NeedsHuman:
 		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s needs no approval", id)
 	case !h.ApprovedAt.IsZero():

@@ -40,11 +40,11 @@ func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 		detail string
 	}{
 		{"what is as recorded is verified", map[string]any{"after": map[string]any{"commit": commit}, "diff": map[string]any{"created": []any{"src/new.go"}, "deleted": []any{"old.go"}}},
-			hub.HandoffActivated, "", "1 are there, 1 are not"},
+			hub.HandoffActivated, "", "1 exist, 1 do not"},
 		{"a file that is missing rejects", map[string]any{"diff": map[string]any{"modified": []any{"src/ghost.go"}}},
 			hub.HandoffRejected, hub.RejectMissingArtifact, "src/ghost.go"},
 		{"a file that should be gone rejects", map[string]any{"diff": map[string]any{"deleted": []any{"src/new.go"}}},
-			hub.HandoffRejected, hub.RejectOther, "was removed, and is there"},
+			hub.HandoffRejected, hub.RejectOther, "was deleted, but exists"},
 		{"a commit that is missing rejects", map[string]any{"after": map[string]any{"commit": strings.Repeat("ab", 20)}},
 			hub.HandoffRejected, hub.RejectMissingArtifact, "commit abab"},
 		{"a path that leads out rejects", map[string]any{"diff": map[string]any{"created": []any{"../../etc/passwd"}}},

@@ -7,10 +7,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Seal is what a package goes through before the store is asked.
+// Seal completes a package as Initiate does.
 func Seal(raw json.RawMessage) (json.RawMessage, error) {
 	s := New(nil, nil, &Options{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }})
-	p, err := s.unpack("handoff.Seal", hub.Caller{ID: "planner"}, raw)
+	p, err := s.build("handoff.Seal", hub.Caller{ID: "planner"}, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -10,17 +10,16 @@ import (
 	"github.com/parley-agents/parley/internal/shape"
 )
 
-// A Completion is what the owner says when the task is done.
+// A Completion is the claim of the owner that the task is done.
 type Completion struct {
 	Summary   string
-	Artifacts []hub.ArtifactRef // what was made; each is looked at
-	NoChanges bool              // the owner says himself that nothing was changed
+	Artifacts []hub.ArtifactRef // the products; each is checked
+	NoChanges bool              // the owner declares that the task needed no change
 }
 
-// Complete ends a task that the actor owns. What it claims to have made is
-// looked at first: a claim that does not hold is refused, and so is "done" in a
-// place of work where nothing has changed since the task was taken, unless the
-// owner says so himself.
+// Complete ends a task that the actor owns. The claims are checked first: one that
+// does not hold is refused, and so is a completion without any change in the
+// worktree since acceptance, unless the owner declares NoChanges.
 func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.HandoffID, c Completion) (Report, error) {
 	const op = "handoff.Complete"
 	if err := checkText(op, "summary", c.Summary); err != nil {
@@ -48,17 +47,15 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if bad, ok := failed(checks); ok {
 		e := hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail)
 		if bad.What == checkWork {
-			return Report{}, e.WithHint("do the work, or say that there was nothing to change: no_changes (--no-changes)")
+			return Report{}, e.WithHint("do the work, or declare that the task needed no change: no_changes (--no-changes)")
 		}
-		return Report{}, e.WithHint("name only what is there; the handoff is still %s", h.Status)
+		return Report{}, e.WithHint("name only artifacts that exist; the handoff is still %s", h.Status)
 	}
 
-	var msg hub.Message
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		if h, err = ownedBy(tx, op, actor, id); err != nil {
+	err = s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
 			return err
 		}
-		m := mover{tx, actor.ID, s.clock.Now()}
 		h.Ending, h.Notes = hub.EndedDone, c.Summary
 		if c.NoChanges {
 			h.Notes = strings.TrimPrefix(h.Notes+"; nothing was changed", "; ")
@@ -70,7 +67,7 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return err
 		}
 		work := checks[len(checks)-1]
-		payload := map[string]any{"handoff_id": h.ID, "work": work.Result} // the sender must not have to ask
+		payload := map[string]any{"handoff_id": h.ID, "work": work.Result} // the sender learns whether it is proven
 		switch {
 		case h.Restricted:
 			payload["summary"] = onTheHub
@@ -84,34 +81,32 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 			delete(payload, "artifacts")
 			payload["detail"] = fmt.Sprintf("%d artifacts: see the history of the handoff", len(c.Artifacts))
 		}
-		msg, err = s.post(tx, actor, h, hub.TypeHandoffComplete, hub.PriorityNormal, payload, false)
-		return err
+		return s.post(m, actor, h, hub.TypeHandoffComplete, hub.PriorityNormal, payload, false)
 	})
 	if err != nil {
-		return Report{}, fmt.Errorf("handoff: complete: %w", err)
+		return Report{}, err
 	}
-	s.sender.Announce(msg)
 	return s.answer(h, checks), nil
 }
 
-// end completes and closes an active handoff whose task is not done, and tells
-// the others concerned how it ended.
-func (s *Service) end(m mover, actor hub.Caller, h *hub.Handoff) (hub.Message, error) {
+// end completes and closes an active handoff whose task is not done, and notifies
+// the other parties.
+func (s *Service) end(m *mover, actor hub.Caller, h *hub.Handoff) error {
 	if err := m.move(h, hub.HandoffCompleted, h.Notes, nil); err != nil {
-		return hub.Message{}, err
+		return err
 	}
 	if err := m.move(h, hub.HandoffClosed, "", nil); err != nil {
-		return hub.Message{}, err
+		return err
 	}
-	return s.post(m.tx, actor, *h, hub.TypeHandoffComplete, hub.PriorityNormal, map[string]any{
+	return s.post(m, actor, *h, hub.TypeHandoffComplete, hub.PriorityNormal, map[string]any{
 		"handoff_id": h.ID, "summary": cut(h.Notes, 1500), "ending": h.Ending,
 	}, false)
 }
 
-// maxArtifacts is how many things one completion may name.
+// maxArtifacts is the most artifacts of one completion.
 const maxArtifacts = 200
 
-// checkArtifacts refuses references that are not what the protocol calls one.
+// checkArtifacts refuses references that the schema does not allow.
 func checkArtifacts(op string, refs []hub.ArtifactRef) error {
 	if len(refs) > maxArtifacts {
 		return hub.Errorf(hub.CodeTooLarge, op, "artifacts: at most %d", maxArtifacts)
@@ -122,15 +117,15 @@ func checkArtifacts(op string, refs []hub.ArtifactRef) error {
 	return shape.CheckPayload(hub.TypeHandoffComplete, encode(map[string]any{"handoff_id": anyID, "artifacts": refs}))
 }
 
-// anyID stands for an id where only the rest is checked.
+// anyID is a placeholder for the id of a payload of which only the rest is checked.
 const anyID = "00000000-0000-7000-8000-000000000000"
 
 // ownedBy returns a handoff by which the actor owns its task.
 func ownedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
-	return receivedBy(r, op, actor, id, hub.HandoffActivated, "only a task that was accepted and is under way can be completed")
+	return receivedBy(r, op, actor, id, hub.HandoffActivated, "only an accepted task can be completed")
 }
 
-// proveWork looks at what the owner claims to have done.
+// proveWork checks the claims of a completion. The last check is the one of the work.
 func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.HandoffStep, c Completion) []hub.Check {
 	ctx, cancel := context.WithTimeout(ctx, s.inspect)
 	defer cancel()
@@ -155,17 +150,17 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 	case ok && now != before:
 		work.Detail = "the worktree " + path + " has changed since the task was accepted"
 	case c.NoChanges:
-		work.Detail = "nothing has changed in " + path + " since the task was accepted, as the owner says"
+		work.Detail = "nothing has changed in " + path + " since the task was accepted, as the owner declared"
 	case ok:
 		work.Result, work.Detail = hub.CheckFailed, "nothing has changed in "+path+" since the task was accepted"
 	default:
-		work.Result, work.Detail = hub.CheckFailed, "the worktree "+path+" could be looked at when the task was accepted, and cannot any more"
+		work.Result, work.Detail = hub.CheckFailed, "the worktree "+path+" could be read when the task was accepted, and cannot be read now"
 	}
 	return append(checks, work)
 }
 
-// withoutState judges work that no worktree can be asked about: files that are
-// offered as proof must not all be those that came with the package.
+// withoutState checks work without a worktree to compare: the artifacts must not
+// all be those that came with the package.
 func withoutState(pkg hub.Package, c Completion) hub.Check {
 	same := len(c.Artifacts) > 0
 	for _, made := range c.Artifacts {
@@ -177,28 +172,27 @@ func withoutState(pkg hub.Package, c Completion) hub.Check {
 	case !same:
 		return unverifiable(checkWork, "the hub cannot compare a worktree with the time of acceptance")
 	case c.NoChanges:
-		return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the files are those of the package, as the owner says"}
+		return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the files are those of the package, as the owner declared"}
 	}
-	return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file that is named came like this with the package"}
+	return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file is the one that came with the package"}
 }
 
-// Activate makes an accepted task its receiver's. Accepting does so by itself,
-// so that this is a success that changes nothing; except that the operator
-// confirms by it that the item was moved in a queue outside the hub.
+// Activate makes the receiver of an accepted handoff the owner of its task. Accept
+// does so already, and then Activate succeeds without a change. The operator
+// confirms with it that the item was moved in a queue outside the hub.
 func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Activate"
 	var h hub.Handoff
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if err := active(op, actor); err != nil {
 			return err
 		}
-		if h, err = visible(tx, op, actor, id); err != nil {
+		if h, err = visible(m.tx, op, actor, id); err != nil {
 			return err
 		}
 		if h.To != actor.ID && !actor.IsOperator() {
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
 		}
-		m := mover{tx, actor.ID, s.clock.Now()}
 		switch {
 		case h.Status == hub.HandoffAccepted:
 			return m.move(&h, hub.HandoffActivated, "", nil)
@@ -206,7 +200,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return outOfState(op, h, "it is not accepted")
 		case actor.IsOperator() && h.Ownership == hub.OwnershipManual:
 			h.Ownership = hub.OwnershipConfirmed
-			if err := tx.NoteHandoff(h); err != nil {
+			if err := m.tx.NoteHandoff(h); err != nil {
 				return err
 			}
 			return m.entry(hub.ActionHandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To})
@@ -214,22 +208,21 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 		return nil
 	})
 	if err != nil {
-		return Report{}, fmt.Errorf("handoff: activate: %w", err)
+		return Report{}, err
 	}
-	s.sender.Announce()
 	return s.answer(h, nil), nil
 }
 
-// Close puts away a handoff that is over. Completing does so by itself; what
-// was rejected is closed by either side. Closing again changes nothing.
+// Close closes a handoff that has ended. Complete does so already; a rejected
+// handoff is closed by either side. Closing a closed handoff changes nothing.
 func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Close"
 	var h hub.Handoff
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if err := active(op, actor); err != nil {
 			return err
 		}
-		if h, err = visible(tx, op, actor, id); err != nil {
+		if h, err = visible(m.tx, op, actor, id); err != nil {
 			return err
 		}
 		if !h.Concerns(actor.ID) && !actor.IsOperator() {
@@ -239,13 +232,12 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		case hub.HandoffClosed:
 			return nil
 		case hub.HandoffRejected, hub.HandoffCompleted:
-			return mover{tx, actor.ID, s.clock.Now()}.move(&h, hub.HandoffClosed, "", nil)
+			return m.move(&h, hub.HandoffClosed, "", nil)
 		}
-		return outOfState(op, h, "it is not over").WithHint("complete it, or let the operator release it")
+		return outOfState(op, h, "it has not ended").WithHint("complete it, or ask the operator to release it")
 	})
 	if err != nil {
-		return Report{}, fmt.Errorf("handoff: close: %w", err)
+		return Report{}, err
 	}
-	s.sender.Announce()
 	return s.answer(h, nil), nil
 }

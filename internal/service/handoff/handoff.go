@@ -1,13 +1,13 @@
 // Package handoff moves tasks from one agent to another, with proof.
 //
-// A package that is wrong in itself is refused and leaves nothing behind. Once
-// it is proposed nothing of it changes; every move is one guarded write with a
-// step in the handoff's history, a journal entry and, where the other side must
-// know, a message, all in one transaction. What a package claims is looked at
-// before the receiver takes it over, by an Inspector that never runs anything.
+// An invalid package is refused and stores nothing. A proposed package never
+// changes. Every move of the state machine is one guarded write with a step in the
+// handoff's history, a journal entry and, where the other side must know, a message,
+// all in one transaction. Before the receiver owns the task, an Inspector checks the
+// claims of the package; it never runs anything.
 //
-// At any time at most one handoff claims a task. Who has owned a task before
-// is counted by the hub, whatever a package says, and does not get it again.
+// A task has at most one active handoff. The hub keeps the list of the owners of a
+// task itself, whatever a package says, and no earlier owner gets the task again.
 package handoff
 
 import (
@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,32 +26,32 @@ import (
 type Sender interface {
 	// Recipient returns an agent, or reports CodeUnknownRecipient.
 	Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, error)
-	// Post writes a message from actor inside tx. fresh says that the actor
-	// begins something with it, so that its limits count.
+	// Post writes a message from actor inside tx. fresh is true for a message
+	// that starts a conversation: it counts against the limits of the actor.
 	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
 	// Tell writes a message from the hub to the coordinators, except the agent
 	// it is about. Over the hub's own limit nothing is written, and the message
 	// returned has no id.
 	Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error)
-	// Announce wakes those who wait for messages that are committed now.
+	// Announce wakes the long polls of the recipients of committed messages.
 	Announce(...hub.Message)
-	// Capabilities says what the hub can do.
+	// Capabilities returns the capabilities of the hub.
 	Capabilities() hub.Capabilities
 }
 
-// An Inspector looks at what is claimed. It never runs anything that came in a
-// claim, and says nothing about what lies outside the roots it was given.
+// An Inspector checks claims about files and repositories. It never runs a command
+// from a claim, and reveals nothing about paths outside the roots it was given.
 type Inspector interface {
-	// Artifact looks at one artifact. worktree is the folder that the claim
-	// names as the place of work, or "".
+	// Artifact checks one artifact. worktree is the folder of the work that the
+	// claim names, or "".
 	Artifact(ctx context.Context, ref hub.ArtifactRef, worktree string) hub.Check
-	// Commit looks for a commit in the repository of a place of work.
+	// Commit checks that a commit exists in the repository of a worktree.
 	Commit(ctx context.Context, worktree, commit string) hub.Check
-	// Worktree looks at a place of work and at the branch it should be on, if
-	// one is named.
+	// Worktree checks that a worktree exists and, if a branch is named, that it
+	// is on that branch.
 	Worktree(ctx context.Context, path, branch string) []hub.Check
-	// State returns a digest of what lies in a place of work now, so that two
-	// times can be compared; ok is false if it cannot be looked at.
+	// State returns a digest of the current files of a worktree, to compare two
+	// points in time; ok is false if the worktree cannot be read.
 	State(ctx context.Context, path string) (digest string, ok bool)
 }
 
@@ -60,13 +61,13 @@ type Options struct {
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA
-	Inspect   time.Duration // how long looking at one package may take; default a minute
+	Inspect   time.Duration // the time limit of the checks of one package; default a minute
 }
 
-// DefaultSLA is how long a task may take before the coordinators are told.
+// DefaultSLA is the time after which an accepted task is late.
 const DefaultSLA = 24 * time.Hour
 
-// A Service is safe for concurrent use.
+// A Service runs the handoffs of a hub. It is safe for concurrent use.
 type Service struct {
 	store     hub.Store
 	sender    Sender
@@ -78,8 +79,8 @@ type Service struct {
 	inspect   time.Duration
 }
 
-// New returns a service that keeps handoffs in store and tells the agents
-// concerned through sender. opts may be nil.
+// New returns a service that keeps handoffs in store and notifies their parties
+// through sender. opts may be nil.
 func New(store hub.Store, sender Sender, opts *Options) *Service {
 	o := Options{}
 	if opts != nil {
@@ -114,7 +115,7 @@ type Report struct {
 	Hash         string           `json:"package_hash"`
 	ThreadID     string           `json:"thread_id"`
 	Reason       string           `json:"reason"` // why the task changes hands
-	Checks       []hub.Check      `json:"checks"` // what was looked at last
+	Checks       []hub.Check      `json:"checks"` // the most recent checks
 	NeedsHuman   bool             `json:"approval_required"`
 	Approved     bool             `json:"approved"`
 	Ownership    hub.Ownership    `json:"ownership,omitempty"`
@@ -125,16 +126,16 @@ type Report struct {
 	Notes        string           `json:"resolution_notes,omitempty"`
 	InitiatedAt  hub.Time         `json:"initiated_at"`
 	AcceptedAt   hub.Time         `json:"accepted_at,omitzero"`
-	DueAt        hub.Time         `json:"due_at,omitzero"` // when the coordinators are told, while it is under way
+	DueAt        hub.Time         `json:"due_at,omitzero"` // when it becomes late, while it is active
 	ResolvedAt   hub.Time         `json:"resolved_at,omitzero"`
 
-	Package json.RawMessage   `json:"package,omitempty"` // only where one handoff is asked for
-	History []hub.HandoffStep `json:"history,omitempty"` // likewise
-	Runs    []hub.Run         `json:"runs,omitempty"`    // likewise: runs on the task, with their evidence
+	Package json.RawMessage   `json:"package,omitempty"` // only in Show
+	History []hub.HandoffStep `json:"history,omitempty"` // only in Show
+	Runs    []hub.Run         `json:"runs,omitempty"`    // only in Show: the newest runs on the task
 
 	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
-	Unread       int              `json:"unread"` // in the caller's own inbox; filled in by who answers
+	Unread       int              `json:"unread"` // in the caller's own inbox; filled in by the surface
 }
 
 // report returns a handoff as its parties see it, without package and history.
@@ -152,25 +153,25 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 		r.DueAt = s.due(h)
 	}
 	if h.Ownership == hub.OwnershipManual {
-		r.Warnings = append(r.Warnings, "the task is in a queue that this hub cannot reach: the operator must move it there by hand, then run parley handoff activate "+string(h.ID))
+		r.Warnings = append(r.Warnings, "the task is in a queue that this hub cannot reach: the operator moves it there by hand and then runs parley handoff activate "+string(h.ID))
 	}
 	return r
 }
 
-// answer is a report with what every answer carries.
+// answer is a report with the capabilities of the hub.
 func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 	r := s.report(h, checks)
 	r.Capabilities = s.sender.Capabilities()
 	return r
 }
 
-// visible returns a handoff that the actor may see. What it may not see does
-// not exist for it.
+// visible returns a handoff that the actor may see. To others it reports the same
+// error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
 	if err == nil && !h.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Handoff{}, hub.Errorf(hub.CodeNotFound, op, "there is no handoff %q that you can see", id).
-			WithHint("parley handoff list, or acp_handoff with action list, shows yours")
+		return hub.Handoff{}, hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", id).
+			WithHint("list your handoffs: parley handoff list, or acp_handoff with action list")
 	}
 	return h, err
 }
@@ -198,8 +199,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 	return out, nil
 }
 
-// lastChecks returns what was looked at in the newest step that looked at
-// anything.
+// lastChecks returns the checks of the newest step that has any.
 func lastChecks(steps []hub.HandoffStep) []hub.Check {
 	for _, step := range slices.Backward(steps) {
 		if len(step.Checks) > 0 {
@@ -218,7 +218,7 @@ type Listing struct {
 	Unread       int              `json:"unread"` // as in a Report
 }
 
-// maxRuns is how many runs are shown with a handoff, the newest.
+// maxRuns is the number of runs in the report of one handoff.
 const maxRuns = 20
 
 const (
@@ -226,8 +226,8 @@ const (
 	maxPage     = 200
 )
 
-// List returns handoffs. Those who audit see all of them, others their own;
-// mine asks for one's own in any case.
+// List returns handoffs: to callers that audit all of them, to others their own.
+// With mine, an auditor gets its own too.
 func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery, mine bool) (Listing, error) {
 	const op = "handoff.List"
 	if q.Limit == 0 {
@@ -242,13 +242,13 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 		}
 	}
 	if q.Cursor != "" && !q.Cursor.Valid() {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not one that a listing gave")
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a listing", q.Cursor)
 	}
 	if mine || !actor.Audits() {
 		q.Viewer = actor.ID
 	}
 	limit := q.Limit
-	q.Limit++ // one more tells whether there are more
+	q.Limit++ // one more than asked for tells whether there is a next page
 	out := Listing{Handoffs: []Report{}, Warnings: []string{}, Capabilities: s.sender.Capabilities()}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		found, err := r.Handoffs(q)
@@ -271,7 +271,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 	return out, nil
 }
 
-// actionOf is the journal's word for each move.
+// actionOf is the action of the journal entry for each move.
 var actionOf = map[hub.HandoffState]hub.Action{
 	hub.HandoffDraft:      hub.ActionHandoffDrafted,
 	hub.HandoffProposed:   hub.ActionHandoffProposed,
@@ -283,7 +283,7 @@ var actionOf = map[hub.HandoffState]hub.Action{
 	hub.HandoffClosed:     hub.ActionHandoffClosed,
 }
 
-// stepFacts is what the journal keeps of a move: never a package.
+// stepFacts are the facts of the journal entry for a move, never the package.
 type stepFacts struct {
 	TaskID string           `json:"task_id"`
 	From   hub.AgentID      `json:"from"`
@@ -295,15 +295,32 @@ type stepFacts struct {
 	Ending hub.Ending       `json:"ending,omitempty"`
 }
 
-// A mover makes the moves of one transaction.
+// A mover makes the moves of one transaction and collects its messages.
 type mover struct {
-	tx    hub.Tx
-	actor hub.AgentID
-	now   hub.Time
+	tx     hub.Tx
+	actor  hub.AgentID
+	now    hub.Time
+	posted []hub.Message
+}
+
+// update runs fn in one transaction and, after the commit, announces the messages
+// that fn posted. The store may run fn more than once; each time it gets a new
+// mover.
+func (s *Service) update(ctx context.Context, op string, actor hub.AgentID, fn func(*mover) error) error {
+	var m *mover
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		m = &mover{tx: tx, actor: actor, now: s.clock.Now()}
+		return fn(m)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	s.sender.Announce(m.posted...)
+	return nil
 }
 
 // move advances h to next with a step in its history and a journal entry.
-func (m mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks []hub.Check) error {
+func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks []hub.Check) error {
 	moved, err := h.Advance(next, m.now)
 	if err != nil {
 		return err
@@ -317,7 +334,7 @@ func (m mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks [
 }
 
 // record writes the journal entry for a step.
-func (m mover) record(h hub.Handoff, step hub.HandoffStep) error {
+func (m *mover) record(h hub.Handoff, step hub.HandoffStep) error {
 	f := stepFacts{TaskID: h.TaskID, From: h.From, To: h.To, Hash: h.Hash, Step: step.Digest()}
 	switch step.State {
 	case hub.HandoffDraft:
@@ -331,7 +348,7 @@ func (m mover) record(h hub.Handoff, step hub.HandoffStep) error {
 }
 
 // entry writes a journal entry about a handoff.
-func (m mover) entry(a hub.Action, h hub.Handoff, facts any) error {
+func (m *mover) entry(a hub.Action, h hub.Handoff, facts any) error {
 	raw, err := json.Marshal(facts)
 	if err != nil {
 		return err
@@ -340,31 +357,47 @@ func (m mover) entry(a hub.Action, h hub.Handoff, facts any) error {
 	return err
 }
 
-// active refuses actors that may look but not act.
+// active refuses an actor that is paused.
 func active(op string, actor hub.Caller) error {
 	if actor.Paused {
-		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot move a handoff", actor.ID).
-			WithHint("the operator can lift this with: parley agent resume %s", actor.ID)
+		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a handoff", actor.ID).
+			WithHint("the operator ends the pause with: parley agent resume %s", actor.ID)
 	}
 	return nil
 }
 
-// post writes the message that tells those concerned, except the actor, of a
-// move.
-func (s *Service) post(tx hub.Tx, actor hub.Caller, h hub.Handoff, t hub.MessageType, priority hub.Priority, payload any, fresh bool) (hub.Message, error) {
+// post writes the message about a move to the parties of a handoff, except the
+// actor.
+func (s *Service) post(m *mover, actor hub.Caller, h hub.Handoff, t hub.MessageType, priority hub.Priority, payload any, fresh bool) error {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		return hub.Message{}, err
+		return err
 	}
 	policy := hub.DefaultPolicy
 	if h.Restricted {
-		policy.Sensitivity = hub.SensitivityHigh // notices outside the hub carry nothing of it
+		policy.Sensitivity = hub.SensitivityHigh // notices outside the hub do not quote it
 	}
 	if priority == hub.PriorityCritical {
 		policy.Visibility = hub.VisibilityAudit
 	}
 	to := slices.DeleteFunc([]hub.AgentID{h.From, h.To}, func(id hub.AgentID) bool { return id == actor.ID })
-	return s.sender.Post(tx, actor, hub.Envelope{
+	msg, err := s.sender.Post(m.tx, actor, hub.Envelope{
 		To: to, Type: t, ThreadID: h.ThreadID, Priority: priority, Payload: raw, Policy: policy,
 	}, fresh)
+	m.posted = append(m.posted, msg)
+	return err
+}
+
+// tell writes a message about a handoff from the hub to the coordinators, except
+// the agent it is about. summary is cut to the length that a payload allows. ok is
+// false if the hub is over its own limit of messages.
+func (s *Service) tell(m *mover, about hub.AgentID, h hub.Handoff, summary, reason string, more map[string]any) (ok bool, err error) {
+	payload := map[string]any{"summary": cut(summary, 270), "reason": reason, "handoff_id": h.ID}
+	maps.Copy(payload, more)
+	msg, err := s.sender.Tell(m.tx, about, hub.TypeStatusBlocked, h.ThreadID, payload)
+	if err != nil || msg.ID == "" {
+		return false, err
+	}
+	m.posted = append(m.posted, msg)
+	return true, nil
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	lookEvery    = time.Minute    // how often late tasks are looked for
-	escalateWait = 24 * time.Hour // how long before the coordinators are told again
+	lookEvery    = time.Minute    // the time between two searches for late tasks
+	escalateWait = 24 * time.Hour // the time between two messages about one late task
 	latePage     = 100
-	leaseTime    = 2 * lookEvery // how long another process waits for work of one that died
+	leaseTime    = 2 * lookEvery // the time until another process takes over from one that died
 )
 
-// due returns when an accepted task becomes late: when its time is up or its
-// deadline has come, whichever is earlier.
+// due returns the time at which an accepted task becomes late: the end of the SLA
+// or its deadline, whichever is earlier.
 func (s *Service) due(h hub.Handoff) hub.Time {
 	due := h.AcceptedAt.Add(s.sla)
 	if !h.Deadline.IsZero() && h.Deadline.Before(due.Time) {
@@ -25,7 +25,7 @@ func (s *Service) due(h hub.Handoff) hub.Time {
 	return due
 }
 
-// Run tells the coordinators of tasks that are late, until ctx ends.
+// Run escalates late tasks until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -41,10 +41,10 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// Escalate tells the coordinators of every task that is late now, each at most
-// once a day, and returns how many there were. It changes no state: a late task
-// is still its owner's. What was told is kept with the handoff, so that neither
-// a restart nor a clock that goes back makes it be told twice.
+// Escalate sends the coordinators a message about every task that is late now, at
+// most once a day for each, and returns how many messages it sent. It changes no
+// state: a late task keeps its owner. The time of the message is stored with the
+// handoff, so that neither a restart nor a clock that goes back sends it twice.
 func (s *Service) Escalate(ctx context.Context) (int, error) {
 	lease, err := s.store.Lease(ctx, "handoff.Escalate", leaseTime)
 	switch {
@@ -70,7 +70,7 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 				return told, fmt.Errorf("handoff: escalate %s: %w", h.ID, err)
 			}
 			if !ok {
-				return told, nil // the hub has said enough for now
+				return told, nil // the hub is over its limit of messages
 			}
 			told++
 		}
@@ -80,46 +80,32 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 	}
 }
 
-// escalate tells the coordinators of one task. It reports false when nothing
-// could be written.
-func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffID) (bool, error) {
-	var msg hub.Message
-	told := true
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		msg, told = hub.Message{}, true
-		if err := tx.CheckLease(lease); err != nil {
+// escalate sends the message about one late task. It reports false if the hub is
+// over its limit of messages.
+func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffID) (told bool, err error) {
+	err = s.update(ctx, "handoff.Escalate", hub.Self, func(m *mover) error {
+		told = true
+		if err := m.tx.CheckLease(lease); err != nil {
 			return err
 		}
-		m := mover{tx, hub.Self, s.clock.Now()}
-		h, err := tx.Handoff(id)
+		h, err := m.tx.Handoff(id)
 		if err != nil {
 			return err
 		}
 		open := h.Status == hub.HandoffAccepted || h.Status == hub.HandoffActivated
 		if !open || s.due(h).After(m.now.Time) || !h.Escalated.IsZero() && m.now.Sub(h.Escalated.Time) < escalateWait {
-			return nil // somebody was faster, or the clock went back
+			return nil // its state changed meanwhile, or the clock went back
 		}
-		msg, err = s.sender.Tell(tx, h.To, hub.TypeStatusBlocked, h.ThreadID, map[string]any{
-			"summary":    cut(fmt.Sprintf("the task %s is late: %s accepted it at %s and has not completed it", h.TaskID, h.To, h.AcceptedAt), 270),
-			"reason":     "it was due at " + s.due(h).String(),
-			"handoff_id": h.ID,
-			"task_id":    h.TaskID,
-			"owner":      h.To,
-		})
-		if err != nil {
+		summary := fmt.Sprintf("the task %s is late: %s accepted it at %s and has not completed it", h.TaskID, h.To, h.AcceptedAt)
+		told, err = s.tell(m, h.To, h, summary, "it was due at "+s.due(h).String(), map[string]any{"task_id": h.TaskID, "owner": h.To})
+		if err != nil || !told {
 			return err
-		}
-		if told = msg.ID != ""; !told {
-			return nil
 		}
 		h.Escalated = m.now
-		if err := tx.NoteHandoff(h); err != nil {
+		if err := m.tx.NoteHandoff(h); err != nil {
 			return err
 		}
-		return m.entry(hub.ActionHandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": msg.ID})
+		return m.entry(hub.ActionHandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": m.posted[0].ID})
 	})
-	if err == nil && msg.ID != "" {
-		s.sender.Announce(msg)
-	}
 	return told, err
 }

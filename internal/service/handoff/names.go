@@ -9,31 +9,32 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// A shapeNames is what the objects of a package may call their members, as far
-// as the protocol defines them. items is for the entries of an array.
-type shapeNames struct {
+// A nameTree holds the names that the protocol defines for the members of an
+// object and of the objects in it. items is for the entries of an array.
+type nameTree struct {
 	names   string // separated by blanks
-	members map[string]*shapeNames
-	items   *shapeNames
+	members map[string]*nameTree
+	items   *nameTree
 }
 
-var refNames = &shapeNames{names: "type value path sha256 description version size_bytes required"}
+var refNames = &nameTree{names: "type value path sha256 description version size_bytes required"}
 
 // packageNames are the names of the handoff package.
-var packageNames = &shapeNames{
+var packageNames = &nameTree{
 	names: "protocol version handoff_id thread_id task context work_state artifacts provenance policy verification",
-	members: map[string]*shapeNames{
+	members: map[string]*nameTree{
 		"task": {
 			names:   "task_id title objective success_criteria deadline priority external_refs",
-			members: map[string]*shapeNames{"external_refs": {items: refNames}},
+			members: map[string]*nameTree{"external_refs": {items: refNames}},
 		},
 		"context":    {names: "summary constraints assumptions open_questions known_risks"},
 		"work_state": {names: "status percent_complete completed_steps next_step branch worktree_path test_status"},
-		"artifacts": {items: &shapeNames{
+		"artifacts": {items: &nameTree{
 			names:   "artifact_id ref",
-			members: map[string]*shapeNames{"ref": refNames},
+			members: map[string]*nameTree{"ref": refNames},
 		}},
 		"provenance":   {names: "origin_session related_sessions decision_refs message_thread_refs handoff_chain"},
 		"policy":       {names: "classification requires_human_approval export_restrictions"},
@@ -41,21 +42,25 @@ var packageNames = &shapeNames{
 	},
 }
 
-// check refuses what two readers could take differently: a name that differs
-// from one of the protocol's in case only, and a number that the canonical form
-// of the package would change.
-func (s *shapeNames) check(path string, v any) error {
+// check refuses input that two readers could take for different things: in the
+// objects that the protocol defines, a name that differs from another in case only;
+// anywhere, a number that the canonical form of the package would change.
+func (s *nameTree) check(path string, v any) error {
 	const op = "handoff.Initiate"
 	switch v := v.(type) {
 	case map[string]any:
+		var seen strictjson.Names
+		if s != nil {
+			for _, name := range strings.Fields(s.names) {
+				seen.Add(name)
+			}
+		}
 		for name, inner := range v {
 			below := path + "." + name
-			var known *shapeNames
+			var known *nameTree
 			if s != nil {
-				for _, n := range strings.Fields(s.names) {
-					if n != name && strings.EqualFold(n, name) {
-						return hub.Errorf(hub.CodeInvalid, op, "%s: differs from %s in case only", below, n).WithHint("names are lower-case")
-					}
+				if twin, found := seen.Add(name); found && twin != name {
+					return hub.Errorf(hub.CodeInvalid, op, "%s: differs from %s in case only", below, twin).WithHint("names are lower-case")
 				}
 				known = s.members[name]
 			}
@@ -64,7 +69,7 @@ func (s *shapeNames) check(path string, v any) error {
 			}
 		}
 	case []any:
-		var known *shapeNames
+		var known *nameTree
 		if s != nil {
 			known = s.items
 		}
@@ -75,14 +80,14 @@ func (s *shapeNames) check(path string, v any) error {
 		}
 	case json.Number:
 		if !exact(string(v)) {
-			return hub.Errorf(hub.CodeInvalid, op, "%s: the number has more digits, or is greater or smaller, than every reader can keep", path).
+			return hub.Errorf(hub.CodeInvalid, op, "%s: the number has more digits, or a greater exponent, than a double can hold", path).
 				WithHint("write it as a string")
 		}
 	}
 	return nil
 }
 
-// exact reports whether a number is the same after it was read as a double.
+// exact reports whether a number keeps its value as a double.
 func exact(number string) bool {
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsInf(f, 0) {
@@ -100,20 +105,8 @@ func exact(number string) bool {
 	return ok && ok2 && given.Cmp(kept) == 0
 }
 
-// checkTaskID refuses names of tasks that look like others: blanks around them,
-// or characters that cannot be seen.
-func checkTaskID(op, id string) error {
-	plain := strings.TrimSpace(id) == id
-	for _, r := range id {
-		plain = plain && unicode.IsPrint(r)
-	}
-	if !plain {
-		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: %q has blanks around it, or characters that cannot be seen", id)
-	}
-	return nil
-}
+// invisible reports whether a character cannot be seen, other than a blank.
+func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
-// saysSomething reports whether a text has a character that can be seen.
-func saysSomething(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) })
-}
+// visibleRune reports whether a character can be seen.
+func visibleRune(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }

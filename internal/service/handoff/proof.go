@@ -5,18 +5,19 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
-// What the checks are called.
+// The subjects of checks.
 const (
 	checkPackage  = "package"
 	checkApproval = "approval"
-	checkState    = "worktree state" // its detail is a digest: two of them can be compared
+	checkState    = "worktree state" // its detail is a digest, to compare two points in time
 	checkWork     = "work"
 )
 
-// prove looks at everything that a proposed handoff claims: that the package is
-// the one that was proposed, and that what it names is there.
+// prove checks all claims of a proposed handoff: that the package is the one that
+// was proposed, and that the things it names exist.
 func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 	ctx, cancel := context.WithTimeout(ctx, s.inspect)
 	defer cancel()
@@ -46,7 +47,7 @@ func provePackage(h hub.Handoff) ([]hub.Check, hub.Package, bool) {
 	fail := func(reason hub.RejectReason, format string, args ...any) ([]hub.Check, hub.Package, bool) {
 		return []hub.Check{{What: checkPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, hub.Package{}, false
 	}
-	if err := checkShape(h.Package); err != nil {
+	if err := shape.CheckPackage(h.Package); err != nil {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
 	}
 	hash, err := hub.PackageHash(h.Package)
@@ -58,12 +59,12 @@ func provePackage(h hub.Handoff) ([]hub.Check, hub.Package, bool) {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
 	}
 	if !hub.SameHash(hash, h.Hash) || !hub.SameHash(hash, pkg.Verification.Hash) {
-		return fail(hub.RejectHashMismatch, "its hash is %s, and was %s when it was proposed", hash, h.Hash)
+		return fail(hub.RejectHashMismatch, "its hash is %s, but it was %s when it was proposed", hash, h.Hash)
 	}
 	return []hub.Check{{What: checkPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
 }
 
-// proveWorktree looks at the place of work, and remembers what lies there now.
+// proveWorktree checks the worktree and records a digest of its current files.
 func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.Check {
 	if s.inspector == nil {
 		return []hub.Check{unverifiable("worktree "+path, noInspector)}
@@ -72,17 +73,17 @@ func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.
 	if digest, ok := s.inspector.State(ctx, path); ok {
 		return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
 	}
-	return append(checks, unverifiable(checkState, "what lies there now could not be recorded, so that it cannot be compared later"))
+	return append(checks, unverifiable(checkState, "the current files could not be read, so that later changes cannot be proven"))
 }
 
-const noInspector = "this hub does not look at files"
+const noInspector = "this hub does not check files"
 
 func unverifiable(what, why string) hub.Check {
 	return hub.Check{What: what, Result: hub.CheckUnverifiable, Detail: why}
 }
 
-// proveArtifacts looks at each artifact. What must be there, and cannot be
-// looked at, fails; what may be missing does not fail for being missing.
+// proveArtifacts checks each artifact. A required one that cannot be verified
+// fails; one that is not required does not fail because it is missing.
 func (s *Service) proveArtifacts(ctx context.Context, refs []hub.ArtifactRef, worktree string) []hub.Check {
 	var checks []hub.Check
 	for _, ref := range refs {

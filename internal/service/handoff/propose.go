@@ -12,13 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
 )
 
-// A Proposal is a handoff as its sender asks for it.
+// A Proposal is the request of a sender for a handoff.
 type Proposal struct {
 	To             hub.AgentID
-	Package        json.RawMessage // the hub fills in what it knows better
+	Package        json.RawMessage // the hub adds the members that it knows
 	Reason         string          // why the task changes hands; default "requested"
 	IdempotencyKey string
 }
@@ -28,9 +27,8 @@ const (
 	maxReason     = 500
 )
 
-// Initiate proposes a handoff. A package that is wrong in itself is refused and
-// stores nothing. An owner who hands an active task on gives up his own handoff
-// in the same moment.
+// Initiate proposes a handoff. An invalid package is refused and stores nothing. An
+// owner who hands an active task on ends its own handoff in the same transaction.
 func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (Report, error) {
 	const op = "handoff.Initiate"
 	if err := active(op, actor); err != nil {
@@ -40,13 +38,13 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		p.Reason = defaultReason
 	}
 	if !utf8.ValidString(p.Reason) || len(p.Reason) > maxReason || strings.TrimSpace(p.Reason) == "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: text of at most %d bytes", maxReason)
+		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: must be text of at most %d bytes", maxReason)
 	}
 	if len(p.IdempotencyKey) > 128 {
 		return Report{}, hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes")
 	}
 	if p.To == "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "to: missing").WithHint("name the agent that takes the task over")
+		return Report{}, hub.Errorf(hub.CodeInvalid, op, "to: missing").WithHint("name the agent that receives the task")
 	}
 	if p.To == actor.ID {
 		return Report{}, hub.Errorf(hub.CodeOwnership, op, "%s cannot hand a task to itself", actor.ID)
@@ -54,31 +52,27 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	if _, err := s.sender.Recipient(ctx, p.To); err != nil {
 		return Report{}, fmt.Errorf("handoff: initiate: %w", err)
 	}
-	draft, err := s.unpack(op, actor, p.Package)
+	draft, err := s.build(op, actor, p.Package)
 	if err != nil {
 		return Report{}, err
 	}
-	// The package is checked before the store is asked for anything.
+	// An invalid package is refused before the store is read.
 	if _, _, err := draft.seal(nil); err != nil {
 		return Report{}, err
 	}
 	request := requestHash(p)
 
 	var h hub.Handoff
-	var posted []hub.Message
-	again := false
-	var box sealed
-	store := func(tx hub.Tx) error {
-		posted, again = nil, false
+	var box sealedPackage
+	store := func(m *mover) error {
 		if p.IdempotencyKey != "" {
-			before, found, err := repeated(tx, op, actor, p.IdempotencyKey, request)
+			before, found, err := repeated(m.tx, op, actor, p.IdempotencyKey, request)
 			if err != nil || found {
-				h, again = before, found
+				h = before
 				return err
 			}
 		}
-		m := mover{tx, actor.ID, s.clock.Now()}
-		chain, old, err := owners(tx, op, actor, draft.task, p.To)
+		chain, old, err := owners(m.tx, op, actor, draft.task, p.To)
 		if err != nil {
 			return err
 		}
@@ -95,14 +89,12 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if old != nil {
 			h.Previous = old.ID
 			old.Ending, old.Notes = hub.EndedHandedOn, fmt.Sprintf("handed on to %s as %s", h.To, h.ID)
-			msg, err := s.end(m, actor, old)
-			if err != nil {
+			if err := s.end(m, actor, old); err != nil {
 				return err
 			}
-			posted = append(posted, msg)
 		}
 		first := hub.HandoffStep{State: hub.HandoffDraft, At: m.now, Actor: actor.ID}
-		if err := tx.AddHandoff(h, first); err != nil {
+		if err := m.tx.AddHandoff(h, first); err != nil {
 			return err
 		}
 		if err := m.record(h, first); err != nil {
@@ -111,46 +103,35 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if err := m.move(&h, hub.HandoffProposed, "", nil); err != nil {
 			return err
 		}
-		msg, err := s.post(tx, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg), true)
-		if err != nil {
+		if err := s.post(m, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg), true); err != nil {
 			return err
 		}
-		posted = append(posted, msg)
 		if h.NeedsHuman {
-			msg, err := s.sender.Tell(tx, "", hub.TypeStatusBlocked, h.ThreadID, map[string]any{
-				"summary": cut(fmt.Sprintf("a handoff of the task %s waits for the operator's approval", h.TaskID), 270),
-				"reason":  "parley approve " + string(h.ID) + ", or parley deny", "handoff_id": h.ID,
-			})
-			if err != nil {
+			summary := fmt.Sprintf("a handoff of the task %s waits for the operator's approval", h.TaskID)
+			if _, err := s.tell(m, "", h, summary, "parley approve "+string(h.ID)+", or parley deny", nil); err != nil {
 				return err
-			}
-			if msg.ID != "" {
-				posted = append(posted, msg)
 			}
 		}
 		if p.IdempotencyKey == "" {
 			return nil
 		}
-		return tx.AddReceipt(hub.Receipt{Actor: actor.ID, Key: p.IdempotencyKey, Request: request, Message: hub.EnvelopeID(h.ID), At: m.now})
+		return m.tx.AddReceipt(hub.Receipt{Actor: actor.ID, Key: p.IdempotencyKey, Request: request, Message: hub.EnvelopeID(h.ID), At: m.now})
 	}
-	// Sealing hashes the package and checks it against its schema, which takes
-	// long enough to keep other writers waiting. So it happens before the
-	// transaction, with the owners known then; should the task change hands in
-	// between, the transaction stores nothing and the package is sealed anew.
+	// Sealing hashes the package and validates it against its schema, which would
+	// delay other writers. So it happens before the transaction, with the owners
+	// known then. If the owners changed in between, the transaction stores nothing
+	// and the package is sealed again.
 	for err = errOwnersChanged; errors.Is(err, errOwnersChanged); {
 		if box, err = s.sealFor(ctx, op, actor, p, draft); err == nil {
-			err = s.store.Update(ctx, hub.SurvivesPowerLoss, store)
+			err = s.update(ctx, op, actor.ID, store)
 		}
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("handoff: initiate: %w", err)
-	}
-	if !again {
-		s.sender.Announce(posted...)
+		return Report{}, err
 	}
 	out := s.answer(h, nil)
 	if h.NeedsHuman && h.ApprovedAt.IsZero() && h.Status == hub.HandoffProposed {
-		out.Warnings = append(out.Warnings, "it cannot be accepted before the operator approves it: parley approve "+string(h.ID))
+		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
 	}
 	return out, nil
 }
@@ -159,8 +140,8 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 // task than the store does by now.
 var errOwnersChanged = errors.New("the owners of the task have changed")
 
-// A sealed is a complete package and the owners of the task that it names.
-type sealed struct {
+// A sealedPackage is a complete package with the owners of the task that it names.
+type sealedPackage struct {
 	chain []hub.AgentID
 	raw   json.RawMessage
 	pkg   hub.Package
@@ -169,7 +150,7 @@ type sealed struct {
 // sealFor seals a package for the owners that the task has now. A proposal that
 // repeats an earlier one is not sealed: the transaction returns the earlier
 // handoff.
-func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Proposal, draft *parcel) (box sealed, err error) {
+func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Proposal, draft *packageBuilder) (box sealedPackage, err error) {
 	repeats := false
 	err = s.store.View(ctx, func(r hub.Reader) (err error) {
 		if p.IdempotencyKey != "" {
@@ -184,14 +165,14 @@ func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Pr
 	if err != nil || repeats {
 		return box, err
 	}
-	if err := draft.agrees(op, box.chain); err != nil {
+	if err := draft.checkChain(op, box.chain); err != nil {
 		return box, err
 	}
 	box.raw, box.pkg, err = draft.seal(box.chain)
 	return box, err
 }
 
-// requestHash identifies what was asked for.
+// requestHash identifies a proposal, to recognize its repetition.
 func requestHash(p Proposal) string {
 	h := sha256.New()
 	for _, s := range []string{"handoff", string(p.To), p.Reason, string(p.Package)} {
@@ -200,7 +181,7 @@ func requestHash(p Proposal) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// repeated looks for an earlier proposal with the same idempotency key.
+// repeated returns the handoff of an earlier proposal with the same idempotency key.
 func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.Handoff, bool, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
@@ -209,16 +190,16 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 	case err != nil:
 		return hub.Handoff{}, false, err
 	case r.Request != request:
-		return hub.Handoff{}, false, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for something else, %s", key, r.Message).
+		return hub.Handoff{}, false, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for another request, %s", key, r.Message).
 			WithHint("use a new key for a new handoff")
 	}
 	h, err := tx.Handoff(hub.HandoffID(r.Message))
 	return h, err == nil, err
 }
 
-// owners returns everyone who has owned a task, first to last, the actor
-// included, and the active handoff that the actor hands on with this, if any.
-// It refuses a task that is not the actor's, and a receiver that has had it.
+// owners returns all owners of a task, first to last, the actor included, and the
+// active handoff that the actor ends with this one, if any. It refuses a task of
+// another owner, and a receiver that owned the task before.
 func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
 	owned, err := tx.Owned(task)
 	if err != nil {
@@ -240,23 +221,23 @@ func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.Agen
 	case err == nil && active.Status == hub.HandoffActivated && active.To == actor.ID:
 		old = &active
 	case err == nil:
-		e := hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already", task)
-		if active.Concerns(actor.ID) || actor.Audits() { // others need not know more
-			e = hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status)
+		e := hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff", task)
+		if active.Concerns(actor.ID) || actor.Audits() { // others do not learn its parties
+			e = hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status)
 		}
-		return nil, nil, e.WithHint("wait until it is completed, let its sender withdraw it, or ask the operator to release it")
+		return nil, nil, e.WithHint("wait until it is completed, or ask its sender to withdraw it or the operator to release it")
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return nil, nil, err
 	case len(owned) > 0:
-		// A task that was handed on, and that nobody took, is still its last
-		// owner's. One that was done or released is nobody's.
+		// A task that was handed on and not accepted belongs to its last owner. A
+		// task that was done or released has no owner.
 		if last := owned[len(owned)-1]; last.Ending == hub.EndedHandedOn && last.To != actor.ID && !actor.IsOperator() {
-			return nil, nil, hub.Errorf(hub.CodeOwnership, op, "the task %q is with %s, who alone can hand it on", task, last.To)
+			return nil, nil, hub.Errorf(hub.CodeOwnership, op, "the task %q belongs to %s: only %s can hand it on", task, last.To, last.To)
 		}
 	}
 	add(actor.ID)
 	if slices.Contains(chain, to) {
-		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "%s has owned the task %q before: %s", to, task, names(chain)).
+		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "%s owned the task %q before: %s", to, task, names(chain)).
 			WithHint("a task does not go back to an earlier owner; make a new task with an external_ref to this one")
 	}
 	return chain, old, nil
@@ -270,11 +251,11 @@ func names(chain []hub.AgentID) string {
 	return strings.Join(s, " → ")
 }
 
-// onTheHub stands in messages for what a restricted handoff says.
+// onTheHub replaces the text of a restricted handoff in messages.
 const onTheHub = "restricted: read it on the hub"
 
-// invitation is the payload of handoff.initiate: what the receiver needs to
-// decide whether to look at the package.
+// invitation is the payload of handoff.initiate: a summary of the package for the
+// receiver.
 func invitation(h hub.Handoff, p hub.Package) any {
 	title, summary, next := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800)
 	if h.Restricted {
@@ -304,6 +285,3 @@ func cut(s string, most int) string {
 	}
 	return s
 }
-
-// checkShape reports CodeInvalid unless raw is a complete package.
-func checkShape(raw json.RawMessage) error { return shape.CheckPackage(raw) }

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Render writes a handoff as Markdown for an agent or a person to read. What
-// its sender chose stands in a quote, so that it cannot pass for anything else.
+// Render returns a handoff as Markdown for an agent or a person to read. Text of
+// its sender stands in a quote, so that it cannot pass for text of the hub.
 func Render(r Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Handoff %s is %s", r.ID, r.Status)
@@ -61,7 +61,7 @@ func Render(r Report) string {
 	return b.String()
 }
 
-// plain drops what could move a cursor, hide text or end a line.
+// plain drops characters that move a cursor, hide text or end a line.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

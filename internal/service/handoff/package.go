@@ -1,0 +1,202 @@
+package handoff
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/strictjson"
+)
+
+// A packageBuilder completes the package of a proposal: it holds the members that
+// the sender gave and adds those that the hub knows. Members that the protocol does
+// not define stay as they are.
+type packageBuilder struct {
+	members map[string]any // decoded JSON, numbers as json.Number
+	task    string
+	chain   []hub.AgentID // the owners that the sender claims; nil if it claims none
+}
+
+// build reads the package of a proposal, refuses claims that contradict the hub,
+// and adds everything but the chain of owners and the hash.
+func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*packageBuilder, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("parley schema print handoff-package prints its schema")
+	}
+	if len(raw) > 2*hub.MaxPackage {
+		return nil, tooLarge(op, len(raw))
+	}
+	if _, err := strictjson.ParseObject(raw); err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
+	}
+	p := &packageBuilder{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&p.members); err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
+	}
+	if err := packageNames.check("package", p.members); err != nil {
+		return nil, err
+	}
+	if err := p.checkHash(op, raw); err != nil {
+		return nil, err
+	}
+	fill(p.members, "protocol", hub.Protocol)
+	fill(p.members, "version", hub.Version)
+	fill(p.members, "handoff_id", s.ids.Next())
+	fill(p.members, "thread_id", p.members["handoff_id"])
+	fill(p.members, "artifacts", []any{})
+	fill(p.members, "context", map[string]any{}) // the schema then names its missing members
+	fill(p.object("task"), "priority", hub.PriorityNormal)
+	fill(p.object("work_state"), "status", "in_progress")
+	fill(p.object("policy"), "classification", "internal")
+	fill(p.object("policy"), "requires_human_approval", false)
+	if err := p.readTask(op); err != nil {
+		return nil, err
+	}
+	return p, p.readProvenance(op, actor)
+}
+
+func tooLarge(op string, n int) error {
+	return hub.Errorf(hub.CodeTooLarge, op, "a package of %d bytes is too large: at most %d are allowed", n, hub.MaxPackage).
+		WithHint("store large content with parley artifact put and name it as an artifact")
+}
+
+// fill sets a member that the sender left out. A nil object has no members.
+func fill(object map[string]any, name string, value any) {
+	if _, given := object[name]; !given && object != nil {
+		object[name] = value
+	}
+}
+
+// object returns an object in the package and adds it if it is missing. It returns
+// nil for a member that is no object, which the schema refuses later.
+func (p *packageBuilder) object(name string) map[string]any {
+	fill(p.members, name, map[string]any{})
+	o, _ := p.members[name].(map[string]any)
+	return o
+}
+
+// encode writes decoded JSON.
+func encode(v any) json.RawMessage {
+	raw, err := strictjson.Encode(v)
+	if err != nil {
+		panic(fmt.Sprintf("handoff: %v", err)) // names, numbers and JSON that was decoded before
+	}
+	return raw
+}
+
+// readTask reads the id of the task. It refuses an id that looks like another one:
+// with blanks around it, or with invisible characters.
+func (p *packageBuilder) readTask(op string) error {
+	id, given := p.object("task")["task_id"]
+	if !given {
+		return nil
+	}
+	var ok bool
+	if p.task, ok = id.(string); !ok {
+		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: must be a string")
+	}
+	if strings.TrimSpace(p.task) != p.task || strings.ContainsFunc(p.task, invisible) {
+		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: %q has blanks around it, or invisible characters", p.task)
+	}
+	return nil
+}
+
+// readProvenance adds the session of the actor, and reads the owners that the
+// sender claims. It refuses a session other than the one that the hub knows.
+func (p *packageBuilder) readProvenance(op string, actor hub.Caller) error {
+	provenance := p.object("provenance")
+	if provenance == nil {
+		return hub.Errorf(hub.CodeInvalid, op, "package.provenance: must be an object")
+	}
+	session := actor.Session
+	if session == "" {
+		session = "agent/" + string(actor.ID)
+	}
+	fill(provenance, "origin_session", session)
+	claimed, _ := provenance["origin_session"].(string)
+	if known := actor.Session != "" || strings.HasPrefix(claimed, "agent/"); known && claimed != session {
+		return hub.Errorf(hub.CodeTampering, op, "package.provenance.origin_session: this call came from the session %q", session).
+			WithHint("leave origin_session out: the hub adds it")
+	}
+	chain, given := provenance["handoff_chain"]
+	if !given {
+		return nil
+	}
+	p.chain = []hub.AgentID{}
+	if json.Unmarshal(encode(chain), &p.chain) != nil || p.chain == nil {
+		return hub.Errorf(hub.CodeInvalid, op, "package.provenance.handoff_chain: must be an array of names")
+	}
+	return nil
+}
+
+// checkHash compares the hash that the sender gives, if any, with the hash of raw.
+func (p *packageBuilder) checkHash(op string, raw json.RawMessage) error {
+	verification, _ := p.members["verification"].(map[string]any)
+	claimed, given := verification["package_hash"]
+	if !given {
+		return nil
+	}
+	want, ok := claimed.(string)
+	if !ok {
+		return hub.Errorf(hub.CodeInvalid, op, "package.verification.package_hash: must be a string")
+	}
+	got, err := hub.PackageHash(raw)
+	if err != nil {
+		return err
+	}
+	if !hub.SameHash(got, want) {
+		return hub.Errorf(hub.CodeHashMismatch, op, "package.verification.package_hash: the package has the hash %s", got).
+			WithHint("leave package_hash out: the hub computes it (SHA-256 of the RFC 8785 form without package_hash)")
+	}
+	return nil
+}
+
+// checkChain refuses a claimed chain of owners other than the one that the hub
+// knows. An empty claim is right for a task that had no owner before the sender.
+func (p *packageBuilder) checkChain(op string, chain []hub.AgentID) error {
+	first := len(p.chain) == 0 && len(chain) == 1
+	if p.chain == nil || first || slices.Equal(p.chain, chain) {
+		return nil
+	}
+	return hub.Errorf(hub.CodeOwnership, op, "package.provenance.handoff_chain: the owners of this task were %s", names(chain)).
+		WithHint("leave handoff_chain out: the hub adds it")
+}
+
+// seal returns the complete package with its chain of owners and its hash.
+func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, hub.Package, error) {
+	const op = "handoff.Initiate"
+	fail := func(err error) (json.RawMessage, hub.Package, error) { return nil, hub.Package{}, err }
+	p.object("provenance")["handoff_chain"] = append([]hub.AgentID{}, chain...)
+	if verification := p.object("verification"); verification != nil {
+		fill(verification, "schema_version", hub.Version)
+		delete(verification, "package_hash")
+		hash, err := hub.PackageHash(encode(p.members))
+		if err != nil {
+			return fail(err)
+		}
+		verification["package_hash"] = hash
+	}
+	raw := encode(p.members)
+	if len(raw) > hub.MaxPackage {
+		return fail(tooLarge(op, len(raw)))
+	}
+	if err := shape.CheckPackage(raw); err != nil {
+		return fail(err)
+	}
+	pkg, err := hub.DecodePackage(raw)
+	if err != nil {
+		return fail(err)
+	}
+	for name, text := range map[string]string{"context.summary": pkg.Context.Summary, "work_state.next_step": pkg.WorkState.NextStep, "task.title": pkg.Task.Title} {
+		if !strings.ContainsFunc(text, visibleRune) {
+			return fail(hub.Errorf(hub.CodeInvalid, op, "package.%s: has no visible character", name))
+		}
+	}
+	return raw, pkg, nil
+}
