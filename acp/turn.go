@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -286,31 +285,15 @@ func (t *Turn) Wait() (Result, error) {
 	return t.result, t.err
 }
 
-// Text takes the updates and returns the text of the agent's messages, one after
-// the other, and the result of the turn.
+// Text takes the updates and returns the text of the agent's messages, each on lines
+// of its own, and the result of the turn.
 func (t *Turn) Text() (string, Result, error) {
-	var order []string
-	messages := map[string]*strings.Builder{}
+	var text Transcript
 	for u := range t.Updates() {
-		if u.Kind() != KindAgentMessage {
-			continue
-		}
-		id, whole := u.Message()
-		if messages[id] == nil {
-			messages[id] = &strings.Builder{}
-			order = append(order, id)
-		}
-		if whole {
-			messages[id].Reset()
-		}
-		messages[id].WriteString(u.Text())
-	}
-	var all strings.Builder
-	for _, id := range order {
-		all.WriteString(messages[id].String())
+		text.Add(u)
 	}
 	r, err := t.Wait()
-	return all.String(), r, err
+	return text.String(), r, err
 }
 
 // Done is closed when the turn is over.

@@ -131,8 +131,22 @@ func TestTurn(t *testing.T) {
 			s.update(`{"sessionUpdate":"agent_message","messageId":"m2","content":[{"type":"text","text":"hello"}]}`)
 			s.update(`{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}`)
 		})
-		if text, _, err := prompt(t, open(t, c), "go").Text(); err != nil || text != "hello world" {
-			t.Errorf("got %q, %v; want hello world", text, err)
+		if text, _, err := prompt(t, open(t, c), "go").Text(); err != nil || text != "hello\n world" {
+			t.Errorf("got %q, %v; want two lines, hello and world", text, err)
+		}
+	})
+	t.Run("a new message begins after a tool call", func(t *testing.T) {
+		c := played(t, nil, func(s *script) {
+			s.begin()
+			p := s.next()
+			s.update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I will "}}`)
+			s.update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"look first."}}`)
+			s.update(`{"sessionUpdate":"tool_call","toolCallId":"1","title":"read","status":"completed"}`)
+			s.update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"STATUS:ok"}}`)
+			s.answer(p, `{"stopReason":"end_turn"}`)
+		})
+		if text, _, err := prompt(t, open(t, c), "go").Text(); err != nil || text != "I will look first.\nSTATUS:ok" {
+			t.Errorf("got %q, %v; want two lines", text, err)
 		}
 	})
 	t.Run("version 2: the answer to a prompt of an earlier draft is accepted", func(t *testing.T) {

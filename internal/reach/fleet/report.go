@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
@@ -76,11 +75,9 @@ func (a *Agent) prompt(ctx context.Context, texts ...string) (string, acp.StopRe
 	if err != nil {
 		return "", "", fmt.Errorf("fleet: %w", err)
 	}
-	var text turnText
+	text := acp.Transcript{Limit: maxText}
 	for u := range turn.Updates() {
-		if u.Kind() == acp.KindAgentMessage {
-			text.add(u)
-		}
+		text.Add(u)
 		if a.opts.OnUpdate != nil {
 			a.opts.OnUpdate(u)
 		}
@@ -93,68 +90,4 @@ func (a *Agent) prompt(ctx context.Context, texts ...string) (string, acp.StopRe
 		return text.String(), result.StopReason, fmt.Errorf("fleet: %w", err)
 	}
 	return text.String(), result.StopReason, nil
-}
-
-// maxMessages is the number of messages of one turn that are kept apart.
-const maxMessages = 256
-
-// A turnText is the end of an agent's text in a turn, message by message: an update
-// may replace the whole text of an earlier message. It holds at most twice maxText
-// bytes, so that a long message is copied once for every maxText bytes added.
-type turnText struct {
-	messages []message
-	size     int
-}
-
-type message struct {
-	id   string
-	text []byte
-}
-
-// add applies an update of a message.
-func (t *turnText) add(u *acp.Update) {
-	id, whole := u.Message()
-	text := u.Text()
-	m := t.find(id)
-	if whole {
-		t.size -= len(m.text)
-		m.text = m.text[:0]
-	}
-	m.text = append(m.text, text...)
-	t.size += len(text)
-	for t.size > 2*maxText || len(t.messages) > maxMessages {
-		t.shorten()
-	}
-}
-
-// find returns the message of that id, a new one if there is none.
-func (t *turnText) find(id string) *message {
-	for i := len(t.messages) - 1; i >= 0; i-- {
-		if t.messages[i].id == id {
-			return &t.messages[i]
-		}
-	}
-	t.messages = append(t.messages, message{id: id})
-	return &t.messages[len(t.messages)-1]
-}
-
-// shorten drops the first message, or the beginning of the only one.
-func (t *turnText) shorten() {
-	if len(t.messages) > 1 {
-		t.size -= len(t.messages[0].text)
-		t.messages = t.messages[1:]
-		return
-	}
-	m := &t.messages[0]
-	kept := append([]byte(nil), m.text[len(m.text)-maxText:]...)
-	t.size, m.text = len(kept), kept
-}
-
-// String returns the text without a character that was cut.
-func (t *turnText) String() string {
-	var all strings.Builder
-	for _, m := range t.messages {
-		all.Write(m.text)
-	}
-	return strings.ToValidUTF8(all.String(), "")
 }
