@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
 
 	// What a hub stands on.
-	"internal/engine/sqlite": {"hub"},
+	"internal/engine/sqlite": {"hub", "internal/durable"},
 	"internal/engine/blobs":  {"hub"},
 	"internal/engine/bus":    {"hub"},
 
@@ -66,7 +66,7 @@ var layers = map[string][]string{
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},
 	"internal/service/journal":  {"hub"},
-	"internal/service/records":  {"hub", "internal/shape"}, // envelopes in files are read as strictly as those that come in
+	"internal/service/records":  {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom": {"hub", "internal/nearest", "internal/shape", "internal/strictjson"},
@@ -85,7 +85,7 @@ var layers = map[string][]string{
 
 	// What puts it together, and the command.
 	"server": {
-		"hub", "hub/schema", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
+		"hub", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run",
 		"internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",

@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/records"
 )
@@ -16,19 +19,21 @@ import (
 const (
 	trailDir   = "journal"
 	archiveDir = "archive"
+	runsDir    = "runs" // recordings that parley run keeps beside the hub
 )
 
 // Records is everything that a hub keeps, as a whole.
 type Records struct {
 	*records.Records
 	store *sqlite.Store
+	home  string
 }
 
 // newRecords returns the records of a store in a home. opts has all but what
 // follows from the home.
 func newRecords(store *sqlite.Store, home string, opts records.Options) *Records {
 	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir)}
-	return &Records{records.New(store, folders, &opts), store}
+	return &Records{records.New(store, folders, &opts), store, home}
 }
 
 // OpenRecords opens the records in a home in which no hub is running. Whoever
@@ -66,15 +71,97 @@ func (r *Records) Verify(ctx context.Context) (records.Audit, error) {
 
 // Export writes everything as JSONL into a folder that does not exist yet.
 func (r *Records) Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error) {
-	return r.Records.Export(ctx, dir, func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-		return r.store.Dump(ctx, emit, sqlite.DumpOptions{Restricted: restricted})
+	return r.Records.Export(ctx, dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
+		return r.store.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: restricted})
 	})
 }
 
-// Backup copies the database into a file that does not exist yet. The copy does
-// not expect the JSONL files of this home: they are written anew where it is put.
-func (r *Records) Backup(ctx context.Context, file string) error {
-	return r.store.Backup(ctx, file, nil, records.FilesConsumer)
+// Backup copies the home into a folder that does not exist yet, while the hub
+// works: the database as SQLite copies it, the trail, the archives, artifacts,
+// files that repositories share, and the key files. The folder is a home: a hub
+// that is started in it, or in a copy of it, goes on where this one was.
+//
+// The order makes the parts fit each other. A trail that is copied before the
+// database is a beginning of that database's journal, and is completed from it
+// at the end. Archives and artifacts that are copied after it include all that
+// it names, because both are written before the database names them.
+func (r *Records) Backup(ctx context.Context, dir string) error {
+	const op = "server.Backup"
+	dir = filepath.Clean(dir)
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return hub.Errorf(hub.CodeConflict, op, "%s exists already", dir).WithHint("name a folder that does not exist yet")
+	}
+	work := dir + ".partial"
+	err := os.RemoveAll(work) // left by a crash
+	if err == nil {
+		err = os.Mkdir(work, 0o700)
+	}
+	defer os.RemoveAll(work) // which does not exist any more after a success
+	if err == nil {
+		err = copyTree(ctx, r.home, work, trailDir)
+	}
+	if err == nil {
+		err = r.store.Backup(ctx, filepath.Join(work, "hub.db"))
+	}
+	for _, name := range []string{archiveDir, artifactDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
+		if err == nil {
+			err = copyTree(ctx, r.home, work, name)
+		}
+	}
+	if err == nil {
+		err = completeTrail(ctx, work)
+	}
+	if err == nil {
+		err = durable.Rename(work, dir)
+	}
+	if err != nil && hub.CodeOf(err) == "" && ctx.Err() == nil {
+		return hub.Errorf(hub.CodeDegraded, op, "cannot copy %s: %v", r.home, err).WithHint("check the disk and the permissions of the folder")
+	}
+	return err
+}
+
+// copyTree copies a file or a folder, if it exists, from one home to another. A
+// file that disappears meanwhile is passed over.
+func copyTree(ctx context.Context, from, to, name string) error {
+	return filepath.WalkDir(filepath.Join(from, name), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		rel, relErr := filepath.Rel(from, path)
+		if err := errors.Join(err, relErr, ctx.Err()); err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		src, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		dst, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(dst, src)
+		return errors.Join(err, dst.Sync(), dst.Close())
+	})
+}
+
+// completeTrail writes the trail of a home up to the journal of its database.
+func completeTrail(ctx context.Context, home string) error {
+	r, err := OpenRecords(home, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Copy(ctx), r.Close())
 }
 
 // Import makes a home out of an export. The home must not hold a hub yet.
@@ -94,10 +181,5 @@ func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if err := sqlite.Load(ctx, home, e.Manifest.Schema, e.Next); err != nil {
 		return records.Manifest{}, err
 	}
-	r, err := OpenRecords(home, nil)
-	if err != nil {
-		return records.Manifest{}, err
-	}
-	err = r.Copy(ctx)
-	return e.Manifest, errors.Join(err, r.Close())
+	return e.Manifest, completeTrail(ctx, home)
 }

@@ -155,12 +155,13 @@ func writeArchive(w io.Writer, got records.ArchiveReport) {
 
 func (a *app) backupCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "backup FILE", Short: "Copy the database into a file, while the hub is in use",
-		Long: `Copy the database into a file that does not exist yet, as it is at one moment,
-while the hub is in use. To restore it, put it into an empty folder as hub.db and
-start the hub there with --home. Artifacts are files in the hub's home of their
-own: copy that folder, too.`,
-		Example: `  parley backup /var/backups/hub.db`,
+		Use: "backup DIR", Short: "Copy the hub's home into a folder, while the hub is in use",
+		Long: `Copy the hub's home into a folder that does not exist yet: the database as it is
+at one moment, the records, artifacts and the key files. The hub may be in use. The
+folder holds secrets, and is a home: to restore it, copy it back and start the hub
+there with --home.`,
+		Example: `  parley backup /var/backups/parley
+  parley serve --home /var/backups/parley`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(args[0])
@@ -176,7 +177,7 @@ own: copy that folder, too.`,
 			if err != nil {
 				return err
 			}
-			return a.print(api.Backup{Path: path}, func(w io.Writer) { fmt.Fprintf(w, "copied the database to %s\n", path) })
+			return a.print(api.Backup{Path: path}, func(w io.Writer) { fmt.Fprintf(w, "copied the hub to %s\n", path) })
 		},
 	}
 }

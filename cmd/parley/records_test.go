@@ -93,24 +93,30 @@ func TestRecords(t *testing.T) {
 		}
 	})
 	t.Run("R3-065 an export leaves out what is restricted, unless asked", func(t *testing.T) {
-		raw, err := os.ReadFile(filepath.Join(dir, "handoffs.jsonl"))
+		raw, err := os.ReadFile(filepath.Join(dir, "snapshot.jsonl"))
 		if err != nil || strings.Contains(string(raw), "hush") || !strings.Contains(string(raw), secret.Hash) {
 			t.Errorf("got %s (%v), want the hash alone", raw, err)
 		}
 		h.ok(h.operator("export", "--jsonl", dir+"-all", "--restricted"), nil)
-		if raw, err = os.ReadFile(filepath.Join(dir+"-all", "handoffs.jsonl")); err != nil || !strings.Contains(string(raw), "hush") {
+		if raw, err = os.ReadFile(filepath.Join(dir+"-all", "snapshot.jsonl")); err != nil || !strings.Contains(string(raw), "hush") {
 			t.Errorf("got %s (%v), want the package", raw, err)
 		}
-		trail, err := os.ReadFile(filepath.Join(h.home, "journal", "handoffs", "handoffs.jsonl"))
-		if err == nil && strings.Contains(string(trail), "hush") {
-			t.Error("the JSONL file holds the restricted package")
+		trail, err := os.ReadFile(filepath.Join(h.home, "journal", "segment-000000000001.jsonl"))
+		if err != nil || strings.Contains(string(trail), "hush") {
+			t.Errorf("the trail holds the restricted package (%v)", err)
 		}
 	})
 	t.Run("R3-117 nothing is old enough to be archived", func(t *testing.T) {
 		contains(t, h.operator("archive", "--dry-run").out, "nothing is older than")
 		contains(t, h.operator("archive").out, "nothing is older than")
 	})
-	backup := filepath.Join(t.TempDir(), "hub.db")
+	backup := filepath.Join(t.TempDir(), "backup")
+	stored := filepath.Join(t.TempDir(), "plan.txt")
+	if err := os.WriteFile(stored, []byte("the plan"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var put struct{ Artifact struct{ SHA256 string } }
+	h.ok(h.as("planner", "artifact", "put", stored, "--json"), &put)
 	h.ok(h.operator("backup", backup), nil)
 	h.stop()
 
@@ -134,19 +140,26 @@ func TestRecords(t *testing.T) {
 		other.ok(other.operator("audit", "verify"), nil)
 		other.stop()
 	})
-	t.Run("a backup is a hub again", func(t *testing.T) {
-		home := t.TempDir()
-		if err := os.Rename(backup, filepath.Join(home, "hub.db")); err != nil {
+	t.Run("a backup is a home", func(t *testing.T) {
+		home := filepath.Join(t.TempDir(), "home") // it is restored by copying it
+		if err := os.CopyFS(home, os.DirFS(backup)); err != nil {
 			t.Fatal(err)
+		}
+		for _, name := range []string{"secrets.key", "operator.key"} {
+			if err := os.Chmod(filepath.Join(home, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		verify(t, home, 0, "ok the journal holds")
 		other := &house{t: t, home: home, keys: h.keys}
 		other.start()
 		contains(t, other.as("planner", "query", "--text", "frozen").out, "schema is frozen")
+		other.ok(other.operator("audit", "verify"), nil)
+		contains(t, other.as("builder", "artifact", "get", put.Artifact.SHA256).out, "the plan")
 		other.stop()
 	})
 	t.Run("an export that was changed is refused by name, and leaves no home", func(t *testing.T) {
-		file := filepath.Join(dir, "messages.jsonl")
+		file := filepath.Join(dir, "snapshot.jsonl")
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +169,7 @@ func TestRecords(t *testing.T) {
 		}
 		home := filepath.Join(t.TempDir(), "home")
 		res := do(t, parley(t, nil, "import", dir, "--into", home))
-		if res.code == 0 || !strings.Contains(res.err, "messages.jsonl") {
+		if res.code == 0 || !strings.Contains(res.err, "snapshot.jsonl") {
 			t.Errorf("got %d %s, want a refusal that names the file", res.code, res.err)
 		}
 		if _, err := os.Stat(filepath.Join(home, "hub.db")); !os.IsNotExist(err) {

@@ -87,18 +87,20 @@ type DumpOptions struct {
 	Restricted bool // give out what restricted handoffs say, too
 }
 
-// Dump calls emit with every row of the database as it is now, and returns the
-// version of the schema. A row is a JSON object with the columns in the order
-// of the table; it is good until emit returns. The same database gives the
+// Dump calls begin with the version of the schema, and then emit with every row
+// of the database as it is now. A row is a JSON object with the columns in the
+// order of the table; it is good until emit returns. The same database gives the
 // same rows in the same order, whatever is written meanwhile.
-func (s *Store) Dump(ctx context.Context, emit func(table string, row []byte) error, opts DumpOptions) (schema int, err error) {
+func (s *Store) Dump(ctx context.Context, begin func(schema int) error, emit func(table string, row []byte) error, opts DumpOptions) error {
 	const op = "sqlite.Dump"
-	err = s.read(ctx, op, func(r *reader) error {
+	return s.read(ctx, op, func(r *reader) error {
 		version, err := r.c.number(`PRAGMA user_version`)
 		if err != nil {
 			return engineError(op, err)
 		}
-		schema = int(version)
+		if err := begin(int(version)); err != nil {
+			return err
+		}
 		for _, t := range dumpTables {
 			if err := r.c.dump(op, t, emit, opts); err != nil {
 				return err
@@ -106,7 +108,6 @@ func (s *Store) Dump(ctx context.Context, emit func(table string, row []byte) er
 		}
 		return nil
 	})
-	return schema, err
 }
 
 // dump emits the rows of one table. What emit reports is passed on as it is.

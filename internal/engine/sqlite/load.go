@@ -18,11 +18,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
-
-// loadBatch is how many rows share a transaction while a database is filled
-// that nobody else can see.
-const loadBatch = 4096
 
 // Load makes a hub's database in home out of the rows of a dump, which next
 // returns one after the other and then io.EOF. The database appears when it is
@@ -62,19 +59,11 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 	if err := removeDatabase(draft); err != nil { // left by a crash
 		return engineError(op, err)
 	}
-	var stopped error // what next reported, which is passed on as it is
-	err = fillDatabase(ctx, draft, schema, func() (string, []byte, error) {
-		table, row, err := next()
-		if err != nil && err != io.EOF {
-			stopped = err
-		}
-		return table, row, err
-	})
-	if err == nil {
-		err = moveDatabase(draft, path)
+	if err := fillDatabase(ctx, draft, schema, next); err != nil {
+		return errors.Join(cmp.Or(ctx.Err(), err), removeDatabase(draft))
 	}
-	if err != nil {
-		return errors.Join(cmp.Or(stopped, ctx.Err(), engineError(op, err)), removeDatabase(draft))
+	if err := moveDatabase(draft, path); err != nil {
+		return errors.Join(engineError(op, err), removeDatabase(draft))
 	}
 	return engineError(op, protect(path))
 }
@@ -90,160 +79,133 @@ func removeDatabase(path string) error {
 	return errors.Join(errs...)
 }
 
-// moveDatabase gives a database that nobody has open its name, when it is
-// safely on disk.
+// moveDatabase writes a closed database to disk and gives it its name. Closing
+// it has emptied its log.
 func moveDatabase(from, to string) error {
-	if err := syncFile(from); err != nil {
-		return err
-	}
-	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // empty by now
+	for _, suffix := range []string{"-wal", "-shm", "-journal"} {
 		if err := os.Remove(from + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Rename(from, to); err != nil {
+	if err := durable.SyncFile(from); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(to))
+	return durable.Rename(from, to)
 }
 
 // fillDatabase makes a database at path.
 func fillDatabase(ctx context.Context, path string, schema int, next func() (string, []byte, error)) error {
 	if err := protect(path); err != nil {
-		return err
+		return engineError("sqlite.Load", err)
 	}
 	c, err := openConn(path, 5*time.Second, writerCache)
 	if err != nil {
-		return err
+		return engineError("sqlite.Load", err)
 	}
 	c.db.SetInterrupt(ctx)
 	err = c.load(schema, next)
 	c.db.SetInterrupt(context.Background())
-	return errors.Join(err, c.close())
+	return errors.Join(err, engineError("sqlite.Load", c.close()))
 }
 
-// load makes the schema of the given version, fills its tables, and brings the
-// schema up to date.
-func (c *conn) load(schema int, next func() (string, []byte, error)) error {
+// load makes the schema of the given version, fills its tables in one
+// transaction, and brings the schema up to date. An error of next is passed on
+// as it is.
+func (c *conn) load(schema int, next func() (string, []byte, error)) (err error) {
+	const op = "sqlite.Load"
 	for version := range schema {
 		if err := migrateOne(c, version); err != nil {
-			return err
+			return engineError(op, err)
 		}
 	}
-	l := &loader{c: c, tables: map[string]*loadTable{}}
-	defer l.close()
-	for more := true; more; {
-		if err := c.transact(func() (err error) {
-			for n := 0; n < loadBatch && more && err == nil; n++ {
-				more, err = l.step(next)
-			}
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	return migrate(c)
-}
-
-// transact calls fn in a transaction.
-func (c *conn) transact(fn func() error) (err error) {
 	txn, err := c.db.BeginImmediate()
 	if err != nil {
-		return err
+		return engineError(op, err)
 	}
-	defer txn.End(&err)
-	return fn()
-}
-
-// A loader fills tables.
-type loader struct {
-	c      *conn
-	tables map[string]*loadTable
+	tables := map[string]*loadTable{}
+	for err == nil {
+		var name string
+		var row []byte
+		if name, row, err = next(); err != nil {
+			break
+		}
+		if tables[name] == nil {
+			tables[name], err = c.loadTable(name)
+		}
+		if err == nil {
+			err = tables[name].add(row)
+		}
+	}
+	for _, t := range tables {
+		if t != nil {
+			t.insert.Close()
+		}
+	}
+	if err != io.EOF {
+		return errors.Join(err, txn.Rollback())
+	}
+	if err := txn.Commit(); err != nil {
+		return engineError(op, err)
+	}
+	return engineError(op, migrate(c))
 }
 
 // A loadTable is a table that is being filled.
 type loadTable struct {
+	name    string
 	columns []string
 	insert  *sqlite3.Stmt
 	rows    int
 }
 
-func (l *loader) close() {
-	for _, t := range l.tables {
-		t.insert.Close()
+// loadTable prepares a table to be filled.
+func (c *conn) loadTable(name string) (*loadTable, error) {
+	const op = "sqlite.Load"
+	var columns []string
+	var err error
+	i := slices.IndexFunc(dumpTables, func(t dumpTable) bool { return t.name == name })
+	if i >= 0 {
+		columns, err = c.columns(name)
 	}
+	if err == nil && len(columns) == 0 {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "there is no table %q", name)
+	}
+	if err == nil && dumpTables[i].fresh {
+		err = c.db.Exec(`DELETE FROM ` + name)
+	}
+	if err != nil {
+		return nil, engineError(op, err)
+	}
+	insert, _, err := c.db.Prepare(`INSERT INTO ` + name + ` (` + strings.Join(columns, ", ") + `) VALUES (?` + strings.Repeat(", ?", len(columns)-1) + `)`)
+	return &loadTable{name: name, columns: columns, insert: insert}, engineError(op, err)
 }
 
-// step adds one row and reports whether there may be more.
-func (l *loader) step(next func() (string, []byte, error)) (bool, error) {
+// add adds one row.
+func (t *loadTable) add(row []byte) error {
 	const op = "sqlite.Load"
-	name, row, err := next()
-	if err == io.EOF {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	t, err := l.table(name)
-	if err != nil {
-		return false, err
-	}
 	t.rows++
 	values, err := decodeRow(t.columns, row)
 	if err != nil {
-		return false, hub.Errorf(hub.CodeInvalid, op, "row %d of %s: %v", t.rows, name, err)
+		return hub.Errorf(hub.CodeInvalid, op, "row %d of %s: %v", t.rows, t.name, err)
 	}
 	for i, v := range values {
 		switch v := v.(type) {
 		case nil:
-			err = t.insert.BindNull(i + 1)
+			err = errors.Join(err, t.insert.BindNull(i+1))
 		case int64:
-			err = t.insert.BindInt64(i+1, v)
+			err = errors.Join(err, t.insert.BindInt64(i+1, v))
 		case string:
-			err = t.insert.BindText(i+1, v)
-		}
-		if err != nil {
-			return false, err
+			err = errors.Join(err, t.insert.BindText(i+1, v))
 		}
 	}
-	err = t.insert.Exec()
+	if err == nil {
+		err = t.insert.Exec()
+	}
 	switch err = engineError(op, err); hub.CodeOf(err) {
-	case "":
-		return true, nil
 	case hub.CodeConflict, hub.CodeNotFound, hub.CodeInvalid:
-		return false, hub.Errorf(hub.CodeInvalid, op, "row %d of %s does not fit: %v", t.rows, name, err)
+		return hub.Errorf(hub.CodeInvalid, op, "row %d of %s does not fit: %v", t.rows, t.name, err)
 	}
-	return false, err
-}
-
-// table returns a table that can be filled.
-func (l *loader) table(name string) (*loadTable, error) {
-	if t := l.tables[name]; t != nil {
-		return t, nil
-	}
-	i := slices.IndexFunc(dumpTables, func(t dumpTable) bool { return t.name == name })
-	var columns []string
-	if i >= 0 {
-		var err error
-		if columns, err = l.c.columns(name); err != nil {
-			return nil, err
-		}
-	}
-	if len(columns) == 0 {
-		return nil, hub.Errorf(hub.CodeInvalid, "sqlite.Load", "there is no table %q", name)
-	}
-	if dumpTables[i].fresh {
-		if err := l.c.db.Exec(`DELETE FROM ` + name); err != nil {
-			return nil, err
-		}
-	}
-	insert, _, err := l.c.db.Prepare(`INSERT INTO ` + name + ` (` + strings.Join(columns, ", ") + `) VALUES (?` + strings.Repeat(", ?", len(columns)-1) + `)`)
-	if err != nil {
-		return nil, err
-	}
-	t := &loadTable{columns: columns, insert: insert}
-	l.tables[name] = t
-	return t, nil
+	return err
 }
 
 // decodeRow reads a row of a dump: exactly these columns in this order, each

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 const (
@@ -49,206 +50,182 @@ type ArchiveReport struct {
 	through    hub.Time // messages made before are in it
 }
 
-// Archive moves entries and messages that are old into a file, and then out of
+// Archive moves old entries and messages into a sealed segment, and then out of
 // the store. Handoffs, their history and the messages about them stay for ever.
 // Only the operator and the hub itself may.
 //
-// Killed at any instant, nothing is lost: the file is complete before the store
-// notes it, the store notes it before anything is removed, and only what is in
-// the file is removed. The next call removes what is left.
-func (j *Records) Archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
+// Killed at any instant, nothing is lost: the segment is complete before the
+// store lists it, the store lists it before anything is removed, and only what
+// is in the segment is removed. The next call removes the rest.
+func (r *Records) Archive(ctx context.Context, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	const op = "records.Archive"
-	if !actor.IsOperator() && actor.ID != hub.Self {
-		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator may archive, and you are %s", actor.ID)
+	if !caller.IsOperator() && caller.ID != hub.Self {
+		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator may archive, and you are %s", caller.ID)
 	}
 	opts.Keep = cmp.Or(opts.Keep, archiveKeep)
 	if opts.Keep < archiveLeast {
 		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "nothing younger than a day is archived")
 	}
-	if j.folders.Archives == "" {
+	if r.folders.Archives == "" {
 		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "no folder for archives was given")
 	}
-	j.archiving.Lock()
-	defer j.archiving.Unlock()
-	report, err := j.archive(ctx, actor, opts)
+	r.archiving.Lock()
+	defer r.archiving.Unlock()
+	report, err := r.archive(ctx, caller, opts)
 	if err != nil {
 		return report, fmt.Errorf("records: archive: %w", diskError(op, err))
 	}
 	return report, nil
 }
 
-func (j *Records) archive(ctx context.Context, actor hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
-	pruned := 0
-	if !opts.DryRun {
-		var err error
-		if pruned, err = j.prune(ctx); err != nil && !errors.Is(err, errStraggler) {
-			return ArchiveReport{}, err
-		}
-		if err := os.MkdirAll(j.folders.Archives, 0o700); err != nil {
-			return ArchiveReport{}, err
-		}
+func (r *Records) archive(ctx context.Context, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
+	report := ArchiveReport{DryRun: opts.DryRun, Cutoff: r.clock.Now().Add(-opts.Keep)}
+	if opts.DryRun {
+		return report, r.writeArchive(ctx, io.Discard, &report)
 	}
-	report, err := j.write(ctx, opts)
+	pruned, err := r.prune(ctx)
+	if err != nil && !errors.Is(err, errStraggler) {
+		return report, err
+	}
 	report.Pruned = pruned
-	if err != nil || opts.DryRun || report.File == "" {
+	if err := os.MkdirAll(r.folders.Archives, 0o700); err != nil {
 		return report, err
 	}
-	if err := j.record(ctx, actor, report); err != nil {
-		return report, err
-	}
-	n, err := j.prune(ctx)
-	report.Pruned += n
-	return report, err
-}
-
-// write makes the file. In a dry run it only counts.
-func (j *Records) write(ctx context.Context, opts ArchiveOptions) (ArchiveReport, error) {
-	report := ArchiveReport{DryRun: opts.DryRun, Cutoff: j.clock.Now().Add(-opts.Keep)}
-	var target io.Writer = io.Discard
-	var file *draft
-	if !opts.DryRun {
-		var err error
-		if file, err = newDraft(filepath.Join(j.folders.Archives, "archive.jsonl")); err != nil {
-			return report, err
-		}
-		defer file.drop()
-		target = file
-	}
-	w := newArchiveWriter(target)
-	if err := w.put(archiveLine{Format: archiveFormat, Version: archiveVersion}); err != nil {
-		return report, err
-	}
-	if err := j.writeEntries(ctx, w, opts, &report); err != nil || report.Entries == 0 {
-		return report, err
-	}
-	if err := j.writeMessages(ctx, w, &report); err != nil {
-		return report, err
-	}
-	err := w.put(archiveLine{End: &archiveEnd{report.First, report.Last, report.through, report.Entries, report.Messages}})
-	if err == nil {
-		report.SHA256, err = w.sum()
-	}
+	draft := filepath.Join(r.folders.Archives, "archive.jsonl.partial")
+	defer os.Remove(draft) // which has another name after a success
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return report, err
 	}
-	report.File = fmt.Sprintf("archive-%012d-%012d.jsonl", report.First, report.Last)
-	if opts.DryRun {
-		return report, nil
-	}
-	file.path = filepath.Join(j.folders.Archives, report.File)
-	if err := file.keep(); err != nil {
+	err = r.writeArchive(ctx, f, &report)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil || report.File == "" {
 		return report, err
 	}
-	return report, nil
+	if err := durable.Rename(draft, filepath.Join(r.folders.Archives, report.File)); err != nil {
+		return report, err
+	}
+	if err := r.list(ctx, caller, report); err != nil {
+		return report, err
+	}
+	pruned, err = r.prune(ctx)
+	report.Pruned += pruned
+	return report, err
 }
 
-// writeEntries writes the oldest entries, as far as they are old enough and
-// every consumer has seen them.
-func (j *Records) writeEntries(ctx context.Context, w *archiveWriter, opts ArchiveOptions, report *ArchiveReport) error {
-	after, seen := int64(0), int64(0)
-	err := j.store.View(ctx, func(r hub.Reader) error {
-		archives, err := r.Archives()
+// writeArchive writes the segment, if anything is old enough, and completes the
+// report.
+func (r *Records) writeArchive(ctx context.Context, out io.Writer, report *ArchiveReport) error {
+	w := newSegmentWriter(out)
+	if err := r.writeEntries(ctx, w, report); err != nil || w.seal.Entries == 0 {
+		return err
+	}
+	if err := r.writeMessages(ctx, w, report.through); err != nil {
+		return err
+	}
+	s := w.seal
+	report.First, report.Last, report.Entries, report.Messages, report.hash = s.First, s.Last, s.Entries, s.Messages, s.Hash
+	report.File = fmt.Sprintf("archive-%012d-%012d.jsonl", s.First, s.Last)
+	var err error
+	report.SHA256, err = w.close()
+	return err
+}
+
+// writeEntries writes the oldest entries, up to the first one that is too young
+// or that a consumer has not seen.
+func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *ArchiveReport) error {
+	var newest hub.Archive
+	var seen int64
+	var behind string
+	err := r.store.View(ctx, func(rd hub.Reader) error {
+		archives, err := rd.Archives()
 		if err != nil {
 			return err
 		}
-		if len(archives) > 0 {
-			newest := archives[len(archives)-1]
-			after, report.through = newest.Seq, newest.Cutoff
+		if n := len(archives); n > 0 {
+			newest = archives[n-1]
 		}
-		seen, report.HeldBackBy, err = leastCursor(r, j.consumers)
+		seen, behind, err = leastCursor(rd, r.consumers)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	held := true // by the consumer
-	through := report.Cutoff
+	if err := w.put(line{Format: segmentFormat, Version: segmentVersion, After: newest.Seq, Hash: newest.Hash}); err != nil {
+		return err
+	}
+	after, through := newest.Seq, report.Cutoff
 	for more := true; more; {
-		err := j.store.View(ctx, func(r hub.Reader) error {
-			entries, err := r.Journal(hub.JournalQuery{After: after, Limit: archivePage})
-			if err != nil {
-				return err
-			}
+		err := r.store.View(ctx, func(rd hub.Reader) error {
+			entries, err := rd.Journal(hub.JournalQuery{After: after, Limit: archivePage})
 			more = len(entries) == archivePage
 			for _, e := range entries {
+				if err != nil {
+					return err
+				}
 				old := e.At.Before(report.Cutoff.Time)
 				if !old || e.Seq > seen {
-					held, more = old, false
+					more = false
+					if old {
+						report.HeldBackBy = behind
+					}
 					if e.At.Before(through.Time) {
 						through = e.At
 					}
 					return nil
 				}
-				if err := w.put(archiveLine{Entry: &e}); err != nil {
-					return err
+				var l line
+				if l, err = entryLine(rd, e, false); err == nil {
+					err = w.put(l)
 				}
-				if report.Entries == 0 {
-					report.First = e.Seq
-				}
-				report.Last, report.hash, after = e.Seq, e.Hash, e.Seq
-				report.Entries++
+				after = e.Seq
 			}
-			held = false
-			return nil
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if !held {
-		report.HeldBackBy = ""
-	}
+	report.through = newest.Cutoff
 	if through = through.Add(-archiveSlack); through.After(report.through.Time) {
 		report.through = through
 	}
 	return nil
 }
 
-// leastCursor returns up to where all consumers have come, and the one that is
-// behind the others. The trail counts once it has begun.
-func leastCursor(r hub.Reader, consumers []string) (least int64, behind string, err error) {
-	least = int64(1)<<62 - 1
-	trail, err := r.Cursor(filesCursor)
-	if err != nil {
-		return 0, "", err
-	}
-	if trail > 0 {
-		least, behind = trail, filesCursor
-	}
-	for _, name := range consumers {
+// leastCursor returns the number up to which all consumers have read, and the
+// name of the slowest. The trail counts once it has begun.
+func leastCursor(r hub.Reader, consumers []string) (least int64, slowest string, err error) {
+	least = 1<<62 - 1
+	for _, name := range append([]string{trailCursor}, consumers...) {
 		seq, err := r.Cursor(name)
 		if err != nil {
 			return 0, "", err
 		}
-		if seq < least {
-			least, behind = seq, name
+		if seq < least && (seq > 0 || name != trailCursor) {
+			least, slowest = seq, name
 		}
 	}
-	return least, behind, nil
+	return least, slowest, nil
 }
 
-// writeMessages writes the messages that are old enough.
-func (j *Records) writeMessages(ctx context.Context, w *archiveWriter, report *ArchiveReport) error {
+// writeMessages writes the messages that were made before a time.
+func (r *Records) writeMessages(ctx context.Context, w *segmentWriter, through hub.Time) error {
 	after := hub.EnvelopeID("")
 	for more := true; more; {
-		err := j.store.View(ctx, func(r hub.Reader) error {
-			messages, err := r.MessagesBefore(report.through, after, archivePage)
-			if err != nil {
-				return err
-			}
+		err := r.store.View(ctx, func(rd hub.Reader) error {
+			messages, err := rd.MessagesBefore(through, after, archivePage)
 			more = len(messages) == archivePage
 			for _, m := range messages {
-				c, err := archivedCopy(r, m)
 				if err != nil {
 					return err
 				}
-				if err := w.put(archiveLine{Message: c}); err != nil {
-					return err
+				var row *messageRow
+				if row, err = newMessageRow(rd, m); err == nil {
+					err = w.put(line{Message: row})
 				}
 				after = m.ID
-				report.Messages++
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return err
@@ -257,67 +234,68 @@ func (j *Records) writeMessages(ctx context.Context, w *archiveWriter, report *A
 	return nil
 }
 
-// archiveFacts is what the journal keeps of an archive: all that the store's own
+// archiveFacts is the entry about an archive: everything that the store's own
 // list of archives says, so that the list can be checked.
 type archiveFacts struct {
 	First int64 `json:"first"`
 	hub.Archive
 }
 
-// record notes an archive in the store. From then on its content may go.
-func (j *Records) record(ctx context.Context, actor hub.Caller, report ArchiveReport) error {
+// list adds an archive to the store's list. From then on its content may be
+// removed.
+func (r *Records) list(ctx context.Context, caller hub.Caller, report ArchiveReport) error {
 	facts := archiveFacts{report.First, hub.Archive{
 		Seq: report.Last, Hash: report.hash, Cutoff: report.through, File: report.File, SHA256: report.SHA256,
-		Entries: report.Entries, Messages: report.Messages, At: j.clock.Now(),
+		Entries: report.Entries, Messages: report.Messages, At: r.clock.Now(),
 	}}
 	raw, err := json.Marshal(facts)
 	if err != nil {
 		return err
 	}
-	err = j.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = r.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		if err := tx.AddArchive(facts.Archive); err != nil {
 			return err
 		}
 		_, err := tx.Append(hub.Entry{
-			At: facts.At, Actor: actor.ID, Action: hub.ActionArchived, Subject: report.File, Outcome: hub.OutcomeOK, Facts: raw,
+			At: facts.At, Actor: caller.ID, Action: hub.ActionArchived, Subject: report.File, Outcome: hub.OutcomeOK, Facts: raw,
 		})
 		return err
 	})
-	if err == nil && j.bus != nil {
-		j.bus.Publish(hub.TopicJournal)
+	if err == nil && r.bus != nil {
+		r.bus.Publish(hub.TopicJournal)
 	}
 	return err
 }
 
-// errStraggler says that a message is older than the newest archive and yet not
-// in it, as happens when a clock was set back. The next archive takes it along.
+// errStraggler reports a message that is older than the newest archive and yet
+// not in it, as after a clock was set back. The next archive takes it along.
 var errStraggler = hub.Errorf(hub.CodeConflict, "records.Archive", "it is older than the newest archive, but not in it")
 
-// prune removes from the store what the newest archive holds, if anything is
-// left of it, and returns how many entries and messages that were. The file is
-// read first: what is not in it stays.
-func (j *Records) prune(ctx context.Context) (int, error) {
+// prune removes the content of the newest archive from the store, if any of it
+// is left, and returns the number of entries and messages that it removed. The
+// segment is read first: a message that is not in it stays.
+func (r *Records) prune(ctx context.Context) (int, error) {
 	var newest hub.Archive
 	left := false
-	err := j.store.View(ctx, func(r hub.Reader) error {
-		archives, err := r.Archives()
+	err := r.store.View(ctx, func(rd hub.Reader) error {
+		archives, err := rd.Archives()
 		if err != nil || len(archives) == 0 {
 			return err
 		}
 		newest = archives[len(archives)-1]
-		entries, err := r.Journal(hub.JournalQuery{After: 0, Limit: 1})
+		entries, err := rd.Journal(hub.JournalQuery{Limit: 1})
 		if err != nil {
 			return err
 		}
-		messages, err := r.MessagesBefore(newest.Cutoff, "", 1)
+		messages, err := rd.MessagesBefore(newest.Cutoff, "", 1)
 		left = len(messages) > 0 || len(entries) > 0 && entries[0].Seq <= newest.Seq
 		return err
 	})
 	if err != nil || !left {
 		return 0, err
 	}
-	var ids []hub.EnvelopeID
-	sum, err := readArchive(filepath.Join(j.folders.Archives, filepath.Base(newest.File)), func(l archiveLine) error {
+	var ids []hub.EnvelopeID // in order
+	_, sum, err := readSegment(filepath.Join(r.folders.Archives, filepath.Base(newest.File)), func(l line) error {
 		if l.Message != nil {
 			ids = append(ids, l.Message.ID)
 		}
@@ -328,12 +306,12 @@ func (j *Records) prune(ctx context.Context) (int, error) {
 	}
 	if err != nil {
 		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "the archive %s cannot be relied on, so nothing was removed: %v", newest.File, err).
-			WithHint("put the file back where it was; parley audit verify tells what is wrong")
+			WithHint("put the file back into the folder of the archives; parley audit verify tells what is wrong")
 	}
 	total := 0
 	for {
 		n := 0
-		err := j.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			due, err := tx.MessagesBefore(newest.Cutoff, "", archivePage)
 			if err != nil {
 				return err
@@ -354,31 +332,31 @@ func (j *Records) prune(ctx context.Context) (int, error) {
 }
 
 // archiveAlone archives, unless another process does.
-func (j *Records) archiveAlone(ctx context.Context) (ArchiveReport, error) {
-	if _, err := j.store.Lease(ctx, "records.Archive", 2*archiveEvery); hub.CodeOf(err) == hub.CodeConflict {
+func (r *Records) archiveAlone(ctx context.Context) (ArchiveReport, error) {
+	if _, err := r.store.Lease(ctx, "records.Archive", 2*archiveEvery); hub.CodeOf(err) == hub.CodeConflict {
 		return ArchiveReport{}, nil
 	} else if err != nil {
 		return ArchiveReport{}, err
 	}
-	return j.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: j.keep})
+	return r.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: r.keep})
 }
 
 // runArchive archives once a day, beginning now, until ctx ends.
-func (j *Records) runArchive(ctx context.Context) {
+func (r *Records) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := j.archiveAlone(ctx)
+		report, err := r.archiveAlone(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			j.log.Warn("old entries could not be archived, it will be tried again", "op", "records.Archive", "err", err)
+			r.log.Warn("old entries could not be archived, it will be tried again", "op", "records.Archive", "err", err)
 		case report.File != "":
-			j.log.Info("old entries and messages were archived", "op", "records.Archive",
+			r.log.Info("old entries and messages were archived", "op", "records.Archive",
 				"file", report.File, "entries", report.Entries, "messages", report.Messages)
 		case report.HeldBackBy != "":
-			j.log.Warn("old entries wait for a consumer of the journal", "op", "records.Archive", "consumer", report.HeldBackBy)
+			r.log.Warn("old entries wait for a consumer of the journal", "op", "records.Archive", "consumer", report.HeldBackBy)
 		}
 		select {
 		case <-tick.C:

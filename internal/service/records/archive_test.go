@@ -200,12 +200,13 @@ func TestArchive(t *testing.T) {
 	})
 	t.Run("an archive holds the entries as they were, and messages with what became of them", func(t *testing.T) {
 		lines := w.lines(filepath.Join(w.archives(), report.File))
-		if lines[0] != `{"format":"parley-archive","version":1}`+"\n" {
+		if lines[0] != `{"format":"parley-segment","version":1}`+"\n" {
 			t.Errorf("first line: got %s", lines[0])
 		}
 		for i, e := range before[:report.Entries] {
-			want, err := json.Marshal(map[string]hub.Entry{"entry": e})
-			if err != nil || lines[i+1] != string(want)+"\n" {
+			raw, err := json.Marshal(e)
+			want := `{"entry":` + string(raw)
+			if end, ok := strings.CutPrefix(lines[i+1], want); err != nil || !ok || end != "}\n" && !strings.HasPrefix(end, `,"handoff":{`) {
 				t.Errorf("line %d: got %s, want %s (%v)", i+2, lines[i+1], want, err)
 			}
 		}
@@ -217,7 +218,7 @@ func TestArchive(t *testing.T) {
 				t.Errorf("message: got %s, want %s in it", message, want)
 			}
 		}
-		if got, want := lines[len(lines)-1], fmt.Sprintf(`{"end":{"first":1,"last":%d,`, report.Last); !strings.HasPrefix(got, want) || len(lines) != 2+report.Entries+report.Messages {
+		if got, want := lines[len(lines)-1], fmt.Sprintf(`{"seal":{"first":1,"last":%d,`, report.Last); !strings.HasPrefix(got, want) || len(lines) != 2+report.Entries+report.Messages {
 			t.Errorf("last of %d lines: got %s, want %s", len(lines), got, want)
 		}
 	})
@@ -273,18 +274,19 @@ func TestArchiveTampering(t *testing.T) {
 	}{
 		{"a message in an archive changed", func(c *world) {
 			c.edit(filepath.Join(c.home, archived), func(b []byte) []byte { return bytes.Replace(b, []byte("message at"), []byte("Message at"), 1) })
-		}, []string{"archive " + report.File + ": the file was changed: its SHA-256 is #, recorded was #"}},
+		}, []string{"archive " + report.File + ": the file cannot be read: line #: the seal does not fit the lines before it"}},
 		{"an entry in an archive changed", func(c *world) {
 			c.edit(filepath.Join(c.home, archived), func(b []byte) []byte {
 				return bytes.Replace(b, []byte(`"role":"reviewer"`), []byte(`"role":"executor"`), 1)
 			})
 		}, []string{
-			"archive " + report.File + ": the file was changed: its SHA-256 is #, recorded was #",
+			"archive " + report.File + ": the file cannot be read: line #: the seal does not fit the lines before it",
 			fmt.Sprintf("archive %s, journal row 5: its hash does not follow from row 4: this row was changed, or the hash of the one before", report.File),
+			firstSegment + " line 6: it differs from journal row 5",
 		}},
 		{"an archive cut off", func(c *world) {
 			c.edit(filepath.Join(c.home, archived), func(b []byte) []byte { return b[:len(b)-100] })
-		}, []string{"archive " + report.File + ": the file cannot be read: line #: unexpected end of JSON input"}},
+		}, []string{"archive " + report.File + ": the file cannot be read: it ends without a seal"}},
 		{"an archive removed", func(c *world) { c.must(nil, os.Remove(filepath.Join(c.home, archived))) }, []string{"archive " + report.File + ": the file is missing"}},
 		{"the list of archives changed", func(c *world) { c.raw(`UPDATE journal_archives SET cutoff = '2030-01-01T00:00:00.000Z'`) }, []string{
 			fmt.Sprintf("archive %s: the list of archives differs from what journal row %d recorded", report.File, len(before)+1),
@@ -449,8 +451,8 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 		w.wantClean()
 	})
 	t.Run("the trail is a consumer", func(t *testing.T) {
-		w.update(func(tx hub.Tx) error { return tx.PutCursor("journal.files", 60) })
-		if got := w.archive(slow(1000)); got.Last != 60 || got.HeldBackBy != "journal.files" {
+		w.update(func(tx hub.Tx) error { return tx.PutCursor("records.trail", 60) })
+		if got := w.archive(slow(1000)); got.Last != 60 || got.HeldBackBy != "records.trail" {
 			t.Errorf("report: got %+v, want rows up to 60", got)
 		}
 	})
@@ -479,14 +481,14 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 	w.archive(records.ArchiveOptions{})
 	w.copy()
 	after := names()
-	t.Run("sealed files of messages go when archives hold them, those of handoffs stay", func(t *testing.T) {
+	t.Run("sealed segments go when archives hold them", func(t *testing.T) {
 		var gone []string
 		for _, name := range before {
 			if !slices.Contains(after, name) {
 				gone = append(gone, name)
 			}
 		}
-		if len(gone) == 0 || slices.ContainsFunc(gone, func(s string) bool { return !strings.HasPrefix(s, "messages/") }) {
+		if len(gone) == 0 || slices.Contains(gone, "head.json") {
 			t.Errorf("files:\nbefore %q\nafter  %q", before, after)
 		}
 		w.wantClean()
@@ -495,14 +497,14 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 		w.must(nil, os.RemoveAll(w.trail()))
 		w.must(nil, w.recordsWith(w.store, records.Options{}).Copy(t.Context()))
 		w.wantClean()
-		if lines := w.lines(w.messagesFile()); !strings.Contains(lines[len(lines)-1], `"message":`) {
-			t.Errorf("the last line: got %s, want it with its message", lines[len(lines)-1])
+		if lines := w.lines(filepath.Join(w.trail(), names()[1])); !strings.Contains(strings.Join(lines, ""), `,"envelope":`) {
+			t.Errorf("lines: got %s, want one with its envelope", lines)
 		}
 	})
 	t.Run("a trail that begins after an archive begins there", func(t *testing.T) {
 		w.must(nil, os.RemoveAll(w.trail()))
 		w.close()
-		w.raw(`DELETE FROM cursors WHERE consumer = 'journal.files'; DELETE FROM acp_meta WHERE key = 'journal.files'`)
+		w.raw(`DELETE FROM cursors WHERE consumer = 'records.trail'`)
 		w.open()
 		w.copy()
 		w.wantClean()

@@ -3,7 +3,6 @@ package records_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,8 +77,8 @@ func TestExport(t *testing.T) {
 	w.archive(records.ArchiveOptions{})
 	w.copy()
 	dir := filepath.Join(t.TempDir(), "a", "export")
-	dump := func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-		return w.store.Dump(ctx, emit, sqlite.DumpOptions{Restricted: true})
+	dump := func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
+		return w.store.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: true})
 	}
 	m, err := w.records.Export(t.Context(), dir, dump)
 	if err != nil {
@@ -90,15 +89,19 @@ func TestExport(t *testing.T) {
 		if err != nil || m.Head != head || m.Schema == 0 || len(m.Archives) != 1 {
 			t.Errorf("manifest: got %+v, want head %+v (%v)", m, head, err)
 		}
+		lines := strings.Join(w.lines(filepath.Join(dir, "snapshot.jsonl")), "")
 		for _, f := range m.Tables {
-			if got := len(w.lines(filepath.Join(dir, f.Name+".jsonl"))); got != f.Rows {
+			if got := strings.Count(lines, fmt.Sprintf("{\"table\":%q,", f.Name)); got != f.Rows {
 				t.Errorf("%s: got %d rows, want %d", f.Name, got, f.Rows)
 			}
 		}
-		var stored records.Manifest
-		raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-		if err != nil || json.Unmarshal(raw, &stored) != nil || fmt.Sprint(stored) != fmt.Sprint(m) {
-			t.Errorf("stored: got %+v (%v), want %+v", stored, err, m)
+		e, err := records.OpenExport(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if fmt.Sprint(e.Manifest) != fmt.Sprint(m) {
+			t.Errorf("read again: got %+v, want %+v", e.Manifest, m)
 		}
 	})
 	c := w.duplicate(t) // for its clock
@@ -165,7 +168,7 @@ func TestExport(t *testing.T) {
 	t.Run("R3-065 a restricted package that was left out is said to be missing, not changed", func(t *testing.T) {
 		open := filepath.Join(t.TempDir(), "export")
 		w.export(open)
-		if raw, err := os.ReadFile(filepath.Join(open, "handoffs.jsonl")); err != nil || bytes.Contains(raw, []byte(`{\"title\":\"vault\"}`)) || !bytes.Contains(raw, []byte(`{\"title\":\"parser\"}`)) {
+		if raw, err := os.ReadFile(filepath.Join(open, "snapshot.jsonl")); err != nil || bytes.Contains(raw, []byte(`{\"title\":\"vault\"}`)) || !bytes.Contains(raw, []byte(`{\"title\":\"parser\"}`)) {
 			t.Errorf("handoffs: got %s (%v), want them without the vault", raw, err)
 		}
 		c := w.duplicate(t)
@@ -197,22 +200,16 @@ func TestExport(t *testing.T) {
 	t.Run("an export that fails leaves nothing behind", func(t *testing.T) {
 		parent := t.TempDir()
 		broken := errors.New("no more rows")
-		for name, tt := range map[string]struct {
-			dump records.Dump
-			want error
-		}{
-			"at once": {func(context.Context, func(string, []byte) error) (int, error) { return 0, broken }, nil},
-			"midway": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-				return 0, errors.Join(emit("agents", []byte(`{}`)), broken)
-			}, nil},
-			"a table twice": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-				return 1, errors.Join(emit("a", []byte(`{}`)), emit("b", []byte(`{}`)), emit("a", []byte(`{}`)))
-			}, nil},
-			"a table with a path": {func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-				return 1, emit("../a", []byte(`{}`))
-			}, nil},
+		for name, dump := range map[string]records.Dump{
+			"at once": func(context.Context, func(int) error, func(string, []byte) error) error { return broken },
+			"midway": func(_ context.Context, begin func(int) error, emit func(string, []byte) error) error {
+				return errors.Join(begin(1), emit("agents", []byte(`{}`)), broken)
+			},
+			"a row that is no JSON": func(_ context.Context, begin func(int) error, emit func(string, []byte) error) error {
+				return errors.Join(begin(1), emit("agents", []byte(`{`)))
+			},
 		} {
-			if _, err := w.records.Export(t.Context(), filepath.Join(parent, "e"), tt.dump); hub.CodeOf(err) != hub.CodeDegraded {
+			if _, err := w.records.Export(t.Context(), filepath.Join(parent, "e"), dump); hub.CodeOf(err) != hub.CodeDegraded {
 				t.Errorf("%s: got %v, want degraded", name, err)
 			}
 			if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
@@ -230,41 +227,43 @@ func TestImportRefuses(t *testing.T) {
 	w.archive(records.ArchiveOptions{})
 	dir := filepath.Join(t.TempDir(), "export")
 	m := w.export(dir)
-	archive := filepath.Join("archives", m.Archives[0].Name)
-	manifest := func(from, to string) func(string) {
+	archive := filepath.Join("archive", m.Archives[0].File)
+	snapshot := func(from, to string) func(string) {
 		return func(dir string) {
-			w.edit(filepath.Join(dir, "manifest.json"), func(b []byte) []byte { return bytes.Replace(b, []byte(from), []byte(to), 1) })
+			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte { return bytes.Replace(b, []byte(from), []byte(to), 1) })
 		}
 	}
+	const changed = "snapshot.jsonl was changed or cut off"
 	for _, tt := range []struct {
 		name  string
 		spoil func(dir string)
 		code  hub.Code
 		text  string
 	}{
-		{"a folder without a manifest", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, "manifest.json"))) }, hub.CodeNotFound, "has no manifest.json"},
-		{"a manifest that is none", manifest(`"parley-export"`, `"other"`), hub.CodeInvalid, "manifest.json is not that of an export"},
-		{"a manifest that is no JSON", manifest(`{`, `[`), hub.CodeInvalid, "manifest.json is not that of an export"},
-		{"a newer export", manifest(`"version": 1`, `"version": 2`), hub.CodeConflict, "version 2"},
-		{"a newer schema", manifest(fmt.Sprintf(`"schema": %d`, m.Schema), `"schema": 99`), hub.CodeConflict, "newer parley"},
-		{"a manifest that leads elsewhere", manifest(`"agents"`, `"../agents"`), hub.CodeInvalid, `"../agents"`},
-		{"a manifest that is too long", func(dir string) {
-			w.edit(filepath.Join(dir, "manifest.json"), func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 2<<20)...) })
-		}, hub.CodeTooLarge, "more than"},
-		{"a table that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, "agents.jsonl"))) }, hub.CodeHashMismatch, "agents.jsonl is not what the manifest says"},
-		{"a table that is cut off", func(dir string) {
-			w.edit(filepath.Join(dir, "journal.jsonl"), func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] })
-		}, hub.CodeHashMismatch, "journal.jsonl is not what the manifest says"},
-		{"a table that is longer", func(dir string) {
-			w.edit(filepath.Join(dir, "sqlite_sequence.jsonl"), func(b []byte) []byte { return append(b, '\n') })
-		}, hub.CodeInvalid, "sqlite_sequence"},
-		{"a table that was changed", func(dir string) {
-			w.edit(filepath.Join(dir, "agents.jsonl"), func(b []byte) []byte { return bytes.Replace(b, []byte(`"auditor":0`), []byte(`"auditor":1`), 1) })
-		}, hub.CodeHashMismatch, "agents.jsonl is not what the manifest says"},
-		{"an archive that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, archive))) }, hub.CodeNotFound, m.Archives[0].Name},
+		{"a folder without a snapshot", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, "snapshot.jsonl"))) }, hub.CodeNotFound, "has no snapshot.jsonl"},
+		{"a file that is no segment", snapshot(`"parley-segment"`, `"other"`), hub.CodeHashMismatch, changed},
+		{"a header that is no JSON", snapshot(`{`, `[`), hub.CodeHashMismatch, changed},
+		{"a newer segment", snapshot(`"version":1`, `"version":2`), hub.CodeConflict, "not of version 1"},
+		{"another schema", snapshot(fmt.Sprintf(`"schema":%d`, m.Schema), `"schema":99`), hub.CodeHashMismatch, changed},
+		{"a table that is missing", func(dir string) {
+			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte {
+				return []byte(strings.Join(slices.DeleteFunc(strings.SplitAfter(string(b), "\n"), func(l string) bool { return strings.HasPrefix(l, `{"table":"agents"`) }), ""))
+			})
+		}, hub.CodeHashMismatch, changed},
+		{"a snapshot that is cut off", func(dir string) {
+			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] })
+		}, hub.CodeHashMismatch, "it ends without a seal"},
+		{"a snapshot that is longer", func(dir string) {
+			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte { return append(b, "{}\n"...) })
+		}, hub.CodeHashMismatch, changed},
+		{"a snapshot with half a line behind it", func(dir string) {
+			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte { return append(b, '{') })
+		}, hub.CodeHashMismatch, "something follows the seal"},
+		{"a row that was changed", snapshot(`"auditor":0`, `"auditor":1`), hub.CodeHashMismatch, "the seal does not fit"},
+		{"an archive that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, archive))) }, hub.CodeNotFound, m.Archives[0].File},
 		{"an archive that was changed", func(dir string) {
 			w.edit(filepath.Join(dir, archive), func(b []byte) []byte { return bytes.ToUpper(b) })
-		}, hub.CodeHashMismatch, m.Archives[0].Name},
+		}, hub.CodeHashMismatch, m.Archives[0].File},
 	} {
 		t.Run(tt.name+" is refused, and no hub is made", func(t *testing.T) {
 			c := filepath.Join(t.TempDir(), "export")

@@ -62,8 +62,8 @@ func child() error {
 	case "copy":
 		err = rec.Copy(context.Background())
 	case "export":
-		_, err = rec.Export(context.Background(), filepath.Join(home, "export"), func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-			return store.Dump(ctx, func(table string, row []byte) error {
+		_, err = rec.Export(context.Background(), filepath.Join(home, "export"), func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
+			return store.Dump(ctx, begin, func(table string, row []byte) error {
 				deadly.step()
 				return emit(table, row)
 			}, sqlite.DumpOptions{})

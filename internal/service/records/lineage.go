@@ -71,7 +71,7 @@ func (v *verifier) checkHandoffs(ctx context.Context) error {
 func (v *verifier) pages(ctx context.Context, what string, check func(hub.Reader) (found int, err error)) error {
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.look(r); err != nil {
+			if err := v.refresh(r); err != nil {
 				return err
 			}
 			found, err := check(r)

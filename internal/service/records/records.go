@@ -43,7 +43,7 @@ type Records struct {
 	log       *slog.Logger
 	consumers []string
 	keep      time.Duration
-	files     *Files
+	trail     *trail
 	archiving sync.Mutex // one archive at a time
 }
 
@@ -60,19 +60,22 @@ func New(store hub.Store, folders Folders, opts *Options) *Records {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Seal <= 0 {
+		o.Seal = sealAfter
+	}
 	return &Records{
 		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep,
-		files: NewFiles(store, folders.Trail, &FilesOptions{Bus: o.Bus, Log: o.Log, Seal: o.Seal}),
+		trail: &trail{store: store, dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
 	}
 }
 
 // Copy brings the trail up to the journal.
-func (r *Records) Copy(ctx context.Context) error { return r.files.Copy(ctx) }
+func (r *Records) Copy(ctx context.Context) error { return r.trail.copy(ctx) }
 
 // Run keeps the trail up to date and archives once a day, until ctx ends.
 func (r *Records) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.runArchive(ctx) })
-	r.files.Run(ctx)
+	r.trail.run(ctx, r.bus)
 }

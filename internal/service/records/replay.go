@@ -72,7 +72,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	switch hub.CodeOf(err) {
 	case "":
 	case hub.CodeNotFound:
-		if !v.gone(id, facts.Type) {
+		if !v.mayBeArchived(id, facts.Type) {
 			v.find(where, "it is missing, though journal row %d records it", e.Seq)
 		}
 		return nil
@@ -98,7 +98,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 		v.find(where, "%s", d)
 	}
 	for _, next := range entries {
-		if begins(next.Action) && next.Seq != e.Seq {
+		if beginsMessage(next.Action) && next.Seq != e.Seq {
 			v.find(where, "journal row %d records it a second time, after row %d", next.Seq, e.Seq)
 		} else if next.Seq > e.Seq {
 			f.replay(next)

@@ -1,213 +1,457 @@
 package records
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
-// A trail is the files of one family as they were when it was opened, read line
-// by line.
-type trail struct {
-	family string
-	after  int64 // entries up to here need no line
-	upTo   int64 // entries up to here need one
-	ended  bool  // it was said that lines are missing at the end
+const (
+	// trailCursor names the trail among the consumers of the journal.
+	trailCursor = "records.trail"
 
-	files []*os.File
-	sizes []int64
-	at    int            // index of the file at hand
-	lines *bufio.Scanner // of the file at hand
-	n     int            // number of the line within it
-	next  *line          // read and not used
-	raw   []byte         // its bytes
+	trailPage  = 2048    // entries that are copied at a time at most
+	trailBytes = 4 << 20 // bytes after which a page ends
+
+	trailPause = 500 * time.Millisecond // without a hint, before a copy begins
+	trailDelay = time.Second            // after which it begins in any case
+	trailPoll  = time.Minute            // in case a hint was lost
+	trailLast  = 10 * time.Second       // for the copy when the hub stops
+
+	sealAfter = 64 << 20 // bytes
+)
+
+// A trail copies the journal into segments outside the store: every entry, with
+// the envelope that it sent or the handoff that it proposed. Beside them lies
+// the head of the journal.
+//
+// Segments are only ever added to. The newest one has no seal until it is long
+// enough. The trail holds every entry up to the cursor that no archive holds;
+// segments whose entries archives hold are removed.
+//
+// The order of writes is: lines, head, cursor, each on disk before the next.
+// So a trail that was killed at any instant ends at its cursor or after it. The
+// last line says where to go on: a torn one is cut and written again. A segment
+// that contradicts the store is evidence: it is renamed, never overwritten.
+type trail struct {
+	store     hub.Store
+	dir       string
+	sealAfter int64
+	log       *slog.Logger
+
+	mu     sync.Mutex // held during a copy; guards what follows
+	known  bool       // the files were read; a failure clears it
+	last   hub.Head   // the last entry in the trail; At may not be set
+	open   string     // the segment without a seal, or ""
+	size   int64      // its bytes
+	head   hub.Head   // as in the head file
+	pruned int64      // number up to which segments were removed
 }
 
-// openTrail opens what there is of a family's files.
-func openTrail(dir, family string, upTo int64) (*trail, error) {
-	files := &track{family: family, dir: dir}
-	t := &trail{family: family, upTo: upTo}
-	// A file may be sealed between the look at the names and the opening.
-	for {
-		before, err := files.sealed()
-		if err != nil {
-			return nil, err
+// run copies until ctx ends, and once more then. It lets entries gather, so that
+// a busy hub is not held up. A failure is logged and tried again.
+func (t *trail) run(ctx context.Context, bus hub.Bus) {
+	var hints <-chan struct{}
+	if bus != nil {
+		var cancel func()
+		hints, cancel = bus.Subscribe(hub.TopicJournal)
+		defer cancel()
+	}
+	poll := time.NewTicker(trailPoll)
+	defer poll.Stop()
+	for ctx.Err() == nil {
+		if err := t.copy(ctx); err != nil && ctx.Err() == nil {
+			t.log.Warn("the trail could not be written, it will be tried again", "op", "records.Trail", "err", err)
 		}
-		if err := t.open(append(before, sealed{path: files.path()})); err != nil {
-			t.close()
-			return nil, err
+		select {
+		case <-hints:
+			gather(ctx, hints)
+		case <-poll.C:
+		case <-ctx.Done():
 		}
-		now, err := files.sealed()
-		if err != nil || slices.Equal(before, now) {
-			return t, err
-		}
-		t.close()
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), trailLast)
+	defer cancel()
+	if err := t.copy(last); err != nil {
+		t.log.Warn("the trail is not complete, the next start completes it", "op", "records.Trail", "err", err)
 	}
 }
 
-// open opens files, as far as they exist.
-func (t *trail) open(files []sealed) error {
-	for _, s := range files {
-		f, err := os.Open(s.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+// gather waits for a pause in which no hint comes.
+func gather(ctx context.Context, hints <-chan struct{}) {
+	for waited := time.Duration(0); waited < trailDelay; waited += trailPause {
+		select {
+		case <-time.After(trailPause):
+		case <-ctx.Done():
+			return
 		}
-		if err != nil {
-			return err
+		select {
+		case <-hints:
+		default:
+			return
 		}
-		t.files = append(t.files, f)
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		t.sizes = append(t.sizes, info.Size())
+	}
+}
+
+// copy brings the segments and the head file up to the journal.
+func (t *trail) copy(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.copyAll(ctx)
+	if err != nil {
+		t.known = false
+		return fmt.Errorf("records: trail: %w", diskError("records.Trail", err))
 	}
 	return nil
 }
 
-func (t *trail) close() {
-	for _, f := range t.files {
-		f.Close()
-	}
-	t.files, t.sizes = nil, nil
-}
-
-// name returns the file at hand for people.
-func (t *trail) name() string {
-	if t.at < len(t.files) {
-		return filepath.Join(t.family, filepath.Base(t.files[t.at].Name()))
-	}
-	return filepath.Join(t.family, t.family+".jsonl")
-}
-
-func (t *trail) where() string { return fmt.Sprintf("%s line %d", t.name(), t.n) }
-
-// wholeLines splits at newlines and leaves a torn last line out.
-func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1, data[:i], nil
-	}
-	if atEOF {
-		return len(data), nil, nil
-	}
-	return 0, nil, nil
-}
-
-// peek returns the next line without using it up, or nil at the end. Lines
-// that cannot be read are findings.
-func (v *verifier) peek(t *trail) *line {
-	for t.next == nil && t.at < len(t.files) {
-		if t.lines == nil {
-			t.lines = bufio.NewScanner(io.LimitReader(t.files[t.at], t.sizes[t.at]))
-			t.lines.Buffer(nil, maxLine)
-			t.lines.Split(wholeLines)
-			t.n = 0
+func (t *trail) copyAll(ctx context.Context) error {
+	if !t.known {
+		if err := t.recover(ctx); err != nil {
+			return err
 		}
-		if !t.lines.Scan() {
-			if err := t.lines.Err(); err != nil {
-				v.find(t.name(), "it cannot be read after line %d: %v", t.n, err)
-			}
-			t.lines = nil
-			t.at++
-			continue
+		t.known = true
+	}
+	for more := true; more; {
+		var err error
+		if more, err = t.page(ctx); err != nil {
+			return err
 		}
-		t.n++
-		v.out.Lines++
-		l, err := decodeLine(t.lines.Bytes())
+	}
+	return t.retire(ctx)
+}
+
+// page copies some of the entries after the last one, and reports whether there
+// are more.
+func (t *trail) page(ctx context.Context) (more bool, err error) {
+	var lines bytes.Buffer
+	last := hub.Head{}
+	err = t.store.View(ctx, func(r hub.Reader) error {
+		entries, err := r.Journal(hub.JournalQuery{After: t.last.Seq, Limit: trailPage})
 		if err != nil {
-			v.find(t.where(), "it cannot be read: %v", err)
-			continue
+			return err
 		}
-		t.next, t.raw = &l, t.lines.Bytes()
+		more = len(entries) == trailPage
+		for _, e := range entries {
+			l, err := entryLine(r, e, true)
+			if err == nil {
+				err = l.encode(&lines)
+			}
+			if err != nil {
+				return fmt.Errorf("journal row %d: %w", e.Seq, err)
+			}
+			last = headAt(e)
+			if lines.Len() >= trailBytes {
+				more = true
+				break
+			}
+		}
+		if last.Seq == 0 && t.head.Seq < t.last.Seq { // the head file was lost or set aside
+			e, err := entryAt(r, t.last.Seq)
+			last = headAt(e)
+			return err
+		}
+		return nil
+	})
+	if err != nil || last.Seq == 0 {
+		return false, err
 	}
-	return t.next
+	if lines.Len() > 0 {
+		if err := t.add(lines.Bytes()); err != nil {
+			return false, err
+		}
+		t.last = last
+	}
+	if last.Seq > t.head.Seq {
+		if err := writeHead(filepath.Join(t.dir, headName), last); err != nil {
+			return false, err
+		}
+		t.head = last
+	}
+	err = t.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(trailCursor, last.Seq) })
+	if err == nil && t.open != "" && t.size >= t.sealAfter {
+		err = t.close()
+	}
+	return more, err
 }
 
-// compareLine finds the line of an entry and compares the two.
-func (v *verifier) compareLine(t *trail, r hub.Reader, e hub.Entry) error {
-	for {
-		l := v.peek(t)
-		switch {
-		case l == nil && e.Seq > t.after && e.Seq <= t.upTo && !t.ended:
-			v.find(t.name(), "it ends before the line of journal row %d", e.Seq)
-			t.ended = true
-			return nil
-		case l == nil:
-			return nil
-		case l.Seq > e.Seq:
-			if e.Seq > t.after {
-				v.find(t.name(), "the line of journal row %d is missing", e.Seq)
-			}
-			return nil
-		case l.Seq < e.Seq:
-			v.outOfPlace(t, l)
-			t.next = nil
-			continue
+// headAt returns an entry as a head.
+func headAt(e hub.Entry) hub.Head { return hub.Head{Seq: e.Seq, Hash: e.Hash, At: e.At} }
+
+// add appends whole lines to the open segment, which it begins if there is none,
+// and returns when they are on disk.
+func (t *trail) add(lines []byte) error {
+	flags := os.O_WRONLY | os.O_APPEND
+	begins := t.open == ""
+	if begins {
+		var header bytes.Buffer
+		if err := t.header().encode(&header); err != nil {
+			return err
 		}
-		what, err := v.differs(t, r, *l, e)
-		if what != "" {
-			v.find(t.where(), "%s", what)
-		}
-		t.next = nil
+		lines = append(header.Bytes(), lines...)
+		t.open, t.size = filepath.Join(t.dir, segmentName(t.last.Seq+1)), 0
+		flags |= os.O_CREATE | os.O_EXCL
+	}
+	f, err := os.OpenFile(t.open, flags, 0o600)
+	if err != nil {
 		return err
 	}
+	_, err = f.Write(lines)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	t.size += int64(len(lines))
+	if begins {
+		return durable.SyncDir(t.dir)
+	}
+	return nil
 }
 
-// outOfPlace reports a line whose entry was not expected there, unless nothing
-// is known about it.
-func (v *verifier) outOfPlace(t *trail, l *line) {
-	archived, _ := v.archived()
-	if l.Seq <= t.after || l.Seq <= archived && !v.complete {
-		return
-	}
-	v.find(t.where(), "it is about journal row %d, which has no place there", l.Seq)
+// header returns the first line of a segment that begins after the last entry.
+func (t *trail) header() line {
+	return line{Format: segmentFormat, Version: segmentVersion, After: t.last.Seq, Hash: t.last.Hash}
 }
 
-// rest reports lines that no entry belongs to.
-func (v *verifier) rest(t *trail) {
-	for l := v.peek(t); l != nil; l = v.peek(t) {
-		v.outOfPlace(t, l)
-		t.next = nil
-	}
-}
-
-// differs compares a line with its entry and with what the entry is about.
-func (v *verifier) differs(t *trail, r hub.Reader, l line, e hub.Entry) (string, error) {
-	if !same(l.Entry, e) {
-		return fmt.Sprintf("it differs from journal row %d", e.Seq), nil
-	}
-	var want bytes.Buffer
-	err := appendLine(&want, r, e)
-	if hub.CodeOf(err) == hub.CodeDegraded {
-		return "", nil // what it is about cannot be read, which is a finding of its own
-	}
+// close seals the open segment. It reads the segment to do so: it is the one
+// check that the file holds what was written.
+func (t *trail) close() error {
+	s, err := openSegment(t.open)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if bytes.Equal(bytes.TrimSuffix(want.Bytes(), []byte("\n")), t.raw) {
-		return "", nil
+	defer s.close()
+	for err == nil {
+		_, err = s.next()
 	}
-	if !begins(e.Action) {
-		return fmt.Sprintf("what it says beside journal row %d is not what the database holds", e.Seq), nil
+	if !errors.Is(err, errUnsealed) {
+		return err
 	}
-	// The message may lie in an archive, or it is the database that was
-	// changed; then the facts tell.
-	var facts sentFacts
-	if json.Unmarshal(e.Facts, &facts) == nil && (facts.Digest != "" || v.gone(hub.EnvelopeID(e.Subject), facts.Type)) && l.Message != nil {
-		sent, err := shape.DecodeEnvelope(l.Message)
-		if err == nil && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0 {
-			return "", nil
+	s.seal.SHA256 = s.fileSum()
+	var buf bytes.Buffer
+	if err := (line{Seal: &s.seal}).encode(&buf); err != nil {
+		return err
+	}
+	err = t.add(buf.Bytes())
+	t.open = ""
+	return err
+}
+
+// segmentName returns the name of the segment that begins with an entry.
+func segmentName(first int64) string { return fmt.Sprintf("segment-%012d.jsonl", first) }
+
+// A segmentFile is a segment of the trail by its name.
+type segmentFile struct {
+	path  string
+	first int64 // number of its first entry
+}
+
+// segmentsIn returns the segments of a trail in order.
+func segmentsIn(dir string) ([]segmentFile, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []segmentFile
+	for _, e := range entries {
+		digits, _ := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "segment-")
+		first, err := strconv.ParseInt(digits, 10, 64)
+		if err == nil && e.Name() == segmentName(first) {
+			all = append(all, segmentFile{filepath.Join(dir, e.Name()), first})
 		}
 	}
-	return fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq), nil
+	slices.SortFunc(all, func(a, b segmentFile) int { return int(min(max(a.first-b.first, -1), 1)) })
+	return all, err
+}
+
+// recover finds out where the trail ends.
+func (t *trail) recover(ctx context.Context) error {
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return err
+	}
+	return t.store.View(ctx, func(r hub.Reader) error {
+		archives, err := r.Archives()
+		if err != nil {
+			return err
+		}
+		var archived hub.Head
+		if n := len(archives); n > 0 {
+			archived = hub.Head{Seq: archives[n-1].Seq, Hash: archives[n-1].Hash}
+		}
+		if err := convertOldTrail(r, t.dir, archived.Seq, t.log); err != nil {
+			return err
+		}
+		if err := t.recoverHead(r, archives); err != nil {
+			return err
+		}
+		if err := t.recoverSegments(r, archived.Seq); err != nil {
+			return err
+		}
+		cursor, err := r.Cursor(trailCursor)
+		if err != nil {
+			return err
+		}
+		if t.last.Seq < cursor {
+			t.log.Warn("the trail has become shorter, it is written again", "op", "records.Trail", "has", t.last.Seq, "had", cursor)
+		}
+		if t.last.Seq < archived.Seq {
+			t.log.Warn("archives alone hold a part of the trail", "op", "records.Trail", "after", t.last.Seq, "up_to", archived.Seq)
+			if t.open != "" {
+				if err := t.close(); err != nil {
+					return err
+				}
+			}
+			t.last = archived
+		}
+		return nil
+	})
+}
+
+// recoverHead reads the head file. One that contradicts the store is set aside:
+// it proves that entries are missing.
+func (t *trail) recoverHead(r hub.Reader, archives []hub.Archive) error {
+	path := filepath.Join(t.dir, headName)
+	t.head = hub.Head{}
+	head, err := readHead(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	fault := "the head file cannot be read"
+	if err == nil {
+		if fault, err = checkHead(head, r, archives); err != nil {
+			return err
+		}
+	}
+	if fault == "" {
+		t.head = head
+		return nil
+	}
+	return t.setAside(path, head.Seq, fault)
+}
+
+// recoverSegments finds the last entry of the trail, from the newest segment
+// back. It cuts a torn line, and sets segments aside that contradict the store.
+func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
+	t.last, t.open, t.size = hub.Head{}, "", 0
+	all, err := segmentsIn(t.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range slices.Backward(all) {
+		s, last, err := readToEnd(f.path)
+		switch {
+		case errors.Is(err, errUnsealed) && s == nil: // not even a header
+			if err := os.Remove(f.path); err != nil {
+				return err
+			}
+			continue
+		case errors.As(err, new(*fs.PathError)):
+			return err
+		}
+		fits := err == io.EOF || errors.Is(err, errUnsealed)
+		if fits && last.Seq > archived {
+			e, err := entryAt(r, last.Seq)
+			if err != nil {
+				return err
+			}
+			fits = sameEntry(e, last)
+		}
+		if !fits {
+			if err := t.setAside(f.path, last.Seq, "it does not fit the journal"); err != nil {
+				return err
+			}
+			continue
+		}
+		t.last = hub.Head{Seq: s.seal.Last, Hash: s.seal.Hash}
+		if err == io.EOF {
+			return nil
+		}
+		t.open, t.size = f.path, s.size
+		if s.size == s.length {
+			return nil
+		}
+		t.log.Warn("a torn line is written again", "op", "records.Trail", "file", f.path, "bytes", s.length-s.size)
+		return os.Truncate(f.path, s.size)
+	}
+	return nil
+}
+
+// readToEnd reads a segment and returns its last entry, and the error that ended
+// the reading.
+func readToEnd(path string) (*segment, hub.Entry, error) {
+	var last hub.Entry
+	s, err := openSegment(path)
+	if err != nil {
+		return nil, last, err
+	}
+	defer s.close()
+	for {
+		l, err := s.next()
+		if err != nil {
+			return s, last, err
+		}
+		if l.Entry != nil {
+			last = *l.Entry
+		}
+	}
+}
+
+// retire removes segments whose entries archives hold. The newest one stays.
+func (t *trail) retire(ctx context.Context) error {
+	archived := int64(0)
+	err := t.store.View(ctx, func(r hub.Reader) error {
+		archives, err := r.Archives()
+		if n := len(archives); n > 0 {
+			archived = archives[n-1].Seq
+		}
+		return err
+	})
+	if err != nil || archived <= t.pruned {
+		return err
+	}
+	all, err := segmentsIn(t.dir)
+	if err != nil {
+		return err
+	}
+	for i := range len(all) - 1 {
+		if all[i+1].first-1 > archived {
+			break
+		}
+		if err := os.Remove(all[i].path); err != nil {
+			return err
+		}
+	}
+	t.pruned = archived
+	return nil
+}
+
+// setAside renames a file that contradicts the store, so that it is neither
+// written to nor lost.
+func (t *trail) setAside(path string, seq int64, why string) error {
+	name := fmt.Sprintf("%s%s%d", path, conflict, seq)
+	for n := 1; ; n++ {
+		_, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		name = fmt.Sprintf("%s%s%d.%d", path, conflict, seq, n)
+	}
+	t.log.Error("a file of the trail was set aside", "op", "records.Trail", "why", why, "seq", seq, "file", name)
+	return durable.Rename(path, name)
 }

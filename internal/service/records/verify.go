@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -50,21 +51,21 @@ type Finding struct {
 // String returns the finding as one sentence.
 func (f Finding) String() string { return f.Where + ": " + f.What }
 
-// Verify compares everything that the journal records with what is there: the
-// journal's own chain of hashes, archives included, messages with what became
-// of them, handoffs with their history, runs, contracts and context packets as
-// they are now, agents and keys, and the files of the trail. What does not fit is
-// a finding, not an error. It may run while the store is in use, and holds no
-// snapshot for long.
+// Verify compares everything that the journal records with the store: the
+// journal's own chain of hashes, archives included, messages and their
+// deliveries, handoffs with their history, runs, contracts and context packets,
+// agents and keys; and the trail with the journal. A difference is a finding,
+// not an error. It may run while the store is in use, and holds no snapshot for
+// long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
-		store: r.store, opts: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
+		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
 		people: newRoster(), items: newProjectItems(),
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
-	defer v.close()
+	defer func() { v.trail.close() }()
 	for _, step := range []func(context.Context) error{
-		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findStrangers, v.checkHandoffs, v.checkRuns,
+		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findUnrecorded, v.checkHandoffs, v.checkRuns,
 	} {
 		if err := step(ctx); err != nil {
 			return v.out, fmt.Errorf("records: verify: %w", err)
@@ -76,21 +77,23 @@ func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	return v.out, nil
 }
 
-// A verifier walks along the journal, oldest entry first.
+// A verifier walks along the journal, oldest entry first: through the archives,
+// then through the store. In step with it goes a reader of the trail. The store
+// may change meanwhile, so every page is a snapshot of its own, and refresh
+// reads in each which entries are archived by then.
 type verifier struct {
-	store hub.Store
-	opts  Folders
-	out   Audit
+	store   hub.Store
+	folders Folders
+	out     Audit
 
-	archives []hub.Archive // as of the newest look
-	looked   bool
-	complete bool     // every archived entry was read
-	last     int64    // number of the entry before
-	hash     string   // its hash
-	trail    []*trail // one per family; none if it is not looked at
+	archives []hub.Archive // as of the newest snapshot
+	begun    bool
+	complete bool         // every archived entry was read
+	last     hub.Head     // the entry before; At is not set
+	trail    *trailReader // nil if it is not checked
 
-	kept     map[string][]hub.Entry     // archived entries about what is in the store still
-	recorded map[string]recordedArchive // what the journal says about archives, by file
+	kept     map[string][]hub.Entry     // archived entries about things that are still in the store
+	recorded map[string]recordedArchive // archives by file, as the journal records them
 	people   *roster
 	items    *projectItems
 	withheld int // packages that are not in the store
@@ -122,57 +125,49 @@ func (v *verifier) archived() (int64, hub.Time) {
 	return newest.Seq, newest.Cutoff
 }
 
-// gone reports whether a message has rightly left the store.
-func (v *verifier) gone(id hub.EnvelopeID, t hub.MessageType) bool {
+// mayBeArchived reports whether a message may have left the store.
+func (v *verifier) mayBeArchived(id hub.EnvelopeID, t hub.MessageType) bool {
 	_, cutoff := v.archived()
 	return t.Family() != "handoff" && id < hub.FirstID(cutoff)
 }
 
-// begin looks at the head files and opens the trail.
+// begin compares the head files and opens the trail.
+//
+// The store may be in use. So the heads are read first: their entries are in
+// any snapshot taken later. Then the cursor: segments opened later hold all
+// entries up to it.
 func (v *verifier) begin(ctx context.Context) error {
-	if v.opts.Trail == "" {
+	if v.folders.Trail == "" {
 		v.out.Unchecked = append(v.out.Unchecked, "the trail and the head outside the database: no folder was given")
-		return v.store.View(ctx, v.look)
+		return v.store.View(ctx, v.refresh)
 	}
-	// The store may be in use. So the heads come first: what they name is in
-	// any snapshot taken later. Then the cursor: files opened later hold all
-	// lines up to it. Then what the files hold: those opened earlier hold more.
-	heads, err := readHeads(v.opts.Trail)
+	heads, err := readHeads(v.folders.Trail)
 	if err != nil {
 		return err
 	}
 	var cursor int64
 	err = v.store.View(ctx, func(r hub.Reader) (err error) {
-		cursor, _, err = holdingsOf(r)
+		cursor, err = r.Cursor(trailCursor)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, family := range families {
-		t, err := openTrail(filepath.Join(v.opts.Trail, family), family, cursor)
-		if err != nil {
-			return err
-		}
-		v.trail = append(v.trail, t)
-		aside, err := setAsideIn(filepath.Join(v.opts.Trail, family))
-		if err != nil {
-			return err
-		}
-		for _, name := range aside {
-			v.find(filepath.Join(family, name), "it was set aside, because it does not fit the journal")
+	if err := v.openTrail(cursor); err != nil {
+		return err
+	}
+	aside, err := setAsideIn(v.folders.Trail)
+	if err != nil {
+		return err
+	}
+	for _, name := range aside {
+		if !strings.HasPrefix(name, headName) {
+			v.find(name, "it was set aside, because it does not fit the journal")
 		}
 	}
 	return v.store.View(ctx, func(r hub.Reader) error {
-		if err := v.look(r); err != nil {
+		if err := v.refresh(r); err != nil {
 			return err
-		}
-		_, held, err := holdingsOf(r)
-		if err != nil {
-			return err
-		}
-		for _, t := range v.trail {
-			t.after = held[t.family].After
 		}
 		newest, _, err := r.JournalHead()
 		if err != nil {
@@ -181,23 +176,26 @@ func (v *verifier) begin(ctx context.Context) error {
 		if cursor > newest {
 			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest, cursor)
 		}
+		if err := v.checkOldTrails(r); err != nil {
+			return err
+		}
 		return v.checkHeads(r, heads, cursor)
 	})
 }
 
-// look finds out what lies in archives now. What was archived since the last
-// look is not known.
-func (v *verifier) look(r hub.Reader) error {
+// refresh reads the list of archives. Entries that were archived since the last
+// call are not known.
+func (v *verifier) refresh(r hub.Reader) error {
 	before, _ := v.archived()
 	archives, err := r.Archives()
 	if err != nil {
 		return err
 	}
 	v.archives = archives
-	if now, _ := v.archived(); v.looked && now != before {
+	if now, _ := v.archived(); v.begun && now != before {
 		v.complete = false
 	}
-	v.looked = true
+	v.begun = true
 	return nil
 }
 
@@ -207,7 +205,7 @@ func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) erro
 	for _, h := range heads {
 		if errors.Is(h.err, fs.ErrNotExist) {
 			// The first head may have been written a moment ago.
-			if _, err := readHead(filepath.Join(v.opts.Trail, h.name)); cursor > 0 && errors.Is(err, fs.ErrNotExist) {
+			if _, err := readHead(filepath.Join(v.folders.Trail, h.name)); cursor > 0 && errors.Is(err, fs.ErrNotExist) {
 				v.find(h.name, "it is missing")
 			}
 			continue
@@ -218,7 +216,7 @@ func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) erro
 		}
 		if h.name == headName && h.Seq < cursor {
 			// It is written before the cursor moves, so it may be newer by now.
-			if again, err := readHead(filepath.Join(v.opts.Trail, h.name)); err == nil {
+			if again, err := readHead(filepath.Join(v.folders.Trail, h.name)); err == nil {
 				h.Head = again
 			}
 			if h.Seq < cursor {
@@ -226,55 +224,49 @@ func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) erro
 				continue
 			}
 		}
-		verdict, err := judge(h.Head, r, v.archives)
+		fault, err := checkHead(h.Head, r, v.archives)
 		if err != nil {
 			return err
 		}
-		if verdict != headHolds {
-			v.find(h.name, "it names row %d with hash %.12s, which is not in the journal: %s", h.Seq, h.Hash, verdict)
+		if fault != "" {
+			v.find(h.name, "it names row %d with hash %.12s, which is not in the journal: %s", h.Seq, h.Hash, fault)
 		}
 	}
 	return nil
 }
 
-// readArchives walks along the entries that lie in archives.
+// readArchives walks along the entries in archives.
 func (v *verifier) readArchives(ctx context.Context) error {
-	if v.opts.Archives == "" && len(v.archives) > 0 {
+	if v.folders.Archives == "" && len(v.archives) > 0 {
 		v.out.Unchecked = append(v.out.Unchecked, "the archives, and what only they record: no folder was given")
 		v.complete = false
 	}
 	for _, a := range v.archives {
-		if v.opts.Archives != "" {
+		if v.folders.Archives != "" {
 			if err := v.readArchive(ctx, a); err != nil {
 				return err
 			}
 		}
-		v.last, v.hash = a.Seq, a.Hash
+		v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
 	}
 	return nil
 }
 
 func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	where := "archive " + a.File
-	entries, messages, ended := 0, 0, false
 	var batch []hub.Entry
 	flush := func() error {
+		v.out.Archived += len(batch)
 		err := v.store.View(ctx, func(r hub.Reader) error { return v.page(r, batch, where+", ") })
-		entries += len(batch)
 		batch = batch[:0]
 		return err
 	}
 	var stop error // an error of the store, not of the file
-	sum, err := readArchive(filepath.Join(v.opts.Archives, filepath.Base(a.File)), func(l archiveLine) error {
-		switch {
-		case l.Entry != nil:
+	got, sum, err := readSegment(v.archivePath(a), func(l line) error {
+		if l.Entry != nil {
 			if batch = append(batch, *l.Entry); len(batch) == archivePage {
 				stop = flush()
 			}
-		case l.Message != nil:
-			messages++
-		case l.End != nil:
-			ended = true
 		}
 		return stop
 	})
@@ -284,7 +276,6 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	if stop != nil {
 		return stop
 	}
-	v.out.Archived += entries
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.find(where, "the file is missing")
@@ -292,9 +283,9 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 		v.find(where, "the file cannot be read: %v", err)
 	case sum != a.SHA256:
 		v.find(where, "the file was changed: its SHA-256 is %.12s, recorded was %.12s", sum, a.SHA256)
-	case !ended || entries != a.Entries || messages != a.Messages || v.last != a.Seq || v.hash != a.Hash:
+	case got.Entries != a.Entries || got.Messages != a.Messages || got.Last != a.Seq || got.Hash != a.Hash:
 		v.find(where, "it holds %d entries up to row %d and %d messages, recorded were %d up to row %d and %d",
-			entries, v.last, messages, a.Entries, a.Seq, a.Messages)
+			got.Entries, got.Last, got.Messages, a.Entries, a.Seq, a.Messages)
 	default:
 		return nil
 	}
@@ -302,20 +293,24 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	return nil
 }
 
+func (v *verifier) archivePath(a hub.Archive) string {
+	return filepath.Join(v.folders.Archives, filepath.Base(a.File))
+}
+
 // readJournal walks along the entries in the store, and compares what they add
 // up to when there are no more.
 func (v *verifier) readJournal(ctx context.Context) error {
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.look(r); err != nil {
+			if err := v.refresh(r); err != nil {
 				return err
 			}
 			for _, a := range v.archives {
-				if a.Seq > v.last {
-					v.last, v.hash = a.Seq, a.Hash
+				if a.Seq > v.last.Seq {
+					v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
 				}
 			}
-			entries, err := r.Journal(hub.JournalQuery{After: v.last, Limit: archivePage})
+			entries, err := r.Journal(hub.JournalQuery{After: v.last.Seq, Limit: archivePage})
 			if err != nil {
 				return err
 			}
@@ -336,26 +331,28 @@ func (v *verifier) readJournal(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, t := range v.trail {
-		v.rest(t)
-	}
+	v.restOfTrail()
 	return nil
 }
 
-// page looks at entries in order. prefix says where they lie.
+// page checks entries in order. prefix names the file that they are in.
 func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error {
 	for _, e := range entries {
-		switch missing := e.Seq - v.last - 1; {
+		before := v.last
+		switch missing := e.Seq - before.Seq - 1; {
 		case missing == 1:
-			v.find("journal", "row %d is missing", v.last+1)
+			v.find("journal", "row %d is missing", before.Seq+1)
 		case missing > 1:
-			v.find("journal", "rows %d to %d are missing", v.last+1, e.Seq-1)
+			v.find("journal", "rows %d to %d are missing", before.Seq+1, e.Seq-1)
 		case missing < 0:
-			v.find(prefix+row(e.Seq), "it comes after row %d", v.last)
-		case e.Hash != e.Chain(v.hash):
-			v.find(prefix+row(e.Seq), "its hash does not follow from row %d: this row was changed, or the hash of the one before", v.last)
+			v.find(prefix+row(e.Seq), "it comes after row %d", before.Seq)
+		case e.Hash != e.Chain(before.Hash):
+			v.find(prefix+row(e.Seq), "its hash does not follow from row %d: this row was changed, or the hash of the one before", before.Seq)
 		}
-		v.last, v.hash = e.Seq, e.Hash
+		v.last = hub.Head{Seq: e.Seq, Hash: e.Hash}
+		if err := v.compareLine(r, e, before); err != nil {
+			return err
+		}
 		if err := v.entry(r, e, prefix != ""); err != nil {
 			return err
 		}
@@ -363,15 +360,8 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 	return nil
 }
 
-// entry looks at what one entry is about.
+// entry checks the thing that an entry is about.
 func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
-	for _, t := range v.trail {
-		if t.family == familyOf(e.Action) {
-			if err := v.compareLine(t, r, e); err != nil {
-				return err
-			}
-		}
-	}
 	v.people.replay(v, e)
 	v.items.replay(v, e)
 	switch {
@@ -383,7 +373,7 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 		v.recorded[e.Subject] = rec
 	case archived:
 		v.keep(e)
-	case begins(e.Action):
+	case beginsMessage(e.Action):
 		return v.checkMessage(r, e)
 	case e.Action == hub.ActionHandoffDrafted || e.Action == hub.ActionHandoffProposed:
 		_, err := r.Handoff(hub.HandoffID(e.Subject))
@@ -395,13 +385,13 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 	return nil
 }
 
-// keep remembers an archived entry if what it is about is in the store still.
+// keep remembers an archived entry if the thing it is about is still in the store.
 func (v *verifier) keep(e hub.Entry) {
 	switch {
-	case familyOf(e.Action) == "handoffs" || aboutRun(e.Action):
-	case begins(e.Action):
+	case strings.HasPrefix(string(e.Action), "handoff.") || aboutRun(e.Action):
+	case beginsMessage(e.Action):
 		var facts sentFacts
-		if json.Unmarshal(e.Facts, &facts) == nil && v.gone(hub.EnvelopeID(e.Subject), facts.Type) {
+		if json.Unmarshal(e.Facts, &facts) == nil && v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type) {
 			return
 		}
 	case v.kept[e.Subject] == nil:
@@ -437,10 +427,10 @@ func (v *verifier) checkKept(ctx context.Context) error {
 	for _, subject := range subjects {
 		first := v.kept[subject][0]
 		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.look(r); err != nil || !v.complete {
+			if err := v.refresh(r); err != nil || !v.complete {
 				return err // what followed may be archived by now
 			}
-			if begins(first.Action) {
+			if beginsMessage(first.Action) {
 				return v.checkMessage(r, first)
 			}
 			_, err := r.Handoff(hub.HandoffID(first.Subject))
@@ -453,13 +443,13 @@ func (v *verifier) checkKept(ctx context.Context) error {
 	return nil
 }
 
-// findStrangers looks for messages that no entry records.
-func (v *verifier) findStrangers(ctx context.Context) error {
+// findUnrecorded finds messages that no entry records.
+func (v *verifier) findUnrecorded(ctx context.Context) error {
 	due := map[hub.EnvelopeID]bool{} // to be removed, if an archive holds them
 	q := hub.Query{Audit: true, Limit: archivePage}
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.look(r); err != nil {
+			if err := v.refresh(r); err != nil {
 				return err
 			}
 			page, err := r.Query(q)
@@ -477,13 +467,13 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				known := len(entries) > 0 && begins(entries[0].Action) || v.kept[string(m.ID)] != nil
+				known := len(entries) > 0 && beginsMessage(entries[0].Action) || v.kept[string(m.ID)] != nil
 				switch {
 				case known || !v.complete:
-				case v.gone(m.ID, m.Type):
+				case v.mayBeArchived(m.ID, m.Type):
 					due[m.ID] = true
 				default:
-					v.stranger(m.ID)
+					v.unrecorded(m.ID)
 				}
 			}
 			q.Cursor, more = page.Next, page.Next != ""
@@ -497,29 +487,20 @@ func (v *verifier) findStrangers(ctx context.Context) error {
 		return nil
 	}
 	for _, a := range v.archives {
-		// That it can be read was found before.
-		if _, err := readArchive(filepath.Join(v.opts.Archives, filepath.Base(a.File)), func(l archiveLine) error {
+		// A file that cannot be read is a finding of readArchive.
+		readSegment(v.archivePath(a), func(l line) error {
 			if l.Message != nil {
 				delete(due, l.Message.ID)
 			}
 			return ctx.Err()
-		}); ctx.Err() != nil {
-			return err
-		}
+		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(due)) {
-		v.stranger(id)
+		v.unrecorded(id)
 	}
 	return nil
 }
 
-func (v *verifier) stranger(id hub.EnvelopeID) {
+func (v *verifier) unrecorded(id hub.EnvelopeID) {
 	v.find("message "+string(id), "no journal row records it")
-}
-
-// close closes the files of the trail.
-func (v *verifier) close() {
-	for _, t := range v.trail {
-		t.close()
-	}
 }

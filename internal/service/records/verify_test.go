@@ -141,15 +141,7 @@ func TestTampering(t *testing.T) {
 		return "handoff " + string(s.open.ID) + ": " + fmt.Sprintf(format, args...)
 	}
 	rest := "envelope (team, topic, sequence, expiry, context or an unknown member)"
-	line := func(n int64) string {
-		for i, l := range s.lines(filepath.Join(s.trail(), "messages", "messages.jsonl")) {
-			if strings.HasPrefix(l, fmt.Sprintf(`{"seq":%d,`, n)) {
-				return fmt.Sprintf("messages/messages.jsonl line %d", i+1)
-			}
-		}
-		t.Fatalf("no line for row %d", n)
-		return ""
-	}
+	line := func(n int64) string { return fmt.Sprintf("%s line %d", firstSegment, n+1) } // after the header
 
 	change := func(table, set, where string) string { return `UPDATE ` + table + ` SET ` + set + ` WHERE ` + where }
 	onRich := "id = " + quote(s.rich)
@@ -163,28 +155,31 @@ func TestTampering(t *testing.T) {
 
 	// What a finding in the journal, of which the trail has a copy, drags along.
 	lineDiffers := func(n int64) string { return fmt.Sprintf("%s: it differs from journal row %d", line(n), n) }
+	misplaced := func(n int64) string {
+		return fmt.Sprintf("%s: it is about journal row %d, which has no place there", line(n), n)
+	}
 	read := s.rowOf(hub.ActionMessageRead, 0) // of plain, by bob
 
 	for _, tt := range []struct {
 		name, sql string
 		want      []string
 	}{
-		{"the facts of a row", change("journal", `facts_json = replace(facts_json, '"hop":', '"hob":') || ' '`, fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
-		{"the actor of a row", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
-		{"the outcome of a row", change("journal", "outcome = 'failed'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow)}},
-		{"the time of a row", change("journal", "at = '2026-01-01T00:00:00.000Z'", fmt.Sprintf("seq = %d", last)), []string{chain(last)}},
-		{"the subject of a row", change("journal", "subject = 'x'", fmt.Sprintf("seq = %d", last)), []string{chain(last)}},
-		{"the hash of a row", change("journal", "hash = 'x'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), chain(adaRow + 1)}},
+		{"the facts of a row", change("journal", `facts_json = replace(facts_json, '"hop":', '"hob":') || ' '`, fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), lineDiffers(adaRow)}},
+		{"the actor of a row", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), lineDiffers(adaRow)}},
+		{"the outcome of a row", change("journal", "outcome = 'failed'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), lineDiffers(adaRow)}},
+		{"the time of a row", change("journal", "at = '2026-01-01T00:00:00.000Z'", fmt.Sprintf("seq = %d", last)), []string{chain(last), lineDiffers(last)}},
+		{"the subject of a row", change("journal", "subject = 'x'", fmt.Sprintf("seq = %d", last)), []string{chain(last), lineDiffers(last)}},
+		{"the hash of a row", change("journal", "hash = 'x'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), chain(adaRow + 1), lineDiffers(adaRow)}},
 		{"a row removed", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, revokedRow), []string{
-			fmt.Sprintf("journal: row %d is missing", revokedRow), "key bob/laptop: it is revoked, of which the journal does not know",
+			fmt.Sprintf("journal: row %d is missing", revokedRow), misplaced(revokedRow), "key bob/laptop: it is revoked, of which the journal does not know",
 		}},
 		{"rows removed", fmt.Sprintf(`DELETE FROM journal WHERE seq IN (%d, %d)`, adaRow, adaRow+1), []string{
-			fmt.Sprintf("journal: rows %d to %d are missing", adaRow, adaRow+1), "agent ada: no journal row records it", "key ada/default: no journal row records it",
+			fmt.Sprintf("journal: rows %d to %d are missing", adaRow, adaRow+1), misplaced(adaRow), misplaced(adaRow + 1), "agent ada: no journal row records it", "key ada/default: no journal row records it",
 		}},
-		{"the first row removed", `DELETE FROM journal WHERE seq = 1`, []string{"journal: row 1 is missing", "agent operator: no journal row records it"}},
+		{"the first row removed", `DELETE FROM journal WHERE seq = 1`, []string{"journal: row 1 is missing", misplaced(1), "agent operator: no journal row records it"}},
 		{"two rows in another order", fmt.Sprintf(`UPDATE journal SET seq = -1 WHERE seq = %[1]d; UPDATE journal SET seq = %[1]d WHERE seq = %[2]d; UPDATE journal SET seq = %[2]d WHERE seq = -1`,
 			revokedRow-1, revokedRow), []string{
-			chain(revokedRow - 1), chain(revokedRow), chain(revokedRow + 1),
+			chain(revokedRow - 1), chain(revokedRow), chain(revokedRow + 1), lineDiffers(revokedRow - 1), lineDiffers(revokedRow),
 			fmt.Sprintf("journal row %d: it says that 1 keys were revoked, by the journal it was 0", revokedRow-1),
 			"key bob/laptop: it is revoked, of which the journal does not know",
 		}},
@@ -196,6 +191,7 @@ func TestTampering(t *testing.T) {
 			message(s.plain, "the delivery ledger says read about the inbox of bob, by the journal it is delivered"),
 		}},
 		{"the tail of the journal cut off", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, last), []string{
+			misplaced(last),
 			fmt.Sprintf("journal: it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", last-1, last),
 			fmt.Sprintf("head.json: it names row %d with hash %.12s, which is not in the journal: the tail of the journal was cut off", last, s.entries()[last-1].Hash),
 		}},
@@ -263,7 +259,7 @@ func TestTampering(t *testing.T) {
 
 		{"a package", change("handoffs", `package_json = replace(package_json, 'parser', 'Parser')`, onOpen), []string{
 			handoff("its package was changed: the hash is #, recorded was #"),
-			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
 		}},
 		{"the hash of a package", change("handoffs", `verification_json = '{"package_hash":"0123456789ab"}'`, onOpen), []string{
 			handoff("its package was changed: the hash is #, recorded was #"),
@@ -271,7 +267,7 @@ func TestTampering(t *testing.T) {
 			handoff("its package hash differs from what journal row %d recorded", validating),
 			handoff("its package hash differs from what journal row %d recorded", accepted),
 			handoff("its package hash differs from what journal row %d recorded", activated),
-			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
 		}},
 		{"the status of a handoff", change("handoffs", "status = 'completed'", onOpen), []string{handoff("its status is completed, by its history it is activated")}},
 		{"the receiver of a handoff", change("handoffs", "to_agent = 'eve'", onOpen), []string{
@@ -279,7 +275,7 @@ func TestTampering(t *testing.T) {
 			handoff("its receiver differs from what journal row %d recorded", validating),
 			handoff("its receiver differs from what journal row %d recorded", accepted),
 			handoff("its receiver differs from what journal row %d recorded", activated),
-			fmt.Sprintf("handoffs/handoffs.jsonl line 1: what it says beside journal row %d is not what the database holds", proposed),
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
 		}},
 		{"the thread of a handoff", change("handoffs", "thread_id = 'x'", onOpen), []string{
 			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
@@ -339,7 +335,7 @@ func TestTampering(t *testing.T) {
 		}},
 		{"a handoff removed", fmt.Sprintf(`DELETE FROM handoff_history WHERE handoff_id = %[1]s; DELETE FROM handoff_meta WHERE handoff_id = %[1]s; DELETE FROM handoffs WHERE id = %[1]s`, quote(s.secret.ID)), []string{
 			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
-			fmt.Sprintf("handoffs/handoffs.jsonl line 9: what it says beside journal row %d is not what the database holds", s.rowOf(hub.ActionHandoffProposed, 2)),
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(s.rowOf(hub.ActionHandoffProposed, 2)), s.rowOf(hub.ActionHandoffProposed, 2)),
 		}},
 		{"a handoff added", `CREATE TEMP TABLE n AS SELECT * FROM handoffs WHERE id = ` + quote(s.done.ID) + `; UPDATE n SET id = 'x'; INSERT INTO handoffs SELECT * FROM n;
 			INSERT INTO handoff_meta (handoff_id) VALUES ('x'); INSERT INTO handoff_history VALUES ('x', 1, 'closed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, []string{
@@ -382,86 +378,82 @@ func TestTampering(t *testing.T) {
 		})
 	}
 
-	messages, handoffs, head := filepath.Join("messages", "messages.jsonl"), filepath.Join("handoffs", "handoffs.jsonl"), "head.json"
+	const head = "head.json"
 	lines := func(change func([]string) []string) func([]byte) []byte {
 		return func(b []byte) []byte {
 			all := strings.SplitAfter(string(b), "\n")
 			return []byte(strings.Join(change(all[:len(all)-1]), ""))
 		}
 	}
-	rowsOf := func(path string) (rows []int64) {
-		for _, l := range s.lines(filepath.Join(s.trail(), path)) {
-			var e hub.Entry
-			if err := json.Unmarshal([]byte(l), &e); err != nil {
-				t.Fatal(err)
-			}
-			rows = append(rows, e.Seq)
-		}
-		return rows
+	swap := func(was, is string) func([]byte) []byte {
+		return func(b []byte) []byte { return bytes.Replace(b, []byte(was), []byte(is), 1) }
 	}
-	rows := rowsOf(messages)
-	end := len(rows)
+	missing := func(n int64) string { return fmt.Sprintf("%s: the line of journal row %d is missing", firstSegment, n) }
+	notTheMessage := func(n int64) string {
+		return fmt.Sprintf("%s: its message is not the one that journal row %d recorded", line(n), n)
+	}
+	printer := s.rowOf(hub.ActionHandoffProposed, 1)
 	for _, tt := range []struct {
 		name, file string
 		change     func([]byte) []byte // nil removes the file
 		want       []string
 	}{
-		{"a word in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"actor":"ada"`), []byte(`"actor":"eve"`), 1) }, []string{
-			fmt.Sprintf("messages/messages.jsonl line 1: it differs from journal row %d", rows[0]),
-		}},
-		{"the message in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"message at `), []byte(`"Message at `), 1) }, []string{
-			fmt.Sprintf("messages/messages.jsonl line 1: its message is not the one that journal row %d recorded", rows[0]),
-		}},
-		{"a member that is not shown in a line of the trail", messages, func(b []byte) []byte {
-			return bytes.Replace(b, []byte(`"x_note":"<kept>"`), []byte(`"x_note":"<lost>"`), 1)
-		}, []string{
-			fmt.Sprintf("%s: its message is not the one that journal row %d recorded", line(sentRich), sentRich),
-		}},
-		{"the message removed from a line of the trail", messages, lines(func(l []string) []string {
-			l[0] = l[0][:strings.Index(l[0], `,"message":`)] + "}\n"
+		{"a word in a line of the trail", firstSegment, swap(`"actor":"ada"`, `"actor":"eve"`), []string{lineDiffers(sent)}},
+		{"the message in a line of the trail", firstSegment, swap(`"message at `, `"Message at `), []string{notTheMessage(sent)}},
+		{"a member that is not shown in a line of the trail", firstSegment, swap(`"x_note":"<kept>"`, `"x_note":"<lost>"`), []string{notTheMessage(sentRich)}},
+		{"the message removed from a line of the trail", firstSegment, lines(func(l []string) []string {
+			l[sent] = l[sent][:strings.Index(l[sent], `,"envelope":`)] + "}\n"
 			return l
-		}), []string{
-			fmt.Sprintf("messages/messages.jsonl line 1: its message is not the one that journal row %d recorded", rows[0]),
+		}), []string{notTheMessage(sent)}},
+		{"a message added to a line of the trail", firstSegment, lines(func(l []string) []string {
+			l[read] = strings.TrimSuffix(l[read], "}\n") + l[sent][strings.Index(l[sent], `,"envelope":`):]
+			return l
+		}), []string{line(read) + ": it is not as the hub writes it"}},
+		{"the package in a line of the trail", firstSegment, swap(`"title":"printer"`, `"title":"Printer"`), []string{
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(printer), printer),
 		}},
-		{"the package in a line of the trail", handoffs, func(b []byte) []byte {
-			return bytes.Replace(b, []byte(`"title":"printer"`), []byte(`"title":"Printer"`), 1)
-		}, []string{
-			fmt.Sprintf("handoffs/handoffs.jsonl line 5: what it says beside journal row %d is not what the database holds", s.rowOf(hub.ActionHandoffProposed, 1)),
+		{"a blank in a line of the trail", firstSegment, swap(`"seq":`, `"seq": `), []string{line(1) + ": it is not as the hub writes it"}},
+		{"a blank in a message of the trail", firstSegment, swap(`"payload":{"summary":"message`, `"payload":{"summary": "message`), []string{line(sent) + ": it is not as the hub writes it"}},
+		{"a line that is no line", firstSegment, lines(func(l []string) []string { l[2] = "hello\n"; return l }), []string{
+			line(2) + ": it cannot be read: invalid character 'h' looking for beginning of value", missing(2),
 		}},
-		{"a blank in a line of the trail", messages, func(b []byte) []byte { return bytes.Replace(b, []byte(`"seq":`), []byte(`"seq": `), 1) }, []string{
-			"messages/messages.jsonl line 1: it cannot be read: it is not as the hub writes it",
-			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[0]),
+		{"the header of the trail", firstSegment, swap(`"version":1`, `"version":1,"after":2`), []string{
+			firstSegment + " line 1: it does not name journal row 0, after which the segment begins",
 		}},
-		{"a line that is no line", messages, lines(func(l []string) []string { l[1] = "hello\n"; return l }), []string{
-			"messages/messages.jsonl line 2: it cannot be read: invalid character 'h' looking for beginning of value",
-			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[1]),
+		{"the first line of the trail removed", firstSegment, lines(func(l []string) []string { return l[1:] }), []string{
+			firstSegment + ": it cannot be read: line 1: it is not the header of a segment", "trail: it ends before the line of journal row 1",
 		}},
-		{"the first line of the trail removed", messages, lines(func(l []string) []string { return l[1:] }), []string{
-			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[0]),
+		{"the first entry of the trail removed", firstSegment, lines(func(l []string) []string { return slices.Delete(l, 1, 2) }), []string{
+			missing(1), firstSegment + " line 1: it does not name journal row 1, after which the segment begins",
 		}},
-		{"a line of the trail removed", messages, lines(func(l []string) []string { return slices.Delete(l, 4, 5) }), []string{
-			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[4]),
+		{"a line of the trail removed", firstSegment, lines(func(l []string) []string { return slices.Delete(l, 4, 5) }), []string{missing(4)}},
+		{"the last lines of the trail removed", firstSegment, lines(func(l []string) []string { return l[:last-1] }), []string{
+			fmt.Sprintf("%s: it ends before the line of journal row %d", firstSegment, last-1),
 		}},
-		{"the last lines of the trail removed", messages, lines(func(l []string) []string { return l[:end-2] }), []string{
-			fmt.Sprintf("messages/messages.jsonl: it ends before the line of journal row %d", rows[end-2]),
+		{"a line of the trail doubled", firstSegment, lines(func(l []string) []string { return slices.Insert(l, 3, l[2]) }), []string{
+			firstSegment + " line 4: it is about journal row 2, which has no place there",
 		}},
-		{"a line of the trail doubled", messages, lines(func(l []string) []string { return slices.Insert(l, 3, l[2]) }), []string{
-			fmt.Sprintf("messages/messages.jsonl line 4: it is about journal row %d, which has no place there", rows[2]),
+		{"lines of the trail in another order", firstSegment, lines(func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }), []string{
+			missing(2), firstSegment + " line 4: it is about journal row 2, which has no place there",
 		}},
-		{"lines of the trail in another order", messages, lines(func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }), []string{
-			fmt.Sprintf("messages/messages.jsonl: the line of journal row %d is missing", rows[2]),
-			fmt.Sprintf("messages/messages.jsonl line 4: it is about journal row %d, which has no place there", rows[2]),
-		}},
-		{"a line added to the trail", messages, lines(func(l []string) []string {
-			return append(l, strings.Replace(l[end-1], fmt.Sprintf(`"seq":%d,`, rows[end-1]), `"seq":9999,`, 1))
-		}), []string{
-			fmt.Sprintf("messages/messages.jsonl line %d: it is about journal row 9999, which has no place there", end+1),
-		}},
-		{"a file of the trail removed", handoffs, nil, []string{fmt.Sprintf("handoffs/handoffs.jsonl: it ends before the line of journal row %d", rowsOf(handoffs)[0])}},
+		{"a line added to the trail", firstSegment, lines(func(l []string) []string {
+			return append(l, strings.Replace(l[last], fmt.Sprintf(`"seq":%d,`, last), `"seq":9999,`, 1))
+		}), []string{fmt.Sprintf("%s line %d: it is about journal row 9999, which has no place there", firstSegment, last+2)}},
+		{"a row of a table in the trail", firstSegment, lines(func(l []string) []string {
+			return slices.Insert(l, 2, `{"table":"agents","row":{}}`+"\n")
+		}), []string{firstSegment + " line 3: a trail has no such line"}},
+		{"a seal in the open segment", firstSegment, lines(func(l []string) []string {
+			return append(l, `{"seal":{"first":1,"last":2,"hash":"","entries":2,"messages":0,"rows":0,"sha256":""}}`+"\n")
+		}), []string{fmt.Sprintf("%s line %d: it cannot be read: the seal does not fit the lines before it", firstSegment, last+2)}},
+		{"a segment of the trail removed", firstSegment, nil, []string{"trail: it ends before the line of journal row 1"}},
 		{"the head removed", head, nil, []string{"head.json: it is missing"}},
-		{"the head changed", head, func(b []byte) []byte { return bytes.Replace(b, []byte(`"hash":"`), []byte(`"hash":"0`), 1) }, []string{
+		{"the head changed", head, swap(`"hash":"`, `"hash":"0`), []string{
 			fmt.Sprintf("head.json: it names row %d with hash 0%.11s, which is not in the journal: the journal was cut off before it and written anew", last, s.entries()[last-1].Hash),
 		}},
+		{"an older head put back", head, func([]byte) []byte {
+			e := s.entries()[2]
+			return fmt.Appendf(nil, `{"seq":%d,"hash":%q,"at":%q}`, e.Seq, e.Hash, e.At)
+		}, []string{fmt.Sprintf("head.json: it names row 3, though the trail has come to row %d", last)}},
 		{"a head that is no head", head, func([]byte) []byte { return []byte("[]") }, []string{"head.json: it cannot be read: it is not a head"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -151,7 +151,7 @@ func (w *world) view(fn func(hub.Reader) error) {
 func (w *world) entries() (all []hub.Entry) {
 	w.t.Helper()
 	w.view(func(r hub.Reader) (err error) {
-		all, err = r.Journal(hub.JournalQuery{After: 0, Limit: 1_000_000})
+		all, err = r.Journal(hub.JournalQuery{Limit: 1_000_000})
 		return err
 	})
 	return all
@@ -317,8 +317,8 @@ func (w *world) raw(sql string) {
 // export writes an export.
 func (w *world) export(dir string) records.Manifest {
 	w.t.Helper()
-	m, err := w.records.Export(w.t.Context(), dir, func(ctx context.Context, emit func(string, []byte) error) (int, error) {
-		return w.store.Dump(ctx, emit, sqlite.DumpOptions{})
+	m, err := w.records.Export(w.t.Context(), dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
+		return w.store.Dump(ctx, begin, emit, sqlite.DumpOptions{})
 	})
 	w.must(nil, err)
 	return m

@@ -23,8 +23,8 @@ type Records interface {
 	Archive(ctx context.Context, actor hub.Caller, opts records.ArchiveOptions) (records.ArchiveReport, error)
 	// Export writes everything as JSONL into a folder that does not exist yet.
 	Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error)
-	// Backup copies the database into a file that does not exist yet.
-	Backup(ctx context.Context, file string) error
+	// Backup copies the home into a folder that does not exist yet.
+	Backup(ctx context.Context, dir string) error
 }
 
 // AuditParams choose journal entries. Empty members do not restrict.
@@ -127,7 +127,7 @@ func export(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (recor
 	return s.Records.Export(ctx, p.Path, p.Restricted)
 }
 
-// Backup names a copy of the database.
+// Backup names a copy of a hub.
 type Backup struct {
 	Path string `json:"path"`
 }
@@ -159,7 +159,7 @@ func (c *Client) Export(ctx context.Context, p CopyParams) (records.Manifest, er
 	return call[records.Manifest](ctx, c.patient(), "parley/export", p)
 }
 
-// Backup copies the database into a file on the hub's machine.
+// Backup copies the hub into a folder on the hub's machine.
 func (c *Client) Backup(ctx context.Context, p CopyParams) (Backup, error) {
 	return call[Backup](ctx, c.patient(), "parley/backup", p)
 }

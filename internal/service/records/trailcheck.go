@@ -1,0 +1,215 @@
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
+)
+
+// A trailReader reads the segments of a trail one after the other, as they were
+// when it was opened.
+type trailReader struct {
+	upTo int64 // the trail needs a line for every entry up to here that no archive holds
+
+	segments []*segment
+	at       int   // index of the current segment
+	next     *line // read and not compared yet
+	ended    bool  // lines were reported missing at the end
+}
+
+// openTrail opens the segments of a trail. Findings are about segments that
+// cannot be opened.
+func (v *verifier) openTrail(upTo int64) error {
+	v.trail = &trailReader{upTo: upTo}
+	for {
+		before, err := segmentsIn(v.folders.Trail)
+		if err != nil {
+			return err
+		}
+		for _, f := range before {
+			s, err := openSegment(f.path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnsealed): // archived meanwhile; being begun
+			case err != nil:
+				v.find(filepath.Base(f.path), "it cannot be read: %v", err)
+			default:
+				v.trail.segments = append(v.trail.segments, s)
+			}
+		}
+		// A segment may be begun while the others are opened.
+		now, err := segmentsIn(v.folders.Trail)
+		if err != nil || len(before) == 0 && len(now) == 0 || len(now) > 0 && slices.Contains(before, now[len(now)-1]) {
+			return err
+		}
+		v.trail.close()
+	}
+}
+
+func (t *trailReader) close() {
+	if t == nil {
+		return
+	}
+	for _, s := range t.segments {
+		s.close()
+	}
+	t.segments = nil
+}
+
+// name returns the name of the current segment.
+func (t *trailReader) name() string {
+	if t.at < len(t.segments) {
+		return filepath.Base(t.segments[t.at].path)
+	}
+	if n := len(t.segments); n > 0 {
+		return filepath.Base(t.segments[n-1].path)
+	}
+	return "trail"
+}
+
+// where names the current line.
+func (t *trailReader) where() string { return fmt.Sprintf("%s line %d", t.name(), t.segments[t.at].n) }
+
+// peek returns the next line with an entry, or nil at the end. Lines that cannot
+// be read are findings.
+func (v *verifier) peek() *line {
+	t := v.trail
+	for t.next == nil && t.at < len(t.segments) {
+		l, err := t.segments[t.at].next()
+		bad := new(lineError)
+		switch {
+		case err == nil && l.Entry != nil:
+			v.out.Lines++
+			t.next = &l
+		case err == nil:
+			v.find(t.where(), "a trail has no such line")
+		case errors.As(err, &bad):
+			v.out.Lines++
+			v.find(t.where(), "it cannot be read: %v", bad.err)
+		default:
+			if err != io.EOF && (err != errUnsealed || t.at < len(t.segments)-1) {
+				v.find(t.name(), "it cannot be read after line %d: %v", t.segments[t.at].n, err)
+			}
+			t.at++
+		}
+	}
+	return t.next
+}
+
+// compareHeader compares the header of the current segment with the entry before
+// its first line.
+func (v *verifier) compareHeader(before hub.Head) {
+	s := v.trail.segments[v.trail.at]
+	want := line{Format: segmentFormat, Version: segmentVersion, After: before.Seq, Hash: before.Hash}
+	if s.n == 2 && !want.bytesEqual(s.first) {
+		v.find(v.trail.name()+" line 1", "it does not name journal row %d, after which the segment begins", before.Seq)
+	}
+}
+
+// compareLine finds the line of an entry in the trail and compares the two.
+func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error {
+	t := v.trail
+	if t == nil {
+		return nil
+	}
+	archived, _ := v.archived()
+	for {
+		l := v.peek()
+		switch {
+		case l == nil && e.Seq > archived && e.Seq <= t.upTo && !t.ended:
+			v.find(t.name(), "it ends before the line of journal row %d", e.Seq)
+			t.ended = true
+			return nil
+		case l == nil:
+			return nil
+		case l.Entry.Seq > e.Seq:
+			if e.Seq > archived {
+				v.find(t.name(), "the line of journal row %d is missing", e.Seq)
+			}
+			return nil
+		case l.Entry.Seq < e.Seq:
+			v.outOfPlace(l)
+			t.next = nil
+			continue
+		}
+		v.compareHeader(before)
+		what, err := v.differs(r, *l, e)
+		if what != "" {
+			v.find(t.where(), "%s", what)
+		}
+		t.next = nil
+		return err
+	}
+}
+
+// outOfPlace reports a line whose entry was not expected there, unless its
+// entry lies in an archive that was not read.
+func (v *verifier) outOfPlace(l *line) {
+	if archived, _ := v.archived(); l.Entry.Seq > archived || v.complete {
+		v.find(v.trail.where(), "it is about journal row %d, which has no place there", l.Entry.Seq)
+	}
+}
+
+// restOfTrail reports lines that no entry belongs to.
+func (v *verifier) restOfTrail() {
+	if v.trail == nil {
+		return
+	}
+	for l := v.peek(); l != nil; l = v.peek() {
+		v.outOfPlace(l)
+		v.trail.next = nil
+	}
+}
+
+// differs compares a line with its entry and with the thing that the entry is
+// about, and returns a sentence if it differs.
+func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
+	raw := v.trail.segments[v.trail.at].raw
+	if !sameEntry(*l.Entry, e) {
+		return fmt.Sprintf("it differs from journal row %d", e.Seq), nil
+	}
+	want, err := entryLine(r, e, true)
+	switch {
+	case hub.CodeOf(err) == hub.CodeDegraded:
+		return "", nil // the thing cannot be read, which is a finding of its own
+	case err != nil:
+		return "", err
+	case want.bytesEqual(raw):
+		return "", nil
+	case e.Action == hub.ActionHandoffProposed:
+		return fmt.Sprintf("what it says beside journal row %d is not what the database holds", e.Seq), nil
+	}
+	if beginsMessage(e.Action) {
+		// An archive may hold the message, or the database was changed; then
+		// the facts of the entry decide.
+		var facts sentFacts
+		fits := json.Unmarshal(e.Facts, &facts) == nil && l.Envelope != nil &&
+			(facts.Digest != "" || v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type))
+		if fits {
+			sent, err := shape.DecodeEnvelope(l.Envelope)
+			fits = err == nil && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0
+		}
+		if !fits {
+			return fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq), nil
+		}
+		want.Envelope = l.Envelope
+	}
+	if !want.bytesEqual(raw) {
+		return "it is not as the hub writes it", nil
+	}
+	return "", nil
+}
+
+// bytesEqual reports whether the line is written as raw.
+func (l line) bytesEqual(raw []byte) bool {
+	var buf bytes.Buffer
+	err := l.encode(&buf)
+	return err == nil && bytes.Equal(bytes.TrimSuffix(buf.Bytes(), []byte("\n")), raw)
+}
