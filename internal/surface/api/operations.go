@@ -47,7 +47,7 @@ var Operations = []Operation{
 	operation("parley/audit/verify", Anyone, false, "Compare everything with the journal.", verify),
 	operation("parley/archive", OperatorOnly, true, "Move what is old into a file.", archive),
 	operation("parley/export", OperatorOnly, false, "Write everything as JSONL into a folder on the hub's machine.", export),
-	operation("parley/backup", OperatorOnly, false, "Copy the database into a file on the hub's machine.", backup),
+	operation("parley/backup", OperatorOnly, false, "Copy the hub's home into a folder on its machine.", backup),
 	operation("parley/held", Anyone, false, "What waits for a human.", held),
 	operation("parley/approve", OperatorOnly, true, "Let a held message pass.", approve),
 	operation("parley/deny", OperatorOnly, true, "Make a held message fail.", deny),
