@@ -162,7 +162,7 @@ folder holds secrets, and is a home: to restore it, copy it back and start the h
 there with --home.`,
 		Example: `  parley backup /var/backups/parley
   parley serve --home /var/backups/parley`,
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(args[0])
 			if err != nil {
