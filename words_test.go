@@ -42,8 +42,6 @@ var notRenamed = []string{
 	"internal/service/mailroom.tripped",
 	"internal/surface/coordination.Asked",
 	"internal/surface/coordination.Worked",
-	"report.oddity",
-	"report.written",
 }
 
 func TestNamesHaveMeaning(t *testing.T) {

@@ -2,12 +2,12 @@ package report
 
 import "strings"
 
-// maxNesting is how many wrappings around a report are taken off.
+// maxNesting is the largest number of JSON envelopes around a report.
 const maxNesting = 3
 
-// ParseAny reads a report from whatever an agent answered: a JSON object, the
-// result envelope of a command line around one, text, or text with a JSON
-// object in it. In Reference mode it does what Parse does. opts may be nil.
+// ParseAny reads a report from any answer of an agent: a JSON object, the result
+// envelope of an agent's command line around one, text, or text with a JSON object in
+// it. In Reference mode it is Parse. opts may be nil.
 func ParseAny(text string, opts *Options) (Result, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -72,8 +72,8 @@ func parseObject(text string, o Options, nesting int) (Result, bool) {
 	return Result{}, false
 }
 
-// fencedObject returns the last block of code in a text that begins as a JSON
-// object does; empty if there is none.
+// fencedObject returns the last code block of a text that begins with a brace; "" if
+// there is none.
 func fencedObject(text string) (object string) {
 	inside, start := false, 0
 	for all := linesOf(text, 0); ; {
@@ -93,7 +93,7 @@ func fencedObject(text string) (object string) {
 	}
 }
 
-// outerObject returns what is between the first and the last brace of a text.
+// outerObject returns the part of a text from the first to the last brace.
 func outerObject(text string) string {
 	i, j := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	if i < 0 || j < i {

@@ -2,52 +2,54 @@ package report
 
 import "strings"
 
-// An extent is a part of a text, by its offsets.
+// An extent is a part of a text by its offsets.
 type extent struct{ from, to int32 }
 
 func (e extent) of(text string) string { return text[e.from:e.to] }
 
-// A written field was seen in a text and is not yet read. There may be many, so
-// it is small and has no pointers.
-type written struct {
+// A rawField is a field whose value is not read yet. A text may have many, so it is
+// small and has no pointers.
+type rawField struct {
 	name, value extent
-	more        extent // the lines that go on with it
+	more        extent // the lines that continue it
 	line, col   int32
 	indent      int32
-	place       int8 // among reportTerms; -1 if it is none of them
-	odd         oddity
+	place       int8 // the index in reportTerms; -1 for an extra field
+	odd         fieldStyle
 }
 
-func (w *written) known() bool { return w.place >= 0 }
+func (w *rawField) known() bool { return w.place >= 0 }
 
-func (w *written) shape() shape {
+func (w *rawField) shape() shape {
 	if w.known() {
 		return reportTerms[w.place].shape
 	}
 	return aText
 }
 
-// A sorter finds the blocks of a text. To it a line is empty, a fence, a field,
-// one that goes on with the field before it, or prose.
-type sorter struct {
+// A blockFinder finds the blocks of a text. It classifies each line once: empty, a
+// fence, a field, the continuation of the field before it, or prose. A run of fields
+// ends at prose, at two empty lines and at the end of the text; a run with a status is
+// a block. The cost is linear in the text.
+type blockFinder struct {
 	text   string
-	fields []written
+	fields []rawField
 	blocks []Block
-	run    Block // under way, if it has fields
-	start  int   // offset of the run
-	open   int   // field that the next line may go on with; -1 if there is none
+	run    Block // the current run; no block if it has no fields
+	start  int   // the offset of the current run
+	open   int   // the field that the next line may continue; -1 if there is none
 	blanks int   // empty lines in a row
 	fenced bool
 
-	oddEnd                int // first line with an odd end; 0 if there is none
+	oddEnd                int // the first line with an odd end; 0 if there is none
 	firstProse, lastProse int // lines; 0 if there is none
 	d                     diagnostics
 }
 
 // sort finds the blocks.
-func (s *sorter) sort(skipped int) {
+func (s *blockFinder) sort(skipped int) {
 	s.open = -1
-	s.fields = make([]written, 0, 8)
+	s.fields = make([]rawField, 0, 8)
 	for all := linesOf(s.text, skipped); ; {
 		l, ok := all.next()
 		if !ok {
@@ -58,7 +60,7 @@ func (s *sorter) sort(skipped int) {
 	s.endRun()
 }
 
-func (s *sorter) line(l *line) {
+func (s *blockFinder) line(l *line) {
 	if l.odd && s.oddEnd == 0 {
 		s.oddEnd = l.number
 	}
@@ -81,7 +83,7 @@ func (s *sorter) line(l *line) {
 		ok = place >= 0 || extraName(h.name)
 	}
 	switch {
-	case s.goesOn(l.text, h.name, place):
+	case s.continues(l.text, h.name, place):
 		f := &s.fields[s.open]
 		if f.more.to == 0 {
 			f.more.from = int32(l.at)
@@ -96,11 +98,11 @@ func (s *sorter) line(l *line) {
 	s.run.Text, s.run.Last = s.text[s.start:l.at+len(l.text)], l.number
 }
 
-// goesOn reports whether a line belongs to the field before it: an item of a
-// list that is not finished, or a line of text further to the right. A field of
-// the protocol begins anew; in a text it must be in capitals, because what is
-// quoted there often begins with "error:".
-func (s *sorter) goesOn(text, name string, place int) bool {
+// continues reports whether a line continues the field before it: with an item of an
+// unfinished list, or with a text that is indented more. A field of the protocol does
+// not continue another one; within a text its name must be in capitals, because quoted
+// output often begins with "error:".
+func (s *blockFinder) continues(text, name string, place int) bool {
 	if s.open < 0 {
 		return false
 	}
@@ -113,7 +115,7 @@ func (s *sorter) goesOn(text, name string, place int) bool {
 	return deeper && (place < 0 || place != statusPlace && name != reportTerms[place].name)
 }
 
-func (s *sorter) field(l *line, h *head, place int) {
+func (s *blockFinder) field(l *line, h *head, place int) {
 	if s.run.from == len(s.fields) {
 		s.start, s.run.First = l.at, l.number
 	}
@@ -121,7 +123,7 @@ func (s *sorter) field(l *line, h *head, place int) {
 		h.odd |= fenced
 	}
 	at := l.at + h.valueAt
-	w := written{
+	w := rawField{
 		name:  extent{int32(l.at + h.at), int32(l.at + h.at + len(h.name))},
 		value: extent{int32(at), int32(at + len(h.value))},
 		line:  int32(l.number), col: int32(h.at + 1), indent: int32(indent(l.text)),
@@ -137,9 +139,9 @@ func (s *sorter) field(l *line, h *head, place int) {
 	}
 }
 
-// inline looks for further fields in the value of the last field, which should
-// be a word. Their names must be known and in capitals.
-func (s *sorter) inline(l *line) {
+// inline splits further fields off the value of the last field, which should be a
+// word. Their names must be known and in capitals.
+func (s *blockFinder) inline(l *line) {
 	w := s.fields[len(s.fields)-1]
 	rest := w.value
 	value := rest.of(s.text)
@@ -165,8 +167,8 @@ func (s *sorter) inline(l *line) {
 	}
 }
 
-// trimmed returns the extent without blanks around it, and without any byte of
-// the cutset at its end.
+// trimmed returns the extent without blanks at its beginning and without the bytes of
+// cutset at its end.
 func trimmed(text string, e extent, cutset string) extent {
 	s := strings.TrimRight(e.of(text), cutset)
 	e.to = e.from + int32(len(s))
@@ -175,8 +177,8 @@ func trimmed(text string, e extent, cutset string) extent {
 	return e
 }
 
-// nameBefore returns where the name of a field that ends at the given colon
-// begins, and which it is; -1 if there is none.
+// nameBefore returns the beginning and the index of the name of a field that ends at
+// the given colon; the index is -1 if there is none.
 func nameBefore(s string, colon int) (start, place int) {
 	start = colon
 	for start > 0 && colon-start < 16 && nameByte(s[start-1]) {
@@ -192,24 +194,25 @@ func nameBefore(s string, colon int) (start, place int) {
 	return start, place
 }
 
-func (s *sorter) prose(l *line, h head) {
+func (s *blockFinder) prose(l *line, h head) {
 	s.endRun()
 	s.outside(l.number, l.number)
 	if nearMiss(h) {
-		s.d.add(CodeNearMiss, l.number, "this is almost a field: write %s:value", h.name)
+		s.d.add(CodeNearMiss, l.number, "the line is almost a field: write %s:value", h.name)
 	}
 }
 
-// outside notes lines that belong to no block.
-func (s *sorter) outside(first, last int) {
+// outside records lines that belong to no block.
+func (s *blockFinder) outside(first, last int) {
 	if s.firstProse == 0 {
 		s.firstProse = first
 	}
 	s.lastProse = last
 }
 
-// endRun ends the block under way. Fields without a status are no block.
-func (s *sorter) endRun() {
+// endRun ends the current run. Of several statuses the least successful one counts, so
+// that a quoted success cannot hide a failure.
+func (s *blockFinder) endRun() {
 	s.open = -1
 	run := s.run
 	if run.to = len(s.fields); run.to == run.from {
@@ -222,7 +225,7 @@ func (s *sorter) endRun() {
 		}
 		status, detail, _ := readStatus(w.value.of(s.text))
 		if status == "" || run.Status != "" && status.rank() >= run.Status.rank() {
-			continue // the less successful one counts, lest a quoted success hide a failure
+			continue
 		}
 		run.Status, run.Fenced, run.statusAt = status, w.odd&fenced != 0, i
 		run.sentence = run.to-run.from == 1 && !run.Fenced && (w.name.of(s.text) != "STATUS" || detail != "")
@@ -236,10 +239,9 @@ func (s *sorter) endRun() {
 	s.run = Block{from: len(s.fields)}
 }
 
-// choose returns the block that counts: the last one with a known status, else
-// the last one, and a sentence only if there is nothing else. It is nil if there
-// is no block.
-func (s *sorter) choose() (best *Block) {
+// choose returns the block that counts: the last one with a known status, else the
+// last one, and a sentence only if there is no other. It returns nil without a block.
+func (s *blockFinder) choose() (best *Block) {
 	bestGrade := 0
 	for i := range s.blocks {
 		b, grade := &s.blocks[i], 2
@@ -256,8 +258,8 @@ func (s *sorter) choose() (best *Block) {
 	return best
 }
 
-// nearMiss reports whether a line that is no field names one in capitals, and
-// lacks only the colon.
+// nearMiss reports whether a line has the name of a field in capitals and lacks only
+// the colon.
 func nearMiss(h head) bool {
 	place := find(reportTerms, h.name)
 	if place < 0 || reportTerms[place].name != h.name {

@@ -15,7 +15,7 @@ func sameEitherWay(t *testing.T, text string) (short bool) {
 	if !short {
 		return false
 	}
-	want, d := readAnyhow(text, 3, diagnostics{})
+	want, d := readBlocks(text, 3, diagnostics{})
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q: got\n%+v, want\n%+v", text, got, want)
 	}

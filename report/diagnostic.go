@@ -4,35 +4,35 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"unicode/utf8"
+
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// A Code names something about a text. Codes are a contract; the messages
-// beside them are not.
+// A Code is the kind of a diagnostic. Codes are a contract; messages are not.
 type Code string
 
-// What a reader has to say about a text. All but the first group leave a
-// report that can be used.
+// The codes of the parser. All but not_a_report, looks_like_dispatch and
+// not_a_dispatch leave a report that can be used.
 const (
 	CodeNotReport    Code = "not_a_report"        // there is no STATUS field
-	CodeIsDispatch   Code = "looks_like_dispatch" // and it reads like a dispatch
+	CodeIsDispatch   Code = "looks_like_dispatch" // there is no STATUS field, but those of a dispatch
 	CodeNotDispatch  Code = "not_a_dispatch"      // there is no TASK field
 	CodeNearMiss     Code = "near_miss"           // a line that is almost a field
 	CodeTruncated    Code = "truncated"           // over the limit: only the end was read
 	CodeStrippedBOM  Code = "stripped_bom"        // characters without width before a name
 	CodeOddLineEnd   Code = "odd_line_end"        // a lone CR, U+2028 or U+2029 ends a line
-	CodeFenced       Code = "fenced"              // inside a block of code
+	CodeFenced       Code = "fenced"              // the report is in a code block
 	CodeProseBefore  Code = "prose_before"        // other text before the report
-	CodeProseAfter   Code = "prose_after"         // other text after it
+	CodeProseAfter   Code = "prose_after"         // other text after the report
 	CodeBlocks       Code = "multiple_blocks"     // several reports in one text
-	CodeConflict     Code = "conflicting_status"  // which say different things
-	CodeDuplicate    Code = "duplicate_field"     // a field twice
+	CodeConflict     Code = "conflicting_status"  // the reports of a text have different statuses
+	CodeDuplicate    Code = "duplicate_field"     // a repeated field
 	CodeDecorated    Code = "decorated"           // bold, code, bullet, quote, heading, table
 	CodeSeparator    Code = "odd_separator"       // not a colon, blanks and tabs
-	CodeTrailing     Code = "trailing_text"       // more than a word where a word is due
+	CodeTrailing     Code = "trailing_text"       // text behind the word of a field
 	CodeNormalised   Code = "normalised_value"    // another spelling of a word
 	CodeUnknownField Code = "unknown_field"       // kept in Extra
-	CodeUnknownValue Code = "unknown_value"       // taken as absent
+	CodeUnknownValue Code = "unknown_value"       // dropped
 	CodeIgnoredCount Code = "ignored_count"       // a count behind BUILD
 	CodeEmptyMarker  Code = "empty_marker"        // "none" for an empty list
 	CodeJSONList     Code = "json_list"           // a list in JSON, or with commas that do not separate
@@ -44,30 +44,30 @@ const (
 	CodeUnknown      Code = "unknown_status"      // kept; never a success
 )
 
-// What Check and the lint functions add.
+// The codes of Check and the lint functions.
 const (
-	CodeContradiction   Code = "contradiction"    // the status and the rest do not fit
-	CodeMissingReason   Code = "missing_reason"   // it did not work, and nothing says why
-	CodeUnexpectedError Code = "unexpected_error" // it worked, and yet there is an error
-	CodeListedTwice     Code = "listed_twice"     // a file twice
-	CodeAbsolutePath    Code = "absolute_path"    // a file not below the work folder
+	CodeContradiction   Code = "contradiction"    // the status contradicts another field
+	CodeMissingReason   Code = "missing_reason"   // a failure without ERROR or LEARNED
+	CodeUnexpectedError Code = "unexpected_error" // a success with ERROR
+	CodeListedTwice     Code = "listed_twice"     // a repeated file
+	CodeAbsolutePath    Code = "absolute_path"    // a path that does not lie below the working folder
 	CodeParentPath      Code = "parent_path"      // a path with ".." in it
-	CodeOutsideScope    Code = "outside_scope"    // a file that the scope does not cover
-	CodeMissingField    Code = "missing_field"    // a dispatch that leaves something open
-	CodeNotCanonical    Code = "not_canonical"    // could be written shorter
+	CodeOutsideScope    Code = "outside_scope"    // a path outside the scope
+	CodeMissingField    Code = "missing_field"    // a dispatch without an important field
+	CodeNotCanonical    Code = "not_canonical"    // there is a plainer form
 )
 
-// A Severity says how much a diagnostic matters.
+// A Severity is the weight of a diagnostic.
 type Severity string
 
-// The severities. A gate should let no error pass.
+// The severities. A check in CI should fail on an error.
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
 	SeverityNote    Severity = "note"
 )
 
-// severities holds what is more than a note.
+// severities holds the codes that are more than a note.
 var severities = map[Code]Severity{
 	CodeNotReport: SeverityError, CodeIsDispatch: SeverityError, CodeNotDispatch: SeverityError,
 	CodeConflict: SeverityError, CodeUnknown: SeverityError, CodeContradiction: SeverityError,
@@ -78,7 +78,7 @@ var severities = map[Code]Severity{
 	CodeListedTwice: SeverityWarning, CodeMissingField: SeverityWarning,
 }
 
-// Severity returns how much the code matters.
+// Severity returns the weight of the code.
 func (c Code) Severity() Severity {
 	if s, ok := severities[c]; ok {
 		return s
@@ -86,7 +86,7 @@ func (c Code) Severity() Severity {
 	return SeverityNote
 }
 
-// A Diagnostic says one thing about a text.
+// A Diagnostic is one finding about a text.
 type Diagnostic struct {
 	Code    Code   `json:"code"`
 	Line    int    `json:"line"` // from 1; 0 for the text as a whole
@@ -98,16 +98,16 @@ func HasError(all []Diagnostic) bool {
 	return slices.ContainsFunc(all, func(d Diagnostic) bool { return d.Code.Severity() == SeverityError })
 }
 
-// maxPerCode bounds how often the same is said about one text.
+// maxPerCode is the largest number of diagnostics with one code.
 const maxPerCode = 8
 
-// diagnostics gathers what is said about one text.
+// diagnostics collects the findings about one text.
 type diagnostics struct {
 	all    []Diagnostic
 	counts map[Code]int
 }
 
-// full reports whether enough was said with a code.
+// full reports whether there are enough diagnostics with a code.
 func (d *diagnostics) full(code Code) bool { return d.counts[code] >= maxPerCode }
 
 func (d *diagnostics) add(code Code, line int, format string, args ...any) {
@@ -127,14 +127,5 @@ func (d *diagnostics) sorted() []Diagnostic {
 	return d.all
 }
 
-// brief returns the beginning of what somebody else wrote, for a message.
-func brief(s string) string {
-	end := 60
-	if len(s) <= end {
-		return s
-	}
-	for !utf8.RuneStart(s[end]) && end > 50 {
-		end--
-	}
-	return s[:end] + "…"
-}
+// brief returns the beginning of a foreign text, for a message.
+func brief(s string) string { return shorten.Text(s, 60) }

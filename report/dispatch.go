@@ -8,32 +8,31 @@ import (
 	"strings"
 )
 
-// A Dispatch is the work that an agent is given.
+// A Dispatch gives an agent work.
 type Dispatch struct {
-	Task       string   // what to do
-	Context    string   // where; may have several lines
-	Acceptance []string // when it is done
-	Scope      []string // beginnings of the paths that may be touched
-	Rules      string   // what else holds; may have several lines
-	Verify     []string // commands that show that it is done
-	Done       string   // how to answer
+	Task       string   // the work
+	Context    string   // may have several lines
+	Acceptance []string // the criteria of being done
+	Scope      []string // prefixes of the paths that the agent may touch
+	Rules      string   // may have several lines
+	Verify     []string // commands that show that the work is done
+	Done       string   // how to report
 	Extra      []Field
 }
 
-// A DispatchResult is a dispatch as it was found in a text.
+// A DispatchResult is the dispatch of a text, with its diagnostics.
 type DispatchResult struct {
 	Dispatch
 	Diagnostics []Diagnostic
 }
 
-// ErrNotDispatch is returned for a text that is no dispatch.
+// ErrNotDispatch is the error for a text without a dispatch.
 var ErrNotDispatch = errors.New("report: the text is not a dispatch: there is no TASK")
 
-// ParseDispatch reads a dispatch in its text form: names as in a report, and a
-// value goes on until the next name at the same depth. It returns
-// ErrNotDispatch if there is no task; the result then has nothing but
-// diagnostics. No parser of the protocol reads dispatches, so the mode does not
-// matter. opts may be nil.
+// ParseDispatch reads a dispatch in its text form. Names are as in a report; a value
+// continues until the next name at the same depth. It returns ErrNotDispatch if there
+// is no task; the result then has diagnostics only. The mode does not matter, because
+// the protocol has no parser of dispatches. opts may be nil.
 func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -42,7 +41,7 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	text, skipped, cut := window(text, o)
 	in := dispatchReader{open: -1}
 	if cut {
-		in.d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: only what begins at line %d was read", o.MaxBytes, o.MaxLines, skipped+1)
+		in.d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	for all := linesOf(text, skipped); ; {
 		l, ok := all.next()
@@ -54,7 +53,7 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	return in.finish()
 }
 
-// looksLikeDispatch reports whether a text is one and says more than its task.
+// looksLikeDispatch reports whether a text is a dispatch with more than a task.
 func looksLikeDispatch(text string, o Options) bool {
 	r, err := ParseDispatch(text, &o)
 	return err == nil && len(r.Acceptance)+len(r.Scope)+len(r.Verify) > 0
@@ -65,14 +64,14 @@ type dispatchReader struct {
 	result DispatchResult
 	d      diagnostics
 	seen   [8]bool // by place among dispatchTerms
-	fenced bool    // the dispatch stands in a block of code
+	fenced bool    // the dispatch is in a code block
 
-	// The field under way.
-	open   int // place among dispatchTerms; -1 if it is none of them
+	// The current field.
+	open   int // index in dispatchTerms; -1 for an extra field
 	name   string
 	indent int
 	number int
-	values []string // its lines; nil if there is no field yet
+	values []string // its lines; nil before the first field
 }
 
 func (in *dispatchReader) line(l line) {
@@ -103,7 +102,7 @@ func (in *dispatchReader) line(l line) {
 	}
 }
 
-// end reads the field under way.
+// end stores the current field.
 func (in *dispatchReader) end() {
 	if in.values == nil {
 		return
@@ -111,13 +110,13 @@ func (in *dispatchReader) end() {
 	first, more := in.values[0], dedent(in.values[1:])
 	text := trim(strings.Join(append([]string{first}, more...), "\n"))
 	if in.open < 0 {
-		in.d.add(CodeUnknownField, in.number, sayings[CodeUnknownField], in.name)
+		in.d.add(CodeUnknownField, in.number, messages[CodeUnknownField], in.name)
 		in.result.Extra = append(in.result.Extra, Field{Name: in.name, Value: text})
 		return
 	}
 	name := dispatchTerms[in.open].name
 	if in.seen[in.open] {
-		in.d.add(CodeDuplicate, in.number, sayings[CodeDuplicate], name)
+		in.d.add(CodeDuplicate, in.number, messages[CodeDuplicate], name)
 	}
 	in.seen[in.open] = true
 	if dispatchTerms[in.open].shape == aText {
@@ -130,7 +129,7 @@ func (in *dispatchReader) end() {
 	*target = append(*target, listItems(name, first, more)...)
 }
 
-// finish ends the last field and returns what was read.
+// finish ends the last field and returns the result.
 func (in *dispatchReader) finish() (DispatchResult, error) {
 	in.end()
 	if in.result.Task == "" {
@@ -141,7 +140,7 @@ func (in *dispatchReader) finish() (DispatchResult, error) {
 	return in.result, nil
 }
 
-// text returns the field of that name which is a text.
+// text returns the text field of that name.
 func (d *Dispatch) text(name string) *string {
 	switch name {
 	case "TASK":
@@ -154,7 +153,7 @@ func (d *Dispatch) text(name string) *string {
 	return &d.Done
 }
 
-// list returns the field of that name which is a list.
+// list returns the list field of that name.
 func (d *Dispatch) list(name string) *[]string {
 	switch name {
 	case "ACCEPTANCE":
@@ -165,8 +164,8 @@ func (d *Dispatch) list(name string) *[]string {
 	return &d.Verify
 }
 
-// listItems reads the list that begins on the line of its name and goes on in
-// the lines after it, one item each.
+// listItems reads a list that begins on the line of its name and continues in the
+// lines after it, one item each.
 func listItems(name, first string, more []string) (items []string) {
 	switch name {
 	case "ACCEPTANCE":
@@ -189,8 +188,8 @@ func listItems(name, first string, more []string) (items []string) {
 	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
 }
 
-// splitNumbered takes "1. one 2. two" apart. The numbers must count from one
-// to at least two; a text with others is one item.
+// splitNumbered splits "1. one 2. two". The numbers must count from one to at least
+// two; any other text is one item.
 func splitNumbered(s string) (items []string) {
 	rest, ok := cutOrdinal(s, 1)
 	if !ok {
@@ -213,7 +212,7 @@ func splitNumbered(s string) (items []string) {
 	return append(items, trim(rest[start:]))
 }
 
-// cutOrdinal returns what follows the given ordinal at the beginning of s.
+// cutOrdinal returns s without the given ordinal at its beginning.
 func cutOrdinal(s string, n int) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(s, strconv.Itoa(n))
 	if !ok || len(rest) < 2 || rest[0] != '.' && rest[0] != ')' || rest[1] != ' ' && rest[1] != '\t' {
@@ -222,8 +221,8 @@ func cutOrdinal(s string, n int) (rest string, ok bool) {
 	return rest[2:], true
 }
 
-// dedent returns the lines without the blanks that all of them begin with, and
-// without blanks at their ends.
+// dedent returns the lines without their common indentation and without blanks at
+// their ends.
 func dedent(all []string) []string {
 	common := -1
 	for _, l := range all {
@@ -240,9 +239,9 @@ func dedent(all []string) []string {
 	return out
 }
 
-// Text returns the dispatch in canonical form, as Report.Text does for a
-// report. Further lines of a text, and lists that do not fit on a line, are
-// indented below their name.
+// Text returns the dispatch in canonical form, as Report.Text does for a report. The
+// second and later lines of a text, and lists that do not fit on one line, are indented
+// below the name.
 func (d Dispatch) Text() (string, error) {
 	if trim(d.Task) == "" {
 		return "", ErrNotDispatch
@@ -261,7 +260,7 @@ func (d Dispatch) Text() (string, error) {
 	return b.String(), nil
 }
 
-// indented returns a text whose further lines stand two blanks to the right.
+// indented returns a text whose second and later lines are indented by two blanks.
 func indented(s string) string {
 	var all []string
 	for rest := linesOf(trim(s), 0); ; {
@@ -285,8 +284,8 @@ func indented(s string) string {
 	return b.String()
 }
 
-// numbered writes criteria on one line if they can be read back from it, else
-// one below the other.
+// numbered writes criteria on one line if splitNumbered reads them back, else one
+// below the other.
 func numbered(items []string) string {
 	var b strings.Builder
 	for i, item := range items {
@@ -301,8 +300,8 @@ func numbered(items []string) string {
 	return bulletedBelow("ACCEPTANCE", items)
 }
 
-// bulletedBelow writes one item on the line of the name, and several, or one
-// that would be read in another way there, below it.
+// bulletedBelow writes a single item on the line of the name, if it is read back from
+// there, and other lists below it.
 func bulletedBelow(name string, items []string) string {
 	items = slices.Clone(items)
 	for i := range items {
@@ -318,7 +317,8 @@ func bulletedBelow(name string, items []string) string {
 	return "\n  - " + strings.Join(items, "\n  - ")
 }
 
-// dispatchForm is a dispatch in JSON. What is absent is null or an empty list.
+// dispatchForm is the JSON form of a dispatch. An absent value is null or an empty
+// list.
 type dispatchForm struct {
 	Task       *string  `json:"task"`
 	Context    *string  `json:"context"`
@@ -336,7 +336,7 @@ func (d Dispatch) jsonForm() dispatchForm {
 	}
 }
 
-// MarshalJSON returns the JSON form. Extra is there if it is not empty.
+// MarshalJSON returns the JSON form, with extra if it is not empty.
 func (d Dispatch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		dispatchForm
@@ -344,8 +344,8 @@ func (d Dispatch) MarshalJSON() ([]byte, error) {
 	}{d.jsonForm(), d.Extra})
 }
 
-// MarshalJSON returns the JSON form with what the parser has to say about it.
-// The task is null if the text was no dispatch.
+// MarshalJSON returns the JSON form with the diagnostics. The task is null if the text
+// is not a dispatch.
 func (r DispatchResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		dispatchForm
@@ -377,7 +377,7 @@ func (in *dispatchReader) member(m member) {
 	place := find(dispatchTerms, m.name)
 	if place < 0 {
 		if !derived[m.name] && (m.name != "extra" || json.Unmarshal(m.value, &in.result.Extra) != nil) {
-			in.d.add(CodeUnknownField, 0, "%q is not a field of the protocol; it was left out", brief(m.name))
+			in.d.add(CodeUnknownField, 0, "%q is not a field of the protocol; it was dropped", brief(m.name))
 		}
 		return
 	}
@@ -392,6 +392,6 @@ func (in *dispatchReader) member(m member) {
 	case isList && dispatchTerms[place].shape == aList:
 		*in.result.list(name) = items
 	case !m.null():
-		in.d.add(CodeUnknownValue, 0, sayings[CodeUnknownValue], name, brief(string(m.value)))
+		in.d.add(CodeUnknownValue, 0, messages[CodeUnknownValue], name, brief(string(m.value)))
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Text returns the report in canonical form: names in capitals, no blank
-// behind the colon, one field per line, nothing for what is absent. Parse reads
-// it back as it was. Only what a line cannot hold is changed: values are
-// trimmed, and a line end inside a text becomes " / ".
+// Text returns the report in canonical form: names in capitals, no blank behind the
+// colon, one field per line, no line for an absent field. Parse reads it back as it
+// was, with two exceptions: values are trimmed, and a line end inside a text becomes
+// " / ".
 //
-// A status that is not a word is an error, and so is an extra field whose name
-// is not in capitals or is one of the protocol's own.
+// A status that is not a word is an error, and so is an extra field whose name is not
+// in capitals or belongs to the protocol.
 func (r Report) Text() (string, error) {
 	if s, detail, _ := readStatus(string(r.Status)); s != r.Status || s == "" || detail != "" {
 		return "", fmt.Errorf("report: %q is not a status: use a word such as %q", r.Status, StatusOK)
@@ -36,7 +36,7 @@ func (r Report) Text() (string, error) {
 	return b.String(), nil
 }
 
-// put writes one field, unless it is empty.
+// put writes a field, unless its value is empty.
 func put(b *strings.Builder, name, value string) {
 	if value != "" {
 		b.WriteString(name)
@@ -46,7 +46,7 @@ func put(b *strings.Builder, name, value string) {
 	}
 }
 
-// putExtra writes the fields that the protocol does not know, empty ones too.
+// putExtra writes the extra fields, empty ones too.
 func putExtra(b *strings.Builder, extra []Field, terms []term) error {
 	for _, f := range extra {
 		if !extraName(f.Name) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// jsonForm is a report in JSON. What is absent is null.
+// jsonForm is the JSON form of a report. An absent value is null.
 type jsonForm struct {
 	Status        *Status  `json:"status"`
 	FilesCreated  []string `json:"files_created"`
@@ -39,7 +39,7 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// MarshalJSON returns the JSON form. Extra is there if it is not empty.
+// MarshalJSON returns the JSON form, with extra if it is not empty.
 func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		jsonForm
@@ -57,8 +57,8 @@ func (r *Report) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the JSON form with what the parser has to say about it.
-// The status is null if the text was no report.
+// MarshalJSON returns the JSON form with the diagnostics. The status is null if the
+// text is not a report.
 func (r Result) MarshalJSON() ([]byte, error) {
 	var count *int
 	if n, ok := r.Tests.Count(); ok {
@@ -73,14 +73,14 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	}{r.Report.jsonForm(), r.Status.Known(), count, orEmpty(r.Extra), orEmpty(r.Diagnostics)})
 }
 
-// ParseJSON reads a report in its JSON form. It returns ErrNotReport for
-// anything else; the result then has nothing but diagnostics. A text over
-// MaxBytes is not read. opts may be nil.
+// ParseJSON reads a report in its JSON form. It returns ErrNotReport for anything
+// else; the result then has diagnostics only. A text over MaxBytes is not read. opts
+// may be nil.
 //
-// In Reference mode a test or build result that the protocol does not know
-// makes the whole object no report. In Tolerant mode it is left out, members
-// that the protocol does not know are kept as extra fields, and of a member
-// that is there twice the last one counts, for the status the less successful.
+// In Reference mode an object with an unknown test or build result is not a report.
+// In Tolerant mode such a result is dropped, unknown members are kept as extra
+// fields, and of a repeated member the last one counts, of the status the least
+// successful one.
 func ParseJSON(data []byte, opts *Options) (Result, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -105,7 +105,7 @@ func ParseJSON(data []byte, opts *Options) (Result, error) {
 	return Result{Diagnostics: d.sorted()}, ErrNotReport
 }
 
-// A member is one of a JSON object.
+// A member is a member of a JSON object.
 type member struct {
 	name  string
 	value json.RawMessage
@@ -122,9 +122,9 @@ func (m member) text() (s string, ok bool) {
 
 func (m member) null() bool { return string(m.value) == "null" }
 
-// items returns the values if it is an array, trimmed and without empty ones.
-// What is not a string is written as the protocol's own parser does, which is
-// made in Python; odd says that there was such a value.
+// items returns the values of an array, trimmed and without empty ones. Values that
+// are not strings are written as the protocol's public parser, a Python program,
+// writes them; odd reports that there was one.
 func (m member) items() (items []string, odd, ok bool) {
 	var all []json.RawMessage
 	if len(m.value) == 0 || m.value[0] != '[' || json.Unmarshal(m.value, &all) != nil {
@@ -148,7 +148,7 @@ func (m member) items() (items []string, odd, ok bool) {
 	return items, odd, true
 }
 
-// maxMembers is how many members an object may have that could be a report.
+// maxMembers is the largest number of members of a report.
 const maxMembers = 1000
 
 // members returns the members of a JSON object, and false for anything else.
@@ -217,12 +217,12 @@ func referenceObject(all []member) (r Result) {
 	return r
 }
 
-// derived are the members that are only in the JSON of a result. They follow
-// from the rest, or are about another text.
+// derived holds the members that only the JSON of a result has. They follow from the
+// rest, or belong to another text.
 var derived = map[string]bool{"status_known": true, "tests_count": true, "diagnostics": true}
 
-// tolerantObject reads an object as people mean it. The status is empty if
-// there is none.
+// tolerantObject reads an object in Tolerant mode. The status is empty if there is
+// none.
 func tolerantObject(all []member, d diagnostics) (Result, diagnostics) {
 	in := reader{d: d}
 	statusAt, least := -1, Status("")
@@ -251,18 +251,18 @@ func tolerantObject(all []member, d diagnostics) (Result, diagnostics) {
 	return in.finish()
 }
 
-// member reads one that the protocol knows.
+// member reads a member that the protocol defines.
 func (in *reader) member(m member, place int, status bool) {
 	name := reportTerms[place].name
 	if m.name != strings.ToLower(name) {
-		in.say(&Found{Name: m.name}, CodeOddName)
+		in.say(&TextField{Name: m.name}, CodeOddName)
 	}
 	value, ok := m.text()
 	if ok {
-		in.field(place, &Found{RawName: m.name, Value: trim(value)}, nil, 0, status)
+		in.field(place, &TextField{RawName: m.name, Value: trim(value)}, nil, 0, status)
 		return
 	}
-	f := &Found{Name: name, Value: string(m.value)}
+	f := &TextField{Name: name, Value: string(m.value)}
 	in.see(place, f)
 	if m.null() {
 		return
@@ -291,11 +291,11 @@ func (in *reader) extra(m member) {
 	}
 }
 
-// unknown keeps a member that the protocol does not know.
+// unknown keeps a member that the protocol does not define.
 func (in *reader) unknown(m member) {
 	name := strings.ToUpper(m.name)
 	if !extraName(name) || find(reportTerms, name) >= 0 {
-		in.d.add(CodeUnknownField, 0, "%q cannot be the name of a field; it was left out", brief(m.name))
+		in.d.add(CodeUnknownField, 0, "%q cannot be the name of a field; it was dropped", brief(m.name))
 		return
 	}
 	value, ok := m.text()
@@ -304,5 +304,5 @@ func (in *reader) unknown(m member) {
 		_ = json.Compact(&b, m.value) // it was read as JSON before
 		value = b.String()
 	}
-	in.field(-1, &Found{RawName: name, Value: trim(value)}, nil, 0, false)
+	in.field(-1, &TextField{RawName: name, Value: trim(value)}, nil, 0, false)
 }

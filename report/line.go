@@ -11,28 +11,29 @@ type line struct {
 	text   string
 	at     int  // offset in the text
 	number int  // from 1
-	odd    bool // ended by a lone CR, U+2028 or U+2029
+	odd    bool // it ends with a lone CR, U+2028 or U+2029
 }
 
-// lines walks over the lines of a text. Each byte is looked at a fixed number
-// of times, whatever the line ends are.
+// lines iterates over the lines of a text. It finds the next LF first and then the odd
+// line ends before it, so that each byte is scanned a fixed number of times whatever
+// the line ends are.
 type lines struct {
 	text   string
 	number int  // of the last line
-	simple bool // there is no odd line end at all
+	simple bool // the text has no odd line end
 
-	at    int  // where the next line begins
-	stop  int  // where the text before the next LF ends
-	after int  // behind that LF
+	at    int  // the beginning of the next line
+	stop  int  // the end of the text before the next LF
+	after int  // the offset behind that LF
 	plain bool // there is no odd line end before stop
 }
 
-// linesOf returns a walk over the lines of a text that has others before it.
+// linesOf returns the lines of a text with skipped lines before it.
 func linesOf(text string, skipped int) lines {
 	return lines{text: text, number: skipped, simple: simple(text)}
 }
 
-// simple reports whether a text surely has no odd line end.
+// simple reports whether a text cannot have an odd line end.
 func simple(s string) bool {
 	return strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, "\u2028"[0]) < 0
 }
@@ -70,7 +71,7 @@ func (l *lines) stretch() {
 	l.plain = l.simple || simple(l.text[l.at:l.stop])
 }
 
-// oddLineEnd returns how many bytes of a line end s begins with, LF aside.
+// oddLineEnd returns the length of the odd line end at the beginning of s.
 func oddLineEnd(s string) int {
 	switch {
 	case s[0] == '\r':
@@ -81,28 +82,28 @@ func oddLineEnd(s string) int {
 	return 0
 }
 
-// An oddity is something about the way a field is written.
-type oddity uint8
+// A fieldStyle is a set of departures from the canonical form of a field.
+type fieldStyle uint8
 
 const (
-	decorated oddity = 1 << iota // with marks of Markdown
-	separated                    // by more than a colon, blanks and tabs
-	zeroWidth                    // behind characters without width
-	inline                       // not the first on its line
-	fenced                       // in a block of code
+	decorated fieldStyle = 1 << iota // it has Markdown marks
+	separated                        // its separator is not a colon, blanks and tabs
+	zeroWidth                        // characters without width precede it
+	inline                           // it is not the first on its line
+	fenced                           // it is in a code block
 )
 
-// A head is a line taken apart at the separator of its field.
+// A head is a line, split at the separator of its field.
 type head struct {
-	name    string // as written
+	name    string // as in the text
 	value   string // trimmed
-	at      int    // where in the line the name begins
-	valueAt int    // and where the value does
-	odd     oddity
+	at      int    // the offset of the name in the line
+	valueAt int    // the offset of the value
+	odd     fieldStyle
 }
 
-// split takes a line apart. The name may be any word. If there is a name and
-// no separator, it reports false, and the value is what follows the name.
+// split splits a line into name and value. The name may be any word. If there is a
+// name without a separator, split reports false, and the value is the text behind it.
 func split(s string) (head, bool) {
 	i := indent(s)
 	j := nameEnd(s, i)
@@ -118,7 +119,7 @@ func split(s string) (head, bool) {
 	return splitOdd(s)
 }
 
-// setValue takes the rest of a line as the value.
+// setValue sets the value to the rest of a line.
 func (h *head) setValue(s string, at int) {
 	h.valueAt = at + indent(s[at:])
 	h.value = trim(s[h.valueAt:])
@@ -128,10 +129,10 @@ func (h *head) setValue(s string, at int) {
 	}
 }
 
-// splitOdd takes a line apart that is decorated the way Markdown is, or whose
-// separator is not a plain colon right behind the name.
+// splitOdd splits a line with Markdown marks, or whose separator is not a plain colon
+// right behind the name.
 func splitOdd(s string) (h head, ok bool) {
-	rest, odd := unprefixed(s)
+	rest, odd := trimPrefix(s)
 	h.odd = odd
 	cell := strings.HasPrefix(rest, "|")
 	if cell {
@@ -195,13 +196,13 @@ func splitOdd(s string) (h head, ok bool) {
 
 const wideColon = "\uff1a"
 
-// maxPrefix is how many marks one behind the other are looked through.
+// maxPrefix is the largest number of marks before a field.
 const maxPrefix = 16
 
-// unprefixed returns s without what may stand before a field in Markdown:
-// blanks, quote marks, bullets, numbers and heading marks.
-func unprefixed(s string) (string, oddity) {
-	var odd oddity
+// trimPrefix returns s without the Markdown marks before a field: blanks, quote marks,
+// bullets, numbers and heading marks.
+func trimPrefix(s string) (string, fieldStyle) {
+	var odd fieldStyle
 	for range maxPrefix {
 		t := strings.TrimLeft(s, " \t")
 		for _, zero := range []string{"\ufeff", "\u200b", "\u2060"} {
@@ -228,7 +229,7 @@ func unprefixed(s string) (string, oddity) {
 	return s, odd
 }
 
-// bullet returns how long the bullet or number at the beginning of s is.
+// bullet returns the length of the bullet or number at the beginning of s.
 func bullet(s string) int {
 	n := 0
 	for n < len(s) && n < 9 && digit(s[n]) {
@@ -252,12 +253,12 @@ func bullet(s string) int {
 	return 0
 }
 
-// markers returns the marks of emphasis or code that s begins with.
+// markers returns the emphasis or code marks at the beginning of s.
 func markers(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, "*_`"))]
 }
 
-// reversed returns the marks that close what was opened.
+// reversed returns the marks that close the given ones.
 func reversed(open string) string {
 	if len(open) < 2 || strings.Count(open, open[:1]) == len(open) {
 		return open
@@ -269,7 +270,7 @@ func reversed(open string) string {
 	return string(b)
 }
 
-// fence reports whether a line opens or closes a block of code.
+// fence reports whether a line opens or closes a code block.
 func fence(s string) bool {
 	i := 0
 	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '>') {
@@ -280,7 +281,7 @@ func fence(s string) bool {
 		strings.HasPrefix(s, "```") && !strings.Contains(strings.TrimLeft(s, "`"), "`")
 }
 
-// indent returns how many blanks and tabs s begins with.
+// indent returns the number of blanks and tabs at the beginning of s.
 func indent(s string) int {
 	i := 0
 	for i < len(s) && (s[i] == ' ' || s[i] == '\t') {
@@ -289,7 +290,7 @@ func indent(s string) int {
 	return i
 }
 
-// nameEnd returns where the name that begins at i ends; i if there is none.
+// nameEnd returns the end of the name at i; i if there is none.
 func nameEnd(s string, i int) int {
 	if i >= len(s) || !letter(s[i]) {
 		return i
@@ -300,8 +301,8 @@ func nameEnd(s string, i int) int {
 	return i
 }
 
-// space reports what is trimmed around values: what Unicode calls white space
-// and the four separators of ASCII, as the protocol's own parser has it.
+// space reports the characters that are trimmed around values: white space of Unicode
+// and the four separators of ASCII, as in the protocol's public parser.
 func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 func trim(s string) string {
@@ -313,20 +314,19 @@ func trim(s string) string {
 
 func solid(b byte) bool { return b > ' ' && b < utf8.RuneSelf }
 
-// wordRune reports whether r can be part of a word.
+// wordRune reports whether r is part of a word.
 func wordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// ends reports whether no word goes on at s[i:].
+// ends reports whether a word that reaches s[i:] ends there.
 func ends(s string, i int) bool {
 	r, _ := utf8.DecodeRuneInString(s[i:])
 	return i >= len(s) || !wordRune(r)
 }
 
-// ParseLine reads one line of a report. The name comes in upper case. The
-// value of STATUS, TESTS and BUILD is the word of the protocol in lower case,
-// and any other value is as it was written, trimmed. A line of a field that the
-// protocol does not know is read if its name is in capitals; a STATUS without a
-// value is not read.
+// ParseLine reads one line of a report. The name is in upper case. The value of
+// STATUS, TESTS and BUILD is the protocol's word in lower case; any other value is
+// that of the line, trimmed. A field that the protocol does not define must have a
+// name in capitals. A STATUS without a value is not a field.
 func ParseLine(s string) (field, value string, ok bool) {
 	s = strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
 	if strings.ContainsAny(s, "\n\r\u2028\u2029") {

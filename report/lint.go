@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// LintOptions changes what is looked for. The zero value works.
+// LintOptions changes what a lint function checks. The zero value works.
 type LintOptions struct {
 	Parse Options
 
-	// Scope holds the beginnings of the paths that the agent may touch, as in
-	// Dispatch.Scope. If it is empty, any path below the work folder is fine.
+	// Scope holds the prefixes of the paths that the agent may touch, as in
+	// Dispatch.Scope. If it is empty, any path below the working folder is allowed.
 	Scope []string
 }
 
-// Lint reads a report as ParseAny does and returns all there is to say about
-// it: what the parser noticed, what Check finds, and whether it could be
-// written in canonical form. opts may be nil.
+// Lint reads a report as ParseAny does and returns all findings: those of the parser,
+// those of Check, and whether the text differs from the canonical form. opts may be
+// nil.
 func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 	if opts == nil {
 		opts = new(LintOptions)
@@ -32,19 +32,19 @@ func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 	}
 	all := slices.Concat(r.Diagnostics, r.Report.Check(opts.Scope))
 	if canonical, err := r.Text(); err == nil && len(r.Diagnostics) == 0 && canonical != text {
-		all = append(all, Diagnostic{Code: CodeNotCanonical, Message: "the report can be read, and there is a shorter or plainer form of it"})
+		all = append(all, Diagnostic{Code: CodeNotCanonical, Message: "the report can be read, but it is not in canonical form"})
 	}
 	return all, nil
 }
 
-// Check returns what does not fit together in a report, and paths that an
-// agent should not touch. It looks at no file.
+// Check returns the contradictions in a report, and the paths that an agent should not
+// touch. It reads no file.
 func (r Report) Check(scope []string) []Diagnostic {
 	var d diagnostics
 	failed := r.Tests.State() == Fail || r.Build == Fail
 	switch {
 	case r.Status != "" && !r.Status.Known():
-		d.add(CodeUnknown, 0, sayings[CodeUnknown], "STATUS", brief(string(r.Status)))
+		d.add(CodeUnknown, 0, messages[CodeUnknown], "STATUS", brief(string(r.Status)))
 	case r.OK() && failed:
 		d.add(CodeContradiction, 0, "STATUS is %s, but TESTS or BUILD is fail", r.Status)
 	case r.Status == StatusNoChanges && len(r.FilesCreated)+len(r.FilesModified) > 0:
@@ -66,13 +66,13 @@ func (r Report) Check(scope []string) []Diagnostic {
 	return d.all
 }
 
-// checkPath says what is wrong with a path, if anything is. It takes both kinds
-// of slash as such, wherever it runs.
+// checkPath adds the finding about a path. Both kinds of slash count as separators on
+// every system.
 func checkPath(d *diagnostics, p string, scope []string) {
 	slashed := strings.ReplaceAll(p, `\`, "/")
 	switch {
 	case strings.HasPrefix(slashed, "/"), strings.HasPrefix(slashed, "~"), len(p) > 1 && letter(p[0]) && p[1] == ':':
-		d.add(CodeAbsolutePath, 0, "%s is not below the work folder", brief(p))
+		d.add(CodeAbsolutePath, 0, "%s is not below the working folder", brief(p))
 	case slices.Contains(strings.Split(slashed, "/"), ".."):
 		d.add(CodeParentPath, 0, `%s has ".." in it`, brief(p))
 	case len(scope) > 0 && !slices.ContainsFunc(scope, func(s string) bool { return covers(s, slashed) }):
@@ -80,15 +80,15 @@ func checkPath(d *diagnostics, p string, scope []string) {
 	}
 }
 
-// covers reports whether a path begins with the given one.
+// covers reports whether a path lies below a prefix of the scope.
 func covers(scope, p string) bool {
 	scope = strings.TrimRight(strings.ReplaceAll(scope, `\`, "/"), "/*")
 	scope, p = path.Clean(scope), path.Clean(p)
 	return scope == "." || p == scope || strings.HasPrefix(p, scope+"/")
 }
 
-// LintDispatch reads a dispatch, text or JSON, and returns all there is to say
-// about it. opts may be nil.
+// LintDispatch reads a dispatch, text or JSON, and returns all findings. opts may be
+// nil.
 func LintDispatch(text string, opts *LintOptions) ([]Diagnostic, error) {
 	if opts == nil {
 		opts = new(LintOptions)
@@ -104,7 +104,7 @@ func LintDispatch(text string, opts *LintOptions) ([]Diagnostic, error) {
 	return slices.Concat(r.Diagnostics, r.Dispatch.Check()), nil
 }
 
-// Check returns what a dispatch leaves open.
+// Check returns the important fields that a dispatch lacks, and bad paths in its scope.
 func (d Dispatch) Check() []Diagnostic {
 	var out diagnostics
 	for _, need := range []struct {

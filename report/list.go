@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// splitPlain reads a list as the protocol's own parser does: commas separate,
+// splitPlain reads a list as the protocol's public parser does: commas separate,
 // items are trimmed, empty ones dropped.
 func splitPlain(value string) []string {
 	if value = trim(value); value == "" {
@@ -21,7 +21,7 @@ func splitPlain(value string) []string {
 	return items
 }
 
-// emptyMarkers are what agents write for an empty list.
+// emptyMarkers are the words that agents write for an empty list.
 var emptyMarkers = [...]string{"none", "n/a", "-", "(none)", "[]"}
 
 func emptyMarker(value string) bool {
@@ -33,8 +33,8 @@ func emptyMarker(value string) bool {
 	return false
 }
 
-// splitList reads a list in any of the ways that agents write one. The codes
-// say which, if it is not the plain way.
+// splitList reads a list in any form that agents write. The codes name the form if it
+// is not the plain one.
 func splitList(value string) (items []string, codes []Code) {
 	value = trim(value)
 	if emptyMarker(value) {
@@ -72,8 +72,8 @@ func trimAll(items []string) []string {
 	return items
 }
 
-// splitGrouped reads a list in which quotes or brackets keep commas together.
-// It reports false if none do, or if they do not match.
+// splitGrouped reads a list in which quotes or brackets protect commas. It reports
+// false if there are none, or if they do not match.
 func splitGrouped(value string) (items []string, ok bool) {
 	grouped := false
 	for rest := value; rest != ""; {
@@ -97,8 +97,8 @@ func splitGrouped(value string) (items []string, ok bool) {
 	return items, grouped
 }
 
-// cutQuoted returns the item in quotes that s begins with, and what follows
-// the comma behind it. A quote inside is written twice.
+// cutQuoted returns the quoted item at the beginning of s, and the rest behind its
+// comma. A quote inside is doubled.
 func cutQuoted(s string) (item, rest string, ok bool) {
 	var b strings.Builder
 	for s = s[1:]; ; {
@@ -121,8 +121,8 @@ func cutQuoted(s string) (item, rest string, ok bool) {
 	return b.String(), strings.TrimPrefix(s, ","), true
 }
 
-// cutBracketed returns the item that s begins with, and what follows the comma
-// behind it. It says whether a comma was kept because it is in brackets.
+// cutBracketed returns the item at the beginning of s, and the rest behind its comma.
+// together reports that brackets protected a comma.
 func cutBracketed(s string) (item, rest string, together, ok bool) {
 	depth := 0
 	for i := range len(s) {
@@ -141,8 +141,8 @@ func cutBracketed(s string) (item, rest string, together, ok bool) {
 	return s, "", together, depth == 0
 }
 
-// joinList writes a list so that splitList reads it back: plain if it can be,
-// with quotes around some items, or as JSON.
+// joinList writes a list so that splitList reads it back: plain if possible, else with
+// quotes around some items, else as JSON.
 func joinList(items []string) string {
 	items = slices.DeleteFunc(trimAll(slices.Clone(items)), func(s string) bool { return s == "" })
 	if len(items) == 0 {
@@ -156,7 +156,7 @@ func joinList(items []string) string {
 			quoted[i] = `"` + strings.ReplaceAll(item, `"`, `""`) + `"`
 		}
 	}
-	// A comma at the end tells an item named "none" from an empty list.
+	// A comma at the end distinguishes an item named "none" from an empty list.
 	for _, s := range []string{plain, plain + ",", strings.Join(quoted, ",")} {
 		if back, _ := splitList(s); !strings.ContainsAny(s, "\n\r\u2028\u2029") && slices.Equal(back, items) {
 			return s

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A Mode says how a text is read.
+// A Mode is a way to read a text.
 type Mode string
 
 // The modes.
 const (
-	// Tolerant recovers what agents mean, and has a diagnostic for whatever
-	// Reference would read in another way. It is the default.
+	// Tolerant recovers the meaning of other forms, and has a diagnostic wherever
+	// Reference reads something else. It is the default.
 	Tolerant Mode = "tolerant"
 
 	// Reference reads as the protocol's public parser does: one field per line
@@ -26,8 +26,7 @@ const (
 type Options struct {
 	Mode Mode // default Tolerant
 
-	// Of a text over the limits only the end is read, because that is where
-	// reports stand.
+	// Of a text over the limits only the end is read, where agents report.
 	MaxBytes int // default 1 MiB, at most 2 GiB
 	MaxLines int // default 20,000
 }
@@ -54,27 +53,26 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// ErrNotReport is returned for a text that is no report. It does not mean that
-// something is wrong: most texts are none.
+// ErrNotReport is the error for a text without a report. Most texts have none.
 var ErrNotReport = errors.New("report: the text is not a report")
 
-// A Result is a report as it was found in a text.
+// A Result is the report of a text, with its origin in the text.
 type Result struct {
 	Report
-	StatusDetail string // what follows the status in its value
-	TestsDetail  string // what was read in TESTS, or follows it, if that is not canonical
+	StatusDetail string // the rest of the value behind the status
+	TestsDetail  string // the rest of the value behind the tests, or the counts that were read
 
-	Fields      []Found // every field of the report in the order of the text
-	Blocks      []Block // every report in the text; in Reference mode and for JSON none
-	Conflict    bool    // the blocks have different statuses
+	Fields      []TextField // the fields of the report in the order of the text
+	Blocks      []Block     // all reports of the text; none in Reference mode and for JSON
+	Conflict    bool        // the blocks have different statuses
 	Diagnostics []Diagnostic
 }
 
-// A Found is a field as it stands in a text.
-type Found struct {
+// A TextField is a field of a report with its place in the text.
+type TextField struct {
 	Name      string // upper case
-	RawName   string // as written
-	Value     string // as written, trimmed; what follows on other lines is in it
+	RawName   string // as in the text
+	Value     string // as in the text, trimmed, with the lines that continue it
 	Line, Col int    // of the name, from 1; Col in bytes
 }
 
@@ -84,16 +82,16 @@ type Block struct {
 	Text        string
 	First, Last int // lines
 	Status      Status
-	Fenced      bool // STATUS is in a block of code
-	Chosen      bool // the result is read from this one
+	Fenced      bool // STATUS is in a code block
+	Chosen      bool // the result is that of this block
 
-	from, to int  // its fields
-	statusAt int  // the field that has the status
-	sentence bool // perhaps it is prose that happens to begin with "status:"
+	from, to int  // the indexes of its fields
+	statusAt int  // the index of the field with the status
+	sentence bool // it may be prose that begins with "status:"
 }
 
-// Parse reads a report in its text form. It returns ErrNotReport if there is
-// none; the result then has nothing but diagnostics. opts may be nil.
+// Parse reads a report in its text form. It returns ErrNotReport if there is none;
+// the result then has diagnostics only. opts may be nil.
 func Parse(text string, opts *Options) (Result, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -106,7 +104,7 @@ func parse(text string, o Options) (Result, error) {
 	text, skipped, cut := window(text, o)
 	var d diagnostics
 	if cut {
-		d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: only what begins at line %d was read", o.MaxBytes, o.MaxLines, skipped+1)
+		d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	var r Result
 	if o.Mode == Reference {
@@ -125,9 +123,9 @@ func parse(text string, o Options) (Result, error) {
 	return Result{Diagnostics: d.sorted()}, ErrNotReport
 }
 
-// window returns the part of a text that is read, and how many lines come
-// before it. It begins at the beginning of a line: half a line could say the
-// opposite of the whole.
+// window returns the part of a text within the limits, and the number of lines before
+// it. The part begins at the beginning of a line: half a line could mean the opposite
+// of the whole.
 func window(text string, o Options) (part string, skipped int, cut bool) {
 	part = text
 	if over := len(part) - o.MaxBytes; over > 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The blocks for the instructions of an agent. Each ends with an example that
-// this package's parser reads without a diagnostic, in both modes.
+// The texts of the prompts. Each ends with an example that both modes read without a
+// diagnostic.
 var (
 	//go:embed prompts/system.txt
 	systemPrompt string
@@ -22,8 +22,8 @@ var reportSchema string
 //go:embed dispatch.schema.json
 var dispatchSchema string
 
-// Schema returns the JSON Schema (2020-12) of the JSON form of a report, for
-// models whose output can be bound to one.
+// Schema returns the JSON Schema (2020-12) of the JSON form of a report, for models
+// with structured output.
 func Schema() string { return reportSchema }
 
 // DispatchSchema returns the JSON Schema of the JSON form of a dispatch.
@@ -43,18 +43,17 @@ type Prompt struct {
 //     did not answer with a report.
 //   - json goes into the instructions of an agent that answers in JSON.
 //
-// They help; no parser depends on them.
+// The parser does not depend on them.
 func Prompts() []Prompt {
 	return []Prompt{{"system", systemPrompt, true}, {"closure", closurePrompt, false}, {"json", jsonPrompt, true}}
 }
 
-// Closure returns the closing turn for an agent whose answer was not what it
-// should be, with what was wrong about it. The turn offers no tools: all that is
-// left to do is to report.
-func Closure(wrong []Diagnostic) Prompt {
+// Closure returns the prompt of the closing turn for an agent whose answer could not be
+// used, with the reasons. The turn offers no tools: only the report is left to do.
+func Closure(reasons []Diagnostic) Prompt {
 	p := Prompt{Name: "closure", Text: closurePrompt}
 	var b strings.Builder
-	for _, d := range wrong {
+	for _, d := range reasons {
 		if d.Code.Severity() != SeverityNote {
 			b.WriteString("- " + oneLine(d.Message) + "\n")
 		}

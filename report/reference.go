@@ -2,11 +2,12 @@ package report
 
 import "strings"
 
-// readReference reads a text as the protocol's public parser does. The status
-// is empty if there is none. Lines end at LF alone.
+// readReference reads a text as the protocol's public parser does: line by line, the
+// first usable field of each name counts, and lines end with LF alone. The status is
+// empty if there is none.
 func readReference(text string, skipped int) Result {
-	r := Result{Fields: make([]Found, 0, len(reportTerms))}
-	var seen [8]bool // by place in reportTerms
+	r := Result{Fields: make([]TextField, 0, len(reportTerms))}
+	var seen [8]bool // by index in reportTerms
 	for number := skipped + 1; text != ""; number++ {
 		s, rest, _ := strings.Cut(text, "\n")
 		text = rest
@@ -21,11 +22,11 @@ func readReference(text string, skipped int) Result {
 		}
 		t := reportTerms[place]
 		value := strings.TrimLeft(s[j+1:], " \t")
-		if !r.takeReference(t.name, value) {
+		if !r.setReference(t.name, value) {
 			continue
 		}
 		seen[place] = true
-		r.Fields = append(r.Fields, Found{Name: t.name, RawName: s[i:j], Value: trim(value), Line: number, Col: i + 1})
+		r.Fields = append(r.Fields, TextField{Name: t.name, RawName: s[i:j], Value: trim(value), Line: number, Col: i + 1})
 	}
 	if r.Status == "" {
 		return Result{}
@@ -33,12 +34,12 @@ func readReference(text string, skipped int) Result {
 	return r
 }
 
-// takeReference sets a field unless the value is not of its vocabulary.
-func (r *Result) takeReference(name, value string) bool {
+// setReference sets a field. It reports false for a word outside the vocabulary.
+func (r *Result) setReference(name, value string) bool {
 	switch name {
 	case "STATUS":
 		for _, s := range statuses {
-			if n, exact := spelled(value, string(s)); n > 0 && exact {
+			if n, exact := matchStatus(value, string(s)); n > 0 && exact {
 				r.Status = s
 			}
 		}

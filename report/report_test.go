@@ -179,7 +179,7 @@ func TestResult(t *testing.T) {
 	if r.StatusDetail != "- sorry" || r.TestsDetail != "2 passed, 1 failed" || r.Tests != "fail:1" {
 		t.Errorf("got status detail %q, tests %q, detail %q", r.StatusDetail, r.Tests, r.TestsDetail)
 	}
-	want := []report.Found{
+	want := []report.TextField{
 		{Name: "STATUS", RawName: "STATUS", Value: "fail - sorry", Line: 6, Col: 5},
 		{Name: "TESTS", RawName: "TESTS", Value: "2 passed, 1 failed", Line: 6, Col: 28},
 		{Name: "ERROR", RawName: "Error", Value: "x\ny", Line: 7, Col: 3},

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// readTolerant reads a text as people mean it, and adds to what was said about
-// it before. The status is empty if there is none.
+// readTolerant reads a text in Tolerant mode and adds to the diagnostics. The status is
+// empty if there is none.
 func readTolerant(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	if r, ok := readCanonical(text, skipped); ok {
 		return r, d
 	}
-	return readAnyhow(text, skipped, d)
+	return readBlocks(text, skipped, d)
 }
 
-// readAnyhow reads a text that may be written in any way.
-func readAnyhow(text string, skipped int, d diagnostics) (Result, diagnostics) {
-	s := sorter{text: text, d: d}
+// readBlocks finds the blocks of a text and reads the one that counts.
+func readBlocks(text string, skipped int, d diagnostics) (Result, diagnostics) {
+	s := blockFinder{text: text, d: d}
 	s.sort(skipped)
 	if s.oddEnd > 0 {
 		s.d.add(CodeOddLineEnd, s.oddEnd, "the line is ended by a lone CR, U+2028 or U+2029")
@@ -30,17 +30,17 @@ func readAnyhow(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	s.surroundings(b, conflict)
 	in := reader{text: text, d: s.d}
 	in.result.Blocks, in.result.Conflict = s.blocks, conflict
-	in.result.Fields = make([]Found, 0, b.to-b.from)
+	in.result.Fields = make([]TextField, 0, b.to-b.from)
 	for i := b.from; i < b.to; i++ {
-		in.written(&s.fields[i], i == b.statusAt)
+		in.rawField(&s.fields[i], i == b.statusAt)
 	}
 	return in.finish()
 }
 
-// surroundings says what stands around the block that counts.
-func (s *sorter) surroundings(b *Block, conflict bool) {
+// surroundings adds the diagnostics about the text around the block that counts.
+func (s *blockFinder) surroundings(b *Block, conflict bool) {
 	if b.Fenced {
-		s.d.add(CodeFenced, b.First, "the report is in a block of code")
+		s.d.add(CodeFenced, b.First, "the report is in a code block")
 	}
 	if s.firstProse > 0 && s.firstProse < b.First {
 		s.d.add(CodeProseBefore, s.firstProse, "there is other text before the report")
@@ -61,23 +61,22 @@ type reader struct {
 	result Result
 	text   string
 	d      diagnostics
-	seen   [8]bool // by place among reportTerms
-	twice  bool    // a field was there before
+	seen   [8]bool // by index in reportTerms
+	twice  bool    // a field was repeated
 }
 
-// sayings are the messages of the codes that are about one field: its name,
-// then its value.
-var sayings = map[Code]string{
+// messages holds the messages of the codes about one field, with its name and value.
+var messages = map[Code]string{
 	CodeStrippedBOM:  "there are characters without width before %[1]s",
 	CodeDecorated:    "%[1]s is decorated: write it plain",
 	CodeSeparator:    "%[1]s is not separated from its value by a colon alone",
 	CodeInline:       "%[1]s is not on a line of its own",
-	CodeDuplicate:    "%[1]s is there more than once",
+	CodeDuplicate:    "%[1]s is repeated",
 	CodeNearMiss:     "%[1]s has a value that does not begin with a word: %[2]q",
 	CodeTrailing:     "%[1]s has more than a word as its value: %[2]q",
-	CodeNormalised:   "%[1]s is spelled in another way than the protocol's: %[2]q",
-	CodeUnknown:      "%[1]s is none that the protocol knows, and no success: %[2]q",
-	CodeUnknownValue: "%[1]s is none that the protocol knows, and was left out: %[2]q",
+	CodeNormalised:   "%[1]s is not spelled as in the protocol: %[2]q",
+	CodeUnknown:      "%[1]s is not known to the protocol and counts as no success: %[2]q",
+	CodeUnknownValue: "%[1]s is not known to the protocol and was dropped: %[2]q",
 	CodeUnknownField: "%[1]s is not a field of the protocol; it was kept",
 	CodeIgnoredCount: "%[1]s has no count: %[2]q",
 	CodeEmptyMarker:  "%[1]s is an empty list: leave the value out instead of %[2]q",
@@ -87,22 +86,22 @@ var sayings = map[Code]string{
 	CodeOddName:      "%[1]s is not in lower case",
 }
 
-func (in *reader) say(f *Found, codes ...Code) {
+func (in *reader) say(f *TextField, codes ...Code) {
 	for _, c := range codes {
 		if !in.d.full(c) {
-			in.d.add(c, f.Line, sayings[c], f.Name, brief(f.Value))
+			in.d.add(c, f.Line, messages[c], f.Name, brief(f.Value))
 		}
 	}
 }
 
-var oddityCodes = [...]struct {
-	oddity oddity
-	code   Code
+var styleCodes = [...]struct {
+	fieldStyle fieldStyle
+	code       Code
 }{{zeroWidth, CodeStrippedBOM}, {decorated, CodeDecorated}, {separated, CodeSeparator}, {inline, CodeInline}}
 
-// written reads a field of the text.
-func (in *reader) written(w *written, status bool) {
-	f := &Found{RawName: w.name.of(in.text), Value: w.value.of(in.text), Line: int(w.line), Col: int(w.col)}
+// rawField reads a field of the text with the lines that continue it.
+func (in *reader) rawField(w *rawField, status bool) {
+	f := &TextField{RawName: w.name.of(in.text), Value: w.value.of(in.text), Line: int(w.line), Col: int(w.col)}
 	var more []string
 	if w.more.to > 0 {
 		for all := linesOf(w.more.of(in.text), 0); ; {
@@ -116,17 +115,17 @@ func (in *reader) written(w *written, status bool) {
 	in.field(int(w.place), f, more, w.odd, status)
 }
 
-// field reads a field: the value on its line, and the lines that go on with it.
-// Only the field with the status that counts sets the status.
-func (in *reader) field(place int, f *Found, more []string, odd oddity, status bool) {
+// field reads a field: the value on its line, and the lines that continue it. Only the
+// field with the status that counts sets the status.
+func (in *reader) field(place int, f *TextField, more []string, odd fieldStyle, status bool) {
 	f.Name = f.RawName
 	shape := aText
 	if place >= 0 {
 		f.Name, shape = reportTerms[place].name, reportTerms[place].shape
 		in.see(place, f)
 	}
-	for _, o := range oddityCodes {
-		if odd&o.oddity != 0 {
+	for _, o := range styleCodes {
+		if odd&o.fieldStyle != 0 {
 			in.say(f, o.code)
 		}
 	}
@@ -141,8 +140,8 @@ func (in *reader) field(place int, f *Found, more []string, odd oddity, status b
 	in.result.Fields = append(in.result.Fields, *f)
 }
 
-// see notes that a field is there.
-func (in *reader) see(place int, f *Found) {
+// see records that a field is there.
+func (in *reader) see(place int, f *TextField) {
 	if in.seen[place] {
 		in.twice = true
 		in.say(f, CodeDuplicate)
@@ -150,7 +149,7 @@ func (in *reader) see(place int, f *Found) {
 	in.seen[place] = true
 }
 
-func (in *reader) word(f *Found, status bool) {
+func (in *reader) word(f *TextField, status bool) {
 	if f.Value == "" {
 		return
 	}
@@ -179,7 +178,7 @@ func (in *reader) word(f *Found, status bool) {
 	in.say(f, codes...)
 }
 
-func (in *reader) list(place int, f *Found, more []string) (value string) {
+func (in *reader) list(place int, f *TextField, more []string) (value string) {
 	items, codes := splitList(f.Value)
 	in.say(f, codes...)
 	if len(more) > 0 {
@@ -192,14 +191,14 @@ func (in *reader) list(place int, f *Found, more []string) (value string) {
 		items = append(items, found...)
 	}
 	in.files(place, items)
-	return joined(f.Value, more)
+	return joinLines(f.Value, more)
 }
 
-func (in *reader) longText(place int, f *Found, more []string) (value string) {
+func (in *reader) longText(place int, f *TextField, more []string) (value string) {
 	if len(more) > 0 {
 		in.say(f, CodeLongText)
 	}
-	value = joined(f.Value, more)
+	value = joinLines(f.Value, more)
 	switch {
 	case place < 0:
 		in.say(f, CodeUnknownField)
@@ -213,14 +212,14 @@ func (in *reader) longText(place int, f *Found, more []string) (value string) {
 	return value
 }
 
-func joined(value string, more []string) string {
+func joinLines(value string, more []string) string {
 	if len(more) == 0 {
 		return value
 	}
 	return trim(value + "\n" + strings.Join(more, "\n"))
 }
 
-// files adds the items of one of the two lists.
+// files adds items to one of the two lists.
 func (in *reader) files(place int, items []string) {
 	target := &in.result.FilesCreated
 	if reportTerms[place].name == "FILES_MODIFIED" {
@@ -233,8 +232,7 @@ func (in *reader) files(place int, items []string) {
 	*target = append(*target, items...)
 }
 
-// finish returns what was read. A list that was there twice is the union of
-// both.
+// finish returns the result. A repeated list is the union of its occurrences.
 func (in *reader) finish() (Result, diagnostics) {
 	if in.twice {
 		in.result.FilesCreated, in.result.FilesModified = unique(in.result.FilesCreated), unique(in.result.FilesModified)

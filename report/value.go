@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// readStatus reads the value of STATUS: the status it begins with, else the
-// first word. The status is empty if there is no word at all. The codes say
-// what the protocol's own parser would not accept, or not see.
+// readStatus reads the value of STATUS: the known status at its beginning, else the
+// first word. The status is empty if there is no word. The codes name the departures
+// from the canonical form.
 func readStatus(value string) (s Status, detail string, codes []Code) {
-	value, rest, marked := unmarked(value)
+	value, rest, marked := trimMarks(value)
 	if marked {
 		codes = append(codes, CodeDecorated)
 	}
 	for _, known := range statuses {
-		n, exact := spelled(value, string(known))
+		n, exact := matchStatus(value, string(known))
 		if n == 0 {
 			continue
 		}
@@ -48,9 +48,9 @@ func readStatus(value string) (s Status, detail string, codes []Code) {
 	return s, detail, codes
 }
 
-// spelled returns how many bytes of value spell the given status, and whether
-// they do so exactly: a dash or a blank may stand for an underscore.
-func spelled(value, status string) (n int, exact bool) {
+// matchStatus returns the length of the given status at the beginning of value, 0 if it
+// is not there. It is not exact if a dash or a blank stands for an underscore.
+func matchStatus(value, status string) (n int, exact bool) {
 	if len(value) < len(status) {
 		return 0, false
 	}
@@ -70,8 +70,7 @@ func spelled(value, status string) (n int, exact bool) {
 	return len(status), exact
 }
 
-// synonyms are words for a state that agents use. The first of its kind is the
-// protocol's own.
+// synonyms holds the words for a state. The first three are the protocol's own.
 var synonyms = [...]struct {
 	word  string
 	state State
@@ -80,8 +79,8 @@ var synonyms = [...]struct {
 	{"passed", Pass}, {"ok", Pass}, {"failed", Fail}, {"skipped", Skip}, {"none", Skip}, {"n/a", Skip},
 }
 
-// readState reads the state that value begins with. It is empty if there is
-// none.
+// readState reads the state at the beginning of value, "" if there is none. own reports
+// a word of the protocol.
 func readState(value string) (s State, n int, own bool) {
 	for i, w := range synonyms {
 		if foldedPrefix(value, w.word) && ends(value, len(w.word)) {
@@ -96,10 +95,10 @@ func readTests(value string) (t Tests, detail string, codes []Code) {
 	if n := canonicalTests(value); n == len(value) {
 		return Tests(lower(value)), "", nil
 	}
-	value, rest, _ := unmarked(value)
+	value, rest, _ := trimMarks(value)
 	state, n, _ := readState(value)
 	if state == "" {
-		return tally(value + rest)
+		return readCounts(value + rest)
 	}
 	t, detail = Tests(state), value[n:]
 	if digits := count(detail); digits != "" {
@@ -109,8 +108,8 @@ func readTests(value string) (t Tests, detail string, codes []Code) {
 	return t, trim(detail + rest), []Code{CodeNormalised}
 }
 
-// canonicalTests returns how many bytes of value are a state and perhaps a
-// count, in the protocol's own words.
+// canonicalTests returns the length of the canonical state, with its count if there is
+// one, at the beginning of value.
 func canonicalTests(value string) int {
 	_, n, own := readState(value)
 	if !own {
@@ -128,7 +127,7 @@ func canonicalTests(value string) int {
 	return n
 }
 
-// count returns the digits that s begins with, behind a separator.
+// count returns the digits at the beginning of s, behind a separator.
 func count(s string) string {
 	s = strings.TrimLeft(s, ": \t(=")
 	i := 0
@@ -141,14 +140,15 @@ func count(s string) string {
 	return s[:i]
 }
 
-// tally reads a sentence such as "12 passed, 1 failed".
-func tally(value string) (t Tests, detail string, codes []Code) {
+// readCounts reads a sentence such as "12 passed, 1 failed". It adds up the numbers
+// before each word for a state; of "3/5 passed" the other two have failed.
+func readCounts(value string) (t Tests, detail string, codes []Code) {
 	unknown := []Code{CodeUnknownValue}
 	if value == "" || !digit(value[0]) {
 		return "", "", unknown
 	}
 	var sums [len(states)]int // passed, failed, skipped
-	last, total := 0, 0       // of the number under way, and of the number behind its slash
+	last, total := 0, 0       // the last number, and the number behind its slash
 	number := func(s string) (n int, rest string) {
 		i := 0
 		for i < len(s) && digit(s[i]) {
@@ -197,10 +197,9 @@ func tally(value string) (t Tests, detail string, codes []Code) {
 	return "", "", unknown
 }
 
-// readBuild reads the value of BUILD. The result is empty if there is no
-// state.
+// readBuild reads the value of BUILD. The result is empty if there is no state.
 func readBuild(value string) (s State, detail string, codes []Code) {
-	value, rest, marked := unmarked(value)
+	value, rest, marked := trimMarks(value)
 	s, n, own := readState(value)
 	if s == "" {
 		return "", "", []Code{CodeUnknownValue}
@@ -222,9 +221,9 @@ func readBuild(value string) (s State, detail string, codes []Code) {
 	return s, detail, codes
 }
 
-// unmarked returns a value without the marks around its beginning, and what
-// follows them: "**ok** at last" is "ok" and " at last".
-func unmarked(value string) (inner, rest string, marked bool) {
+// trimMarks splits a value that begins with marked text: "**ok** at last" is "ok" and
+// " at last".
+func trimMarks(value string) (inner, rest string, marked bool) {
 	if value == "" || letter(value[0]) {
 		return value, "", false
 	}
@@ -240,7 +239,7 @@ func unmarked(value string) (inner, rest string, marked bool) {
 	return trim(inner[:i]), inner[i+len(open):], true
 }
 
-// oneLine returns s as one line without blanks around it.
+// oneLine returns s as one line: trimmed, with " / " in place of line ends.
 func oneLine(s string) string {
 	s = trim(s)
 	if !strings.ContainsAny(s, "\n\r\u2028\u2029") {
@@ -263,8 +262,8 @@ func oneLine(s string) string {
 	}
 }
 
-// referenceTests returns what the protocol's own parser sees in the value of
-// TESTS. To it, a digit of any script is a digit.
+// referenceTests reads the value of TESTS as the protocol's public parser does, for
+// which a digit of any script is a digit.
 func referenceTests(value string) Tests {
 	state, n, own := readState(value)
 	if !own {

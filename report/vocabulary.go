@@ -1,15 +1,15 @@
 package report
 
-// A shape says how the value of a field is read.
+// A shape is the form of a field's value.
 type shape uint8
 
 const (
-	aWord shape = iota // from a fixed vocabulary, on the line of the field
+	aWord shape = iota // a word of a fixed vocabulary, on the line of the field
 	aList
 	aText
 )
 
-// A term is a field that a message may have.
+// A term is a field that the protocol defines.
 type term struct {
 	name  string
 	shape shape
@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// Where the fields of a report stand among the reportTerms.
+// The indexes of the fields in reportTerms.
 const (
 	statusPlace = iota
 	createdPlace
@@ -38,8 +38,7 @@ const (
 	learnedPlace
 )
 
-// find returns the place of a name, written in any case, among the terms; -1
-// if it is none of them.
+// find returns the index of a name, in any case, in terms; -1 if it is not there.
 func find(terms []term, name string) int {
 	for i := range terms {
 		if term := terms[i].name; len(term) == len(name) && (term == name || foldedPrefix(name, term)) {
@@ -49,8 +48,8 @@ func find(terms []term, name string) int {
 	return -1
 }
 
-// extraName reports whether a field of that name is kept although nobody knows
-// it. Only capitals count: prose is full of words before a colon.
+// extraName reports whether a field of that name is kept although the protocol does not
+// define it. Only capitals count: prose is full of words before a colon.
 func extraName(name string) bool {
 	if len(name) < 2 || len(name) > 40 || !upper(name[0]) {
 		return false
@@ -68,7 +67,7 @@ func digit(b byte) bool    { return b >= '0' && b <= '9' }
 func letter(b byte) bool   { return upper(b &^ 0x20) }
 func nameByte(b byte) bool { return letter(b) || digit(b) || b == '_' }
 
-// fold returns the lower case of an ASCII letter and anything else as it is.
+// fold returns an ASCII letter in lower case, and any other byte as it is.
 func fold(b byte) byte {
 	if upper(b) {
 		return b | 0x20
@@ -76,7 +75,7 @@ func fold(b byte) byte {
 	return b
 }
 
-// foldedPrefix reports whether s begins with prefix, ASCII case aside.
+// foldedPrefix reports whether s begins with prefix, regardless of ASCII case.
 func foldedPrefix(s, prefix string) bool {
 	if len(s) < len(prefix) {
 		return false

@@ -12,35 +12,35 @@ import (
 	"strings"
 )
 
-// A Command says what to run in a terminal.
+// A Command is a command line for a terminal.
 type Command struct {
-	// Name is a program, looked up in the PATH that the command gets or, if
-	// it has a slash, relative to Dir. Without Args it may also be a whole
-	// line for the shell.
+	// Name is a program. It is found in the PATH of the command or, if it has a
+	// slash, relative to Dir. Without Args it may also be a line for the shell.
 	Name string
 	Args []string
 
-	Env         map[string]string // added to what every command gets
-	Dir         string            // absolute and under a root; empty for the first root
-	OutputLimit *int              // bytes of output kept; nil for as many as are allowed
+	Env         map[string]string // added to TerminalOptions.Env
+	Dir         string            // the working folder, absolute and under a root; empty for the first root
+	OutputLimit *int              // bytes of output kept; nil for TerminalOptions.MaxOutput
 }
 
 // shellSyntax holds the characters that make a name a line for the shell.
 const shellSyntax = " \t\r\n|&;<>()$`\\\"'*?[]#~=%{}!"
 
-// What may be passed to a command, in bytes. No system of ours takes much more.
+// Limits of the name, arguments and variables of a command, in bytes. Operating
+// systems allow little more.
 const (
-	maxArgument = 128<<10 - 1 // the name, an argument, or a variable
-	maxCommand  = 1 << 20     // all of them
+	maxArgument = 128<<10 - 1 // of each
+	maxCommand  = 1 << 20     // of all together
 )
 
-// check returns an error if c makes no sense or is too large.
+// check reports an invalid command.
 func (c Command) check() error {
 	if strings.TrimSpace(c.Name) == "" {
-		return errorf(CodeInvalid, "run: no command given")
+		return errorf(CodeInvalid, "run: the command is empty")
 	}
 	if c.OutputLimit != nil && *c.OutputLimit < 0 {
-		return errorf(CodeInvalid, "run %s: the output limit %d must not be negative", brief(c.Name), *c.OutputLimit)
+		return errorf(CodeInvalid, "run %s: the output limit %d is negative", brief(c.Name), *c.OutputLimit)
 	}
 	for name := range c.Env {
 		if name == "" || strings.Contains(name, "=") {
@@ -52,7 +52,7 @@ func (c Command) check() error {
 		size += len(s) + 1
 		switch {
 		case len(s) > maxArgument || size > maxCommand:
-			return errorf(CodeTooLarge, "run %s: at most %d bytes can be passed at once, and %d in all; use a file", brief(c.Name), maxArgument, maxCommand)
+			return errorf(CodeTooLarge, "run %s: an argument has at most %d bytes, and all together %d; pass more in a file", brief(c.Name), maxArgument, maxCommand)
 		case strings.ContainsRune(s, 0):
 			return errorf(CodeInvalid, "run %s: %s holds a zero byte", brief(c.Name), brief(s))
 		}
@@ -60,7 +60,7 @@ func (c Command) check() error {
 	return nil
 }
 
-// variables returns what c adds to the environment, as NAME=value.
+// variables returns Env as NAME=value, sorted.
 func (c Command) variables() (env []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		env = append(env, name+"="+c.Env[name])
@@ -68,7 +68,7 @@ func (c Command) variables() (env []string) {
 	return env
 }
 
-// prepare returns c ready to be started in dir, with env before what it adds.
+// prepare returns c ready to be started in dir, with env and the variables of c.
 func (c Command) prepare(dir string, env []string) (*exec.Cmd, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -83,18 +83,18 @@ func (c Command) prepare(dir string, env []string) (*exec.Cmd, error) {
 	case len(c.Args) == 0 && strings.ContainsAny(c.Name, shellSyntax):
 		shell(cmd, c.Name)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, errorf(CodePermission, "run %s: not a program that may be run", brief(c.Name))
+		return nil, errorf(CodePermission, "run %s: the file is not executable", brief(c.Name))
 	default:
-		return nil, errorf(CodeNotFound, "run %s: no such program; give one that is in PATH, a path, or a whole shell line without arguments", brief(c.Name))
+		return nil, errorf(CodeNotFound, "run %s: no such program; use a program in PATH, a path, or a shell line without arguments", brief(c.Name))
 	}
 	return cmd, nil
 }
 
-// lookup returns the program that name means to a process in dir with env.
-// Folders in PATH that are not absolute are passed over.
+// lookup returns the path of the program name for a process in dir with env.
+// Relative folders in PATH are ignored.
 func lookup(name, dir string, env []string) (string, error) {
 	if len(name) > maxPath {
-		return "", exec.ErrNotFound // a line for the shell, then
+		return "", exec.ErrNotFound // it can only be a shell line
 	}
 	if filepath.IsAbs(name) {
 		return exec.LookPath(name)
@@ -113,7 +113,7 @@ func lookup(name, dir string, env []string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// variable returns the value that a process with env sees under name.
+// variable returns the value of a variable in env: the last one counts.
 func variable(env []string, name string) string {
 	for _, e := range slices.Backward(env) {
 		if key, value, ok := strings.Cut(e, "="); ok && sameVariable(key, name) {
@@ -127,9 +127,8 @@ func sameVariable(a, b string) bool {
 	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
 }
 
-// harmless names the variables that every command gets: what programs need to
-// find themselves, their user, and their language, but none that could hold a
-// key.
+// harmless lists the variables that every command gets. Programs need them to find
+// themselves, their user and their language, and none of them holds a key.
 var harmless = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 	"LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
@@ -137,8 +136,8 @@ var harmless = []string{
 	"SystemRoot", "SystemDrive", "ComSpec", "PATHEXT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 }
 
-// Environment returns what every command gets unless it is said otherwise: those
-// variables of this process that are known not to hold a key.
+// Environment returns the variables of this process that are known not to hold a
+// key. It is the default environment of commands.
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")

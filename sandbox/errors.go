@@ -7,22 +7,21 @@ import (
 	"syscall"
 )
 
-// A Code says what kind of failure an error is. Codes are a contract; the text
-// of an error is not.
+// A Code is the kind of an error. Codes are a contract; the text of an error is not.
 type Code string
 
 // The codes.
 const (
-	CodeInvalid    Code = "invalid"           // the request makes no sense: a relative path, a negative line
-	CodeOutside    Code = "outside_roots"     // the path is not, or does not lead, under a root
+	CodeInvalid    Code = "invalid"           // an invalid argument: a relative path, a negative line
+	CodeOutside    Code = "outside_roots"     // the path, or the target of a link, is not under a root
 	CodeNotFound   Code = "not_found"         // no such file, command or terminal
 	CodeDirectory  Code = "is_directory"      // a folder where a file is needed
 	CodeNotRegular Code = "not_regular"       // a pipe, device, socket or broken link where a file is needed
 	CodeNotText    Code = "not_text"          // the bytes are not UTF-8
 	CodeTooLarge   Code = "too_large"         // more bytes than may be read, written or passed to a command
-	CodePermission Code = "permission_denied" // the operating system does not let us
-	CodeRefused    Code = "refused"           // the policy, or who was asked, does not let the agent
-	CodeLimit      Code = "limit_reached"     // as many terminals as there may be
+	CodePermission Code = "permission_denied" // the operating system denies access
+	CodeRefused    Code = "refused"           // the policy or the person asked denies the action
+	CodeLimit      Code = "limit_reached"     // the largest number of terminals is reached
 	CodeClosed     Code = "closed"            // after Close
 	CodeFailed     Code = "failed"            // anything else; see the cause
 )
@@ -30,10 +29,10 @@ const (
 // An Error is a failure with a code.
 type Error struct {
 	Code Code
-	Err  error // what was attempted, what went wrong and what to do, for people
+	Err  error // says what was attempted, why it failed and what to do
 }
 
-// Error returns the text for people.
+// Error returns the text of the cause, or the code without one.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return string(e.Code)
@@ -62,19 +61,18 @@ func errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Err: fmt.Errorf("sandbox: "+format, args...)}
 }
 
-// brief returns s as it is shown in a message: quoted, and not longer than a
-// line or two, however long the agent made it.
+// brief returns s for an error text: quoted, and at most 200 characters of it.
 func brief(s string) string { return fmt.Sprintf("%.200q", s) }
 
-// systemCodes tells what the system's errors mean here. The first that fits
-// decides.
+// systemCodes holds the codes of the operating system's errors. The first match
+// counts.
 var systemCodes = []struct {
 	is   error
 	code Code
 }{
 	{fs.ErrNotExist, CodeNotFound},
-	{syscall.ENOTDIR, CodeNotFound}, // a file stands where a folder would have to
-	{fs.ErrExist, CodeNotFound},     // the same, when the folder was to be made
+	{syscall.ENOTDIR, CodeNotFound}, // a component of the path is a file
+	{fs.ErrExist, CodeNotFound},     // the same, while folders are made
 	{fs.ErrPermission, CodePermission},
 	{fs.ErrClosed, CodeClosed},
 	{syscall.ELOOP, CodeInvalid},
@@ -83,8 +81,7 @@ var systemCodes = []struct {
 	{syscall.E2BIG, CodeTooLarge},
 }
 
-// systemError returns the error for what the system said when verb was tried
-// on path.
+// systemError returns the Error for an error of the operating system.
 func systemError(verb, path string, err error) *Error {
 	for _, s := range systemCodes {
 		if errors.Is(err, s.is) {

@@ -11,25 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// AllLines, as a limit, means up to the end of the file.
+// AllLines is the limit that reads up to the end of the file.
 const AllLines = -1
 
 // FileOptions changes how Files works. The zero value works.
 type FileOptions struct {
-	MaxText int64 // bytes of one text that is read or written; default 16 MiB
-	MaxScan int64 // bytes gone through to find a line; default 256 MiB
+	MaxText int64 // bytes of a text that is read or written; default 16 MiB
+	MaxScan int64 // bytes that are scanned to find a line; default 256 MiB
 }
 
-// Files reads and writes text files under roots. It is safe for concurrent
-// use.
+// Files reads and writes text files under roots. It is safe for concurrent use.
 type Files struct {
 	roots   *Roots
 	maxText int64
 	maxScan int64
 }
 
-// NewFiles returns the files under roots, which stay the caller's to close.
-// opts may be nil.
+// NewFiles returns the files under roots. The caller closes the roots. opts may be
+// nil.
 func NewFiles(roots *Roots, opts *FileOptions) *Files {
 	f := &Files{roots: roots, maxText: 16 << 20, maxScan: 256 << 20}
 	if opts != nil && opts.MaxText > 0 {
@@ -42,13 +41,13 @@ func NewFiles(roots *Roots, opts *FileOptions) *Files {
 	return f
 }
 
-// Read returns limit lines of the file at path, from the given line on. Lines
-// are counted from 1, and 0 is taken for 1; a limit of AllLines means up to the
-// end. Lines keep their ends, so that pages put together are the file; beyond
-// the last line there is "".
+// Read returns limit lines of the file at path, from the given line on. Lines are
+// counted from 1, and 0 counts as 1; AllLines reads up to the end. Lines keep their
+// line ends, so that consecutive pages are the file. Beyond the last line the text
+// is empty.
 //
-// The path must be absolute. What is not a regular file, not UTF-8 or too
-// large is refused, never cut or repaired: an agent would write it back.
+// The path must be absolute. A file that is not regular, not UTF-8 or too large is
+// refused, never cut or repaired, because an agent could write the text back.
 func (f *Files) Read(ctx context.Context, path string, line, limit int) (string, error) {
 	const verb = "read"
 	p, err := f.roots.place(verb, path)
@@ -56,7 +55,7 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 		return "", err
 	}
 	if line < 0 || limit < AllLines {
-		return "", errorf(CodeInvalid, "read %s: line %d and limit %d must not be negative", path, line, limit)
+		return "", errorf(CodeInvalid, "read %s: line %d or limit %d is negative", path, line, limit)
 	}
 	file, info, err := f.open(verb, p, os.O_RDONLY)
 	if err != nil {
@@ -71,7 +70,7 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 	case errors.Is(err, errTextBound):
 		return "", f.tooLarge(path)
 	case errors.Is(err, errScanBound):
-		return "", errorf(CodeTooLarge, "read %s: line %d is not within the first %d bytes; ask for an earlier line", path, line, f.maxScan)
+		return "", errorf(CodeTooLarge, "read %s: line %d is beyond the first %d bytes; read an earlier line", path, line, f.maxScan)
 	case err != nil:
 		return "", systemError(verb, path, err)
 	case !utf8.Valid(text):
@@ -81,11 +80,12 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 }
 
 func (f *Files) tooLarge(path string) *Error {
-	return errorf(CodeTooLarge, "read %s: more than %d bytes; ask for fewer lines", path, f.maxText)
+	return errorf(CodeTooLarge, "read %s: more than %d bytes; read fewer lines", path, f.maxText)
 }
 
-// open opens the regular file at p. A pipe without a partner does not block
-// it, and a device is not touched unless it takes the file's place meanwhile.
+// open opens the regular file at p. It checks the type before and after: a pipe
+// without another end does not block it, and a device is opened only if it takes the
+// place of the file in between.
 func (f *Files) open(verb string, p place, flag int) (*os.File, fs.FileInfo, error) {
 	info, err := p.dir.Stat(p.rel)
 	if err != nil {
@@ -111,23 +111,22 @@ func (f *Files) open(verb string, p place, flag int) (*os.File, fs.FileInfo, err
 	return file, info, nil
 }
 
-// regular returns an error unless info is that of a regular file.
+// regular reports a file that is not regular.
 func regular(verb, path string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
-		return errorf(CodeDirectory, "%s %s: this is a folder; name a file in it", verb, path)
+		return errorf(CodeDirectory, "%s %s: is a folder; name a file in it", verb, path)
 	case !info.Mode().IsRegular():
 		return errorf(CodeNotRegular, "%s %s: not a regular file (%s)", verb, path, info.Mode().Type())
 	}
 	return nil
 }
 
-// Write makes text the whole content of the file at path, which must be
-// absolute. Missing folders are made. Readers see the old text or the new,
-// never a part: the text is written beside the file, synced, and takes its
-// name. The file keeps its permissions, but not its other hard links.
-//
-// Where there is a link, what it leads to is written.
+// Write replaces the content of the file at path, which must be absolute. It creates
+// missing folders. Readers see the old text or the new, never a part: the text is
+// written to a temporary file beside it, synced and renamed. The file keeps its
+// permissions, but not its other hard links. If path is a link, its target is
+// written.
 func (f *Files) Write(ctx context.Context, path, text string) error {
 	const verb = "write"
 	p, err := f.roots.place(verb, path)
@@ -139,7 +138,7 @@ func (f *Files) Write(ctx context.Context, path, text string) error {
 	}
 	switch {
 	case int64(len(text)) > f.maxText:
-		return errorf(CodeTooLarge, "write %s: %d bytes, at most %d are allowed", path, len(text), f.maxText)
+		return errorf(CodeTooLarge, "write %s: the text has %d bytes, at most %d are allowed", path, len(text), f.maxText)
 	case !utf8.ValidString(text):
 		return errorf(CodeNotText, "write %s: not UTF-8 text", path)
 	}
@@ -156,9 +155,8 @@ func (f *Files) Write(ctx context.Context, path, text string) error {
 	return nil
 }
 
-// existing returns what is known about the file at p, or nil if there is none
-// yet. It reports an error where nothing may be written: a rename asks for no
-// right on the file that it replaces.
+// existing returns the info of the file at p, nil if it does not exist. It reports a
+// file that may not be written, which a rename would replace without asking.
 func (f *Files) existing(verb string, p place) (fs.FileInfo, error) {
 	file, info, err := f.open(verb, p, os.O_WRONLY)
 	if err == nil {
@@ -169,18 +167,18 @@ func (f *Files) existing(verb string, p place) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if _, err := p.dir.Lstat(p.rel); err == nil {
-		return nil, errorf(CodeNotRegular, "write %s: a link to a file that is not there; remove the link or make its target", p.path)
+		return nil, errorf(CodeNotRegular, "write %s: the target of the link does not exist; remove the link or create its target", p.path)
 	}
 	return nil, nil
 }
 
-// replace writes text beside the file at p and gives it its name. The file
-// keeps the permissions of old, unless that is nil.
+// replace writes text to a temporary file beside p and renames it. The file gets the
+// permissions of old, unless that is nil.
 func replace(p place, text string, old fs.FileInfo) (err error) {
 	partial := filepath.Join(filepath.Dir(p.rel), ".sandbox-"+rand.Text()+".partial")
 	perm := fs.FileMode(0o644)
 	if old != nil {
-		perm = 0o600 // what is not for all must not be so for a moment
+		perm = 0o600 // until fill sets the permissions: they may be narrower than the default
 	}
 	file, err := p.dir.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -197,8 +195,8 @@ func replace(p place, text string, old fs.FileInfo) (err error) {
 	return p.dir.Rename(partial, p.rel)
 }
 
-// fill writes text to file, gives it the permissions of old unless that is
-// nil, and closes it.
+// fill writes text to file, sets the permissions of old unless that is nil, syncs and
+// closes it.
 func fill(file *os.File, text string, old fs.FileInfo) error {
 	_, err := io.WriteString(file, text)
 	if err == nil && old != nil {

@@ -1,4 +1,4 @@
 package sandbox
 
-// openFlags is empty: here no open waits, and os.Root refuses devices.
+// openFlags is empty: on Windows no open waits, and os.Root refuses devices.
 const openFlags = 0

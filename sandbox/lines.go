@@ -9,12 +9,11 @@ import (
 
 var (
 	errTextBound = errors.New("more text than is allowed")
-	errScanBound = errors.New("more bytes gone through than is allowed")
+	errScanBound = errors.New("more bytes scanned than is allowed")
 )
 
-// readLines returns limit lines of r, or all that are left if limit is
-// AllLines, from the given line on. It reports errTextBound when they have
-// more than most bytes.
+// readLines returns limit lines of r from the given line on, all if limit is
+// AllLines. It returns errTextBound if they have more than most bytes.
 func readLines(r io.Reader, line, limit int, most int64) ([]byte, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for line > 1 {
@@ -49,8 +48,8 @@ func readLines(r io.Reader, line, limit int, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// fragment returns the next piece of a line, and whether the line ends there.
-// The piece is good until the next call.
+// fragment returns the next piece of a line, and whether the line ends there. The
+// piece is valid until the next call.
 func fragment(in *bufio.Reader) (part []byte, ended bool, err error) {
 	part, err = in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -59,7 +58,7 @@ func fragment(in *bufio.Reader) (part []byte, ended bool, err error) {
 	return part, err == nil, err
 }
 
-// A boundedReader reads r until ctx ends, and no more than left bytes.
+// A boundedReader reads at most left bytes of r, until ctx ends.
 type boundedReader struct {
 	ctx  context.Context
 	r    io.Reader

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// An OptionKind says what choosing an option means. Agents may offer other
-// kinds than these; only a person may choose such an option.
+// An OptionKind is the meaning of an option. Agents may offer other kinds than
+// these; only a person may choose such an option.
 type OptionKind string
 
 // The kinds of options.
@@ -17,63 +17,62 @@ const (
 	RejectAlways OptionKind = "reject_always"
 )
 
-// preference says which options carry out a verdict, the best first: once is
-// enough, and what cannot be allowed is rejected.
+// preference holds the kinds of options that carry out a verdict, the best first:
+// once is preferred to always, and an action that no option allows is rejected.
 var preference = map[Verdict][]OptionKind{
 	Allow:  {AllowOnce, AllowAlways, RejectOnce, RejectAlways},
 	Reject: {RejectOnce, RejectAlways},
 }
 
-// allowing holds the kinds of options that let a tool call through.
-var allowing = map[OptionKind]bool{AllowOnce: true, AllowAlways: true}
+// allows holds the kinds of options that allow the action.
+var allows = map[OptionKind]bool{AllowOnce: true, AllowAlways: true}
 
-// An Option is one of the answers that an agent offers.
+// An Option is one of the answers that an agent offers in a Request.
 type Option struct {
 	ID   string
 	Name string // for people
 	Kind OptionKind
 }
 
-// A Request is an agent's question whether it may do something.
+// A Request is an agent's request for the permission of an action.
 type Request struct {
 	Kind    Kind   // empty if the agent did not say
-	Title   string // what it wants to do, for people
+	Title   string // the action, for people
 	Options []Option
 }
 
 // A Decision answers a Request. The zero value is safe: nothing was chosen.
 type Decision struct {
-	OptionID string // the option to choose; empty if none may be, so that the request counts as cancelled
-	Allowed  bool   // whether choosing it lets the tool call through
+	OptionID string // the chosen option; empty for none, which cancels the request
+	Allowed  bool   // whether the option allows the action
 	Reason   string // why, for people
 }
 
-// An Asker asks a person and returns the ID of the option that was chosen, or
-// "" if none was. It must return when ctx ends.
+// An Asker asks a person and returns the ID of the chosen option, or "" for none. It
+// must return when ctx ends.
 type Asker func(ctx context.Context, r Request) (optionID string, err error)
 
-// Permissions answers an agent's requests by a policy. It is safe for
-// concurrent use if its Asker is.
+// Permissions decides requests by a policy. It is safe for concurrent use if its
+// Asker is.
 type Permissions struct {
 	policy Policy
 	ask    Asker
 }
 
-// NewPermissions returns what decides by policy. ask is called under
-// PolicyAsk only; if it is nil, that policy rejects everything.
+// NewPermissions returns the Permissions of a policy. ask is called under PolicyAsk
+// only; if it is nil, that policy rejects everything.
 func NewPermissions(policy Policy, ask Asker) *Permissions {
 	return &Permissions{policy: policy, ask: ask}
 }
 
-// Decide answers r. Only an option that was offered is ever chosen, and none
-// whose ID was offered twice or is empty, because nobody could say what it
-// means. When the person cannot be asked, the error says why and the decision
-// is zero.
+// Decide decides r. It chooses only options of the request, and none whose ID is
+// empty or not unique, because its meaning is not clear. If the person cannot be
+// asked, the error says why and the decision is zero.
 func (p *Permissions) Decide(ctx context.Context, r Request) (Decision, error) {
 	offered := usable(r.Options)
 	switch v := p.policy.Verdict(r.Kind); {
 	case v == Ask && p.ask == nil:
-		return choose(Reject, offered, "there is nobody to ask"), nil
+		return choose(Reject, offered, "no person can be asked"), nil
 	case v == Ask:
 		return p.question(ctx, r, offered)
 	default:
@@ -81,7 +80,7 @@ func (p *Permissions) Decide(ctx context.Context, r Request) (Decision, error) {
 	}
 }
 
-// question lets a person choose among the options offered.
+// question lets a person choose one of the offered options.
 func (p *Permissions) question(ctx context.Context, r Request, offered []Option) (Decision, error) {
 	r.Options = offered
 	id, err := p.ask(ctx, r)
@@ -93,15 +92,15 @@ func (p *Permissions) question(ctx context.Context, r Request, offered []Option)
 	}
 	for _, o := range offered {
 		if o.ID == id {
-			return Decision{OptionID: id, Allowed: allowing[o.Kind], Reason: "chosen by the person asked"}, nil
+			return Decision{OptionID: id, Allowed: allows[o.Kind], Reason: "chosen by the person asked"}, nil
 		}
 	}
 	return choose(Reject, offered, "the person asked chose none of the options"), nil
 }
 
-// Permit reports CodeRefused unless the policy, or the person asked, lets an
-// agent do what title says. It is for what an agent does without a request of
-// its own, such as writing a file through Files.
+// Permit returns an error with CodeRefused unless the policy or the person asked
+// allows the action that title describes. It is for actions for which the agent makes
+// no request, such as writing a file through Files.
 func (p *Permissions) Permit(ctx context.Context, kind Kind, title string) error {
 	d, err := p.Decide(ctx, Request{Kind: kind, Title: title, Options: []Option{
 		{ID: string(AllowOnce), Name: "Allow", Kind: AllowOnce},
@@ -116,23 +115,23 @@ func (p *Permissions) Permit(ctx context.Context, kind Kind, title string) error
 	return nil
 }
 
-// choose returns the option that carries out v best.
+// choose returns the decision for the option that carries out v best.
 func choose(v Verdict, offered []Option, reason string) Decision {
 	for _, kind := range preference[v] {
 		for _, o := range offered {
 			if o.Kind != kind {
 				continue
 			}
-			if v == Allow && !allowing[kind] {
-				reason += ", but no option allows it"
+			if v == Allow && !allows[kind] {
+				reason += ", but no offered option allows it"
 			}
-			return Decision{OptionID: o.ID, Allowed: allowing[kind], Reason: reason}
+			return Decision{OptionID: o.ID, Allowed: allows[kind], Reason: reason}
 		}
 	}
-	return Decision{Reason: reason + ", but no option fits"}
+	return Decision{Reason: reason + ", but no offered option fits"}
 }
 
-// usable returns the options that have an ID of their own.
+// usable returns the options whose ID is unique and not empty.
 func usable(options []Option) []Option {
 	count := make(map[string]int, len(options))
 	for _, o := range options {

@@ -5,33 +5,33 @@ import (
 	"strings"
 )
 
-// A Kind says what a tool call does. Agents may use other kinds than these;
-// an unknown kind is taken for the most dangerous.
+// A Kind is the effect of an action. Agents may use other kinds than these; an
+// unknown kind counts as the most dangerous.
 type Kind string
 
 // The kinds.
 const (
 	KindRead    Kind = "read"    // reads files or data
-	KindSearch  Kind = "search"  // looks for something
+	KindSearch  Kind = "search"  // searches files or data
 	KindThink   Kind = "think"   // has no effect
 	KindEdit    Kind = "edit"    // changes or makes files
 	KindMove    Kind = "move"    // renames files
 	KindDelete  Kind = "delete"  // removes files
 	KindExecute Kind = "execute" // runs a command
-	KindFetch   Kind = "fetch"   // goes to the network, where it may also carry data out
-	KindOther   Kind = "other"   // says nothing
+	KindFetch   Kind = "fetch"   // uses the network, which may also send data out
+	KindOther   Kind = "other"   // does not say
 )
 
-// A Policy says which tool calls are let through without a question.
+// A Policy decides which actions are allowed without a question.
 type Policy string
 
 // The policies.
 const (
-	PolicyNone  Policy = "none"  // nothing
-	PolicyRead  Policy = "read"  // what only looks
-	PolicyWrite Policy = "write" // what looks at or changes files
-	PolicyAsk   Policy = "ask"   // whatever the person who is asked lets through
-	PolicyYolo  Policy = "yolo"  // everything
+	PolicyNone  Policy = "none"  // no action
+	PolicyRead  Policy = "read"  // reading and searching
+	PolicyWrite Policy = "write" // reading, searching and changing files
+	PolicyAsk   Policy = "ask"   // the actions that a person allows
+	PolicyYolo  Policy = "yolo"  // every action
 )
 
 // Policies lists the policies.
@@ -51,7 +51,7 @@ func ParsePolicy(name string) (Policy, error) {
 	return "", errorf(CodeInvalid, "no policy %q; use one of %s", name, strings.Join(names, ", "))
 }
 
-// A Verdict is what a policy says about a tool call.
+// A Verdict is the decision of a policy about an action.
 type Verdict string
 
 // The verdicts.
@@ -61,8 +61,8 @@ const (
 	Ask    Verdict = "ask"
 )
 
-// verdicts is the whole policy: what each says about each kind, and under
-// unknown about every other kind.
+// verdicts holds the verdict of each policy on each kind. The entry unknown is for
+// all kinds that the policy does not name.
 var verdicts = map[Policy]map[Kind]Verdict{
 	PolicyNone: {unknown: Reject},
 	PolicyRead: {
@@ -81,8 +81,8 @@ var verdicts = map[Policy]map[Kind]Verdict{
 // unknown stands for every kind that a policy does not name.
 const unknown Kind = ""
 
-// Verdict returns what p says about a tool call of that kind. A policy that
-// does not exist lets nothing through.
+// Verdict returns the decision of p about an action. An unknown policy allows
+// nothing.
 func (p Policy) Verdict(kind Kind) Verdict {
 	rules, ok := verdicts[p]
 	if !ok {

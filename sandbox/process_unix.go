@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// group makes cmd the first of a process group of its own, so that signals
-// reach what it starts.
+// group makes cmd the leader of a process group, so that signals reach the processes
+// that it starts.
 func group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
@@ -24,8 +24,8 @@ func shell(cmd *exec.Cmd, line string) {
 // interrupt asks the group of p to end.
 func interrupt(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGTERM) }
 
-// kill ends the group of p. It may be called after p has ended, provided that
-// it is at once: until then its number is not given to another.
+// kill kills the group of p. It may be called right after p has ended: the system
+// does not reuse the id so soon.
 func kill(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
 // exitOf returns how a process ended.

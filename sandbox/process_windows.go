@@ -13,12 +13,12 @@ func system(program string) string {
 	return filepath.Join(os.Getenv("SystemRoot"), "System32", program)
 }
 
-// group makes cmd the first of a process group of its own.
+// group makes cmd the leader of a process group.
 func group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// shell makes cmd run line, which the shell quotes by rules of its own.
+// shell makes cmd run line. The shell has its own rules of quoting.
 func shell(cmd *exec.Cmd, line string) {
 	cmd.Path = system("cmd.exe")
 	group(cmd)
@@ -28,7 +28,7 @@ func shell(cmd *exec.Cmd, line string) {
 // interrupt does nothing: there is no signal that every process understands.
 func interrupt(*os.Process) {}
 
-// kill ends p and what it started. Once p has ended, what it started can no
+// kill kills p and the processes that it started. After the end of p they can no
 // longer be found.
 func kill(p *os.Process) {
 	tree := exec.Command(system("taskkill.exe"), "/T", "/F", "/PID", strconv.Itoa(p.Pid))

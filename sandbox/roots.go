@@ -8,28 +8,27 @@ import (
 	"syscall"
 )
 
-// maxPath is how many bytes a path may have.
+// maxPath is the largest length of a path in bytes.
 const maxPath = 4096
 
-// Roots are the folders that an agent may work in. They are safe for
-// concurrent use.
+// Roots are the folders that an agent may work in. They are safe for concurrent use.
 type Roots struct {
 	roots []root
 }
 
-// A root is one folder, held open: it stays the same folder when its name is
-// given to another.
+// A root is one folder, held open: it stays the same folder if another one takes its
+// name.
 type root struct {
 	name string // as given
-	real string // without links; the name by which a process in it knows it
+	real string // without links, as a process in it sees it
 	dir  *os.Root
 }
 
-// Open opens the folders, whose paths must be absolute. The first is where
-// commands start. Close must be called in the end.
+// Open opens the folders, whose paths must be absolute. Commands start in the first.
+// The caller must close the Roots.
 func Open(dirs ...string) (*Roots, error) {
 	if len(dirs) == 0 {
-		return nil, errorf(CodeInvalid, "open: no folder given; name at least one")
+		return nil, errorf(CodeInvalid, "open: no folder; name at least one")
 	}
 	r := &Roots{}
 	for _, dir := range dirs {
@@ -61,7 +60,7 @@ func openRoot(dir string) (root, error) {
 	return root{name: filepath.Clean(dir), real: real, dir: opened}, nil
 }
 
-// Close closes the folders. What uses them then reports CodeClosed.
+// Close closes the folders. Later uses report CodeClosed.
 func (r *Roots) Close() error {
 	var errs []error
 	for _, root := range r.roots {
@@ -78,11 +77,11 @@ type place struct {
 	real string // absolute, without links as far as it exists
 }
 
-// place finds the root that path is under.
+// place returns the place of path under its root.
 //
-// Links are followed here, so that absolute links and links from one root to
-// another work as long as they end under a root. What is found may be out of
-// date at once; it is dir that keeps every use of rel inside.
+// It follows links, so that absolute links and links from one root to another work
+// as long as they end under a root. The result may be out of date at once; dir keeps
+// every use of rel inside the root.
 func (r *Roots) place(verb, path string) (place, error) {
 	switch {
 	case len(path) > maxPath:
@@ -104,8 +103,8 @@ func (r *Roots) place(verb, path string) (place, error) {
 	return place{path: path, dir: in.dir, rel: rel, real: filepath.Join(in.real, rel)}, nil
 }
 
-// find returns the first root that path, which must be clean, is under by its
-// name, and the rest of the path.
+// find returns the first root above path, which must be clean, and the rest of the
+// path.
 func (r *Roots) find(path string) (in root, rel string, ok bool) {
 	for _, root := range r.roots {
 		for _, name := range []string{root.name, root.real} {
@@ -132,8 +131,8 @@ func follow(path string) string {
 	}
 }
 
-// outside is the error for a path that is not under a root. It does not say
-// whether there is such a file.
+// outside returns the error for a path that is not under a root. It does not reveal
+// whether the file exists.
 func (r *Roots) outside(verb, path string) *Error {
 	var names []string
 	for _, root := range r.roots {
@@ -143,8 +142,8 @@ func (r *Roots) outside(verb, path string) *Error {
 		verb, path, strings.Join(names, " or "))
 }
 
-// placeError returns the error for what a root said about p. An os.Root
-// reports a path that leads out of it with an error that is not the system's.
+// placeError returns the Error for an error of an os.Root, which reports a path that
+// leads out of it with an error that is not the operating system's.
 func (r *Roots) placeError(verb string, p place, err error) *Error {
 	e := systemError(verb, p.path, err)
 	var errno syscall.Errno

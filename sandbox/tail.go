@@ -6,12 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// A tail keeps the last bytes that were written to it. It is safe for
-// concurrent use.
+// A tail is a writer that keeps the last bytes. It is safe for concurrent use.
 type tail struct {
 	limit int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	ring    []byte     // grows up to limit; then start is its oldest byte
 	start   int
 	dropped bool // whether bytes were lost
@@ -37,10 +36,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Text returns what was kept, as valid UTF-8 of no more than the limit's
-// bytes, and whether something is missing before it. It begins with a whole
-// character. Unless more cannot come, a character that has only begun at the
-// end is left out until the rest of it is there.
+// Text returns the kept bytes as valid UTF-8, at most limit bytes, and whether bytes
+// before them were dropped. It begins with a whole character. Unless the output is
+// complete, the part of a character at the end is left out until its rest comes.
 func (t *tail) Text(complete bool) (text string, truncated bool) {
 	t.mu.Lock()
 	b := make([]byte, 0, len(t.ring))
@@ -55,15 +53,15 @@ func (t *tail) Text(complete bool) (text string, truncated bool) {
 		b = b[:len(b)-partAfter(b)]
 	}
 	b = bytes.ToValidUTF8(b, []byte(string(utf8.RuneError)))
-	if over := len(b) - t.limit; over > 0 { // a bad byte became three
+	if over := len(b) - t.limit; over > 0 { // an invalid byte became three
 		b, truncated = b[over:], true
 		b = b[partBefore(b):]
 	}
 	return string(b), truncated
 }
 
-// partBefore returns how many bytes at the start of b end a character that
-// began before it.
+// partBefore returns the number of bytes at the start of b that belong to a character
+// before it.
 func partBefore(b []byte) int {
 	n := 0
 	for n < len(b) && n < utf8.UTFMax-1 && !utf8.RuneStart(b[n]) {
@@ -72,8 +70,8 @@ func partBefore(b []byte) int {
 	return n
 }
 
-// partAfter returns how many bytes at the end of b begin a character that
-// goes on after it.
+// partAfter returns the number of bytes at the end of b that begin a character which
+// is not complete.
 func partAfter(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {

@@ -11,8 +11,8 @@ import (
 // A terminal is one command and the end of its output.
 type terminal struct {
 	output *tail
-	stop   func()        // asks for the end; may be called again
-	asked  chan struct{} // closed by stop
+	stop   func()        // requests the end; may be called again
+	ending chan struct{} // closed by stop
 	done   chan struct{} // closed when the command has ended and its output is complete
 	exit   Exit          // set before done is closed
 
@@ -20,12 +20,12 @@ type terminal struct {
 }
 
 func newTerminal(outputLimit int) *terminal {
-	t := &terminal{output: newTail(outputLimit), asked: make(chan struct{}), done: make(chan struct{})}
-	t.stop = sync.OnceFunc(func() { close(t.asked) })
+	t := &terminal{output: newTail(outputLimit), ending: make(chan struct{}), done: make(chan struct{})}
+	t.stop = sync.OnceFunc(func() { close(t.ending) })
 	return t
 }
 
-// start starts cmd with its output on a pipe, whose other end it returns.
+// start starts cmd with its output on a pipe and returns the reading end.
 func start(cmd *exec.Cmd) (output *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -40,10 +40,9 @@ func start(cmd *exec.Cmd) (output *os.File, err error) {
 	return r, nil
 }
 
-// supervise returns when the started cmd has ended and its output is read, and
-// sets exit. Once asked to stop, the command has the time of grace before it is
-// killed. Once it has ended, its output has as long to arrive, in case a
-// process that left the group holds on to it.
+// supervise waits until cmd has ended and its output is read, and sets exit. After
+// stop the command has the grace to end before it is killed. After its end the output
+// has the grace to end, too: a process outside the group may hold it open.
 func (t *terminal) supervise(cmd *exec.Cmd, output *os.File, grace time.Duration) {
 	read := make(chan struct{})
 	go func() {
@@ -53,13 +52,13 @@ func (t *terminal) supervise(cmd *exec.Cmd, output *os.File, grace time.Duration
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		cmd.Wait() // how it ended is in cmd.ProcessState
+		cmd.Wait() // its error is in cmd.ProcessState, too
 		kill(cmd.Process)
 	}()
 
 	select {
 	case <-exited:
-	case <-t.asked:
+	case <-t.ending:
 		interrupt(cmd.Process)
 		select {
 		case <-exited:

@@ -10,31 +10,30 @@ import (
 
 // TerminalOptions changes how Terminals works. The zero value works.
 type TerminalOptions struct {
-	MaxTerminals int           // how many may be there, ended but not released ones included; default 32
-	MaxOutput    int           // bytes of output kept for each; default 1 MiB
-	Grace        time.Duration // how long a command that must end may take before it is killed; default 2 s
+	MaxTerminals int           // the largest number, ended but unreleased ones included; default 32
+	MaxOutput    int           // bytes of output kept per terminal; default 1 MiB
+	Grace        time.Duration // the time between the signal to end and the kill; default 2 s
 
-	// Env is what every command gets, as NAME=value; default Environment.
+	// Env is the environment of every command, as NAME=value; default Environment.
 	Env []string
 
-	// Track, if not nil, is told the process group of each command when it
-	// runs and when it has ended, from several goroutines at once. Who writes
-	// this down can clean up after a crash.
+	// Track, if not nil, is called with the process group of each command when it
+	// starts and when it has ended, from several goroutines at once. A program that
+	// stores the groups can kill them after a crash.
 	Track func(group int, running bool)
 }
 
-// Terminals runs commands. Each is the first of a process group of its own,
-// reads nothing, and writes both outputs to one place, of which the end is
-// kept. When it ends, so does whatever it left running in its group.
-//
-// Terminals is safe for concurrent use.
+// Terminals runs commands. Each command leads a process group, has no input, and
+// writes both outputs to one place, of which the end is kept. When it ends, the
+// processes that it left in its group are killed. Terminals is safe for concurrent
+// use.
 type Terminals struct {
 	roots *Roots
 	opts  TerminalOptions
 
-	commands sync.WaitGroup // those that run or are about to
+	commands sync.WaitGroup // running commands, and those about to start
 
-	mu     sync.Mutex // guards what follows, and released and ended of each terminal
+	mu     sync.Mutex // guards the fields below, and released and ended of each terminal
 	closed bool
 	held   int // slots in use: until a terminal has ended and is released
 	open   map[string]*terminal
@@ -46,15 +45,15 @@ type Exit struct {
 	Signal string // such as SIGKILL; empty if the command ended by itself
 }
 
-// An Output is what a command wrote until now.
+// An Output is the output of a command until now.
 type Output struct {
-	Text      string // the end of it; valid UTF-8
-	Truncated bool   // whether something is missing before Text
+	Text      string // the end of the output; valid UTF-8
+	Truncated bool   // whether output before Text was dropped
 	Exit      *Exit  // nil while the command runs
 }
 
-// NewTerminals returns terminals in roots, which stay the caller's to close,
-// after Terminals.Close. opts may be nil.
+// NewTerminals returns terminals in roots. The caller closes the roots after
+// Terminals.Close. opts may be nil.
 func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 	t := &Terminals{roots: roots, open: make(map[string]*terminal)}
 	if opts != nil {
@@ -78,9 +77,8 @@ func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 	return t
 }
 
-// Create starts c and returns the id of its terminal without waiting for the
-// command, which runs on when ctx ends. The terminal must be released in the
-// end.
+// Create starts c and returns the id of its terminal. It does not wait for the
+// command, which goes on when ctx ends. The terminal must be released.
 func (t *Terminals) Create(ctx context.Context, c Command) (id string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", systemError("run", brief(c.Name), err)
@@ -112,7 +110,7 @@ func (t *Terminals) Create(ctx context.Context, c Command) (id string, err error
 	return id, nil
 }
 
-// folder returns the real path of the folder to run a command in.
+// folder returns the real path of a command's working folder.
 func (t *Terminals) folder(dir string) (string, error) {
 	const verb = "run in"
 	if dir == "" {
@@ -132,7 +130,7 @@ func (t *Terminals) folder(dir string) (string, error) {
 	return p.real, nil
 }
 
-// reserve takes a slot, and announces a command to Close.
+// reserve takes a slot and registers a command that Close waits for.
 func (t *Terminals) reserve() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,18 +138,18 @@ func (t *Terminals) reserve() error {
 	case t.closed:
 		return errClosed()
 	case t.held >= t.opts.MaxTerminals:
-		return errorf(CodeLimit, "run: there are %d terminals, the most there may be; release one", t.held)
+		return errorf(CodeLimit, "run: there are %d terminals, which is the limit; release one", t.held)
 	}
 	t.held++
 	t.commands.Add(1)
 	return nil
 }
 
-// launch starts cmd in the slot that was reserved.
+// launch starts cmd in the reserved slot.
 func (t *Terminals) launch(cmd *exec.Cmd, term *terminal) error {
 	output, err := start(cmd)
 	if err != nil {
-		t.settle(term, true, true)
+		t.mark(term, true, true)
 		t.commands.Done()
 		return err
 	}
@@ -161,15 +159,15 @@ func (t *Terminals) launch(cmd *exec.Cmd, term *terminal) error {
 		defer t.commands.Done()
 		term.supervise(cmd, output, t.opts.Grace)
 		t.opts.Track(group, false)
-		t.settle(term, false, true) // before anybody is told, who may then create the next
+		t.mark(term, false, true) // before done is closed: a waiter may create the next terminal
 		close(term.done)
 	}()
 	return nil
 }
 
-// settle notes that a terminal was released or has ended, and gives its slot
-// back once both are true.
-func (t *Terminals) settle(term *terminal, released, ended bool) {
+// mark records that a terminal was released or has ended, and frees its slot once
+// both are true.
+func (t *Terminals) mark(term *terminal, released, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	term.released = term.released || released
@@ -179,7 +177,7 @@ func (t *Terminals) settle(term *terminal, released, ended bool) {
 	}
 }
 
-// register makes term known. It reports whether there was still time for it.
+// register adds a terminal. It reports false after Close.
 func (t *Terminals) register(id string, term *terminal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +187,7 @@ func (t *Terminals) register(id string, term *terminal) bool {
 	return !t.closed
 }
 
-// terminal returns the one with the id.
+// terminal returns the terminal with the id.
 func (t *Terminals) terminal(id string) (*terminal, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,14 +201,14 @@ func (t *Terminals) lookup(id string) (*terminal, error) {
 	}
 	term, ok := t.open[id]
 	if !ok {
-		return nil, errorf(CodeNotFound, "no terminal %s: it was released or never created", brief(id))
+		return nil, errorf(CodeNotFound, "there is no terminal %s: it was released or never created", brief(id))
 	}
 	return term, nil
 }
 
 func errClosed() *Error { return errorf(CodeClosed, "the terminals are closed; open a new sandbox") }
 
-// Output returns what the command wrote until now. It does not wait.
+// Output returns the output of the command until now. It does not wait.
 func (t *Terminals) Output(ctx context.Context, id string) (Output, error) {
 	if err := ctx.Err(); err != nil {
 		return Output{}, systemError("output of", brief(id), err)
@@ -230,7 +228,7 @@ func (t *Terminals) Output(ctx context.Context, id string) (Output, error) {
 	return out, nil
 }
 
-// Wait returns how the command ended, once it has and its output is complete.
+// Wait waits until the command has ended and its output is complete.
 func (t *Terminals) Wait(ctx context.Context, id string) (Exit, error) {
 	term, err := t.terminal(id)
 	if err != nil {
@@ -248,9 +246,9 @@ func wait(ctx context.Context, verb, id string, term *terminal) (Exit, error) {
 	}
 }
 
-// Kill ends the command if it still runs, first by asking, and waits until it
-// has ended. The terminal stays: its output and exit can still be had, and it
-// must be released. When ctx ends first, the command is ended all the same.
+// Kill ends the command if it still runs, first by a signal, and waits until it has
+// ended. The terminal keeps its output and exit, and must be released. If ctx ends
+// first, the command is ended all the same.
 func (t *Terminals) Kill(ctx context.Context, id string) error {
 	term, err := t.terminal(id)
 	if err != nil {
@@ -261,20 +259,19 @@ func (t *Terminals) Kill(ctx context.Context, id string) error {
 	return err
 }
 
-// Release ends the command as Kill does, and forgets the terminal: from now on
-// its id means nothing.
+// Release ends the command as Kill does, and removes the terminal.
 func (t *Terminals) Release(ctx context.Context, id string) error {
 	term, err := t.forget(id)
 	if err != nil {
 		return err
 	}
 	term.stop()
-	t.settle(term, true, false)
+	t.mark(term, true, false)
 	_, err = wait(ctx, "release", id, term)
 	return err
 }
 
-// forget returns the terminal with the id, to which it then means nothing.
+// forget removes the terminal with the id and returns it.
 func (t *Terminals) forget(id string) (*terminal, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,8 +280,8 @@ func (t *Terminals) forget(id string) (*terminal, error) {
 	return term, err
 }
 
-// Close releases all terminals and returns when their commands have ended.
-// After that nothing can be created. It never fails.
+// Close releases all terminals and returns when their commands have ended. After
+// that no terminal can be created. It never fails.
 func (t *Terminals) Close() error {
 	t.mu.Lock()
 	t.closed = true
