@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"internal/reach/evidence": {"hub", "report", "internal/shorten"}, // reports whose claims it checks
 
 	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
-	"internal/reach/peer":  {"hub"},
+	"internal/reach/peer":  {"hub", "internal/shorten", "internal/strictjson"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/access":   {"hub"},

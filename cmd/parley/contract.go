@@ -313,8 +313,8 @@ func (a *app) contractCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
 		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
-agreed, implemented or verified, as asked. Says which is not, and why. Meant for
-CI and for merges.`,
+agreed, implemented or verified, as --require says. Prints the contracts that are
+not, and the repositories that they wait for. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -347,12 +347,12 @@ CI and for merges.`,
 
 func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 	for _, f := range v.Failures {
-		fmt.Fprintf(w, "%s %s version %d is %s: %s\n", a.paint(w, "31", "no"), visible(f.Name), f.Version, f.Status, visible(f.Reason))
+		fmt.Fprintf(w, "%s version %d is %s\n", visible(f.Name), f.Version, a.paint(w, "31", visible(f.Reason)))
 	}
 	if v.OK {
-		fmt.Fprintf(w, "%s %d contracts, all as asked\n", a.paint(w, "32", "ok"), v.Checked)
+		fmt.Fprintf(w, "%s %d contracts, all with the required status\n", a.paint(w, "32", "ok"), v.Checked)
 	} else {
-		fmt.Fprintf(w, "%d of %d contracts are not as asked\n", len(v.Failures), v.Checked)
+		fmt.Fprintf(w, "%d of %d contracts lack the required status\n", len(v.Failures), v.Checked)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestCoordination(t *testing.T) {
 		if r.code != exitCheck || r.err != "" {
 			t.Errorf("got %d %s", r.code, r.err)
 		}
-		contains(t, r.out, "Get Profile version 1 is proposed: nobody has agreed to this version")
+		contains(t, r.out, "Get Profile version 1 is not agreed yet: waiting for frontend-app")
 	})
 	t.Run("a contract is changed and agreed to", func(t *testing.T) {
 		front.says(front.operator("contract", "respond", id, "request_change", "--comment", "avatar?"), "version 1 is negotiating")

@@ -285,7 +285,7 @@ func (p *pair) tellVerdict(v contract.Verdict) {
 	}
 	p.tell("           contract check --require verified: red")
 	for _, f := range v.Failures {
-		p.tell("             %s version %d is %s: %s", f.Name, f.Version, f.Status, f.Reason)
+		p.tell("             %s version %d is %s", f.Name, f.Version, f.Reason)
 	}
 }
 

@@ -15,8 +15,8 @@ type AID struct {
 	text    string
 }
 
-// lenient is what exchanges accept.
-var lenient = regexp.MustCompile(`^aid://([a-zA-Z0-9.-]+)/([a-z0-9-]+)@(\d+\.\d+\.\d+(?:-[^\s+]+)?(?:\+\S+)?)$`)
+// lenientAID is the form that exchanges accept.
+var lenientAID = regexp.MustCompile(`^aid://([a-zA-Z0-9.-]+)/([a-z0-9-]+)@(\d+\.\d+\.\d+(?:-[^\s+]+)?(?:\+\S+)?)$`)
 
 // The parts of a strict AID: a host name, words joined by single dashes, and a
 // semantic version.
@@ -28,20 +28,20 @@ var (
 		`(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?$`)
 )
 
-// maxAID is how long an AID may be.
+// maxAID is the longest AID, in bytes.
 const maxAID = 512
 
-// ParseAID reads an AID as exchanges write them, which is more than the
-// protocol allows. Where trust depends on it, ask for Validate as well.
+// ParseAID reads an AID in the form that exchanges accept, which is wider than that
+// of the protocol. Where trust depends on it, call Validate as well.
 func ParseAID(s string) (AID, error) {
-	m := lenient.FindStringSubmatch(s)
+	m := lenientAID.FindStringSubmatch(s)
 	if m == nil || len(s) > maxAID {
 		return AID{}, fmt.Errorf("%.80q is not an agent id of the form aid://domain/name@1.0.0", s)
 	}
 	return AID{m[1], m[2], m[3], s}, nil
 }
 
-// Validate reports what is wrong with an AID by the letter of the protocol.
+// Validate checks an AID by the letter of the protocol.
 func (a AID) Validate() error {
 	switch {
 	case !strictDomain.MatchString(strings.ToLower(a.Domain)) || len(a.Domain) > 253:

@@ -8,8 +8,8 @@ import (
 
 func TestAID(t *testing.T) {
 	for _, test := range []struct {
-		in              string
-		lenient, strict bool
+		in                 string
+		lenientAID, strict bool
 	}{
 		{"aid://example.com/backend-agent@1.0.0", true, true},
 		{"aid://mycompany.io/frontend-react@2.1.0", true, true},
@@ -35,8 +35,8 @@ func TestAID(t *testing.T) {
 	} {
 		t.Run("R1-020 "+test.in, func(t *testing.T) {
 			a, err := peer.ParseAID(test.in)
-			if (err == nil) != test.lenient {
-				t.Fatalf("lenient: got %v, want ok %t", err, test.lenient)
+			if (err == nil) != test.lenientAID {
+				t.Fatalf("lenientAID: got %v, want ok %t", err, test.lenientAID)
 			}
 			if err != nil {
 				return

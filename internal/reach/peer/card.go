@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Where a hub tells what it is, and whether it is well.
+// The paths of a hub's card, of its health, and of the registration of agents.
 const (
 	CardPath     = "/.well-known/agent.json"
 	HealthPath   = "/health"
@@ -20,7 +20,7 @@ const (
 // Protocol is the version of coordination that this hub speaks.
 const Protocol = "2.0"
 
-// A Card is what an agent tells about itself to everybody.
+// A Card is the public description of an agent, served without authentication.
 type Card struct {
 	Name         string            `json:"name"`
 	Description  string            `json:"description"`
@@ -31,7 +31,7 @@ type Card struct {
 	Extensions   CardExtensions    `json:"extensions"`
 }
 
-// CardExtensions holds what is not part of every card.
+// CardExtensions are the members that not every card has.
 type CardExtensions struct {
 	CACP CardCoordination `json:"cacp"`
 }
@@ -45,37 +45,37 @@ type CardCoordination struct {
 	SupportedContractTypes []string `json:"supportedContractTypes"`
 	SupportedContextTypes  []string `json:"supportedContextTypes,omitempty"`
 
-	// Timestamps is "rfc3339" for agents that read zones, and empty for those
-	// that fail on one.
+	// Timestamps is "rfc3339" for agents that read time zones, and empty for
+	// those that fail on one.
 	Timestamps string `json:"timestamps,omitempty"`
-	// Sync names the extra that the agent offers for staying in step; see
+	// Sync names the extension for synchronization that the agent offers; see
 	// SyncBatches.
 	Sync string `json:"sync,omitempty"`
 }
 
-// What a card of this hub says in Timestamps and Sync: it reads zones, takes
-// many changes in one JSON-RPC batch and answers cacp/sync/digest.
+// The values of Timestamps and Sync on the card of this hub: it reads time zones,
+// takes many changes in one JSON-RPC batch and answers the cacp/sync methods.
 const (
 	RFC3339     = "rfc3339"
 	SyncBatches = "batch-digest/1"
 )
 
-// A Self is what this hub tells about itself.
+// A Self describes this hub.
 type Self struct {
 	AID         string
-	URL         string // where peers reach it
+	URL         string // endpoint for peers
 	Repo        string
 	Role        string
 	Language    string
 	Version     string // of the program
-	Org         string // who runs it; the AID's domain if empty
+	Org         string // organization; the AID's domain if empty
 	Description string
 
 	ContractTypes []string
 	ContextTypes  []string
 }
 
-// Card returns what the hub shows to everybody.
+// Card returns the card of the hub.
 func (s Self) Card() Card {
 	about := s.Description
 	if about == "" {
@@ -128,8 +128,8 @@ func (c Card) Compatible() error {
 	return nil
 }
 
-// Card fetches the card of the agent at an endpoint. What is there instead, for
-// example a manifest of a registry, is CodeUnreachable.
+// Card fetches the card of the agent at an endpoint. It reports CodeUnreachable for
+// anything else at its path, such as a manifest.
 func (c *Client) Card(ctx context.Context, endpoint string) (Card, error) {
 	const op = "peer.Card"
 	a, err := c.do(ctx, call{method: http.MethodGet, url: endpoint + CardPath})
@@ -142,8 +142,8 @@ func (c *Client) Card(ctx context.Context, endpoint string) (Card, error) {
 	return decodeCard(op, endpoint, a.Body)
 }
 
-// decodeCard reads as much of a card as coordination needs. Other protocols
-// write cards too, and agree on less.
+// decodeCard reads the members of a card that coordination needs. Cards of other
+// protocols differ in the rest.
 func decodeCard(op, endpoint string, body []byte) (Card, error) {
 	var in struct {
 		Name, Description, Version, URL string
@@ -153,7 +153,7 @@ func decodeCard(op, endpoint string, body []byte) (Card, error) {
 		Extensions                      struct{ CACP json.RawMessage }
 	}
 	if json.Unmarshal(body, &in) != nil {
-		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the card of %s cannot be read", endpoint)
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the card of %s is malformed", endpoint)
 	}
 	if in.AID != "" && in.Protocols == nil {
 		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "%s shows a manifest in place of a card", endpoint)
@@ -166,28 +166,28 @@ func decodeCard(op, endpoint string, body []byte) (Card, error) {
 		}
 		card.Protocols[name] = version
 	}
-	json.Unmarshal(in.Capabilities, &card.Capabilities) // an object in some cards; then it says nothing here
+	json.Unmarshal(in.Capabilities, &card.Capabilities) // some cards have an object here, which is ignored
 	if in.Extensions.CACP != nil && json.Unmarshal(in.Extensions.CACP, &card.Extensions.CACP) != nil {
-		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "what the card of %s says of coordination cannot be read", endpoint)
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the member extensions.cacp of the card of %s is malformed", endpoint)
 	}
 	return card, nil
 }
 
-// Health reports whether the agent at an endpoint says that it is well, and
-// under which id; the id is empty if it tells none.
+// Health checks that the agent at an endpoint is up and returns its id, empty if it
+// gives none.
 func (c *Client) Health(ctx context.Context, endpoint string) (agentID string, err error) {
 	a, err := c.do(ctx, call{method: http.MethodGet, url: endpoint + HealthPath})
 	if err != nil {
 		return "", err
 	}
 	if a.Status != http.StatusOK {
-		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "%s is not well: status %d", endpoint, a.Status)
+		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "%s is not healthy: status %d", endpoint, a.Status)
 	}
 	var v struct {
 		AgentID string `json:"agentId"`
 	}
 	if json.Unmarshal(a.Body, &v) != nil {
-		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "the health of %s cannot be read", endpoint)
+		return "", hub.Errorf(hub.CodeUnreachable, "peer.Health", "the health of %s is malformed", endpoint)
 	}
 	return v.AgentID, nil
 }

@@ -27,7 +27,7 @@ type Resolver interface {
 type ClientOptions struct {
 	Guard     Guard
 	Resolver  Resolver       // default net.DefaultResolver
-	Roots     *x509.CertPool // that certificates are checked against; default the system's
+	Roots     *x509.CertPool // for certificates; default the system's
 	Timeout   time.Duration  // for a call from end to end; default 10 seconds
 	MaxAnswer int64          // bytes; default 16 MiB
 }
@@ -68,37 +68,38 @@ func NewClient(opts *ClientOptions) *Client {
 			Proxy: nil, DialContext: dial(secure),
 			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
 			TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:  true, // what is small on the wire must not become large here
+			DisableCompression:  true, // a small body must not become a large one
 			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
 		}
 	}
 	c.http = &http.Client{
-		Transport:     bySchemes{plain: transport(false), secure: transport(true)},
+		Transport:     schemeTransports{plain: transport(false), secure: transport(true)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
 
-// Close drops connections that are kept for later.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// bySchemes lets the dialer know whether TLS will follow.
-type bySchemes struct{ plain, secure *http.Transport }
+// schemeTransports has a transport for each scheme, so that the dialer knows whether
+// TLS follows.
+type schemeTransports struct{ plain, secure *http.Transport }
 
-func (b bySchemes) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b schemeTransports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "https" {
 		return b.secure.RoundTrip(r)
 	}
 	return b.plain.RoundTrip(r)
 }
 
-func (b bySchemes) CloseIdleConnections() {
+func (b schemeTransports) CloseIdleConnections() {
 	b.plain.CloseIdleConnections()
 	b.secure.CloseIdleConnections()
 }
 
-// dial looks the name up once, checks what it got, and connects to exactly
-// that: nobody can answer differently in between.
+// dial resolves the name once, checks the addresses, and connects to one of exactly
+// those: a second answer of the resolver cannot lead elsewhere.
 func (c *Client) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -151,7 +152,7 @@ type call struct {
 	body   []byte
 }
 
-// An Answer is what came back.
+// An Answer is the response to a call.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -159,14 +160,14 @@ type Answer struct {
 }
 
 // do makes a call. Answers with a redirect, over the limit or from an address
-// that is not allowed are errors; other statuses are the caller's business.
+// that is not allowed are errors; other statuses are returned.
 func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	const op = "peer.Call"
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, in.method, in.url, bytes.NewReader(in.body))
 	if err != nil {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "%q cannot be called", in.url)
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a URL", in.url)
 	}
 	if in.header != nil {
 		req.Header = in.header
@@ -183,7 +184,7 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	defer res.Body.Close()
 	if res.StatusCode >= 300 && res.StatusCode < 400 {
 		return Answer{}, hub.Errorf(hub.CodePolicy, op, "%s answered with a redirect, which is not followed", req.URL.Host).
-			WithHint("register the address that it leads to, if that is the peer's")
+			WithHint("register the address of the redirect, if it is the peer's")
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.maxAnswer+1))
 	if err != nil {
@@ -195,8 +196,7 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	return Answer{res.StatusCode, res.Header, body}, nil
 }
 
-// unreachable names what went wrong on the way; a refusal of our own stays what
-// it is.
+// unreachable wraps a failure of the network. An error of the guard stays as it is.
 func unreachable(op string, u *url.URL, err error) error {
 	var own *hub.Error
 	if errors.As(err, &own) {

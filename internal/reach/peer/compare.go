@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// How much of a comparison goes into one call.
+// Sizes of the pages of a comparison.
 const (
 	pageProjects = 500
 	pagePackets  = 5000
@@ -19,67 +20,66 @@ const (
 	answerBytes  = 4 << 20 // of copies in one answer
 )
 
-// The parameters and answers of the calls with which two Parley hubs find out
-// where they differ.
+// The parameters and results of the calls with which two Parley hubs compare.
 type (
-	projectsAsked struct {
+	projectsParams struct {
 		After hub.ProjectID `json:"after,omitempty"`
 	}
-	projectsAnswer struct {
+	projectsResult struct {
 		Projects []hub.ProjectID `json:"projects"`
 		Next     hub.ProjectID   `json:"next,omitempty"`
 	}
-	summaryAsked struct {
+	summaryParams struct {
 		Project hub.ProjectID  `json:"projectId"`
 		After   hub.ContractID `json:"after,omitempty"`
 	}
-	packetsAsked struct {
+	packetsParams struct {
 		Project hub.ProjectID `json:"projectId"`
 		Buckets []int         `json:"buckets"` // of a summary
 		After   hub.PacketID  `json:"after,omitempty"`
 	}
-	packetsAnswer struct {
+	packetsResult struct {
 		Packets []hub.PacketID `json:"packets"` // by id
 		Next    hub.PacketID   `json:"next,omitempty"`
 	}
-	copiesAsked struct {
+	copiesParams struct {
 		Project   hub.ProjectID    `json:"projectId"`
 		Head      bool             `json:"head,omitempty"`
 		Contracts []hub.ContractID `json:"contracts,omitempty"`
 		Packets   []hub.PacketID   `json:"packets,omitempty"`
 	}
-	copiesAnswer struct {
+	copiesResult struct {
 		Copies []hub.Copy `json:"copies"`
-		Left   int        `json:"left"` // that were asked for and did not fit
+		Left   int        `json:"left"` // number of requested copies that did not fit
 	}
 )
 
-// Answer answers a call with which another Parley hub compares what it has with
-// what is here. ok is false when the method is none of those.
+// Answer answers a call with which another Parley hub compares. ok is false for any
+// other method.
 func (s *Syncer) Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error) {
 	switch method {
 	case MethodSyncProjects:
-		var in projectsAsked
+		var in projectsParams
 		if err := decode(method, params, &in); err != nil {
 			return nil, true, err
 		}
-		var out projectsAnswer
+		var out projectsResult
 		out.Projects, out.Next, err = s.projects(ctx, from, in.After)
 		return out, true, err
 	case MethodSyncSummary:
-		var in summaryAsked
+		var in summaryParams
 		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
 			return nil, true, err
 		}
 		result, err = s.contracts.Summary(ctx, in.Project, in.After)
 	case MethodSyncPackets:
-		var in packetsAsked
+		var in packetsParams
 		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
 			return nil, true, err
 		}
 		result, err = s.packets(ctx, in)
 	case MethodSyncCopies:
-		var in copiesAsked
+		var in copiesParams
 		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
 			return nil, true, err
 		}
@@ -90,8 +90,8 @@ func (s *Syncer) Answer(ctx context.Context, from hub.AID, method string, params
 	return result, true, err
 }
 
-// about reads the parameters of a call about one project, which the caller must
-// take part in.
+// about reads the parameters of a call about one project, which the caller must be
+// part of.
 func (s *Syncer) about(ctx context.Context, from hub.AID, method string, params json.RawMessage, in any, project *hub.ProjectID) error {
 	if err := decode(method, params, in); err != nil {
 		return err
@@ -108,12 +108,12 @@ func decode(method string, params json.RawMessage, into any) error {
 		params = json.RawMessage("{}")
 	}
 	if err := json.Unmarshal(params, into); err != nil {
-		return hub.Errorf(hub.CodeInvalid, method, "the parameters cannot be read")
+		return hub.Errorf(hub.CodeInvalid, method, "the parameters are malformed")
 	}
 	return nil
 }
 
-// projects returns a page of the projects that a peer takes part in.
+// projects returns a page of the projects that a peer is part of.
 func (s *Syncer) projects(ctx context.Context, peer hub.AID, after hub.ProjectID) (ids []hub.ProjectID, next hub.ProjectID, err error) {
 	var page []hub.Project
 	err = s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -139,17 +139,17 @@ func (s *Syncer) projects(ctx context.Context, peer hub.AID, after hub.ProjectID
 	return ids, next, nil
 }
 
-// packets returns a page of the ids of the packets that lie in some buckets.
-func (s *Syncer) packets(ctx context.Context, in packetsAsked) (packetsAnswer, error) {
+// packets returns a page of the ids of the packets in some buckets.
+func (s *Syncer) packets(ctx context.Context, in packetsParams) (packetsResult, error) {
 	var wanted [256]bool
 	for _, n := range in.Buckets {
 		if n >= 0 && n < len(wanted) {
 			wanted[n] = true
 		}
 	}
-	var out packetsAnswer
+	var out packetsResult
 	err := s.store.View(ctx, func(r hub.Reader) error {
-		out = packetsAnswer{Packets: []hub.PacketID{}}
+		out = packetsResult{Packets: []hub.PacketID{}}
 		for after := in.After; ; {
 			page, err := r.PacketIDs(in.Project, after, pagePackets)
 			if err != nil {
@@ -176,16 +176,16 @@ func (s *Syncer) packets(ctx context.Context, in packetsAsked) (packetsAnswer, e
 	return out, nil
 }
 
-// copies returns what was asked for, as far as it fits into one answer.
-func (s *Syncer) copies(ctx context.Context, in copiesAsked) (copiesAnswer, error) {
+// copies returns the requested copies, as far as they fit into one answer.
+func (s *Syncer) copies(ctx context.Context, in copiesParams) (copiesResult, error) {
 	changes := in.changes()
-	out := copiesAnswer{Copies: []hub.Copy{}}
+	out := copiesResult{Copies: []hub.Copy{}}
 	if len(changes) > pageCopies {
 		out.Left += len(changes) - pageCopies
 		changes = changes[:pageCopies]
 	}
 	size := 0
-	for i := range changes { // one at a time: what is not sent is not read
+	for i := range changes { // one at a time: a copy that is not sent is not read
 		got, err := s.contracts.Copies(ctx, "", changes[i:i+1])
 		if err != nil {
 			return out, err
@@ -205,8 +205,8 @@ func (s *Syncer) copies(ctx context.Context, in copiesAsked) (copiesAnswer, erro
 	return out, nil
 }
 
-// changes returns changes that lead to what is asked for.
-func (in copiesAsked) changes() []hub.Change {
+// changes returns changes of the requested things.
+func (in copiesParams) changes() []hub.Change {
 	var out []hub.Change
 	if in.Head {
 		out = append(out, hub.Change{Project: in.Project, Kind: hub.ChangeProject, Object: string(in.Project)})
@@ -220,11 +220,13 @@ func (in copiesAsked) changes() []hub.Change {
 	return out
 }
 
-func (in copiesAsked) empty() bool { return !in.Head && len(in.Contracts) == 0 && len(in.Packets) == 0 }
+func (in copiesParams) empty() bool {
+	return !in.Head && len(in.Contracts) == 0 && len(in.Packets) == 0
+}
 
-// cutAt returns the first n things asked for, and the rest.
-func (in copiesAsked) cutAt(n int) (first, rest copiesAsked) {
-	first, rest = copiesAsked{Project: in.Project, Head: in.Head}, copiesAsked{Project: in.Project}
+// cutAt returns the first n requested things, and the rest.
+func (in copiesParams) cutAt(n int) (first, rest copiesParams) {
+	first, rest = copiesParams{Project: in.Project, Head: in.Head}, copiesParams{Project: in.Project}
 	if in.Head {
 		n--
 	}
@@ -235,33 +237,46 @@ func (in copiesAsked) cutAt(n int) (first, rest copiesAsked) {
 	return first, rest
 }
 
-// compareAll finds and repairs every difference with the peer.
-func (w *worker) compareAll(ctx context.Context) error {
-	ids := map[hub.ProjectID]bool{}
-	for after, first := hub.ProjectID(""), true; first || after != ""; first = false {
-		page, next, err := w.projects(ctx, w.aid, after)
+// pages reads pages until there is no next one, or until there are most elements. read
+// returns the page after a key and the key of its last element, empty if it is the
+// last page. A key that does not grow ends the reading: a peer may not loop it.
+func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T, error) {
+	var all []T
+	for after := K(""); ; {
+		page, next, err := read(after)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, id := range page {
-			ids[id] = true
+		if all = append(all, page...); next <= after || len(all) > most {
+			return all, nil
 		}
 		after = next
+	}
+}
+
+// compareAll finds and repairs every difference with the peer.
+func (w *worker) compareAll(ctx context.Context) error {
+	ours, err := pages(math.MaxInt, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
+		return w.projects(ctx, w.aid, after)
+	})
+	if err != nil {
+		return err
 	}
 	theirs, err := w.theirProjects(ctx)
 	if err != nil {
 		return err
 	}
-	for _, id := range theirs {
+	slices.Sort(theirs)
+	for _, id := range without(slices.Compact(theirs), ours) {
 		ok, err := w.scope.InScope(ctx, w.aid, id)
 		if err != nil {
 			return err
 		}
 		if ok && id.Valid() {
-			ids[id] = true
+			ours = append(ours, id)
 		}
 	}
-	for id := range ids {
+	for _, id := range ours {
 		if err := w.compareProject(ctx, id); err != nil {
 			return err
 		}
@@ -269,8 +284,8 @@ func (w *worker) compareAll(ctx context.Context) error {
 	return nil
 }
 
-// maxProjectsSeen bounds how many projects of a peer are looked at.
-const maxProjectsSeen = 100_000
+// maxProjectIDs is the number of projects of a peer that are compared.
+const maxProjectIDs = 100_000
 
 // theirProjects returns the ids of every project that the peer has.
 func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, error) {
@@ -280,7 +295,7 @@ func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, error) {
 				ID hub.ProjectID `json:"projectId"`
 			}
 		}
-		if err := w.line.call(ctx, methodProjectList, struct{}{}, &out); err != nil {
+		if err := w.remote.call(ctx, methodProjectList, struct{}{}, &out); err != nil {
 			return nil, err
 		}
 		var ids []hub.ProjectID
@@ -289,19 +304,11 @@ func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, error) {
 		}
 		return ids, nil
 	}
-	var ids []hub.ProjectID
-	var in projectsAsked
-	for {
-		var out projectsAnswer
-		if err := w.line.call(ctx, MethodSyncProjects, in, &out); err != nil {
-			return nil, err
-		}
-		ids = append(ids, out.Projects...)
-		if out.Next == "" || out.Next <= in.After || len(ids) > maxProjectsSeen {
-			return ids, nil
-		}
-		in.After = out.Next
-	}
+	return pages(maxProjectIDs, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
+		var out projectsResult
+		err := w.remote.call(ctx, MethodSyncProjects, projectsParams{after}, &out)
+		return out.Projects, out.Next, err
+	})
 }
 
 // compareProject finds and repairs every difference in one project.
@@ -330,13 +337,13 @@ func (w *worker) compareProject(ctx context.Context, id hub.ProjectID) error {
 	return w.push(ctx, push)
 }
 
-// maxContractsSeen bounds what a peer can make this hub remember of a project.
-const maxContractsSeen = 200_000
+// maxContractSums is the number of sums that a peer can make this hub hold.
+const maxContractSums = 200_000
 
 // summary reads a summary to its end.
 func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(context.Context, hub.ProjectID, hub.ContractID) (hub.Summary, error)) (hub.Summary, error) {
 	whole, err := read(ctx, id, "")
-	for after := whole.Next; err == nil && after != "" && len(whole.Contracts) < maxContractsSeen; {
+	for after := whole.Next; err == nil && after != "" && len(whole.Contracts) < maxContractSums; {
 		var part hub.Summary
 		if part, err = read(ctx, id, after); err != nil || part.Next != "" && part.Next <= after {
 			break
@@ -349,14 +356,14 @@ func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(contex
 
 func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error) {
 	var out hub.Summary
-	err := w.line.call(ctx, MethodSyncSummary, summaryAsked{id, after}, &out)
+	err := w.remote.call(ctx, MethodSyncSummary, summaryParams{id, after}, &out)
 	return out, err
 }
 
-// differences returns what the peer has and what this hub has that the other
-// should see. A thing that both have in different states is in both.
-func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs hub.Summary) (pull, push copiesAsked, err error) {
-	pull, push = copiesAsked{Project: id}, copiesAsked{Project: id}
+// differences returns the things to fetch from the peer and those to send to it. A
+// thing that both have in different states is in both.
+func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs hub.Summary) (pull, push copiesParams, err error) {
+	pull, push = copiesParams{Project: id}, copiesParams{Project: id}
 	if ours.Head != theirs.Head {
 		pull.Head, push.Head = theirs.Head != "", ours.Head != ""
 	}
@@ -388,18 +395,18 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 			buckets[b.N] = ""
 		}
 	}
-	asked := packetsAsked{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
-	if len(asked.Buckets) == 0 {
+	in := packetsParams{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
+	if len(in.Buckets) == 0 {
 		return pull, push, nil
 	}
-	here, err := allPackets(asked, func(in packetsAsked) (packetsAnswer, error) { return w.packets(ctx, in) })
+	here, err := allPackets(in, func(in packetsParams) (packetsResult, error) { return w.packets(ctx, in) })
 	if err != nil {
 		return pull, push, err
 	}
 	var there []hub.PacketID
 	if theirs.Project != "" {
-		there, err = allPackets(asked, func(in packetsAsked) (out packetsAnswer, err error) {
-			err = w.line.call(ctx, MethodSyncPackets, in, &out)
+		there, err = allPackets(in, func(in packetsParams) (out packetsResult, err error) {
+			err = w.remote.call(ctx, MethodSyncPackets, in, &out)
 			return out, err
 		})
 	}
@@ -407,25 +414,19 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 	return pull, push, err
 }
 
-// maxPacketsSeen bounds what a peer can make this hub remember of a project.
-const maxPacketsSeen = 1_000_000
+// maxPacketIDs is the number of ids that a peer can make this hub hold.
+const maxPacketIDs = 1_000_000
 
-// allPackets reads pages to their end.
-func allPackets(in packetsAsked, read func(packetsAsked) (packetsAnswer, error)) (ids []hub.PacketID, err error) {
-	for {
-		page, err := read(in)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, page.Packets...)
-		if page.Next == "" || page.Next <= in.After || len(ids) > maxPacketsSeen {
-			return ids, nil
-		}
-		in.After = page.Next
-	}
+// allPackets reads the ids of all packets in the buckets of in.
+func allPackets(in packetsParams, read func(packetsParams) (packetsResult, error)) ([]hub.PacketID, error) {
+	return pages(maxPacketIDs, func(after hub.PacketID) ([]hub.PacketID, hub.PacketID, error) {
+		in.After = after
+		out, err := read(in)
+		return out.Packets, out.Next, err
+	})
 }
 
-// without returns what is in a and not in b.
+// without returns the elements of a that are not in b.
 func without[T comparable](a, b []T) []T {
 	in := make(map[T]bool, len(b))
 	for _, v := range b {
@@ -434,21 +435,21 @@ func without[T comparable](a, b []T) []T {
 	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return in[v] })
 }
 
-// pull fetches what the peer has and merges it.
-func (w *worker) pull(ctx context.Context, in copiesAsked) error {
+// pull fetches things from the peer and merges them.
+func (w *worker) pull(ctx context.Context, in copiesParams) error {
 	for !in.empty() {
-		var page copiesAsked
+		var page copiesParams
 		page, in = in.cutAt(pageCopies)
 		for !page.empty() {
-			var out copiesAnswer
-			if err := w.line.call(ctx, MethodSyncCopies, page, &out); err != nil {
+			var out copiesResult
+			if err := w.remote.call(ctx, MethodSyncCopies, page, &out); err != nil {
 				return err
 			}
 			if len(out.Copies) > pageCopies || out.Left < 0 {
 				return garbled(w.endpoint)
 			}
 			for i := range out.Copies {
-				own(&out.Copies[i], page.Project)
+				setProject(&out.Copies[i], page.Project)
 			}
 			if _, err := w.contracts.Sync(ctx, w.aid, true, out.Copies); err != nil {
 				return err
@@ -462,8 +463,8 @@ func (w *worker) pull(ctx context.Context, in copiesAsked) error {
 	return nil
 }
 
-// own makes a copy belong to the project that it was asked for.
-func own(c *hub.Copy, project hub.ProjectID) {
+// setProject sets the project of a copy to the requested one.
+func setProject(c *hub.Copy, project hub.ProjectID) {
 	c.Project = project
 	switch {
 	case c.Contract != nil:
@@ -473,16 +474,16 @@ func own(c *hub.Copy, project hub.ProjectID) {
 	}
 }
 
-// push sends what this hub has.
-func (w *worker) push(ctx context.Context, out copiesAsked) error {
+// push sends things to the peer.
+func (w *worker) push(ctx context.Context, out copiesParams) error {
 	for !out.empty() {
-		var page copiesAsked
+		var page copiesParams
 		page, out = out.cutAt(pageCopies)
 		copies, err := w.contracts.Copies(ctx, "", page.changes())
 		if err != nil {
 			return err
 		}
-		if err := w.deliver(ctx, copies, false); err != nil {
+		if err := w.sendCopies(ctx, copies, false); err != nil {
 			return err
 		}
 	}

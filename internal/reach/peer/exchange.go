@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// An Exchange is a directory of agents. Exchanges disagree about their answers,
-// so every form that is known to exist is read. There is no default one: a hub
-// contacts none that was not configured.
+// An Exchange is a directory of agents. Exchanges differ in their answers, so every
+// known form is read. There is no default one: a hub contacts only a configured
+// exchange.
 type Exchange struct {
 	client *Client
 	base   string
@@ -23,7 +24,7 @@ type Exchange struct {
 // NewExchange returns the exchange at a base URL.
 func NewExchange(c *Client, base string) (*Exchange, error) {
 	if base == "" {
-		return nil, hub.Errorf(hub.CodeNotEnabled, "peer.NewExchange", "no exchange is configured, so none is asked").
+		return nil, hub.Errorf(hub.CodeNotEnabled, "peer.NewExchange", "no exchange is configured").
 			WithHint("name one: parley discover --exchange URL")
 	}
 	base, err := hub.ParseEndpoint(base)
@@ -33,7 +34,7 @@ func NewExchange(c *Client, base string) (*Exchange, error) {
 	return &Exchange{c, base}, nil
 }
 
-// A Search asks for agents.
+// A Search is a query for agents.
 type Search struct {
 	Query   string        `json:"query"`
 	Filters SearchFilters `json:"filters"`
@@ -41,7 +42,7 @@ type Search struct {
 	Offset  int           `json:"offset,omitempty"`
 }
 
-// SearchFilters restricts a search. Nothing restricts if it is empty.
+// SearchFilters restricts a search. An empty member restricts nothing.
 type SearchFilters struct {
 	Protocols []string `json:"protocols,omitempty"`
 }
@@ -127,8 +128,8 @@ func (e *Exchange) Agent(ctx context.Context, aid string) (hub.Found, error) {
 	return f, nil
 }
 
-// Register tells the exchange about this hub. One that knows it already counts
-// as told, provided that it names the same endpoint.
+// Register registers this hub at the exchange. An exchange that has the hub already,
+// at the same endpoint, is a success.
 func (e *Exchange) Register(ctx context.Context, m Manifest) (hub.Registration, error) {
 	const op = "peer.Register"
 	body, err := json.Marshal(map[string]any{"manifest": m})
@@ -154,12 +155,12 @@ func (e *Exchange) Register(ctx context.Context, m Manifest) (hub.Registration, 
 		return hub.Registration{}, nonsense(op)
 	}
 	if v.Success != nil && !*v.Success {
-		return hub.Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, cut(v.Message, 300))
+		return hub.Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, shorten.Bytes(v.Message, 300))
 	}
 	return hub.Registration{AID: m.AID, Verified: v.Verified}, nil
 }
 
-// registered compares what the exchange has under our id with what we are.
+// registered compares the exchange's entry for this hub with the manifest.
 func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (hub.Registration, error) {
 	f, err := e.Agent(ctx, m.AID)
 	if err != nil {
@@ -175,16 +176,16 @@ func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (hub.R
 }
 
 func nonsense(op string) error {
-	return hub.Errorf(hub.CodeUnreachable, op, "the answer of the exchange cannot be read")
+	return hub.Errorf(hub.CodeUnreachable, op, "the answer of the exchange is malformed")
 }
 
-// refusal says why an exchange refused, in its own words as far as it gave any.
+// refusal returns the error of an exchange with its own text.
 func (e *Exchange) refusal(op string, a Answer) error {
 	var v struct {
 		Detail         json.RawMessage
 		Error, Message string
 	}
-	json.Unmarshal(a.Body, &v) // an answer that is no JSON has no words
+	json.Unmarshal(a.Body, &v) // an answer that is not JSON has no text
 	words := nonEmpty(v.Error, v.Message)
 	var text string
 	var list []struct {
@@ -205,11 +206,11 @@ func (e *Exchange) refusal(op string, a Answer) error {
 	case a.Status >= 400 && a.Status < 500:
 		code = hub.CodeInvalid
 	}
-	return hub.Errorf(code, op, "the exchange answered with status %d: %s", a.Status, cut(strings.Join(words, "; "), 500))
+	return hub.Errorf(code, op, "the exchange answered with status %d: %s", a.Status, shorten.Bytes(strings.Join(words, "; "), 500))
 }
 
-// Discover returns agents that coordinate, for a role and languages that are
-// wanted; both may be empty.
+// Discover returns agents that speak coordination, for a role and languages; both may
+// be empty.
 func (e *Exchange) Discover(ctx context.Context, role string, languages []string, limit int) ([]hub.Found, error) {
 	words := append(nonEmpty("cacp protocol coding", role), languages...)
 	found, err := e.Search(ctx, Search{Query: strings.Join(words, " "), Filters: SearchFilters{Protocols: []string{"cacp"}}, Limit: limit})

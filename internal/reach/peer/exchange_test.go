@@ -171,8 +171,8 @@ func TestSearch(t *testing.T) {
 		"in words":        {answer{400, `{"detail":"bad filter"}`}, hub.CodeInvalid, "bad filter"},
 		"of the registry": {answer{503, `{"error":"DOWN","message":"try later"}`}, hub.CodeUnreachable, "try later"},
 		"of rates":        {answer{429, `{}`}, hub.CodeRateLimited, "429"},
-		"garbage":         {answer{200, "<html>"}, hub.CodeUnreachable, "cannot be read"},
-		"a bad list":      {answer{200, "[1,"}, hub.CodeUnreachable, "cannot be read"},
+		"garbage":         {answer{200, "<html>"}, hub.CodeUnreachable, "is malformed"},
+		"a bad list":      {answer{200, "[1,"}, hub.CodeUnreachable, "is malformed"},
 		"not JSON":        {answer{500, "oops"}, hub.CodeUnreachable, "500"},
 	} {
 		t.Run("R1-058 an error "+name, func(t *testing.T) {

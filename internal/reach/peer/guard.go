@@ -6,22 +6,22 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Guard says which addresses a hub may call. The zero value allows what is
-// public and reached over TLS.
+// A Guard decides which addresses a hub may call. The zero value allows public
+// addresses over TLS.
 type Guard struct {
-	// Allow lists networks that are reached though they are not public, and
-	// without TLS. What is never an address of a hub stays refused.
+	// Allow lists networks that are called though they are not public, and without
+	// TLS. Addresses that no hub can have stay refused.
 	Allow []netip.Prefix
 }
 
-// A network is a range of addresses with what it is, for people.
+// A network is a range of addresses with its name for people.
 type network struct {
 	prefix netip.Prefix
 	name   string
 }
 
-// never lists what no configuration opens: addresses that are not a host, and
-// those under which clouds hand out credentials.
+// never lists networks that no configuration opens: addresses that are not a host,
+// and those under which clouds serve credentials.
 var never = networks(map[string]string{
 	"0.0.0.0/8":          "the unspecified network",
 	"::/128":             "the unspecified address",
@@ -43,7 +43,7 @@ var never = networks(map[string]string{
 	"::ffff:0:0:0/96":    "a translation to elsewhere",
 })
 
-// configured lists what is reached only where Allow names it.
+// configured lists networks that are called only if Allow has them.
 var configured = networks(map[string]string{
 	"127.0.0.0/8":     "loopback",
 	"::1/128":         "loopback",
@@ -84,8 +84,7 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 )
 
-// embedded returns the address that a packet to addr ends up at: IPv6 has
-// several ways to write an IPv4 address.
+// embedded returns the IPv4 address in an IPv6 address that has one, else addr.
 func embedded(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	b := addr.As16()
@@ -103,7 +102,7 @@ func embedded(addr netip.Addr) netip.Addr {
 func (g Guard) Check(addr netip.Addr, secure bool) error {
 	const op = "peer.Dial"
 	if !addr.IsValid() {
-		return hub.Errorf(hub.CodePolicy, op, "there is no address to connect to")
+		return hub.Errorf(hub.CodePolicy, op, "no address to connect to")
 	}
 	end := embedded(addr)
 	if what, bad := find(never, end); bad && end != loopback6 {

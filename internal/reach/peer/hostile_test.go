@@ -120,17 +120,17 @@ func TestHostileAnswers(t *testing.T) {
 		"R1-086 ids that are paths, of an agent": {false, map[string]string{"cacp/project/list": `{"projects":[{"projectId":"../../etc"}]}`,
 			"cacp/project/get": `{"project_id":"../../etc","name":"n","objective":"o"}`}, ""},
 		"R1-086 another project than asked for": {false, map[string]string{"cacp/project/list": `{"projects":[{"projectId":"p"}]}`,
-			"cacp/project/get": `{"project_id":"q","name":"n","objective":"o","status":"planning","repos":[],"contracts":[],"context_history":[]}`}, "makes no sense"},
+			"cacp/project/get": `{"project_id":"q","name":"n","objective":"o","status":"planning","repos":[],"contracts":[],"context_history":[]}`}, "is malformed"},
 		"R1-087 the same project without an end": {true, map[string]string{peer.MethodSyncProjects: `{"projects":[` + many + `"p"],"next":"p"}`}, ""},
 		"R1-087 a hundred thousand packets": {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`,
 			peer.MethodSyncSummary: `{"projectId":"good","head":"x","contracts":[],"buckets":[{"n":1,"count":100000,"sum":"x"}]}`,
 			peer.MethodSyncPackets: `{"packets":[` + ids.String() + `"p"]}`, peer.MethodSyncCopies: `{"copies":[` + head + `],"left":0}`}, ""},
 		"R1-087 pages that do not end": {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`,
 			peer.MethodSyncSummary: `{"projectId":"good","head":"x","contracts":[],"buckets":[],"next":"a"}`, peer.MethodSyncCopies: `{"copies":[` + head + `],"left":7}`}, ""},
-		"R1-083 a list that is none":        {true, map[string]string{peer.MethodSyncProjects: `{"projects":{}}`}, "makes no sense"},
+		"R1-083 a list that is none":        {true, map[string]string{peer.MethodSyncProjects: `{"projects":{}}`}, "is malformed"},
 		"R1-083 nothing at all":             {true, map[string]string{peer.MethodSyncProjects: `null`}, ""},
-		"R1-083 a negative rest":            {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`, peer.MethodSyncSummary: `{"projectId":"good","head":"x"}`, peer.MethodSyncCopies: `{"copies":[],"left":-1}`}, "makes no sense"},
-		"R1-083 an agent that has no lists": {false, map[string]string{"cacp/project/list": `[]`}, "makes no sense"},
+		"R1-083 a negative rest":            {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`, peer.MethodSyncSummary: `{"projectId":"good","head":"x"}`, peer.MethodSyncCopies: `{"copies":[],"left":-1}`}, "is malformed"},
+		"R1-083 an agent that has no lists": {false, map[string]string{"cacp/project/list": `[]`}, "is malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

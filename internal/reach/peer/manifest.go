@@ -1,12 +1,14 @@
 package peer
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // A Manifest describes an agent to an exchange.
@@ -23,20 +25,20 @@ type Manifest struct {
 	UpdatedAt    hub.Time             `json:"updatedAt"`
 }
 
-// ManifestOwner says who runs an agent.
+// ManifestOwner is the organization that runs an agent.
 type ManifestOwner struct {
 	Org     string `json:"org"`
 	Site    string `json:"site"`
 	Contact string `json:"contact"`
 }
 
-// ManifestCapability is something that an agent can do.
+// ManifestCapability is one capability of an agent.
 type ManifestCapability struct {
 	ID          string `json:"id"`
 	Description string `json:"description"`
 }
 
-// ManifestInvocation says how an agent is called.
+// ManifestInvocation lists the ways to call an agent.
 type ManifestInvocation struct {
 	Protocols      []ManifestProtocol `json:"protocols"`
 	Authentication []string           `json:"authentication"`
@@ -51,7 +53,7 @@ type ManifestProtocol struct {
 	HealthCheck   string `json:"healthCheck,omitempty"`
 }
 
-// ManifestPrivacy says what becomes of data.
+// ManifestPrivacy describes the use of data.
 type ManifestPrivacy struct {
 	DataRetentionDays int      `json:"dataRetentionDays"` // -1 for no limit
 	DataRegions       []string `json:"dataRegions"`
@@ -70,13 +72,13 @@ type ManifestKeys struct {
 	Current string `json:"current"`
 }
 
-// ManifestMetadata holds what no other member has a place for.
+// ManifestMetadata holds further members.
 type ManifestMetadata struct {
 	Tags []string             `json:"tags,omitempty"`
 	CACP ManifestCoordination `json:"cacp"`
 }
 
-// ManifestCoordination is what an exchange may know about coordination.
+// ManifestCoordination describes the agent for coordination.
 type ManifestCoordination struct {
 	Endpoint               string   `json:"endpoint,omitempty"`
 	Role                   string   `json:"role"`
@@ -85,10 +87,10 @@ type ManifestCoordination struct {
 	MaxConcurrentProjects  int      `json:"max_concurrent_projects"`
 }
 
-// maxProjects is what a manifest promises; the hub itself has no such limit.
+// maxProjects is the limit in a manifest, which requires one.
 const maxProjects = 100
 
-// ManifestOptions changes what a manifest says. The zero value works.
+// ManifestOptions changes a manifest. The zero value works.
 type ManifestOptions struct {
 	// StrictSchema leaves out the protocol entry of type cacp, which the
 	// published schema of manifests does not know but agents of the reference
@@ -99,8 +101,8 @@ type ManifestOptions struct {
 	DataRegions  []string
 }
 
-// Manifest returns what the hub tells an exchange. key is the public half of
-// the hub's signing key. opts may be nil.
+// Manifest returns the hub's manifest for an exchange. key is the public half of the
+// hub's signing key. opts may be nil.
 func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOptions) (Manifest, error) {
 	const op = "peer.Manifest"
 	var o ManifestOptions
@@ -112,7 +114,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 		err = aid.Validate()
 	}
 	if err != nil {
-		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs a proper agent id: %w", err).
+		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs an agent id by the letter of the protocol: %w", err).
 			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
 	}
 	endpoint, err := hub.ParseEndpoint(s.URL)
@@ -122,21 +124,15 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 	if len(key) != ed25519.PublicKeySize {
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "a manifest needs a signing key")
 	}
-	or := func(a, b string) string {
-		if a != "" {
-			return a
-		}
-		return b
-	}
-	name := "Parley hub for " + or(s.Repo, aid.Name)
-	about := or(s.Description, name)
+	name := "Parley hub for " + cmp.Or(s.Repo, aid.Name)
+	about := cmp.Or(s.Description, name)
 	if len(about) < 20 {
 		about = name + ": " + about
 	}
-	site := or(o.Site, "https://"+strings.ToLower(aid.Domain))
+	site := cmp.Or(o.Site, "https://"+strings.ToLower(aid.Domain))
 	m := Manifest{
-		AID: s.AID, Name: cut(name, 100), Description: cut(about, 1000),
-		Owner:        ManifestOwner{Org: or(s.Org, aid.Domain), Site: site, Contact: or(o.Contact, site)},
+		AID: s.AID, Name: shorten.Bytes(name, 100), Description: shorten.Bytes(about, 1000),
+		Owner:        ManifestOwner{Org: cmp.Or(s.Org, aid.Domain), Site: site, Contact: cmp.Or(o.Contact, site)},
 		Capabilities: []ManifestCapability{{"cacp.coordinate", "Agrees on interfaces between repositories and keeps them in step."}},
 		Invocation: ManifestInvocation{
 			Protocols:      []ManifestProtocol{{Type: "rest", Version: Protocol, Endpoint: endpoint, HealthCheck: endpoint + HealthPath}},
@@ -164,15 +160,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 	return m, nil
 }
 
-// cut returns s without what is over n bytes, never half a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
-}
-
-// listing is an entry of an exchange in any of the dialects that there are.
+// listing is an entry of an exchange in any known form.
 type listing struct {
 	AID         string          `json:"aid"`
 	Name        string          `json:"name"`
@@ -182,9 +170,9 @@ type listing struct {
 	Manifest    json.RawMessage `json:"manifest"`
 }
 
-// found reads an entry. It says so when there is nothing to call.
+// found decodes an entry. ok is false if it has no agent id.
 func (l listing) found() (hub.Found, bool) {
-	f := hub.Found{AID: l.AID, Name: cut(l.Name, 200), Description: cut(l.Description, 2000), Score: l.Score, Verified: l.Verified}
+	f := hub.Found{AID: l.AID, Name: shorten.Bytes(l.Name, 200), Description: shorten.Bytes(l.Description, 2000), Score: l.Score, Verified: l.Verified}
 	var m struct {
 		AID, Name, Description string
 		Invocation             struct {
@@ -197,16 +185,10 @@ func (l listing) found() (hub.Found, bool) {
 		Metadata struct{ CACP struct{ Endpoint string } }
 	}
 	if l.Manifest != nil && json.Unmarshal(l.Manifest, &m) == nil {
-		if f.AID == "" {
-			f.AID = m.AID
-		}
-		if f.Name == "" {
-			f.Name = cut(m.Name, 200)
-		}
-		if f.Description == "" {
-			f.Description = cut(m.Description, 2000)
-		}
-		f.Key = cut(m.Security.SigningKeys.Current, 200)
+		f.AID = cmp.Or(f.AID, m.AID)
+		f.Name = cmp.Or(f.Name, shorten.Bytes(m.Name, 200))
+		f.Description = cmp.Or(f.Description, shorten.Bytes(m.Description, 2000))
+		f.Key = shorten.Bytes(m.Security.SigningKeys.Current, 200)
 		f.Endpoint = m.Metadata.CACP.Endpoint
 		if f.Endpoint != "" {
 			f.Version = Protocol
@@ -215,7 +197,7 @@ func (l listing) found() (hub.Found, bool) {
 			if strings.EqualFold(p.Type, "cacp") {
 				f.Endpoint, f.Version = p.Endpoint, Protocol
 				if s := strings.Trim(string(p.Version), `"`); s != "" && s != "null" {
-					f.Version = cut(s, 20)
+					f.Version = shorten.Bytes(s, 20)
 				}
 				break
 			}

@@ -1,15 +1,20 @@
-// Package peer is how a hub reaches other hubs: it finds them, calls them, and
-// keeps them in step.
+// Package peer reaches other hubs: it finds them, calls them, and keeps them in step.
 //
-// Everything that leaves goes through one Client, which looks at the address at
-// the moment it connects: a name that changes its answer leads nowhere else.
-// Nothing is contacted that was not configured.
+// Every call goes through one Client, which checks the address at the moment it
+// connects, so that a name that changes its answer leads nowhere else. Only
+// configured addresses are contacted.
 //
-// A peer's outbox is a cursor over the hub's own log of changes. The cursor
-// moves when the peer has confirmed, so a kill at any instant sends something
-// twice at worst, and peers take twice as once. What goes out is the state that
-// a thing has now, so a peer that was away for a day gets each thing once.
+// The outbox of a peer is a cursor over the hub's log of changes; see worker. The
+// cursor moves when the peer has confirmed, so a kill sends a copy twice at worst,
+// and merging a copy twice changes nothing. A copy holds the present state of a
+// thing, so a peer that was away for a day gets each thing once.
 //
-// The package decides nothing about contracts: merging is asked of the one who
-// owns them, through interfaces declared here.
+// Two Parley hubs compare a project by sums: one for the project, one for each
+// contract, and one for each of 256 buckets of packet ids. Only things with different
+// sums are exchanged, so comparing equal projects costs one summary of 32 bytes per
+// contract and bucket. Agents of the reference implementation have no sums; their
+// projects are read as a whole.
+//
+// The package decides nothing about contracts: their owner merges, behind interfaces
+// declared here.
 package peer

@@ -6,21 +6,24 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// What follows is about agents of the reference implementation. They replace
-// whole objects, stamp what they accept with their own clock, forget everything
-// when they restart, and compare times only with their like. So before a
-// contract goes there, the one that is there is looked at: what only they have
-// is merged here first, and what is sent is later than what they have.
+// This file is about agents of the reference implementation. They replace whole
+// objects, stamp what they accept with their own clock, forget everything when they
+// restart, and compare times only with their like. So the worker reads the agent's
+// contract before it sends one: changes that only the agent has are merged here first,
+// and the copy that is sent has a later time than the agent's. One fingerprint for
+// each contract and agent, the state that both had last, tells an echo with a new
+// time from a change. Sending a contract costs two calls, and at most 2*maxRounds.
 
-// maxRounds is how often a contract is sent when the agent changes its own in
-// the same moment.
+// maxRounds is the number of attempts to send a contract that the agent changes at
+// the same time.
 const maxRounds = 4
 
-// sendReference brings one copy to the agent.
+// sendReference sends one copy to the agent.
 func (w *worker) sendReference(ctx context.Context, c hub.Copy) error {
 	switch {
 	case c.Contract != nil:
@@ -31,12 +34,12 @@ func (w *worker) sendReference(ctx context.Context, c hub.Copy) error {
 	return w.alignRepos(ctx, c.Project)
 }
 
-// alignRepos brings the agent's list of repositories and this hub's together,
-// and creates the project there if there is none.
+// alignRepos merges the agent's list of repositories and this hub's, and creates the
+// project there if there is none.
 func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
 	if hub.CodeOf(err) == hub.CodeTooLarge {
-		found, err = true, nil // it is there, and more than can be looked at
+		found, err = true, nil // it exists, and is too large to be read
 	}
 	if err != nil {
 		return err
@@ -67,40 +70,40 @@ func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs hub.Pr
 		if t, ok := there[r.ID]; ok && sameRepo(t, r) {
 			continue
 		}
-		if err := w.hand(ctx, hub.Copy{Project: id, Repo: &r}); err != nil {
+		if err := w.sendCopy(ctx, hub.Copy{Project: id, Repo: &r}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sameRepo compares what the agent keeps of a repository.
+// sameRepo compares the members of a repository that the agent keeps.
 func sameRepo(a, b hub.Repo) bool {
 	return a.Name == b.Name && a.Role == b.Role && a.Language == b.Language && a.URL == b.URL && a.Agent == b.Agent && a.Endpoint == b.Endpoint
 }
 
 // head returns this hub's project, or nil if it has none.
 func (w *worker) head(ctx context.Context, id hub.ProjectID) (*hub.Project, error) {
-	copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: id, Head: true}.changes())
+	copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: id, Head: true}.changes())
 	if err != nil || len(copies) == 0 {
 		return nil, err
 	}
 	return copies[0].Head, nil
 }
 
-// create makes the project at the agent, empty, and then sends what is in it:
-// no request becomes large, however much the project holds.
+// create makes the project at the agent, empty, and then sends its contracts and
+// packets one by one, so that no request becomes large.
 func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 	head, err := w.head(ctx, id)
 	if err != nil || head == nil {
 		return err
 	}
-	made, err := w.line.send(ctx, parcel{method: methodProjectSync, params: wholeProject(*head, w.zoned, w.self)})
+	made, err := w.remote.send(ctx, syncCall{method: methodProjectSync, params: wholeProject(*head, w.zoned, w.self)})
 	if err != nil {
 		return err
 	}
 	if made.Status == hub.SyncError {
-		return w.bury(ctx, hub.Copy{Project: id, Head: head}, made.Reason)
+		return w.addDeadLetter(ctx, hub.Copy{Project: id, Head: head}, made.Reason)
 	}
 	contracts, packets, err := w.contents(ctx, id)
 	if err != nil {
@@ -114,51 +117,46 @@ func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 	return w.sendPackets(ctx, id, packets)
 }
 
-// wholeProject writes a project without contracts and packets as agents expect
-// a whole one.
+// wholeProject returns a project without contracts and packets in the form of a whole
+// one.
 func wholeProject(p hub.Project, zoned bool, self hub.AID) json.RawMessage {
 	if !zoned {
 		p = p.Naive()
 	}
-	raw, _ := encode(struct { // made of what was stored as JSON: cannot fail
+	raw, _ := encode(struct { // stored as JSON before: cannot fail
 		Project hub.ProjectCopy `json:"project"`
 		Source  hub.AID         `json:"source_agent"`
 	}{hub.ProjectCopy{Project: p}, self})
 	return raw
 }
 
-// contents returns the ids of everything in a project.
+// contents returns the ids of the contracts and packets in a project.
 func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hub.ContractID, packets []hub.PacketID, err error) {
-	err = w.store.View(ctx, func(r hub.Reader) error {
-		contracts, packets = nil, nil
-		q := hub.ContractQuery{Project: id, Limit: 1000}
-		for {
-			page, err := r.Contracts(q)
-			if err != nil {
-				return err
-			}
+	const size = 1000
+	err = w.store.View(ctx, func(r hub.Reader) (err error) {
+		contracts, err = pages(math.MaxInt, func(after hub.ContractID) (ids []hub.ContractID, next hub.ContractID, err error) {
+			page, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: size})
 			for _, c := range page {
-				contracts = append(contracts, c.ID)
+				ids = append(ids, c.ID)
 			}
-			if len(page) < q.Limit {
-				break
+			if len(page) == size {
+				next = ids[size-1]
 			}
-			q.After = page[len(page)-1].ID
+			return ids, next, err
+		})
+		if err != nil {
+			return err
 		}
-		for after := hub.PacketID(""); ; {
-			page, err := r.PacketIDs(id, after, 1000)
-			if err != nil {
-				return err
+		packets, err = pages(math.MaxInt, func(after hub.PacketID) (ids []hub.PacketID, next hub.PacketID, err error) {
+			if ids, err = r.PacketIDs(id, after, size); len(ids) == size {
+				next = ids[size-1]
 			}
-			packets = append(packets, page...)
-			if len(page) < 1000 {
-				return nil
-			}
-			after = page[len(page)-1]
-		}
+			return ids, next, err
+		})
+		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("peer: list what is in %s: %w", id, err)
+		return nil, nil, fmt.Errorf("peer: list the contents of %s: %w", id, err)
 	}
 	return contracts, packets, nil
 }
@@ -166,12 +164,12 @@ func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hu
 func (w *worker) sendPackets(ctx context.Context, id hub.ProjectID, packets []hub.PacketID) error {
 	for len(packets) > 0 {
 		n := min(len(packets), pageCopies)
-		copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: id, Packets: packets[:n]}.changes())
+		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: id, Packets: packets[:n]}.changes())
 		if err != nil {
 			return err
 		}
 		for _, c := range copies {
-			if err := w.hand(ctx, c); err != nil {
+			if err := w.sendCopy(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -180,31 +178,31 @@ func (w *worker) sendPackets(ctx context.Context, id hub.ProjectID, packets []hu
 	return nil
 }
 
-// sendPacket brings a packet to the agent, with the whole project if it does
-// not know that.
+// sendPacket sends a packet to the agent, with the whole project if the agent lacks
+// it.
 func (w *worker) sendPacket(ctx context.Context, c hub.Copy) error {
-	r, err := w.try(ctx, c)
+	r, err := w.trySend(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case r.Code == hub.CodeNotFound:
 		return w.create(ctx, c.Project)
 	case r.Status == hub.SyncError:
-		return w.bury(ctx, c, r.Reason)
+		return w.addDeadLetter(ctx, c, r.Reason)
 	}
 	return nil
 }
 
-// hand sends a copy of something in a project that the agent has.
-func (w *worker) hand(ctx context.Context, c hub.Copy) error {
-	r, err := w.try(ctx, c)
+// sendCopy sends a copy in a project that the agent has.
+func (w *worker) sendCopy(ctx context.Context, c hub.Copy) error {
+	r, err := w.trySend(ctx, c)
 	if err == nil && r.Status == hub.SyncError {
-		return w.bury(ctx, c, r.Reason)
+		return w.addDeadLetter(ctx, c, r.Reason)
 	}
 	return err
 }
 
-func (w *worker) try(ctx context.Context, c hub.Copy) (hub.Synced, error) {
+func (w *worker) trySend(ctx context.Context, c hub.Copy) (hub.Synced, error) {
 	if !w.zoned {
 		c = c.Naive()
 	}
@@ -212,10 +210,10 @@ func (w *worker) try(ctx context.Context, c hub.Copy) (hub.Synced, error) {
 	if err != nil {
 		return hub.Synced{}, err
 	}
-	return w.line.send(ctx, p)
+	return w.remote.send(ctx, p)
 }
 
-// sendContract brings a contract to the agent as it is here now.
+// sendContract sends the present state of a contract to the agent.
 func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) error {
 	for range maxRounds {
 		theirs, found, err := w.theirContract(ctx, project, id)
@@ -228,30 +226,29 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 		}
 		sent := *ours.Contract
 		if found && sent.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 {
-			// Their clock is ahead, and would make them keep what they have.
+			// The agent's clock is ahead, and would make it keep its own copy.
 			sent.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
 		}
-		r, err := w.try(ctx, hub.Copy{Project: project, Contract: &sent})
+		r, err := w.trySend(ctx, hub.Copy{Project: project, Contract: &sent})
 		switch {
 		case err != nil:
 			return err
 		case r.Code == hub.CodeNotFound:
 			return w.create(ctx, project)
 		case r.Status == hub.SyncError:
-			return w.bury(ctx, ours, r.Reason)
+			return w.addDeadLetter(ctx, ours, r.Reason)
 		case r.Status != hub.SyncSkipped:
-			return w.remember(ctx, sent)
+			return w.saveBase(ctx, sent)
 		}
 	}
-	return hub.Errorf(hub.CodeUnreachable, "peer.send", "%s keeps its own copy of contract %s however late a newer one is", w.endpoint, id)
+	return hub.Errorf(hub.CodeUnreachable, "peer.send", "%s keeps its own copy of contract %s instead of a newer one", w.endpoint, id)
 }
 
-// reconcile brings what the agent has of a contract into this hub, unless it is
-// only what this hub sent before, and returns the contract here and whether the
-// agent's differs from it.
+// reconcile merges the agent's copy of a contract into this hub, unless it is only
+// an echo, and returns this hub's copy and whether the agent's differs from it.
 func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.ContractID, theirs hub.Contract, found bool) (ours hub.Copy, differs bool, err error) {
 	read := func() (hub.Copy, error) {
-		copies, err := w.contracts.Copies(ctx, "", copiesAsked{Project: project, Contracts: []hub.ContractID{id}}.changes())
+		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: project, Contracts: []hub.ContractID{id}}.changes())
 		if err != nil || len(copies) == 0 {
 			return hub.Copy{}, err
 		}
@@ -271,11 +268,11 @@ func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.Co
 	if ours.Contract != nil {
 		switch here := fingerprint(*ours.Contract); {
 		case here == sum:
-			return ours, false, w.remember(ctx, theirs)
+			return ours, false, w.saveBase(ctx, theirs)
 		case sum == base:
-			return ours, true, nil // theirs is what they were sent, whatever time they put on it
+			return ours, true, nil // an echo with a new time
 		case here == base && theirs.Version >= ours.Contract.Version && theirs.UpdatedAt.Compare(ours.Contract.UpdatedAt) <= 0:
-			// Only they changed it; their clock is behind.
+			// Only the agent changed it, with a clock that is behind.
 			theirs.UpdatedAt = hub.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
 		}
 	}
@@ -286,13 +283,13 @@ func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.Co
 		return ours, false, err
 	}
 	if fingerprint(*ours.Contract) == sum {
-		return ours, false, w.remember(ctx, theirs)
+		return ours, false, w.saveBase(ctx, theirs)
 	}
 	return ours, true, nil
 }
 
-// fingerprint is a hash of what the agent keeps of a contract, without the
-// times that it changes by itself.
+// fingerprint is a hash of the members of a contract that the agent keeps, without
+// the times that it changes by itself.
 func fingerprint(c hub.Contract) string {
 	type work struct {
 		Repo   hub.RepoID
@@ -317,8 +314,8 @@ func fingerprint(c hub.Contract) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// baseKey names the place where the fingerprint is kept that a contract had
-// when this hub and the agent last had the same.
+// baseKey is the key of the fingerprint that a contract had when this hub and the
+// agent last had the same.
 func (w *worker) baseKey(project hub.ProjectID, id hub.ContractID) string {
 	return "peer.base/" + string(w.aid) + "/" + string(project) + "/" + string(id)
 }
@@ -334,8 +331,8 @@ func (w *worker) base(ctx context.Context, project hub.ProjectID, id hub.Contrac
 	return base, err
 }
 
-// remember keeps what both sides now have of a contract.
-func (w *worker) remember(ctx context.Context, c hub.Contract) error {
+// saveBase stores the fingerprint of a contract that both sides have.
+func (w *worker) saveBase(ctx context.Context, c hub.Contract) error {
 	sum := fingerprint(c)
 	if known, err := w.base(ctx, c.Project, c.ID); err != nil || known == sum {
 		return err
@@ -346,7 +343,7 @@ func (w *worker) remember(ctx context.Context, c hub.Contract) error {
 // theirContract returns the contract that the agent has.
 func (w *worker) theirContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) (c hub.Contract, found bool, err error) {
 	var raw json.RawMessage
-	err = w.line.call(ctx, methodContractGet, map[string]any{"projectId": project, "contractId": id, "includeHistory": true}, &raw)
+	err = w.remote.call(ctx, methodContractGet, map[string]any{"projectId": project, "contractId": id, "includeHistory": true}, &raw)
 	if r, ok := refused(err); ok && r.missing() {
 		return hub.Contract{}, false, nil
 	}
@@ -362,7 +359,7 @@ func (w *worker) theirContract(ctx context.Context, project hub.ProjectID, id hu
 // theirProject returns the whole project that the agent has.
 func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p hub.ProjectCopy, found bool, err error) {
 	var raw json.RawMessage
-	err = w.line.call(ctx, methodProjectGet, map[string]any{"projectId": id}, &raw)
+	err = w.remote.call(ctx, methodProjectGet, map[string]any{"projectId": id}, &raw)
 	if r, ok := refused(err); ok && r.missing() {
 		return hub.ProjectCopy{}, false, nil
 	}

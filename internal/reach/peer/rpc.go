@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// The methods that this package calls on other hubs. The last four are asked
-// of hubs that say SyncBatches on their card, and answered by Syncer.Answer.
+// The methods that this package calls on other hubs. The last four are for hubs whose
+// card says SyncBatches; Syncer.Answer answers them.
 const (
 	methodProjectSync  = "cacp/project/sync"
 	methodRepoSync     = "cacp/repo/sync"
@@ -29,39 +31,38 @@ const (
 	MethodSyncCopies   = "cacp/sync/copies"
 )
 
-// A Refusal is a JSON-RPC error that a peer answered with. The peer is well;
-// it does not want this.
+// A Refusal is a JSON-RPC error from a peer. The peer is up and rejects the call.
 type Refusal struct {
 	Code    int
 	Reason  hub.Code // if the peer gave one
 	Message string
 }
 
-// Error returns what the peer said, cut to a line.
+// Error returns the message of the peer, cut to a line.
 func (r *Refusal) Error() string {
-	return fmt.Sprintf("the peer refused with %d: %s", r.Code, cut(strings.Join(strings.Fields(r.Message), " "), 300))
+	return fmt.Sprintf("the peer refused with %d: %s", r.Code, shorten.Line(r.Message, 300))
 }
 
-// missing reports whether the refusal means that something is not there.
+// missing reports whether the peer refused because it does not have the thing.
 func (r *Refusal) missing() bool {
 	return r.Reason == hub.CodeNotFound || strings.HasSuffix(strings.TrimSpace(r.Message), "not found")
 }
 
-// A line is how one peer is called.
-type line struct {
+// A remote calls one peer.
+type remote struct {
 	client   *Client
 	endpoint string
 	self     hub.AID
-	home     string // where this hub is reached
-	key      string // that the peer knows us by; may be empty
+	home     string // endpoint of this hub
+	key      string // of this hub at the peer; may be empty
 }
 
-func (l line) header() http.Header {
+func (r remote) header() http.Header {
 	h := http.Header{}
-	h.Set("X-Agent-ID", string(l.self))
-	h.Set("X-Source-Endpoint", l.home)
-	if l.key != "" {
-		h.Set("Authorization", "Bearer "+l.key)
+	h.Set("X-Agent-ID", string(r.self))
+	h.Set("X-Source-Endpoint", r.home)
+	if r.key != "" {
+		h.Set("Authorization", "Bearer "+r.key)
 	}
 	return h
 }
@@ -79,71 +80,79 @@ type reply struct {
 	Error  *struct {
 		Code    int             `json:"code"`
 		Message string          `json:"message"`
-		Data    json.RawMessage `json:"data"` // other programs put there what they like
+		Data    json.RawMessage `json:"data"` // other programs put any value there
 	} `json:"error"`
 }
 
-// refusal returns the error that a peer answered with, or nil.
+// refusal returns the error in a reply, or nil.
 func (r reply) refusal() *Refusal {
 	if r.Error == nil {
 		return nil
 	}
 	var data struct{ Reason hub.Code }
-	json.Unmarshal(r.Error.Data, &data) // a reason is welcome, not required
+	json.Unmarshal(r.Error.Data, &data) // a reason is optional
 	return &Refusal{r.Error.Code, data.Reason, r.Error.Message}
 }
 
-// post sends what a peer should read as JSON-RPC and returns what came back.
-func (l line) post(ctx context.Context, body []byte) ([]byte, error) {
+// post sends a JSON-RPC body and returns the body of the answer.
+func (r remote) post(ctx context.Context, body []byte) ([]byte, error) {
 	const op = "peer.Call"
-	a, err := l.client.do(ctx, call{method: http.MethodPost, url: l.endpoint, header: l.header(), body: body})
+	a, err := r.client.do(ctx, call{method: http.MethodPost, url: r.endpoint, header: r.header(), body: body})
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
-		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s does not let this hub in: status %d", l.endpoint, a.Status).
+		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s refused the key of this hub: status %d", r.endpoint, a.Status).
 			WithHint("exchange keys again: parley peer invite on the one side, parley peer join on the other")
 	case a.Status != http.StatusOK:
-		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s answered with status %d", l.endpoint, a.Status)
+		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s answered with status %d", r.endpoint, a.Status)
 	}
 	return bytes.TrimSpace(a.Body), nil
 }
 
-// call asks one thing and reads the result into out.
-func (l line) call(ctx context.Context, method string, params, out any) error {
+// roundTrip calls one method and returns the reply.
+func (r remote) roundTrip(ctx context.Context, method string, params any) (reply, error) {
+	var out reply
 	body, err := encode(request{"2.0", 1, method, params})
 	if err != nil {
-		return err
+		return out, err
 	}
-	raw, err := l.post(ctx, body)
+	raw, err := r.post(ctx, body)
+	if err != nil {
+		return out, err
+	}
+	if json.Unmarshal(raw, &out) != nil {
+		return out, garbled(r.endpoint)
+	}
+	return out, nil
+}
+
+// call calls one method and reads the result into out.
+func (r remote) call(ctx context.Context, method string, params, out any) error {
+	answer, err := r.roundTrip(ctx, method, params)
 	if err != nil {
 		return err
 	}
-	var r reply
-	if json.Unmarshal(raw, &r) != nil {
-		return garbled(l.endpoint)
-	}
-	if refusal := r.refusal(); refusal != nil {
+	if refusal := answer.refusal(); refusal != nil {
 		return refusal
 	}
-	if json.Unmarshal(r.Result, out) != nil {
-		return garbled(l.endpoint)
+	if json.Unmarshal(answer.Result, out) != nil {
+		return garbled(r.endpoint)
 	}
 	return nil
 }
 
-// A parcel is a copy on its way: the method that delivers it and its
-// parameters.
-type parcel struct {
+// A syncCall is the call that sends a copy to a peer.
+type syncCall struct {
 	copy   hub.Copy
 	method string
 	params json.RawMessage
 }
 
-// pack makes a parcel of a copy.
-func pack(c hub.Copy, self hub.AID) (parcel, error) {
-	p := parcel{copy: c}
+// pack returns the call that sends a copy.
+func pack(c hub.Copy, self hub.AID) (syncCall, error) {
+	p := syncCall{copy: c}
 	switch {
 	case c.Head != nil:
 		p.method = methodProjectSync
@@ -162,19 +171,19 @@ func pack(c hub.Copy, self hub.AID) (parcel, error) {
 	return p, err
 }
 
-// batch sends parcels in one request and returns what became of each, in
-// order. A refusal of one parcel is its own status; a refusal of the request as
+// batch sends calls in one request and returns what became of each, in
+// order. A refusal of one syncCall is its own status; a refusal of the request as
 // a whole is an error.
-func (l line) batch(ctx context.Context, parcels []parcel) ([]hub.Synced, error) {
-	requests := make([]request, len(parcels))
-	for i, p := range parcels {
+func (r remote) batch(ctx context.Context, calls []syncCall) ([]hub.Synced, error) {
+	requests := make([]request, len(calls))
+	for i, p := range calls {
 		requests[i] = request{"2.0", i, p.method, p.params}
 	}
 	body, err := encode(requests)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := l.post(ctx, body)
+	raw, err := r.post(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -185,25 +194,25 @@ func (l line) batch(ctx context.Context, parcels []parcel) ([]hub.Synced, error)
 		}
 	}
 	var replies []reply
-	if json.Unmarshal(raw, &replies) != nil || len(replies) != len(parcels) {
-		return nil, garbled(l.endpoint)
+	if json.Unmarshal(raw, &replies) != nil || len(replies) != len(calls) {
+		return nil, garbled(r.endpoint)
 	}
-	out := make([]hub.Synced, len(parcels))
-	seen := make([]bool, len(parcels))
-	for _, r := range replies {
+	out := make([]hub.Synced, len(calls))
+	seen := make([]bool, len(calls))
+	for _, answer := range replies {
 		var i int
-		if json.Unmarshal(r.ID, &i) != nil || i < 0 || i >= len(parcels) || seen[i] {
-			return nil, garbled(l.endpoint)
+		if json.Unmarshal(answer.ID, &i) != nil || i < 0 || i >= len(calls) || seen[i] {
+			return nil, garbled(r.endpoint)
 		}
 		seen[i] = true
-		if out[i], err = synced(l.endpoint, r); err != nil {
+		if out[i], err = synced(r.endpoint, answer); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// synced reads what became of one parcel.
+// synced reads what became of one syncCall.
 func synced(endpoint string, r reply) (hub.Synced, error) {
 	var s hub.Synced
 	if refusal := r.refusal(); refusal != nil {
@@ -222,69 +231,58 @@ func synced(endpoint string, r reply) (hub.Synced, error) {
 		if s.Code == "" && strings.HasSuffix(s.Reason, "not found") {
 			s.Code = hub.CodeNotFound
 		}
-		s.Reason = cut(s.Reason, 300)
+		s.Reason = shorten.Bytes(s.Reason, 300)
 	default:
 		return s, garbled(endpoint)
 	}
 	return s, nil
 }
 
-// send delivers one parcel by itself.
-func (l line) send(ctx context.Context, p parcel) (hub.Synced, error) {
-	body, err := encode(request{"2.0", 1, p.method, p.params})
+// send makes one syncCall by itself.
+func (r remote) send(ctx context.Context, c syncCall) (hub.Synced, error) {
+	answer, err := r.roundTrip(ctx, c.method, c.params)
 	if err != nil {
 		return hub.Synced{}, err
 	}
-	raw, err := l.post(ctx, body)
-	if err != nil {
-		return hub.Synced{}, err
-	}
-	var r reply
-	if json.Unmarshal(raw, &r) != nil {
-		return hub.Synced{}, garbled(l.endpoint)
-	}
-	return synced(l.endpoint, r)
+	return synced(r.endpoint, answer)
 }
 
 func garbled(endpoint string) error {
-	return hub.Errorf(hub.CodeUnreachable, "peer.Call", "the answer of %s makes no sense", endpoint)
+	return hub.Errorf(hub.CodeUnreachable, "peer.Call", "the answer of %s is malformed", endpoint)
 }
 
-// encode is json.Marshal without escapes for HTML: content goes out as it came
-// in.
+// encode encodes v without escapes for HTML: content goes out as it came in.
 func encode(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	raw, err := strictjson.Encode(v)
+	if err != nil {
 		return nil, fmt.Errorf("peer: encode: %w", err)
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return raw, nil
 }
 
-// register tells a peer where this hub is, as agents that never ask need it.
-func (l line) register(ctx context.Context, repo string) error {
-	body, err := encode(map[string]any{"agentId": l.self, "endpoint": l.home, "repoName": repo})
+// register sends the endpoint of this hub to an agent that does not look it up.
+func (r remote) register(ctx context.Context, repo string) error {
+	body, err := encode(map[string]any{"agentId": r.self, "endpoint": r.home, "repoName": repo})
 	if err != nil {
 		return err
 	}
-	a, err := l.client.do(ctx, call{method: http.MethodPost, url: l.endpoint + RegisterPath, header: l.header(), body: body})
+	a, err := r.client.do(ctx, call{method: http.MethodPost, url: r.endpoint + RegisterPath, header: r.header(), body: body})
 	if err != nil {
 		return err
 	}
 	if a.Status != http.StatusOK {
-		return hub.Errorf(hub.CodeUnreachable, "peer.Register", "%s did not register this hub: status %d", l.endpoint, a.Status)
+		return hub.Errorf(hub.CodeUnreachable, "peer.Register", "%s did not register this hub: status %d", r.endpoint, a.Status)
 	}
 	return nil
 }
 
-// Redeem hands an invite in at the hub that gave it out.
+// Redeem redeems an invite at the hub that issued it.
 func (c *Client) Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error) {
 	endpoint, err := hub.ParseEndpoint(endpoint)
 	if err != nil {
 		return hub.Welcome{}, err
 	}
 	var w hub.Welcome
-	err = line{client: c, endpoint: endpoint, self: r.AID, home: r.Endpoint}.call(ctx, methodInviteRedeem, r, &w)
+	err = remote{client: c, endpoint: endpoint, self: r.AID, home: r.Endpoint}.call(ctx, methodInviteRedeem, r, &w)
 	return w, err
 }

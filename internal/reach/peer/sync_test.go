@@ -237,11 +237,11 @@ func TestBadPeers(t *testing.T) {
 		"answers 500":            {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(500); return true }, "500"},
 		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot be reached"},
 		"hangs":                  {func(w http.ResponseWriter, r *http.Request) bool { <-release; return true }, "in time"},
-		"answers garbage":        {rpcOnly("\x00\x01"), "makes no sense"},
-		"answers an empty list":  {rpcOnly("[]"), "makes no sense"},
-		"answers something else": {rpcOnly(`[{"id":7,"result":{"status":"created"}}]`), "makes no sense"},
-		"invents a status":       {rpcOnly(`[{"id":0,"result":{"status":"maybe"}}]`), "makes no sense"},
-		"answers one for many":   {rpcOnly(`{"id":0,"result":{"status":"created"}}`), "makes no sense"},
+		"answers garbage":        {rpcOnly("\x00\x01"), "is malformed"},
+		"answers an empty list":  {rpcOnly("[]"), "is malformed"},
+		"answers something else": {rpcOnly(`[{"id":7,"result":{"status":"created"}}]`), "is malformed"},
+		"invents a status":       {rpcOnly(`[{"id":0,"result":{"status":"maybe"}}]`), "is malformed"},
+		"answers one for many":   {rpcOnly(`{"id":0,"result":{"status":"created"}}`), "is malformed"},
 		"redirects": {func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "http://127.0.0.9/", http.StatusTemporaryRedirect)
 			return true
@@ -251,7 +251,7 @@ func TestBadPeers(t *testing.T) {
 		"says it is someone else": {func(w http.ResponseWriter, r *http.Request) bool {
 			fmt.Fprint(w, `{"agentId":"aid://evil.example/x@1.0.0"}`)
 			return true
-		}, "says that it is"},
+		}, "has the id"},
 		"speaks another version": {func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/" {
 				w.WriteHeader(500)

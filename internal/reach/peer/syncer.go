@@ -13,26 +13,26 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Contracts is what the syncer asks of whoever keeps projects.
+// Contracts keeps projects. Package contract implements it.
 type Contracts interface {
 	// Changes returns the log of changes after a number.
 	Changes(ctx context.Context, after int64, limit int) ([]hub.Change, error)
-	// Copies returns what changed as it is now, each thing once, in the order
+	// Copies returns the present state of changed things, each once, in the order
 	// of its last change. Changes that came from the peer "to" are left out.
 	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error)
 	// Sync merges copies that came from a peer.
 	Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
-	// Summary says what a project holds, a part of its contracts at a time.
+	// Summary returns the sums of a project, a part of its contracts at a time.
 	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error)
 }
 
-// Secrets gives out the keys that peers know this hub by.
+// Secrets returns the keys of this hub at its peers.
 type Secrets interface {
 	// PeerKey returns the key for a peer, or "" if none was exchanged.
 	PeerKey(p hub.Peer) (string, error)
 }
 
-// A Scope says whether a peer takes part in a project.
+// A Scope decides whether a peer is part of a project.
 type Scope interface {
 	InScope(ctx context.Context, peer hub.AID, project hub.ProjectID) (bool, error)
 }
@@ -42,17 +42,17 @@ type Options struct {
 	Clock hub.Clock    // default time.Now
 	Bus   hub.Bus      // whose hints start work at once; may be nil
 	Log   *slog.Logger // default silent
-	Repo  string       // that this hub stands for, for agents that ask
+	Repo  string       // of this hub, for agents that register it
 
-	Batch      int           // changes that are read at a time; default 500
+	Batch      int           // changes per read; default 500
 	BatchBytes int           // of one request; default 512 KiB
-	Fails      int           // in a row after which a peer is only probed; default 3
+	Fails      int           // failures in a row after which a peer counts as down; default 3
 	Retry      time.Duration // after the first failure; doubles each time; default 1 second
 	MaxRetry   time.Duration // default 5 minutes
-	Compare    time.Duration // between two rounds of comparing everything; default 10 minutes
-	GiveUp     time.Duration // after which what a peer did not take is given up; default 7 days
+	Compare    time.Duration // between two full comparisons; default 10 minutes
+	GiveUp     time.Duration // age at which a change that a peer does not take becomes a dead letter; default 7 days
 	Linger     time.Duration // between two sends while changes keep coming; default 20 milliseconds
-	Poll       time.Duration // how often it looks without a hint; default 5 seconds
+	Poll       time.Duration // between two checks without a hint; default 5 seconds
 }
 
 // A Syncer keeps the hub's approved peers in step with it. It is safe for
@@ -64,7 +64,7 @@ type Syncer struct {
 	secrets   Secrets
 	scope     Scope
 	self      hub.AID
-	home      string // where this hub is reached
+	home      string // endpoint of this hub
 	opts      Options
 	clock     hub.Clock
 	log       *slog.Logger
@@ -102,8 +102,7 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	return s
 }
 
-// Run keeps peers in step until ctx ends, and returns when nothing is under way
-// any more.
+// Run keeps peers in step until ctx ends, and returns when its workers have.
 func (s *Syncer) Run(ctx context.Context) {
 	var changes, peers <-chan struct{}
 	if s.opts.Bus != nil {
@@ -117,25 +116,25 @@ func (s *Syncer) Run(ctx context.Context) {
 	defer tick.Stop()
 	defer s.stop()
 	for {
-		if err := s.muster(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the peers cannot be read", "err", err)
+		if err := s.updateWorkers(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the peers could not be read", "err", err)
 		}
-		for look := false; !look; {
+		for reload := false; !reload; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-changes:
 				s.wake()
 			case <-peers:
-				look = true
+				reload = true
 			case <-tick.C:
-				look = true
+				reload = true
 			}
 		}
 	}
 }
 
-// wake tells every worker that there may be changes.
+// wake wakes every worker: there may be changes.
 func (s *Syncer) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,9 +143,9 @@ func (s *Syncer) wake() {
 	}
 }
 
-// muster makes sure that each approved peer, and no other, has a worker, and
-// wakes them.
-func (s *Syncer) muster(ctx context.Context) error {
+// updateWorkers starts a worker for each approved peer, stops the others, and wakes
+// all.
+func (s *Syncer) updateWorkers(ctx context.Context) error {
 	var peers []hub.Peer
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		peers, err = r.Peers()
@@ -165,7 +164,7 @@ func (s *Syncer) muster(ctx context.Context) error {
 		wanted[p.AID] = true
 		w, ok := s.workers[p.AID]
 		if ok && w.endpoint != p.Endpoint {
-			w.cancel() // it has moved: begin anew there
+			w.cancel() // the peer moved: start again at its new endpoint
 			<-w.done
 			ok = false
 		}
@@ -189,7 +188,7 @@ func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{
 		Syncer: s, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
-		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), again: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
+		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
 	}
 	s.workers[p.AID] = w
 	go func() {
@@ -209,9 +208,8 @@ func (s *Syncer) stop() {
 	}
 }
 
-// Compare makes a peer's worker compare everything with the peer soon, however
-// long ago it did so last. It reports CodeNotFound when the peer is not among
-// those that are kept in step.
+// Compare makes the worker of a peer compare everything soon. It reports CodeNotFound
+// when the peer is not approved.
 func (s *Syncer) Compare(peer hub.AID) error {
 	s.mu.Lock()
 	w, ok := s.workers[peer]
@@ -219,13 +217,13 @@ func (s *Syncer) Compare(peer hub.AID) error {
 	if !ok {
 		return hub.Errorf(hub.CodeNotFound, "peer.Compare", "%s is not an approved peer", peer).WithHint("parley peer list shows the peers")
 	}
-	w.request()
+	w.compareAllLater()
 	return nil
 }
 
-// Receive merges copies that a peer sent. Where an agent that is not native sent
-// something older than what is here, its worker looks at the project soon: such
-// an agent's clock may be behind, and it will not tell again.
+// Receive merges copies that a peer sent. When an agent that is not native sent an
+// older state than this hub has, its worker compares the project soon: the clock of
+// such an agent may be behind, and it does not send again.
 func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
 	results, err := s.contracts.Sync(ctx, from, native, copies)
 	if err != nil || native {
@@ -236,13 +234,13 @@ func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies 
 	s.mu.Unlock()
 	for i, r := range results {
 		if ok && r.Behind {
-			w.look(copies[i].Project)
+			w.compareLater(copies[i].Project)
 		}
 	}
 	return results, nil
 }
 
-// Standings returns how far every peer is behind, by AID.
+// Standings returns the lag of every peer, by AID.
 func (s *Syncer) Standings(ctx context.Context) ([]hub.Standing, error) {
 	out := []hub.Standing{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
@@ -279,8 +277,8 @@ func (s *Syncer) Standings(ctx context.Context) ([]hub.Standing, error) {
 	return out, nil
 }
 
-// backoff returns how long to wait after n failures in a row: twice as long
-// each time, up to a limit, and never in step with others.
+// backoff returns the time to wait after n failures in a row: twice as long each
+// time, up to a limit, with jitter.
 func (s *Syncer) backoff(n int) time.Duration {
 	d := s.opts.Retry << min(max(n-1, 0), 20)
 	if d <= 0 || d > s.opts.MaxRetry {
@@ -289,7 +287,7 @@ func (s *Syncer) backoff(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// refused reports whether a peer is well and simply does not want something.
+// refused returns the Refusal in err, if there is one.
 func refused(err error) (*Refusal, bool) {
 	var r *Refusal
 	ok := errors.As(err, &r)

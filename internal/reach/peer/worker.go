@@ -8,37 +8,47 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// A worker keeps one peer in step. One goroutine runs it, so what a peer gets
-// is in order.
+// A worker keeps one peer in step. One goroutine runs it, so a peer gets changes in
+// order.
+//
+// Its outbox is a cursor over the hub's log of changes: Sent is the last row that the
+// peer confirmed. The worker reads the rows after it, loads each changed thing once
+// in its present state, sends it, and then moves the cursor. The invariant: every row
+// up to Sent was confirmed, was not meant for the peer, or is covered by a comparison
+// that is still due (CatchUp). A kill before the cursor moves sends things twice,
+// which a receiver that merges takes as once. A change costs one row in the log,
+// whatever the number of peers; a peer that was away for n changes of m things gets
+// m copies.
 type worker struct {
 	*Syncer
 	aid      hub.AID
 	endpoint string
 	cancel   context.CancelFunc
 	wake     chan struct{} // holds one: there may be changes
-	now      chan struct{} // holds one: somebody asks for this peer
+	now      chan struct{} // holds one: a comparison was requested
 	done     chan struct{}
 
-	// What follows belongs to run.
-	line     line
-	native   bool
-	zoned    bool      // the peer reads zones
-	met      bool      // since the last failure
-	up       bool      // it took what it was sent, or had nothing to be sent, since the last failure
-	fails    int       // in a row
-	batch    int       // changes that are sent at a time: fewer after a failure
-	sent     time.Time // when something was sent last
-	compared time.Time // when everything was compared last
+	// The following belongs to run.
+	remote    remote
+	native    bool
+	zoned     bool      // the peer reads time zones
+	connected bool      // since the last failure
+	up        bool      // it confirmed everything since the last failure
+	fails     int       // in a row
+	batch     int       // changes per request: fewer after a failure
+	sent      time.Time // time of the last send
+	compared  time.Time // time of the last full comparison
 
-	mu    sync.Mutex             // guards what follows
-	all   bool                   // everything is to be compared
-	again map[hub.ProjectID]bool // projects that are to be compared
+	mu      sync.Mutex             // guards the following
+	all     bool                   // compare everything
+	pending map[hub.ProjectID]bool // projects to compare
 }
 
-// maxAgain bounds how many projects are remembered one by one.
-const maxAgain = 1000
+// maxPending is the number of projects that are remembered one by one.
+const maxPending = 1000
 
 // signal leaves a hint, unless there is one already.
 func signal(c chan<- struct{}) {
@@ -48,17 +58,17 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-func (w *worker) request() {
+func (w *worker) compareAllLater() {
 	w.mu.Lock()
 	w.all = true
 	w.mu.Unlock()
 	signal(w.now)
 }
 
-func (w *worker) look(project hub.ProjectID) {
+func (w *worker) compareLater(project hub.ProjectID) {
 	w.mu.Lock()
-	if len(w.again) < maxAgain {
-		w.again[project] = true
+	if len(w.pending) < maxPending {
+		w.pending[project] = true
 	} else {
 		w.all = true
 	}
@@ -66,31 +76,31 @@ func (w *worker) look(project hub.ProjectID) {
 	signal(w.wake)
 }
 
-// asked returns what is to be compared, and forgets it.
-func (w *worker) asked() (all bool, projects []hub.ProjectID) {
+// takePending returns the projects to compare, and empties the list.
+func (w *worker) takePending() (all bool, projects []hub.ProjectID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id := range w.again {
+	for id := range w.pending {
 		projects = append(projects, id)
 	}
 	all, w.all = w.all, false
-	clear(w.again)
+	clear(w.pending)
 	return all, projects
 }
 
-// run works until ctx ends: as long as there is something to do and the peer
-// takes it, without a pause.
+// run works until ctx ends, without a pause while there is work and the peer takes
+// it.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := w.step(ctx)
 		if err == nil && !w.up {
-			err = w.well(ctx)
+			err = w.markUp(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
 		case hub.CodeOf(err) == hub.CodeDegraded:
 			w.log.Warn("peers wait for the store", "peer", w.aid, "err", err)
-			w.pause(ctx, w.backoff(1)) // not the peer's fault
+			w.pause(ctx, w.backoff(1)) // the peer did not fail
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
 		case !more:
@@ -107,8 +117,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// pause leaves a peer that fails alone until its time has come, whatever
-// changes meanwhile, unless somebody asks for it by name.
+// pause waits after a failure. New changes do not end the wait; a request to compare
+// this peer does.
 func (w *worker) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -119,14 +129,14 @@ func (w *worker) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// failed notes a failure and returns how long to wait.
+// failed records a failure and returns the time to wait.
 func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	w.fails++
-	w.met, w.up = false, false
+	w.connected, w.up = false, false
 	w.batch = max(1, w.batch/4) // a slow peer takes fewer before it is out of time
 	wait := w.backoff(w.fails)
-	fault := cut(err.Error(), 300)
-	w.log.Info("a peer does not take what it is sent", "peer", w.aid, "code", hub.CodeOf(err), "err", err)
+	fault := shorten.Bytes(err.Error(), 300)
+	w.log.Info("a peer does not take changes", "peer", w.aid, "code", hub.CodeOf(err), "err", err)
 	note := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Fails, p.Fault = w.fails, fault
 		if w.fails >= w.opts.Fails {
@@ -138,14 +148,14 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		box.Tries, box.Fault, box.NextTry = w.fails, fault, hub.InstantAt(w.clock().Add(wait))
 		return w.giveUp(tx, p, box)
 	})
-	if note != nil && !errors.Is(note, errGone) && ctx.Err() == nil {
-		w.log.Warn("a peer's failure cannot be noted", "peer", w.aid, "err", note)
+	if note != nil && !errors.Is(note, errNotApproved) && ctx.Err() == nil {
+		w.log.Warn("the failure of a peer could not be recorded", "peer", w.aid, "err", note)
 	}
 	return wait
 }
 
-// giveUp moves an outbox on when the change that it waits with is too old. What
-// is left behind is found again when everything is compared.
+// giveUp moves an outbox to the end of the log when its next change is too old. The
+// comparison that is due then finds the changes that were skipped.
 func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 	next, err := tx.Changes(box.Sent, 1)
 	if err != nil {
@@ -165,11 +175,11 @@ func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 	return tx.PutOutbox(box)
 }
 
-// errGone ends what a worker does for a peer that is no longer approved.
-var errGone = errors.New("peer: no longer approved")
+// errNotApproved ends the work for a peer that is no longer approved.
+var errNotApproved = errors.New("peer: no longer approved")
 
-// update changes what is known about the peer and its outbox. It reports
-// errGone when the peer is no longer approved.
+// update changes the records of the peer and its outbox. It reports errNotApproved
+// when the peer is no longer approved.
 func (w *worker) update(ctx context.Context, fn func(hub.Tx, hub.Peer, hub.Outbox) error) error {
 	return w.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		p, err := tx.Peer(w.aid)
@@ -177,7 +187,7 @@ func (w *worker) update(ctx context.Context, fn func(hub.Tx, hub.Peer, hub.Outbo
 			return err
 		}
 		if p.State != hub.PeerApproved {
-			return errGone
+			return errNotApproved
 		}
 		box, err := outbox(tx, w.aid)
 		if err != nil {
@@ -201,8 +211,8 @@ func outbox(r hub.Reader, aid hub.AID) (hub.Outbox, error) {
 // step does the next piece of work and reports whether there may be more. An
 // error means that the peer should be left alone for a while.
 func (w *worker) step(ctx context.Context) (more bool, err error) {
-	if !w.met {
-		if err := w.meet(ctx); err != nil {
+	if !w.connected {
+		if err := w.connect(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -219,22 +229,22 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 		return false, fmt.Errorf("peer: read the outbox: %w", err)
 	}
 	if box.Sent+1 < oldest {
-		// What it waits for is no longer in the log.
+		// Its next rows were removed from the log.
 		box.Sent, box.CatchUp = oldest-1, true
 		if err := w.put(ctx, func(b *hub.Outbox) { b.Sent, b.CatchUp = max(b.Sent, oldest-1), true }); err != nil {
 			return false, err
 		}
 	}
-	if more, err := w.forward(ctx, box); more || err != nil {
+	if more, err := w.sendChanges(ctx, box); more || err != nil {
 		return more, err
 	}
-	all, projects := w.asked()
+	all, projects := w.takePending()
 	if all || box.CatchUp || w.clock().Sub(w.compared) >= w.opts.Compare {
 		return true, w.catchUp(ctx)
 	}
 	for _, id := range projects {
 		if err := w.compareProject(ctx, id); err != nil {
-			w.look(id)
+			w.compareLater(id)
 			return false, err
 		}
 	}
@@ -253,9 +263,9 @@ func (w *worker) put(ctx context.Context, change func(*hub.Outbox)) error {
 	return nil
 }
 
-// meet finds out whether the peer is there, is who it should be, and what it
-// can do.
-func (w *worker) meet(ctx context.Context) error {
+// connect checks that the peer is up and has the right id, and reads its
+// capabilities.
+func (w *worker) connect(ctx context.Context) error {
 	var p hub.Peer
 	err := w.store.View(ctx, func(r hub.Reader) (err error) {
 		p, err = r.Peer(w.aid)
@@ -287,34 +297,34 @@ func (w *worker) meet(ctx context.Context) error {
 	}
 	w.native = card.Extensions.CACP.Sync == SyncBatches
 	w.zoned = w.native || card.Extensions.CACP.Timestamps == RFC3339
-	w.line = line{client: w.client, endpoint: w.endpoint, self: w.self, home: w.home, key: key}
+	w.remote = remote{client: w.client, endpoint: w.endpoint, self: w.self, home: w.home, key: key}
 	if !w.native {
-		if err := w.line.register(ctx, w.opts.Repo); err != nil {
+		if err := w.remote.register(ctx, w.opts.Repo); err != nil {
 			return err
 		}
 	}
 	if p.Health != hub.HealthUp {
-		// It may have forgotten everything meanwhile.
+		// It may have lost its data meanwhile.
 		if err := w.put(ctx, func(b *hub.Outbox) { b.CatchUp = true }); err != nil {
 			return err
 		}
 	}
-	w.met = true
+	w.connected = true
 	return nil
 }
 
-// check reports CodeTampering when an agent says that it is another one than
-// the peer. One that says nothing is believed.
+// check reports CodeTampering when an agent gives another id than that of the peer.
+// An agent may give none.
 func (w *worker) check(said string) error {
 	if said == "" || said == string(w.aid) {
 		return nil
 	}
-	return hub.Errorf(hub.CodeTampering, "peer.meet", "%s says that it is %.100q, not %s", w.endpoint, said, w.aid).
+	return hub.Errorf(hub.CodeTampering, "peer.connect", "%s has the id %.100q, not %s", w.endpoint, said, w.aid).
 		WithHint("if the agent there was replaced, remove the peer and add the new one")
 }
 
-// well notes that the peer takes what it is sent.
-func (w *worker) well(ctx context.Context) error {
+// markUp records that the peer confirms what it gets.
+func (w *worker) markUp(ctx context.Context) error {
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Health, p.Fails, p.Fault, p.Native, p.Seen = hub.HealthUp, 0, "", w.native, hub.InstantAt(w.clock())
 		if err := tx.PutPeer(p); err != nil {
@@ -324,22 +334,20 @@ func (w *worker) well(ctx context.Context) error {
 		return tx.PutOutbox(box)
 	})
 	if err != nil {
-		return fmt.Errorf("peer: note that %s is there: %w", w.aid, err)
+		return fmt.Errorf("peer: record that %s is up: %w", w.aid, err)
 	}
 	w.fails, w.up = 0, true
 	return nil
 }
 
-// maxSingly is how many changes are sent one by one before it is noted that
-// they were.
-const maxSingly = 50
+// maxEach is the number of changes that are sent one by one before the cursor moves.
+const maxEach = 50
 
-// forward sends the next changes in the log, and reports whether there are
-// more.
-func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err error) {
+// sendChanges sends the next changes in the log, and reports whether there are more.
+func (w *worker) sendChanges(ctx context.Context, box hub.Outbox) (more bool, err error) {
 	limit := w.batch
 	if !w.native {
-		limit = min(limit, maxSingly)
+		limit = min(limit, maxEach)
 	}
 	changes, err := w.contracts.Changes(ctx, box.Sent, limit)
 	if err != nil || len(changes) == 0 {
@@ -351,20 +359,20 @@ func (w *worker) forward(ctx context.Context, box hub.Outbox) (more bool, err er
 	if err != nil {
 		return false, err
 	}
-	copies, err := w.contracts.Copies(ctx, w.aid, claimMixed(changes))
+	copies, err := w.contracts.Copies(ctx, w.aid, clearMixedOrigins(changes))
 	if err != nil {
 		return false, err
 	}
-	if err := w.deliver(ctx, copies, true); err != nil {
+	if err := w.sendCopies(ctx, copies, true); err != nil {
 		return false, err
 	}
 	w.batch, w.sent = min(w.opts.Batch, 2*w.batch), w.clock()
 	return more, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
 }
 
-// claimMixed makes changes ours when the same thing was also changed by somebody
-// else: a peer has what it sent, but not what that was merged with.
-func claimMixed(changes []hub.Change) []hub.Change {
+// clearMixedOrigins clears the origin of changes to a thing that has changes of
+// several origins: a peer has the state that it sent, but not the merged one.
+func clearMixedOrigins(changes []hub.Change) []hub.Change {
 	type thing struct {
 		project hub.ProjectID
 		kind    hub.ChangeKind
@@ -388,7 +396,7 @@ func claimMixed(changes []hub.Change) []hub.Change {
 	return changes
 }
 
-// inScope leaves out changes of projects that the peer takes no part in.
+// inScope leaves out changes of projects that the peer is not part of.
 func (w *worker) inScope(ctx context.Context, changes []hub.Change) ([]hub.Change, error) {
 	known := map[hub.ProjectID]bool{}
 	out := changes[:0]
@@ -408,10 +416,10 @@ func (w *worker) inScope(ctx context.Context, changes []hub.Change) ([]hub.Chang
 	return out, nil
 }
 
-// deliver sends copies and sees to it that each has arrived, was not needed, or
-// is given up. follow says that a project is to be compared when the peer's
-// answers call for it.
-func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) error {
+// sendCopies sends copies. Each is confirmed, skipped by the peer, or becomes a dead
+// letter. With follow, a project is compared later when the peer's answer shows a
+// difference.
+func (w *worker) sendCopies(ctx context.Context, copies []hub.Copy, follow bool) error {
 	if !w.native {
 		for _, c := range copies {
 			if err := w.sendReference(ctx, c); err != nil {
@@ -421,14 +429,14 @@ func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) er
 		return nil
 	}
 	for len(copies) > 0 {
-		parcels, rest, err := w.pack(copies)
+		calls, rest, err := w.pack(copies)
 		if err != nil {
 			return err
 		}
-		results, err := w.line.batch(ctx, parcels)
+		results, err := w.remote.batch(ctx, calls)
 		if refusal, ok := refused(err); ok {
-			// Perhaps it is too much for the peer, and perhaps only one thing is.
-			if results, err = w.singly(ctx, parcels, refusal); err != nil {
+			// The request may be too large for the peer, or one copy in it.
+			if results, err = w.sendEach(ctx, calls, refusal); err != nil {
 				return err
 			}
 		}
@@ -436,7 +444,7 @@ func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) er
 			return err
 		}
 		for i, r := range results {
-			if err := w.settle(ctx, parcels[i].copy, r, follow); err != nil {
+			if err := w.applyResult(ctx, calls[i].copy, r, follow); err != nil {
 				return err
 			}
 		}
@@ -445,24 +453,24 @@ func (w *worker) deliver(ctx context.Context, copies []hub.Copy, follow bool) er
 	return nil
 }
 
-// singly sends parcels that were refused together one at a time. One that is
-// refused alone gets a status that says so.
-func (w *worker) singly(ctx context.Context, parcels []parcel, refusal *Refusal) ([]hub.Synced, error) {
-	if len(parcels) == 1 {
+// sendEach makes calls one at a time that were refused together. A call that is
+// refused alone gets the status error.
+func (w *worker) sendEach(ctx context.Context, calls []syncCall, refusal *Refusal) ([]hub.Synced, error) {
+	if len(calls) == 1 {
 		return []hub.Synced{{Status: hub.SyncError, Reason: refusal.Error()}}, nil
 	}
-	out := make([]hub.Synced, len(parcels))
-	for i, p := range parcels {
+	out := make([]hub.Synced, len(calls))
+	for i, p := range calls {
 		var err error
-		if out[i], err = w.line.send(ctx, p); err != nil {
+		if out[i], err = w.remote.send(ctx, p); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// pack takes as many copies as fit into one request.
-func (w *worker) pack(copies []hub.Copy) (parcels []parcel, rest []hub.Copy, err error) {
+// pack returns the calls for as many copies as fit into one request.
+func (w *worker) pack(copies []hub.Copy) (calls []syncCall, rest []hub.Copy, err error) {
 	size := 0
 	for i, c := range copies {
 		if !w.zoned {
@@ -473,41 +481,41 @@ func (w *worker) pack(copies []hub.Copy) (parcels []parcel, rest []hub.Copy, err
 			return nil, nil, err
 		}
 		if size += len(p.params) + 100; i > 0 && (size > w.opts.BatchBytes || i >= w.batch) {
-			return parcels, copies[i:], nil
+			return calls, copies[i:], nil
 		}
-		parcels = append(parcels, p)
+		calls = append(calls, p)
 	}
-	return parcels, nil, nil
+	return calls, nil, nil
 }
 
-// settle draws the consequences of what a Parley hub did with a copy.
-func (w *worker) settle(ctx context.Context, c hub.Copy, r hub.Synced, follow bool) error {
+// applyResult acts on the result of a Parley hub for a copy.
+func (w *worker) applyResult(ctx context.Context, c hub.Copy, r hub.Synced, follow bool) error {
 	switch {
 	case r.Status != hub.SyncError:
 		if r.Behind && follow {
-			w.look(c.Project) // there is something that is not here
+			w.compareLater(c.Project) // the peer has something that this hub lacks
 		}
 		return nil
 	case r.Code == hub.CodeNotFound && follow:
-		w.look(c.Project) // it does not have the project yet, or not any more
+		w.compareLater(c.Project) // the peer lacks the project
 		return nil
 	}
-	return w.bury(ctx, c, r.Reason)
+	return w.addDeadLetter(ctx, c, r.Reason)
 }
 
-// bury gives up a copy that the peer will not take however often it is sent.
-func (w *worker) bury(ctx context.Context, c hub.Copy, fault string) error {
+// addDeadLetter records a copy that the peer refuses for good.
+func (w *worker) addDeadLetter(ctx context.Context, c hub.Copy, fault string) error {
 	w.log.Warn("a peer refuses a change", "peer", w.aid, "project", c.Project, "err", fault)
 	err := w.update(ctx, func(tx hub.Tx, _ hub.Peer, _ hub.Outbox) error {
-		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: changeOf(c), Fault: cut(fault, 300), At: hub.InstantAt(w.clock())})
+		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: changeOf(c), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
 	})
 	if err != nil {
-		return fmt.Errorf("peer: give up a change: %w", err)
+		return fmt.Errorf("peer: add a dead letter: %w", err)
 	}
 	return nil
 }
 
-// changeOf returns the change that leads to a copy.
+// changeOf returns the change that a copy is of.
 func changeOf(c hub.Copy) hub.Change {
 	out := hub.Change{Project: c.Project}
 	switch {
@@ -526,7 +534,7 @@ func changeOf(c hub.Copy) hub.Change {
 // catchUp compares everything.
 func (w *worker) catchUp(ctx context.Context) error {
 	if err := w.compareAll(ctx); err != nil {
-		w.request()
+		w.compareAllLater()
 		return err
 	}
 	w.compared = w.clock()
@@ -538,7 +546,7 @@ func (w *worker) catchUp(ctx context.Context) error {
 		return tx.PutOutbox(box)
 	})
 	if err != nil {
-		return fmt.Errorf("peer: note that %s was compared: %w", w.aid, err)
+		return fmt.Errorf("peer: record the comparison with %s: %w", w.aid, err)
 	}
 	return nil
 }

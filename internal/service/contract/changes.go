@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// maxChanges is how many changes are read at a time at most.
+// maxChanges is the largest page of changes.
 const maxChanges = 1000
 
 // Changes returns the log of changes after a number, in order.
@@ -36,9 +36,9 @@ func (s *Service) Newest(ctx context.Context) (int64, error) {
 	return newest, err
 }
 
-// Copies returns what changed as it is now, each thing once: first projects,
-// because nothing can be taken without its project, then the rest in the order
-// of its last change. What the peer "to" has as it is now is left out.
+// Copies returns the present state of changed things, each once: first projects,
+// because a copy cannot be merged without its project, then the rest in the order of
+// its last change. A thing whose last change came from the peer "to" is left out.
 func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error) {
 	type thing struct {
 		project hub.ProjectID
@@ -65,20 +65,20 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 			}
 			out = append(out, copied)
 		}
-		slices.SortStableFunc(out, func(a, b hub.Copy) int { return cmp.Compare(heads(b), heads(a)) })
+		slices.SortStableFunc(out, func(a, b hub.Copy) int { return cmp.Compare(headFirst(b), headFirst(a)) })
 		return nil
 	})
 	return out, err
 }
 
-func heads(c hub.Copy) int {
+func headFirst(c hub.Copy) int {
 	if c.Head != nil {
 		return 1
 	}
 	return 0
 }
 
-// load returns a thing that changed as it is now.
+// load returns the present state of a changed thing.
 func load(r hub.Reader, change hub.Change) (hub.Copy, error) {
 	out := hub.Copy{Project: change.Project}
 	switch change.Kind {
@@ -104,21 +104,21 @@ func load(r hub.Reader, change hub.Change) (hub.Copy, error) {
 	}
 	c, err := r.Contract(change.Project, hub.ContractID(change.Object))
 	if err == nil {
-		c, err = whole(r, c)
+		c, err = withVersions(r, c)
 	}
 	out.Contract = &c
 	return out, err
 }
 
-// The log of changes keeps what some peer has not got yet, and in any case the
-// newest changesKept for those who watch.
+// The log of changes keeps the rows that an approved peer has not confirmed, and at
+// least the newest changesKept for those that watch.
 const (
 	changesKept = 10_000
 	trimEvery   = 10 * time.Minute
 	trimAtOnce  = 2000
 )
 
-// Run keeps the log of changes from growing, until ctx ends.
+// Run trims the log of changes from time to time, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(trimEvery)
 	defer tick.Stop()
@@ -134,7 +134,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// Trim removes changes that every peer has, except the newest.
+// Trim removes changes that every approved peer confirmed, except the newest.
 func (s *Service) Trim(ctx context.Context) error { return s.trim(ctx, changesKept) }
 
 func (s *Service) trim(ctx context.Context, keep int64) error {
@@ -178,7 +178,7 @@ func (s *Service) trim(ctx context.Context, keep int64) error {
 	}
 }
 
-// Summary says what a project holds, maxChanges contracts at a time.
+// Summary returns the sums of a project, maxChanges contracts at a time.
 func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error) {
 	const op = "contract.Summary"
 	out := hub.Summary{Project: id}
@@ -193,7 +193,7 @@ func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.Contr
 			return err
 		}
 		for _, c := range found {
-			if c, err = whole(r, c); err != nil {
+			if c, err = withVersions(r, c); err != nil {
 				return err
 			}
 			out.Contracts = append(out.Contracts, hub.ContractSum{ID: c.ID, Sum: contractSum(c)})

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A NewPacket is a packet as it is asked for.
+// A NewPacket describes a new packet.
 type NewPacket struct {
 	Project hub.ProjectID
 	Type    hub.ContextType
@@ -18,7 +18,7 @@ type NewPacket struct {
 	ReplyTo hub.PacketID
 }
 
-// Share lets the others of a project know something.
+// Share shares a packet with the other repositories of a project.
 func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hub.Packet, error) {
 	const op = "contract.Share"
 	var out hub.Packet
@@ -29,7 +29,7 @@ func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hu
 	return out, err
 }
 
-// share stores a packet, records it and tells those concerned.
+// share stores a packet, records it and sends the notices.
 func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hub.Packet, error) {
 	content, err := hub.CompactContent(op, n.Content)
 	if err != nil {
@@ -50,7 +50,7 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 		if err != nil {
 			return packet, err
 		}
-		packet.At = later(packet.At, hub.InstantMicro(parent.At.Micro()+1)) // an answer comes after what it answers
+		packet.At = later(packet.At, hub.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
 	}
 	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
 		return packet, err
@@ -58,11 +58,11 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 	if err := se.tx.AddPacket(packet); err != nil {
 		return packet, err
 	}
-	return packet, se.shared(p, packet, by.Name)
+	return packet, se.recordPacket(p, packet, by.Name)
 }
 
-// shared records a packet and tells those concerned.
-func (se *session) shared(p hub.Project, packet hub.Packet, by string) error {
+// recordPacket records a packet and sends the notices.
+func (se *session) recordPacket(p hub.Project, packet hub.Packet, by string) error {
 	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type), Digest: packet.Digest()}
 	change := hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(packet.ID)}
 	if err := se.record(hub.ActionContextShared, change, f); err != nil {
@@ -84,12 +84,12 @@ func (se *session) shared(p hub.Project, packet hub.Packet, by string) error {
 // roomForPacket refuses a packet more than a project may have.
 func (s *Service) roomForPacket(op string, p hub.Project, bytes int64) error {
 	if p.Tally.Packets >= s.o.Limits.Packets {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is as many as this hub keeps", p.Tally.Packets)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is the limit of this hub", p.Tally.Packets)
 	}
 	return s.roomForContent(op, p, bytes)
 }
 
-// A Question is what Ask shares.
+// A Question is the content of a question packet.
 type Question struct {
 	Project  hub.ProjectID
 	Question string
@@ -111,7 +111,7 @@ func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (hub.P
 	}{q.Question, q.Options, q.Urgent})
 }
 
-// A Decision is what Decide shares.
+// A Decision is the content of a decision packet.
 type Decision struct {
 	Project      hub.ProjectID
 	Decision     string
@@ -151,8 +151,7 @@ func (s *Service) shareValue(ctx context.Context, caller hub.Caller, n NewPacket
 	return s.Share(ctx, caller, n)
 }
 
-// maxPackets is how many packets a page has at most, defaultPackets how many
-// unless asked for more.
+// maxPackets is the largest page of packets, defaultPackets the default one.
 const (
 	maxPackets     = 500
 	defaultPackets = 50
@@ -182,7 +181,7 @@ func (s *Service) Packets(ctx context.Context, _ hub.Caller, q hub.PacketQuery) 
 	return out, err
 }
 
-// maxThread is how many packets a thread has at most when it is read.
+// maxThread is the number of packets of a thread that are read.
 const maxThread = 500
 
 // Thread returns a packet, or the one that it answers, with the answers to it,
@@ -202,7 +201,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, pa
 		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
 			var parent hub.Packet
 			if parent, err = r.Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
-				err = nil // it has not come here yet
+				err = nil // not synchronized yet
 				break
 			}
 			root = parent

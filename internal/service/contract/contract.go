@@ -1,17 +1,18 @@
 // Package contract keeps projects in which several repositories agree on their
-// interfaces, and what hubs exchange about them.
+// interfaces, and merges the copies of them that hubs exchange.
 //
-// Every change is one transaction: the thing, a journal entry, a row in the log
-// of changes that other hubs are told from, and a message to the agents here
-// whose repositories it concerns. What comes from another hub is merged, never
-// put in place of what is here: whatever the order, the repetition or the delay
-// of what two hubs tell each other, they end with the same.
+// Every change is one transaction: the thing, a journal entry, a row in the log of
+// changes from which peers are supplied, and a message to the agents of this hub
+// whose repositories it concerns. A copy from another hub is merged, never put in
+// place of the local one: for any order, repetition and delay of the copies that two
+// hubs exchange, both end with the same state; see merge.go.
 //
-// It does not know who may call what, nor how other hubs are reached: surfaces
-// check permissions, and whoever sends reads the log of changes.
+// The package neither checks permissions nor calls other hubs: surfaces check, and
+// package peer reads the log of changes.
 package contract
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -21,12 +22,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Sender writes the messages that events make. The mailroom is one.
+// A Sender writes the messages about events. The mailroom implements it.
 type Sender interface {
-	// Post writes a message from actor inside tx. fresh says that the actor
-	// begins something with it, so that its limits count.
+	// Post writes a message from actor inside tx. fresh makes the limits of the
+	// actor apply.
 	Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error)
-	// Announce wakes those who wait for messages that are committed now.
+	// Announce wakes the waiters of committed messages.
 	Announce(...hub.Message)
 }
 
@@ -36,23 +37,23 @@ type Options struct {
 	Log   *slog.Logger // default silent
 	Bus   hub.Bus      // gets a hint on hub.TopicChanges after every change; may be nil
 
-	Self     hub.AID // this hub across hubs
-	Repo     string  // name of the repository that this hub speaks for
-	Endpoint string  // where this hub can be called
+	Self     hub.AID // id of this hub across hubs
+	Repo     string  // name of this hub's repository
+	Endpoint string  // of this hub
 
-	// Sender writes a message to the agents whose repositories an event
-	// concerns. Local tells which agent of this hub an AID stands for. Without
-	// both nobody is told.
+	// Sender writes a message to the agents whose repositories an event concerns.
+	// Local returns the agent of this hub with an AID. Without both no messages
+	// are sent.
 	Sender Sender
 	Local  func(hub.AID) (hub.AgentID, bool)
 
-	Files  *os.Root // where shared files are kept; without one there are none
+	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
-	Strict bool // a contract is updated only while it is negotiating
+	Strict bool // a contract can be updated only while it is negotiating
 }
 
-// Limits bounds what a hub keeps of projects. Members that are zero have the
-// value of DefaultLimits.
+// Limits are the limits of the projects of a hub. A zero member has the value of
+// DefaultLimits.
 type Limits struct {
 	Projects  int   // of the hub
 	Contracts int   // of one project
@@ -63,26 +64,16 @@ type Limits struct {
 	Shared    int64 // bytes of all shared files
 }
 
-// DefaultLimits is what a hub keeps unless told otherwise.
+// DefaultLimits are the limits of a hub without others.
 var DefaultLimits = Limits{
 	Projects: 1000, Contracts: 10_000, Packets: 50_000, Bytes: 256 << 20, Requests: 1000, File: 10 << 20, Shared: 1 << 30,
 }
 
-func (l Limits) filled() Limits {
+func (l Limits) withDefaults() Limits {
 	d := DefaultLimits
-	fill(&l.Projects, d.Projects)
-	fill(&l.Contracts, d.Contracts)
-	fill(&l.Packets, d.Packets)
-	fill(&l.Bytes, d.Bytes)
-	fill(&l.Requests, d.Requests)
-	fill(&l.File, d.File)
-	fill(&l.Shared, d.Shared)
-	return l
-}
-
-func fill[N int | int64](n *N, otherwise N) {
-	if *n <= 0 {
-		*n = otherwise
+	return Limits{
+		Projects: cmp.Or(l.Projects, d.Projects), Contracts: cmp.Or(l.Contracts, d.Contracts), Packets: cmp.Or(l.Packets, d.Packets),
+		Bytes: cmp.Or(l.Bytes, d.Bytes), Requests: cmp.Or(l.Requests, d.Requests), File: cmp.Or(l.File, d.File), Shared: cmp.Or(l.Shared, d.Shared),
 	}
 }
 
@@ -105,12 +96,12 @@ func New(store hub.Store, opts *Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Limits = o.Limits.filled()
+	o.Limits = o.Limits.withDefaults()
 	ids := hub.NewIDs(o.Clock)
 	return &Service{store: store, o: o, newID: func() string { return string(ids.Next()) }}
 }
 
-// aid returns who the caller is across hubs.
+// aid returns the id of the caller across hubs.
 func (s *Service) aid(caller hub.Caller) hub.AID {
 	if caller.AID == "" || caller.Kind == hub.CallerGuest { // a guest of an open hub acts for the hub
 		return s.o.Self
@@ -118,13 +109,13 @@ func (s *Service) aid(caller hub.Caller) hub.AID {
 	return caller.AID
 }
 
-// isOurs reports whether the caller is this hub, or an agent of it.
+// isOurs reports whether the caller is this hub or one of its agents.
 func (s *Service) isOurs(caller hub.Caller) bool {
 	if aid := s.aid(caller); aid == s.o.Self || s.o.Local == nil {
 		return aid == s.o.Self
 	}
 	id, ok := s.o.Local(caller.AID)
-	return ok && id == caller.ID // a peer may be called as an agent here would be
+	return ok && id == caller.ID // a peer may have the AID of a local agent
 }
 
 // speaksFor returns the repository of p that the caller speaks for: the one it
@@ -140,20 +131,20 @@ func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller) (hub.Re
 		WithHint("claim a repository of it first: cacp/project/join")
 }
 
-// A session is one transaction of a service, and what is to be said about it.
+// A session is one transaction of a service.
 type session struct {
 	s      *Service
 	tx     hub.Tx
 	caller hub.Caller
 	source hub.AID // the peer that a change came from; "" for a change made here
-	known  bool    // source has the thing that changes as it is after the change
+	known  bool    // source has the state after the change
 	now    hub.Time
 
-	said    []hub.Message
-	changed bool
+	messages []hub.Message
+	changed  bool
 }
 
-// agent returns who makes the change, across hubs.
+// agent returns the author of the change, across hubs.
 func (se *session) agent() hub.AID {
 	if se.source != "" {
 		return se.source
@@ -161,7 +152,7 @@ func (se *session) agent() hub.AID {
 	return se.s.aid(se.caller)
 }
 
-// update runs fn in one transaction and then wakes those who wait.
+// update runs fn in one transaction and then wakes the waiters.
 func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID, fn func(*session) error) error {
 	var se *session
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
@@ -171,8 +162,8 @@ func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID,
 	if err != nil {
 		return err
 	}
-	if len(se.said) > 0 {
-		s.o.Sender.Announce(se.said...)
+	if len(se.messages) > 0 {
+		s.o.Sender.Announce(se.messages...)
 	}
 	if se.changed && s.o.Bus != nil {
 		s.o.Bus.Publish(hub.TopicChanges)
@@ -181,10 +172,10 @@ func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID,
 	return nil
 }
 
-// act runs fn like update on behalf of a caller who may act, with a project
-// and the repository that the caller speaks for.
+// act runs fn like update for a caller that may act, with a project and the
+// repository that the caller speaks for.
 func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, fn func(*session, hub.Project, hub.Repo) error) error {
-	if err := active(op, caller); err != nil {
+	if err := mayAct(op, caller); err != nil {
 		return err
 	}
 	return s.update(ctx, caller, "", func(se *session) error {
@@ -200,8 +191,8 @@ func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.
 	})
 }
 
-// active refuses callers that may look but not act.
-func active(op string, caller hub.Caller) error {
+// mayAct refuses callers that may read but not act.
+func mayAct(op string, caller hub.Caller) error {
 	if caller.Paused {
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a project", caller.ID).
 			WithHint("the operator can lift this with: parley agent resume %s", caller.ID)
@@ -229,15 +220,11 @@ func (se *session) note(a hub.Action, subject string, outcome hub.Outcome, facts
 	if err != nil {
 		return err
 	}
-	actor := se.caller.ID
-	if actor == "" {
-		actor = hub.Self
-	}
-	_, err = se.tx.Append(hub.Entry{At: se.now, Actor: actor, Action: a, Subject: subject, Outcome: outcome, Facts: raw})
+	_, err = se.tx.Append(hub.Entry{At: se.now, Actor: cmp.Or(se.caller.ID, hub.Self), Action: a, Subject: subject, Outcome: outcome, Facts: raw})
 	return err
 }
 
-// facts is what the journal keeps of a change: never content.
+// facts are the facts of a journal entry about a change: never content.
 type facts struct {
 	Project hub.ProjectID `json:"project_id"`
 	Agent   hub.AID       `json:"agent,omitempty"`
@@ -249,19 +236,19 @@ type facts struct {
 	Digest  string        `json:"sha256,omitempty"` // of the contract, packet, file or content
 }
 
-// project returns a project or says that there is none.
+// project returns a project. It reports CodeNotFound if there is none.
 func project(r hub.Reader, op string, id hub.ProjectID) (hub.Project, error) {
 	if id == "" {
 		return hub.Project{}, hub.Errorf(hub.CodeInvalid, op, "projectId required")
 	}
 	p, err := r.Project(id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return p, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", id).WithHint("cacp/project/list shows those that are here")
+		return p, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", id).WithHint("cacp/project/list shows the projects of this hub")
 	}
 	return p, err
 }
 
-// contract returns a contract or says that there is none.
+// contract returns a contract. It reports CodeNotFound if there is none.
 func contract(r hub.Reader, op string, project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
 	if id == "" {
 		return hub.Contract{}, hub.Errorf(hub.CodeInvalid, op, "contractId required")
@@ -273,14 +260,14 @@ func contract(r hub.Reader, op string, project hub.ProjectID, id hub.ContractID)
 	return c, err
 }
 
-// whole returns a contract with History and Conflicts.
-func whole(r hub.Reader, c hub.Contract) (hub.Contract, error) {
+// withVersions returns c with History and Conflicts.
+func withVersions(r hub.Reader, c hub.Contract) (hub.Contract, error) {
 	var err error
 	c.History, c.Conflicts, err = r.Versions(c.Project, c.ID)
 	return c, err
 }
 
-// page returns a limit that is between 1 and most.
+// page returns a page size between 1 and most.
 func page(op string, limit, most int) (int, error) {
 	switch {
 	case limit == 0:

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Diff is what changed between two versions of a contract.
+// A Diff is the difference of two versions of a contract.
 type Diff struct {
 	From    int          `json:"from"`
 	To      int          `json:"to"`
@@ -20,7 +20,7 @@ type Diff struct {
 	Cut     bool         `json:"cut,omitempty"` // there are more
 }
 
-// A Difference is one value that is not as it was.
+// A Difference is one value that changed.
 type Difference struct {
 	Path string          `json:"path"` // a JSON pointer
 	Kind string          `json:"kind"` // added, removed or changed
@@ -28,15 +28,15 @@ type Difference struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
-// maxDifferences is how many differences a diff has at most, and maxDepth how
-// deep it looks.
+// maxDifferences is the number of differences in a diff, and maxDepth the depth to
+// which values are compared.
 const (
 	maxDifferences = 1000
 	maxDepth       = 64
 )
 
-// Diff returns what changed between two versions. 0 stands for the newest as
-// to, and for the one before to as from.
+// Diff returns the difference of two versions. 0 is the newest as to, and the one
+// before to as from.
 func (s *Service) Diff(ctx context.Context, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, from, to int) (Diff, error) {
 	c, err := s.Contract(ctx, caller, id, contractID, true)
 	if err != nil {
@@ -74,8 +74,8 @@ func contentOf(c hub.Contract, version int) (json.RawMessage, error) {
 	return nil, hub.Errorf(hub.CodeNotFound, "contract.Diff", "contract %s has no version %d", c.ID, version)
 }
 
-// compare notes how new differs from old. Objects are compared by member and
-// lists by place; all else as a whole.
+// compare adds the differences of new from old. Objects are compared by member, lists
+// by index, other values as a whole.
 func (d *Diff) compare(path string, old, new json.RawMessage, depth int) {
 	if d.Cut || bytes.Equal(old, new) {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A NewFile is a file as it comes in.
+// A NewFile describes a file to share.
 type NewFile struct {
 	Project     hub.ProjectID
 	Name        string
@@ -24,22 +24,22 @@ type NewFile struct {
 	Content     string // base64, without blanks
 }
 
-// A File is a file that was kept.
+// A File is a stored file.
 type File struct {
 	SavedTo string `json:"savedTo"` // below the hub's folder for shared files
 	Size    int    `json:"size"`
 	SHA256  string `json:"sha256"`
 }
 
-// ShareFile keeps a file in the project's folder.
+// ShareFile stores a file in the project's folder.
 func (s *Service) ShareFile(ctx context.Context, caller hub.Caller, n NewFile) (File, error) {
-	return s.keep(ctx, "contract.ShareFile", caller, n, func(*session, hub.Project, File) error { return nil })
+	return s.keepFile(ctx, "contract.ShareFile", caller, n, func(*session, hub.Project, File) error { return nil })
 }
 
-// FulfilRequest keeps the file that somebody asked for.
+// FulfilRequest stores a file that a repository requested.
 func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestID string, n NewFile) (File, error) {
 	const op = "contract.FulfilRequest"
-	return s.keep(ctx, op, caller, n, func(se *session, p hub.Project, f File) error {
+	return s.keepFile(ctx, op, caller, n, func(se *session, p hub.Project, f File) error {
 		r, err := se.tx.FileRequest(p.ID, requestID)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return hub.Errorf(hub.CodeNotFound, op, "Request %s not found", requestID)
@@ -55,18 +55,18 @@ func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestI
 	})
 }
 
-// sharedBytes is where the store counts what shared files take up, and
-// fileOverhead what each counts beside its content.
+// sharedBytes is the key under which the store counts the bytes of shared files, and
+// fileOverhead the bytes that each counts beside its content.
 const (
 	sharedBytes  = "files.bytes"
 	fileOverhead = 4096
 )
 
-// keep writes a file and then notes it, together with what and does. A file
-// that cannot be noted is removed again.
-func (s *Service) keep(ctx context.Context, op string, caller hub.Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
+// keepFile writes a file and then records it in one transaction with and. A file that
+// cannot be recorded is removed again.
+func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
 	if s.o.Files == nil {
-		return File{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no shared files")
+		return File{}, hub.Errorf(hub.CodeNotEnabled, op, "shared files are not enabled on this hub")
 	}
 	data, err := s.decodeFile(op, n)
 	if err != nil {
@@ -120,26 +120,25 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 	return data, nil
 }
 
-// save writes a file into the project's folder, under a name that nothing else
-// has, and returns where.
+// save writes a file into the project's folder, under a new name, which it returns.
 func (s *Service) save(op string, n NewFile, data []byte) (string, error) {
 	if err := s.o.Files.Mkdir(string(n.Project), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", hub.Errorf(hub.CodeDegraded, op, "the project's folder cannot be made: %v", err)
+		return "", hub.Errorf(hub.CodeDegraded, op, "make the project's folder: %v", err)
 	}
 	name := path.Join(string(n.Project), s.newID()[24:]+"-"+baseName(n.Name))
 	f, err := s.o.Files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeDegraded, op, "the file cannot be made: %v", err)
+		return "", hub.Errorf(hub.CodeDegraded, op, "make the file: %v", err)
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(hub.Errorf(hub.CodeDegraded, op, "the file cannot be written: %v", err), s.o.Files.Remove(name))
+		return "", errors.Join(hub.Errorf(hub.CodeDegraded, op, "write the file: %v", err), s.o.Files.Remove(name))
 	}
 	return name, nil
 }
 
-// baseName returns the last part of a path, of either kind, with nothing in it
-// that a shell or a file system could take for more than a name.
+// baseName returns the last part of a path of either kind, with every character
+// replaced that has a meaning to a shell or a file system.
 func baseName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	clean := []byte(name[max(0, len(name)-100):])
@@ -153,7 +152,7 @@ func baseName(name string) string {
 	return string(clean)
 }
 
-// countFile adds to what shared files take up.
+// countFile adds to the bytes of shared files.
 func (se *session) countFile(op string, n int64) error {
 	text, err := se.tx.Meta(sharedBytes)
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -161,13 +160,13 @@ func (se *session) countFile(op string, n int64) error {
 	}
 	total, _ := strconv.ParseInt(text, 10, 64) // "" is 0
 	if total+n > se.s.o.Limits.Shared {
-		return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d bytes of shared files, and has them", se.s.o.Limits.Shared)
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub has %d bytes of shared files, which is its limit", se.s.o.Limits.Shared)
 	}
 	return se.tx.PutMeta(sharedBytes, strconv.FormatInt(total+n, 10))
 }
 
-// RequestFile asks the others of a project for a file. Project, Description and
-// Format must be given.
+// RequestFile requests a file from the other repositories of a project. Project,
+// Description and Format must be given.
 func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.FileRequest) (hub.FileRequest, error) {
 	const op = "contract.RequestFile"
 	switch {
@@ -184,7 +183,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 			return err
 		}
 		if len(open) >= s.o.Limits.Requests {
-			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is as many as this hub keeps", len(open))
+			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is the limit of this hub", len(open))
 		}
 		if err := se.tx.AddFileRequest(r); err != nil {
 			return err

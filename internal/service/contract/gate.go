@@ -2,14 +2,13 @@ package contract
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Gate says what Check asks for.
+// A Gate is the requirement of a Check.
 type Gate struct {
 	Project hub.ProjectID
 	Repo    string             // name; "" for every contract of the project
@@ -19,21 +18,21 @@ type Gate struct {
 // A Verdict is the answer of Check.
 type Verdict struct {
 	OK       bool      `json:"ok"`
-	Checked  int       `json:"checked"` // contracts that the repository takes part in
+	Checked  int       `json:"checked"` // contracts that the repository is a party of
 	Failures []Failure `json:"failures"`
 }
 
-// A Failure is a contract that has not come far enough.
+// A Failure is a contract that lacks the required status.
 type Failure struct {
 	Contract hub.ContractID     `json:"contractId"`
 	Name     string             `json:"name"`
 	Version  int                `json:"version"`
 	Status   hub.ContractStatus `json:"status"`
-	Reason   string             `json:"reason"`
+	Reason   string             `json:"reason"` // completes the sentence that the contract is ...
 }
 
-// Check is the gate for CI and merge: whether every contract that a repository
-// takes part in has come far enough, and which have not and why.
+// Check is the gate for CI and merge: whether every contract that a repository is a
+// party of has the required status, and which have not and why.
 func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, error) {
 	const op = "contract.Check"
 	if g.Require == "" {
@@ -60,39 +59,48 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 				return nil
 			}
 			out.OK = false
-			out.Failures = append(out.Failures, Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, Reason: lacks(c, p)})
+			out.Failures = append(out.Failures, Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, Reason: waitsFor(c, p)})
 			return nil
 		})
 	})
 	return out, err
 }
 
-// lacks says what keeps a contract from going on.
-func lacks(c hub.Contract, p hub.Project) string {
-	var waiting []hub.Repo
-	what := ""
+// waitsFor completes the sentence that a contract is ...: the status that is missing,
+// and the repositories that it waits for.
+func waitsFor(c hub.Contract, p hub.Project) string {
 	switch c.Status {
 	case hub.ContractProposed, hub.ContractNegotiating:
-		what, waiting = "nobody has agreed to this version", c.Dissenting(p)
-		if len(waiting) > 0 {
-			what = "not agreed by"
+		if missing := c.Dissenting(p); len(missing) > 0 {
+			return "not agreed yet: waiting for " + names(missing, " and ")
 		}
+		others := slices.DeleteFunc(slices.Clone(c.Parties(p)), func(r hub.Repo) bool { return r.ID == c.ProposedBy })
+		if len(others) == 0 {
+			return "not agreed yet: no other repository is in the project"
+		}
+		return "not agreed yet: waiting for " + names(others, " or ")
 	case hub.ContractAgreed:
-		what, waiting = "not completed by", c.Pending(p)
-	case hub.ContractImplemented:
-		return "nobody has verified it"
+		if missing := c.Pending(p); len(missing) > 0 {
+			return "not implemented yet: waiting for " + names(missing, " and ")
+		}
+		return "not implemented yet"
 	}
-	if len(waiting) == 0 {
-		return what
-	}
-	names := make([]string, len(waiting))
-	for i, r := range waiting {
-		names[i] = r.Name
-	}
-	return fmt.Sprintf("%s %s", what, strings.Join(names, ", "))
+	return "not verified yet: waiting for a verification"
 }
 
-// pageSize is how many things are read at a time where all are needed.
+// names joins the names of repositories.
+func names(repos []hub.Repo, last string) string {
+	var all []string
+	for _, r := range repos {
+		all = append(all, r.Name)
+	}
+	if n := len(all); n > 1 {
+		all = append(all[:n-2], all[n-2]+last+all[n-1])
+	}
+	return strings.Join(all, ", ")
+}
+
+// pageSize is the number of things per read where all are needed.
 const pageSize = 200
 
 // eachContract calls fn with every contract of a project by id, without History

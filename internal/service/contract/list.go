@@ -15,7 +15,7 @@ func (s *Service) Contract(ctx context.Context, _ hub.Caller, id hub.ProjectID, 
 			return err
 		}
 		if c, err = contract(r, op, id, contractID); err == nil && history {
-			c, err = whole(r, c)
+			c, err = withVersions(r, c)
 		}
 		return err
 	})
@@ -43,14 +43,14 @@ func (s *Service) Contracts(ctx context.Context, _ hub.Caller, q hub.ContractQue
 	return out, err
 }
 
-// A Conflict is a contract with the contents that lost.
+// A Conflict is a contract with the contents that lost in a merge.
 type Conflict struct {
 	Contract hub.Contract          `json:"contract"`
 	Lost     []hub.ContractVersion `json:"lost"` // newest version first
 }
 
-// Conflicts returns the contracts of a project that have contents which lost,
-// by id, beginning after one.
+// Conflicts returns the contracts of a project with conflicts, by id, beginning after
+// one.
 func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID, after hub.ContractID, limit int) ([]Conflict, error) {
 	const op = "contract.Conflicts"
 	limit, err := page(op, limit, pageSize)

@@ -10,18 +10,27 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// The functions in this file join two copies of one thing. They are pure, and
-// it does not matter which copy comes first, how copies are grouped, or how
-// often one comes: each part of a copy is either the greater of two by a total
-// order, or the union of both.
-
-// mergeContract joins two copies of a contract, both with History and
-// Conflicts.
+// The functions in this file merge two copies of one thing. They are pure.
 //
-// The copy with the higher version gives content and status, then that with
-// the later time, then that with the greater hash of its content. What lost and
-// is not in the history is kept among the conflicts. Implementations are joined
-// by repository, agreements by repository and version.
+// The invariant: merging is commutative, associative and idempotent, so hubs that saw
+// the same copies have the same state, for any order, grouping and repetition. It
+// holds because each part of a copy is one of two things: the greater of two by a
+// total order (the head of a contract, the work of each repository, each agreement,
+// the members of a project, the claim of each repository), or the union of both (the
+// contents of a contract, packets, repositories), cut by the same limits on every
+// hub. A status that follows from several parts is derived after the merge by
+// advance, with the time of the last part it needed and never that of a clock, so
+// that every hub derives the same.
+//
+// The cost is linear in the size of both copies, times the logarithm of the number of
+// versions for their order; contents are hashed once per merge.
+
+// mergeContract merges two copies of a contract, both with History and Conflicts.
+//
+// Content and status are those of the copy with the higher version, then with the
+// later time, then with the greater hash of its content. The content of the other
+// copy is kept in the conflicts unless it is in the history. Implementations are
+// merged by repository, agreements by repository and version.
 func mergeContract(a, b hub.Contract) hub.Contract {
 	won, lost := a, b
 	if compareHeads(a, b) < 0 {
@@ -36,21 +45,21 @@ func mergeContract(a, b hub.Contract) hub.Contract {
 	return out
 }
 
-// compareHeads orders what two copies say a contract is now.
+// compareHeads orders two copies of a contract by their present state.
 func compareHeads(a, b hub.Contract) int {
 	order := cmp.Or(cmp.Compare(a.Version, b.Version), a.UpdatedAt.Compare(b.UpdatedAt))
 	if order == 0 && !bytes.Equal(a.Content, b.Content) {
 		order = strings.Compare(hub.ContentHash(a.Content), hub.ContentHash(b.Content))
 	}
-	// As far as it concerns the content this is the order in which
-	// mergeVersions chooses, so that it does not matter who lost first.
+	// For the content this is the order of mergeVersions, so that it does not
+	// matter which copy lost first.
 	return cmp.Or(order,
 		cmp.Compare(a.ProposedBy, b.ProposedBy), bytes.Compare(a.Content, b.Content),
 		cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)),
 		cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 }
 
-// earlier returns the earlier of two times that are times.
+// earlier returns the earlier of two times. A zero time does not count.
 func earlier(a, b hub.Instant) hub.Instant {
 	if a.IsZero() || !b.IsZero() && b.Compare(a) < 0 {
 		return b
@@ -65,8 +74,8 @@ func later(a, b hub.Instant) hub.Instant {
 	return a
 }
 
-// greatest joins two lists by key: of those with the same key the greatest
-// stands. The outcome is in the order of keys.
+// greatest merges two lists by key: of elements with the same key the greatest
+// remains. The result is in the order of keys.
 func greatest[T any, K comparable](a, b []T, key func(T) K, compareKeys func(K, K) int, compare func(x, y T) int) []T {
 	byKey := make(map[K]T, len(a)+len(b))
 	for _, list := range [...][]T{a, b} {
@@ -92,9 +101,9 @@ func mergeImplementations(a, b []hub.Implementation) []hub.Implementation {
 	return greatest(a, b, func(i hub.Implementation) hub.RepoID { return i.Repo }, cmp.Compare[hub.RepoID], compareImplementations)
 }
 
-// compareImplementations orders two reports of one repository's work: the newer
-// stands. Among equals the one that says more about the work does, then the one
-// that claims less of a version: who does not know it may have guessed too high.
+// compareImplementations orders two copies of one repository's work: by time, then by
+// status, then by version, where the lower one wins, because a hub that does not know
+// the version may have guessed too high.
 func compareImplementations(a, b hub.Implementation) int {
 	if sameImplementation(a, b) {
 		return 0
@@ -103,12 +112,12 @@ func compareImplementations(a, b hub.Implementation) int {
 		a.At().Compare(b.At()),
 		cmp.Compare(slices.Index(hub.ImplementationStatuses, a.Status), slices.Index(hub.ImplementationStatuses, b.Status)),
 		cmp.Compare(b.Version, a.Version),
-		compareWritten(a, b))
+		compareEncoded(a, b))
 }
 
-// compareWritten orders two values by what is sent of them.
-func compareWritten(a, b any) int {
-	x, _ := json.Marshal(a) // what was decoded can be encoded
+// compareEncoded orders two values by their JSON.
+func compareEncoded(a, b any) int {
+	x, _ := json.Marshal(a) // decoded before: cannot fail
 	y, _ := json.Marshal(b)
 	return bytes.Compare(x, y)
 }
@@ -145,9 +154,9 @@ type variantKey struct {
 
 func (v variant) key() variantKey { return variantKey{v.Version, v.hash} }
 
-// mergeVersions joins all contents but that of the winning head, and splits
-// them into those that later versions replaced, one for each version, and those
-// that lost.
+// mergeVersions merges all contents but that of the winning head, and splits them
+// into the history, the content of each version that a later one replaced, and the
+// conflicts, contents that lost against another one of the same version.
 func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVersion) {
 	var all []variant
 	add := func(v hub.ContractVersion, superseded bool) {
@@ -188,7 +197,7 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 		switch t, ok := trunk[v.Version]; {
 		case v.key() == head:
 		case ok && t.key() == v.key():
-			v.Superseded = false // as every one in the history is
+			v.Superseded = false // implied in the history
 			history = append(history, v.ContractVersion)
 		default:
 			losers = append(losers, v)
@@ -216,8 +225,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// mergeProject joins two copies of a project's own members and its
-// repositories.
+// mergeProject merges two copies of a project's own members and its repositories.
 func mergeProject(a, b hub.Project) hub.Project {
 	out := a
 	if compareProjects(a, b) < 0 {
@@ -228,7 +236,7 @@ func mergeProject(a, b hub.Project) hub.Project {
 	return out
 }
 
-// compareProjects orders what two copies say a project is.
+// compareProjects orders two copies of a project's own members.
 func compareProjects(a, b hub.Project) int {
 	return cmp.Or(
 		a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Objective, b.Objective),
@@ -240,8 +248,8 @@ func mergeRepos(a, b []hub.Repo) []hub.Repo {
 	return greatest(a, b, func(r hub.Repo) hub.RepoID { return r.ID }, cmp.Compare[hub.RepoID], compareRepos)
 }
 
-// compareRepos orders two copies of a repository: one that is claimed stands,
-// then the earlier claim, then what was said last by who claimed it.
+// compareRepos orders two copies of a repository: a claimed one wins, then the earlier
+// claim, then the last change by the claiming agent.
 func compareRepos(a, b hub.Repo) int {
 	switch {
 	case sameRepo(a, b):
@@ -251,21 +259,21 @@ func compareRepos(a, b hub.Repo) int {
 	case !a.ClaimedAt.IsZero() && !b.ClaimedAt.IsZero() && a.ClaimedAt != b.ClaimedAt:
 		return b.ClaimedAt.Compare(a.ClaimedAt)
 	case a.ClaimedAt.IsZero() != b.ClaimedAt.IsZero():
-		return a.ClaimedAt.Compare(b.ClaimedAt) // a claim that has a time stands
+		return a.ClaimedAt.Compare(b.ClaimedAt) // a claim with a time wins
 	}
-	return cmp.Or(cmp.Compare(a.Agent, b.Agent), a.UpdatedAt.Compare(b.UpdatedAt), compareWritten(a, b))
+	return cmp.Or(cmp.Compare(a.Agent, b.Agent), a.UpdatedAt.Compare(b.UpdatedAt), compareEncoded(a, b))
 }
 
-// comparePackets orders two packets with one id, which should be one.
+// comparePackets orders two packets with one id, which should be the same.
 func comparePackets(a, b hub.Packet) int {
-	return cmp.Or(a.At.Compare(b.At), compareWritten(a, b))
+	return cmp.Or(a.At.Compare(b.At), compareEncoded(a, b))
 }
 
-// settle returns c as far as it has come by itself: agreed when all whose word
-// the policy asks for have agreed, implemented when all whom it concerns have
-// completed it. The time is that of what was last needed for it, so that every
-// hub comes to the same.
-func settle(c hub.Contract, p hub.Project) hub.Contract {
+// advance returns c with the status that follows from its parts: agreed when all
+// repositories that the policy requires have agreed, implemented when all parties
+// have completed it. Its time is that of the last part that was needed, so that every
+// hub derives the same.
+func advance(c hub.Contract, p hub.Project) hub.Contract {
 	if (c.Status == hub.ContractProposed || c.Status == hub.ContractNegotiating) && p.Policy == hub.AgreeAll && len(c.Dissenting(p)) == 0 {
 		counted := false
 		for _, a := range c.Agreements {
@@ -273,7 +281,7 @@ func settle(c hub.Contract, p hub.Project) hub.Contract {
 				c.UpdatedAt, counted = later(c.UpdatedAt, a.At), true
 			}
 		}
-		if counted { // somebody has agreed, not nobody had to
+		if counted { // without an agreement the status does not change
 			c.Status = hub.ContractAgreed
 		}
 	}

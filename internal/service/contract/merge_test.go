@@ -222,10 +222,10 @@ func TestMerge(t *testing.T) {
 			return x
 		}
 		for _, pair := range [][2]hub.Contract{{agree("b", 5), agree("c", 7)}, {agree("c", 7), agree("b", 5)}} {
-			if got := settle(mergeContract(pair[0], pair[1]), p); got.Status != hub.ContractAgreed || got.UpdatedAt != at(7) {
+			if got := advance(mergeContract(pair[0], pair[1]), p); got.Status != hub.ContractAgreed || got.UpdatedAt != at(7) {
 				t.Errorf("got %s at %v", got.Status, got.UpdatedAt)
 			}
-			if got := settle(pair[0], p); got.Status != hub.ContractProposed {
+			if got := advance(pair[0], p); got.Status != hub.ContractProposed {
 				t.Errorf("one alone: got %s", got.Status)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A notice is what an agent is told about an event in a project.
+// A notice is the payload of the message about an event in a project.
 type notice struct {
 	Summary  string             `json:"summary"`
 	Event    string             `json:"event"`
@@ -24,8 +24,8 @@ type notice struct {
 	Urgent   bool               `json:"urgent,omitempty"`
 }
 
-// Notices stop when they are not read, or when they come too fast: what they
-// say is in the project anyway.
+// Notices stop when they are not read or come too fast: the project has their content
+// anyway.
 const (
 	maxUnread        = 100
 	noticesPerMinute = 30
@@ -74,12 +74,12 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 		To: to, Type: hub.TypeStatusUpdate, ThreadID: thread, Topic: "coordination", Priority: priority, Payload: payload, Policy: hub.DefaultPolicy,
 	}, false)
 	if err == nil {
-		se.said = append(se.said, msg)
+		se.messages = append(se.messages, msg)
 	}
 	return err
 }
 
-// sentence says in words what happened.
+// sentence describes the event.
 func (n notice) sentence() string {
 	by := n.By
 	if by == "" {

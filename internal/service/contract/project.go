@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A NewProject is a project as it is asked for.
+// A NewProject describes a new project.
 type NewProject struct {
 	Name      string
 	Objective string
@@ -20,7 +20,7 @@ type NewProject struct {
 // claimed for this hub at once.
 func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewProject) (hub.Project, error) {
 	const op = "contract.CreateProject"
-	if err := active(op, caller); err != nil {
+	if err := mayAct(op, caller); err != nil {
 		return hub.Project{}, err
 	}
 	now := hub.Instant{}.After(s.o.Clock)
@@ -32,7 +32,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 		p.Policy = hub.AgreeAny
 	}
 	for _, r := range n.Repos {
-		if err := s.admit(op, &p, &r, now); err != nil {
+		if err := s.addRepo(op, &p, &r, now); err != nil {
 			return hub.Project{}, err
 		}
 	}
@@ -51,8 +51,8 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 	return p, err
 }
 
-// admit adds a repository to a project that is not stored yet or again.
-func (s *Service) admit(op string, p *hub.Project, r *hub.Repo, now hub.Instant) error {
+// addRepo adds a repository to a project in memory.
+func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instant) error {
 	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = hub.RepoID(s.newID()), "", hub.Instant{}, now
 	if r.Name == s.o.Repo && s.o.Repo != "" {
 		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
@@ -75,7 +75,7 @@ func (s *Service) admit(op string, p *hub.Project, r *hub.Repo, now hub.Instant)
 func (s *Service) roomForProject(tx hub.Reader, op string) error {
 	all, err := tx.Projects("", s.o.Limits.Projects)
 	if err == nil && len(all) >= s.o.Limits.Projects {
-		return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d projects, and has them", s.o.Limits.Projects)
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub has %d projects, which is its limit", s.o.Limits.Projects)
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 	const op = "contract.JoinProject"
 	var p hub.Project
 	var r hub.Repo
-	if err := active(op, caller); err != nil {
+	if err := mayAct(op, caller); err != nil {
 		return p, r, err
 	}
 	if repoName == "" {
@@ -102,7 +102,7 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 	}
 	agent := s.aid(caller)
 	if agent == "" {
-		return p, r, hub.Errorf(hub.CodeInvalid, op, "nobody across hubs has an id for %q", caller.ID).WithHint("start the hub with --aid")
+		return p, r, hub.Errorf(hub.CodeInvalid, op, "%q has no agent id across hubs", caller.ID).WithHint("start the hub with --aid")
 	}
 	err := s.update(ctx, caller, "", func(se *session) (err error) {
 		if p, err = project(se.tx, op, id); err != nil {
@@ -143,7 +143,7 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
 	const op = "contract.AddRepo"
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, _ hub.Repo) error {
-		if err := s.admit(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
+		if err := s.addRepo(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
 			return err
 		}
 		if err := se.tx.PutProject(p); err != nil {
@@ -152,18 +152,18 @@ func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.Project
 		if err := se.record(hub.ActionRepoAdded, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller)}); err != nil {
 			return err
 		}
-		return se.settleAll(p)
+		return se.advanceAll(p)
 	})
 	return r, err
 }
 
-// SetStatus says how far a project has come. What follows from its contracts
-// goes further by itself.
+// SetStatus sets the status of a project. A later status that follows from its
+// contracts replaces it.
 func (s *Service) SetStatus(ctx context.Context, caller hub.Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
 	return s.setProject(ctx, "contract.SetStatus", caller, id, string(status), func(p *hub.Project) { p.Status = status })
 }
 
-// SetPolicy says whose word makes a contract agreed, from now on.
+// SetPolicy sets the repositories that have to agree to a contract.
 func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
 	return s.setProject(ctx, "contract.SetPolicy", caller, id, string(policy), func(p *hub.Project) { p.Policy = policy })
 }
@@ -179,55 +179,54 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 		if err := se.tx.PutProject(p); err != nil {
 			return err
 		}
-		out = standing(p)
+		out = withStanding(p)
 		if err := se.record(hub.ActionProjectChanged, projectChange(p), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller), Action: op, Status: word}); err != nil {
 			return err
 		}
-		return se.settleAll(p)
+		return se.advanceAll(p)
 	})
 	return out, err
 }
 
-// settleAll looks at every contract of a project whose repositories or policy
-// have changed.
-func (se *session) settleAll(p hub.Project) error {
-	var moved []hub.Contract // as they were: what is read must not change meanwhile
+// advanceAll advances every contract of a project whose repositories or policy
+// changed.
+func (se *session) advanceAll(p hub.Project) error {
+	var moved []hub.Contract // before the change: a store must not change while it is read
 	err := eachContract(se.tx, p.ID, func(c hub.Contract) error {
-		if settle(c, p).Status != c.Status {
+		if advance(c, p).Status != c.Status {
 			moved = append(moved, c)
 		}
 		return nil
 	})
 	for _, was := range moved {
-		c := settle(was, p)
+		c := advance(was, p)
 		if err = se.tx.PutContract(c, was); err != nil {
 			break
 		}
-		if err = se.moved(hub.ActionContractSettled, p, hub.Repo{}, c, "settled"); err != nil {
+		if err = se.recordContract(hub.ActionContractSettled, p, hub.Repo{}, c, "settled"); err != nil {
 			break
 		}
 	}
 	return err
 }
 
-// standing returns p with the status that it has come to.
-func standing(p hub.Project) hub.Project {
+// withStanding returns p with the later of its own status and the derived one.
+func withStanding(p hub.Project) hub.Project {
 	p.Status = p.Standing()
 	return p
 }
 
-// Project returns a project without its contracts and packets, and how far it
-// has come.
+// Project returns a project without its contracts and packets.
 func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (hub.Project, error) {
 	var p hub.Project
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		p, err = project(r, "contract.Project", id)
 		return err
 	})
-	return standing(p), err
+	return withStanding(p), err
 }
 
-// maxProjects is how many projects a page has at most.
+// maxProjects is the largest page of projects.
 const maxProjects = 200
 
 // Projects returns projects by id, beginning after one.
@@ -242,7 +241,7 @@ func (s *Service) Projects(ctx context.Context, _ hub.Caller, after hub.ProjectI
 		return err
 	})
 	for i, p := range all {
-		all[i] = standing(p)
+		all[i] = withStanding(p)
 	}
 	return all, err
 }

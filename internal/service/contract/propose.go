@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Proposal is a contract as it is asked for.
+// A Proposal describes a new contract.
 type Proposal struct {
 	Project hub.ProjectID
 	Type    hub.ContractType
@@ -16,12 +16,12 @@ type Proposal struct {
 	Content json.RawMessage // an object
 }
 
-// A Result is a contract after something was done to it.
+// A Result is a contract after an operation on it.
 type Result struct {
 	Contract hub.Contract // without History and Conflicts
 	Outcome  string       // agreed, change_requested, rejected, started, complete, verified, failed, partial or ""
 	Repo     hub.RepoID   // that the caller spoke for
-	Pending  []hub.Repo   // whose agreement or implementation is still needed
+	Pending  []hub.Repo   // repositories whose agreement or implementation is missing
 	Packet   hub.PacketID // that holds the comment, or ""
 	Warnings []string     // about the shape of the content
 }
@@ -51,7 +51,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 			return err
 		}
 		out = Result{Contract: c, Repo: r.ID}
-		return se.moved(hub.ActionContractProposed, in, r, c, "proposed")
+		return se.recordContract(hub.ActionContractProposed, in, r, c, "proposed")
 	})
 	out.Warnings = contentWarnings(c.Type, content)
 	return out, err
@@ -60,7 +60,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 // roomForContract refuses a contract more than a project may have.
 func (s *Service) roomForContract(op string, p hub.Project, bytes int64) error {
 	if p.Tally.Contracts >= s.o.Limits.Contracts {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d contracts, which is as many as this hub keeps", p.Tally.Contracts)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d contracts, which is the limit of this hub", p.Tally.Contracts)
 	}
 	return s.roomForContent(op, p, bytes)
 }
@@ -73,8 +73,8 @@ func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
 	return nil
 }
 
-// moved records what happened to a contract and tells those concerned.
-func (se *session) moved(a hub.Action, p hub.Project, r hub.Repo, c hub.Contract, event string) error {
+// recordContract records a change of a contract and sends the notices.
+func (se *session) recordContract(a hub.Action, p hub.Project, r hub.Repo, c hub.Contract, event string) error {
 	f := facts{
 		Project: p.ID, Agent: se.agent(), Source: se.source, Repo: r.ID, Version: c.Version, Status: string(c.Status), Action: event,
 		Digest: c.Digest(),
@@ -102,11 +102,11 @@ type Response struct {
 	Contract hub.ContractID
 	Action   string
 	Comment  string          // may be empty
-	Change   json.RawMessage // suggested instead; nil or any JSON value
-	Version  int             // that it is about; 0 for the one that is there
+	Change   json.RawMessage // suggested content; nil or any JSON value
+	Version  int             // of the contract; 0 for the newest
 }
 
-// responses says what each action does.
+// responses are the effects of each action.
 var responses = map[string]struct {
 	move    hub.ContractMove
 	outcome string
@@ -118,7 +118,7 @@ var responses = map[string]struct {
 	ActionReject:        {hub.MoveReject, "rejected", hub.ActionContractRejected, hub.ContextDecision},
 }
 
-// Respond agrees to a contract, asks for a change or rejects it. A comment or a
+// Respond agrees to a contract, requests a change or rejects it. A comment or a
 // suggested change is also kept as a packet that is related to the contract.
 func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (Result, error) {
 	const op = "contract.Respond"
@@ -141,7 +141,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		}
 		if r.Action == ActionAgree {
 			if p.Policy == hub.AgreeCounterparty && by.ID == c.ProposedBy {
-				return hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself: the project wants another repository to agree", by.Name, c.Version)
+				return hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", by.Name, c.Version)
 			}
 			c.Agreements = mergeAgreements(c.Agreements, []hub.Agreement{{
 				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: hub.ContentHash(c.Content), At: c.UpdatedAt,
@@ -152,7 +152,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		} else {
 			c.ReopenedAt = c.UpdatedAt
 		}
-		c = settle(c, p)
+		c = advance(c, p)
 		if out.Packet, err = se.comment(op, p, by, c, r, does.packet); err != nil {
 			return err
 		}
@@ -160,12 +160,12 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 			return err
 		}
 		out.Contract, out.Outcome, out.Repo = c, does.outcome, by.ID
-		return se.moved(does.action, p, by, c, does.outcome)
+		return se.recordContract(does.action, p, by, c, does.outcome)
 	})
 	return out, err
 }
 
-// step moves a contract. Its text names the word that the caller used.
+// step moves a contract. word names the operation in its error.
 func step(op string, c hub.Contract, move hub.ContractMove, word string, clock hub.Clock) (hub.Contract, error) {
 	next, ok := c.Status.After(move)
 	if !ok {
@@ -175,16 +175,16 @@ func step(op string, c hub.Contract, move hub.ContractMove, word string, clock h
 	return c, nil
 }
 
-// sameVersion refuses what is meant for a version that is not there any more.
+// sameVersion refuses an operation on a version that was replaced.
 func sameVersion(op string, c hub.Contract, version int) error {
 	if version != 0 && version != c.Version {
 		return hub.Errorf(hub.CodeConflict, op, "contract %s has version %d now, not %d", c.ID, c.Version, version).
-			WithHint("look at what changed: parley contract diff %s", c.ID)
+			WithHint("see the changes with: parley contract diff %s", c.ID)
 	}
 	return nil
 }
 
-// comment keeps what was said with a response as a packet.
+// comment shares the comment of a response as a packet.
 func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract, r Response, t hub.ContextType) (hub.PacketID, error) {
 	if r.Comment == "" && len(r.Change) == 0 {
 		return "", nil
@@ -192,7 +192,7 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 	if len(r.Comment) > hub.MaxText {
 		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", hub.MaxText)
 	}
-	return se.remark(op, p, by, c, t, struct {
+	return se.shareAbout(op, p, by, c, t, struct {
 		Action   string          `json:"action"`
 		Comment  string          `json:"comment"`
 		Change   json.RawMessage `json:"suggested_change,omitempty"`
@@ -201,11 +201,11 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 	}{r.Action, r.Comment, r.Change, c.ID, c.Version})
 }
 
-// remark shares a packet about a contract.
-func (se *session) remark(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
+// shareAbout shares a packet about a contract.
+func (se *session) shareAbout(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "what is said about the contract is not JSON: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "the comment is not JSON: %v", err)
 	}
 	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: t, Content: raw, Related: []hub.ContractID{c.ID}})
 	return packet.ID, err
@@ -217,11 +217,11 @@ type Revision struct {
 	Contract hub.ContractID
 	Content  json.RawMessage
 	Note     string
-	Version  int // that it replaces; 0 for the one that is there
+	Version  int // that it replaces; 0 for the newest
 }
 
-// Update gives a contract its next version. What was implemented needs another
-// look then.
+// Update gives a contract its next version. Every implementation needs a revision
+// then.
 func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Result, error) {
 	const op = "contract.Update"
 	content, err := hub.CompactContent(op, u.Content)
@@ -242,14 +242,14 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		}
 		if s.o.Strict && was.Status != hub.ContractNegotiating {
 			return hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
-				WithHint("ask for a change first: cacp/contract/respond with request_change")
+				WithHint("request a change first: cacp/contract/respond with request_change")
 		}
 		c, err := step(op, was, hub.MoveUpdate, "update", s.o.Clock)
 		if err != nil {
 			return err
 		}
 		if was.Version >= hub.MaxVersions {
-			return hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is as many as there can be", c.ID, was.Version)
+			return hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is the limit", c.ID, was.Version)
 		}
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
 			return err
@@ -265,13 +265,13 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 			return err
 		}
 		out = Result{Contract: c, Repo: by.ID}
-		return se.moved(hub.ActionContractUpdated, p, by, c, "updated")
+		return se.recordContract(hub.ActionContractUpdated, p, by, c, "updated")
 	})
 	out.Warnings = contentWarnings(out.Contract.Type, content)
 	return out, err
 }
 
-// revise returns implementations that need another look.
+// revise marks implementations as in need of a revision.
 func revise(all []hub.Implementation) []hub.Implementation {
 	all = slices.Clone(all)
 	for i := range all {

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// sameContract reports whether two copies of one contract say the same.
+// sameContract reports whether two copies of one contract are equal.
 func sameContract(a, b hub.Contract) bool {
 	return a.Version == b.Version && a.Status == b.Status && a.UpdatedAt == b.UpdatedAt && a.CreatedAt == b.CreatedAt &&
 		a.ReopenedAt == b.ReopenedAt && a.ProposedBy == b.ProposedBy && a.Type == b.Type && a.Name == b.Name &&
@@ -28,14 +28,13 @@ func sameVersions(a, b []hub.ContractVersion) bool {
 	})
 }
 
-// sameContent reports whether two versions are one: neither times nor notes
-// count.
+// sameContent reports whether two versions have the same number and content.
 func sameContent(a, b hub.ContractVersion) bool {
 	return a.Version == b.Version && (bytes.Equal(a.Content, b.Content) || hub.ContentHash(a.Content) == hub.ContentHash(b.Content))
 }
 
-// sameProject reports whether two copies of one project say the same about it
-// and its repositories.
+// sameProject reports whether two copies of one project and its repositories are
+// equal.
 func sameProject(a, b hub.Project) bool {
 	return compareProjects(a, b) == 0 && a.CreatedAt == b.CreatedAt && slices.EqualFunc(a.Repos, b.Repos, sameRepo)
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A shape is what the content of one type of contract usually has. Content that
-// has not is taken all the same, with a warning: what two repositories agree on
-// is theirs to decide.
+// A shape is the usual content of one type of contract. Other content is accepted
+// with a warning: two repositories may agree on anything.
 type shape struct {
 	texts   []string            // members that must be texts
-	objects []string            // members that are objects if they are there
-	oneOf   [][]string          // of each list one member must be there
+	objects []string            // optional members that are objects
+	oneOf   [][]string          // of each list one member must exist
 	words   map[string][]string // members with their usual values
 }
 
@@ -34,7 +33,7 @@ var shapes = map[hub.ContractType]shape{
 	},
 }
 
-// contentWarnings says what is unusual about the content of a contract.
+// contentWarnings returns warnings about unusual content of a contract.
 func contentWarnings(t hub.ContractType, content json.RawMessage) []string {
 	want, ok := shapes[t]
 	var members map[string]json.RawMessage

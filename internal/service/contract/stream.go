@@ -12,14 +12,13 @@ import (
 
 // WriteOptions changes how a project is written. The zero value works.
 type WriteOptions struct {
-	Naive bool            // times for peers that know no zones
+	Naive bool            // times for peers that read no time zones
 	Extra json.RawMessage // an object whose members come after those of the protocol
 }
 
 // WriteProject writes a whole project as the protocol has it. It reads page by
-// page, so that a large project takes no more memory than a small one; each
-// thing is whole, but what changes meanwhile may be in it or not. Nothing is
-// written when there is no such project.
+// page, so that a large project takes no more memory than a small one; a change
+// meanwhile may be in it or not. Nothing is written when there is no such project.
 func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, w io.Writer, opts WriteOptions) error {
 	p, err := s.Project(ctx, caller, id)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.Pr
 	return out.Flush()
 }
 
-// streamPage is how many things a writer of projects holds at a time.
+// streamPage is the number of things that WriteProject holds in memory.
 const streamPage = 64
 
 func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bool, item func(json.Marshaler) error) error {
@@ -78,7 +77,7 @@ func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bo
 				return err
 			}
 			for i, c := range found {
-				if found[i], err = whole(r, c); err != nil {
+				if found[i], err = withVersions(r, c); err != nil {
 					return err
 				}
 			}

@@ -10,9 +10,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// contractSum returns the hash of all that hubs exchange about a contract.
-// Contents count by their canonical form, so that who writes them differently
-// does not seem to have others.
+// contractSum returns the hash of a contract as hubs exchange it. Contents are hashed
+// in their canonical form, so that two spellings of one content have one sum.
 func contractSum(c hub.Contract) string {
 	canonical := func(raw json.RawMessage) json.RawMessage { return json.RawMessage(`"` + hub.ContentHash(raw) + `"`) }
 	c.Content = canonical(c.Content)
@@ -25,21 +24,21 @@ func contractSum(c hub.Contract) string {
 	return sumOf(c)
 }
 
-// projectSum returns the hash of all that hubs exchange about a project itself.
+// projectSum returns the hash of a project's own members as hubs exchange them.
 func projectSum(p hub.Project) string { return sumOf(p) }
 
 func sumOf(v any) string {
-	b, _ := json.Marshal(v) // what is stored can be encoded
+	b, _ := json.Marshal(v) // stored before: cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// idsAtOnce is how many ids of packets are read at a time.
+// idsAtOnce is the number of packet ids per read.
 const idsAtOnce = 2000
 
-// buckets sums up the packets of a project. The sum of a bucket does not depend
-// on the order, and says which ids are there, which is enough: packets never
-// change.
+// buckets returns the sums of the packets of a project. The sum of a bucket is the
+// exclusive or of the hashes of its ids: it does not depend on their order, and ids
+// are enough because packets never change. The cost is one hash per packet.
 func buckets(r hub.Reader, id hub.ProjectID) ([]hub.PacketBucket, error) {
 	var counts [256]int
 	var sums [256][sha256.Size]byte

@@ -8,18 +8,17 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// aheadAfter is how far in the future a peer's times may lie before that is
-// noted. They are taken as they are in any case.
+// aheadAfter is the distance of a peer's times into the future from which it is
+// journaled. The times are used as they are in any case.
 const aheadAfter = 5 * time.Minute
 
-// maxCopies is how many copies share a transaction: enough to make a commit
-// cheap, few enough that others need not wait long for the writer.
+// maxCopies is the number of copies in one transaction: enough to make a commit
+// cheap, few enough that other writers do not wait long.
 const maxCopies = 64
 
-// Sync merges copies that came from a peer, in order. native says that the peer
-// keeps what Parley adds to the protocol. A copy that cannot be taken gets its
-// own status and does not keep the others from being taken; at most maxCopies
-// at a time are taken all or none.
+// Sync merges copies from a peer, in order. native says that the peer keeps the
+// members that Parley adds to the protocol. A copy that cannot be merged gets its own
+// status and does not affect the others. Up to maxCopies copies share a transaction.
 func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
 	out := make([]hub.Synced, 0, len(copies))
 	for part := range slices.Chunk(copies, maxCopies) {
@@ -51,7 +50,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 // SyncProject merges a whole project. The status is that of the project itself,
 // or updated if anything in it was new.
 func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p hub.ProjectCopy) (hub.Synced, error) {
-	p.Status = statusSet(p)
+	p.Status = explicitStatus(p)
 	copies := make([]hub.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
 	copies = append(copies, hub.Copy{Project: p.ID, Head: &p.Project})
 	for i := range p.Contracts {
@@ -78,10 +77,10 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 	return out, nil
 }
 
-// statusSet returns the status of a whole project as somebody has set it. A
-// copy says how far the project has come, which may be no more than what follows
-// from its contracts; that is worked out anew wherever it is needed.
-func statusSet(p hub.ProjectCopy) hub.ProjectStatus {
+// explicitStatus returns the status of a whole project that was set explicitly. The
+// status of a copy may be one that follows from its contracts, which each hub derives
+// itself.
+func explicitStatus(p hub.ProjectCopy) hub.ProjectStatus {
 	var derived hub.Project
 	for _, c := range p.Contracts {
 		derived.Tally.Add(c.Tally())
@@ -92,26 +91,25 @@ func statusSet(p hub.ProjectCopy) hub.ProjectStatus {
 	return p.Status
 }
 
-// A merger takes the copies of one peer in one transaction.
+// A merger merges the copies of one peer in one transaction.
 type merger struct {
 	*session
 	native   bool
 	received hub.Instant
-	ahead    hub.Instant // the latest time in a copy that lies too far ahead
+	ahead    hub.Instant // the latest time of a copy that is too far ahead
 }
 
-// noNews says that a copy said nothing that is not known here.
-const noNews = "nothing new"
+// nothingNew is the reason of a copy that is part of the local state.
+const nothingNew = "nothing new"
 
-// merge takes one copy. It writes nothing when it reports an error that the
-// peer can do something about.
+// merge merges one copy. It writes nothing when it reports an error about the copy.
 func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if !c.Project.Valid() {
 		return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
 	}
 	if c.Head != nil {
-		if c.Head.ID != c.Project { // who may send the one may not send the other
+		if c.Head.ID != c.Project { // the permission was checked for the one only
 			return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
 		}
 		return m.mergeHead(*c.Head)
@@ -135,18 +133,18 @@ func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
 		in.Project = p.ID
 		return m.mergePacket(p, in)
 	}
-	return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "a copy of nothing")
+	return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "the copy is empty")
 }
 
-// seen remembers a time that a peer sent.
+// seen notes a time that is too far ahead.
 func (m *merger) seen(t hub.Instant) {
 	if t.Time().Sub(m.received.Time()) > aheadAfter {
 		m.ahead = later(m.ahead, t)
 	}
 }
 
-// noteClock writes a journal entry when times lay too far ahead and something
-// was taken over with them.
+// noteClock writes a journal entry when times were too far ahead and a copy with
+// them was merged.
 func (m *merger) noteClock() error {
 	if m.ahead.IsZero() || !m.changed {
 		return nil
@@ -156,9 +154,9 @@ func (m *merger) noteClock() error {
 	})
 }
 
-// stamped returns the times of a copy, with those that it lacks filled in so
-// that the copy is not news because of them. was is the time of what is here.
-func (m *merger) stamped(created, updated, was hub.Instant) (hub.Instant, hub.Instant) {
+// fillTimes returns the times of a copy and fills in missing ones, so that a copy is
+// not new because of them. was is the time of the local copy.
+func (m *merger) fillTimes(created, updated, was hub.Instant) (hub.Instant, hub.Instant) {
 	if updated.IsZero() {
 		updated = later(created, was)
 	}
@@ -171,7 +169,7 @@ func (m *merger) stamped(created, updated, was hub.Instant) (hub.Instant, hub.In
 	return created, updated
 }
 
-// mergeHead takes a project without what it holds.
+// mergeHead merges a project's own members and repositories.
 func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if in.Policy == "" && m.native {
@@ -181,7 +179,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 		return hub.Synced{}, err
 	}
 	was, err := m.tx.Project(in.ID)
-	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	m.seen(in.UpdatedAt)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		if in.Policy == "" {
@@ -191,7 +189,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 		for i, r := range in.Repos {
 			in.Repos[i] = m.stampRepo(hub.Repo{}, r)
 		}
-		in = mergeProject(in, in) // in the order that all hubs have
+		in = mergeProject(in, in) // in the order of all hubs
 		if err := m.s.roomForProject(m.tx, op); err != nil {
 			return hub.Synced{}, err
 		}
@@ -210,7 +208,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	if len(merged.Repos) > hub.MaxRepos {
 		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
 	}
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: !sameProject(merged, mergeProject(in, in))}
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Behind: !sameProject(merged, mergeProject(in, in))}
 	if sameProject(merged, was) {
 		return out, nil
 	}
@@ -218,7 +216,7 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
 }
 
-// putProject stores a project that a copy has changed.
+// putProject stores a project that a copy changed.
 func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) error {
 	if err := m.tx.PutProject(p); err != nil {
 		return err
@@ -238,12 +236,12 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	if p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
 		return nil
 	}
-	return m.settleAll(p)
+	return m.advanceAll(p)
 }
 
-// completeProject fills in what a peer that is not native has dropped or does
-// not know, from what is here. What it would not change keeps its time: such
-// peers stamp anew whatever they get.
+// completeProject fills in members that a peer that is not native dropped or does not
+// know, from the local copy. A copy without a change keeps the local time: such peers
+// put a new time on everything.
 func (m *merger) completeProject(was, in hub.Project) hub.Project {
 	if m.native {
 		return in
@@ -264,7 +262,7 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 }
 
 // stampRepo gives a repository from a peer that is not native the times that it
-// lacks. known is what is here of it.
+// lacks. known is the local copy.
 func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 	if !in.UpdatedAt.IsZero() {
 		return in
@@ -288,12 +286,12 @@ func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 	}
 	in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
 	if known.Agent == "" {
-		in.ClaimedAt = in.UpdatedAt // a claim against another one has no time, and so does not stand
+		in.ClaimedAt = in.UpdatedAt // a claim against another one has no time, and loses
 	}
 	return in
 }
 
-// mergeRepo takes a repository.
+// mergeRepo merges a repository.
 func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if err := in.Check(); err != nil {
@@ -313,14 +311,14 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
 	case !there:
 		out.Status = hub.SyncCreated
 	case sameRepo(now, known):
-		out.Status, out.Reason = hub.SyncSkipped, noNews
+		out.Status, out.Reason = hub.SyncSkipped, nothingNew
 		return out, nil
 	}
 	m.known = !out.Behind
 	return out, m.putProject(p, merged, hub.ActionRepoMerged, repoChange(p.ID, in.ID))
 }
 
-// mergeContract takes a contract with History and Conflicts.
+// mergeContract merges a contract with History and Conflicts.
 func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if err := in.Check(); err != nil {
@@ -330,7 +328,7 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		in = m.completeContract(hub.Contract{}, in)
 		m.seen(in.UpdatedAt)
-		merged := settle(mergeContract(in, in), p)
+		merged := advance(mergeContract(in, in), p)
 		if err := m.s.roomForContract(op, p, contentBytes(merged)); err != nil {
 			return hub.Synced{}, err
 		}
@@ -339,18 +337,18 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		}
 		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
 		m.known = !out.Behind
-		return out, m.contractMerged(p, hub.Contract{}, merged, "received")
+		return out, m.recordMerge(p, hub.Contract{}, merged, "received")
 	}
 	if err != nil {
 		return hub.Synced{}, err
 	}
-	if was, err = whole(m.tx, was); err != nil {
+	if was, err = withVersions(m.tx, was); err != nil {
 		return hub.Synced{}, err
 	}
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
-	merged := settle(mergeContract(was, in), p)
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Version: merged.Version, Behind: !sameContract(merged, in)}
+	merged := advance(mergeContract(was, in), p)
+	out := hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Version: merged.Version, Behind: !sameContract(merged, in)}
 	if sameContract(merged, was) {
 		return out, nil
 	}
@@ -369,14 +367,13 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		}
 	}
 	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
-	return out, m.contractMerged(p, was, merged, "merged")
+	return out, m.recordMerge(p, was, merged, "merged")
 }
 
-// contractMerged records a contract that a copy has changed, and contents that
-// lost by that.
-func (m *merger) contractMerged(p hub.Project, was, c hub.Contract, event string) error {
+// recordMerge records a contract that a copy changed, and the contents that lost.
+func (m *merger) recordMerge(p hub.Project, was, c hub.Contract, event string) error {
 	by, _ := p.RepoOf(m.source)
-	if err := m.moved(hub.ActionContractMerged, p, by, c, event); err != nil {
+	if err := m.recordContract(hub.ActionContractMerged, p, by, c, event); err != nil {
 		return err
 	}
 	for _, v := range c.Conflicts {
@@ -402,10 +399,10 @@ func contentBytes(c hub.Contract) int64 {
 	return int64(n)
 }
 
-// completeContract fills in what a peer has dropped or does not know, from what
-// is here. was has no id if nothing is.
+// completeContract fills in members that a peer dropped or does not know, from the
+// local copy. was has no id if there is none.
 func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
-	in.CreatedAt, in.UpdatedAt = m.stamped(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	in.History = slices.Clone(in.History)
 	for i, v := range in.History {
 		if v.At.IsZero() {
@@ -433,14 +430,14 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 	return in
 }
 
-// mergePacket takes a packet.
+// mergePacket merges a packet.
 func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 	const op = "contract.Sync"
 	if err := in.Check(); err != nil {
 		return hub.Synced{}, err
 	}
 	was, err := m.tx.Packet(p.ID, in.ID)
-	_, in.At = m.stamped(hub.Instant{}, in.At, was.At)
+	_, in.At = m.fillTimes(hub.Instant{}, in.At, was.At)
 	m.seen(in.At)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -452,11 +449,11 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 		}
 		by, _ := p.Repo(in.FromRepo)
 		m.known = true
-		return hub.Synced{Status: hub.SyncCreated}, m.shared(p, in, by.Name)
+		return hub.Synced{Status: hub.SyncCreated}, m.recordPacket(p, in, by.Name)
 	case err != nil:
 		return hub.Synced{}, err
 	case !m.native || comparePackets(in, was) <= 0:
-		return hub.Synced{Status: hub.SyncSkipped, Reason: noNews, Behind: comparePackets(in, was) < 0}, nil
+		return hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
 	}
 	if err := m.tx.PutPacket(in); err != nil {
 		return hub.Synced{}, err

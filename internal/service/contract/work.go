@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Work is what one repository does about a contract.
+// Work is the work of one repository on a contract.
 type Work struct {
 	Project      hub.ProjectID
 	Contract     hub.ContractID
@@ -18,7 +18,7 @@ type Work struct {
 	TestEndpoint string   // for Complete
 }
 
-// Start says that the caller's repository begins to implement a contract.
+// Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
 	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkStarted, "started", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
@@ -34,12 +34,12 @@ func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result,
 	})
 }
 
-// Complete says that the caller's repository has implemented a contract. When
-// all whom it concerns have, the contract is implemented.
+// Complete records that the caller's repository has implemented a contract. When all
+// parties have, the contract is implemented.
 func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Complete"
 	if w.Files == nil {
-		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("an empty list says that no file changed")
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
 	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkCompleted, "complete", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
 		c, err := step(op, was, hub.MoveComplete, "complete implementation of", s.o.Clock)
@@ -49,7 +49,7 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
 			return c, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
-				WithHint("say first that you begin: cacp/implementation/start")
+				WithHint("start the implementation first: cacp/implementation/start")
 		}
 		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), hub.ImplComplete, w.Files, w.Notes, w.TestEndpoint
 		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))
@@ -57,8 +57,7 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 	})
 }
 
-// work changes a contract by what one repository did, and looks whether all
-// have done it.
+// work changes the work of one repository on a contract, and advances the contract.
 func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, a hub.Action, outcome string, do func(hub.Contract, hub.Repo) (hub.Contract, error)) (Result, error) {
 	var out Result
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, by hub.Repo) error {
@@ -70,7 +69,7 @@ func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub
 		if err != nil {
 			return err
 		}
-		c = settle(c, p)
+		c = advance(c, p)
 		if err := c.Check(); err != nil {
 			return err
 		}
@@ -78,13 +77,12 @@ func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub
 			return err
 		}
 		out = Result{Contract: c, Outcome: outcome, Repo: by.ID, Pending: c.Pending(p)}
-		return se.moved(a, p, by, c, outcome)
+		return se.recordContract(a, p, by, c, outcome)
 	})
 	return out, err
 }
 
-// withImplementation returns c with the work of one repository in place of what
-// it had of it.
+// withImplementation returns c with the work of one repository replaced.
 func withImplementation(c hub.Contract, impl hub.Implementation) hub.Contract {
 	others := slices.DeleteFunc(slices.Clone(c.Implementations), func(i hub.Implementation) bool { return i.Repo == impl.Repo })
 	c.Implementations = mergeImplementations(others, []hub.Implementation{impl})
@@ -98,7 +96,7 @@ const (
 	VerifyPartial = "partial"
 )
 
-// A Verification says whether the implementations of a contract work together.
+// A Verification is the result of testing the implementations of a contract together.
 type Verification struct {
 	Project  hub.ProjectID
 	Contract hub.ContractID
@@ -107,7 +105,7 @@ type Verification struct {
 	Failures json.RawMessage // nil or any JSON value
 }
 
-// verifications says what each result does.
+// verifications are the effects of each result.
 var verifications = map[string]struct {
 	move    hub.ContractMove
 	outcome string
@@ -117,8 +115,8 @@ var verifications = map[string]struct {
 	VerifyPartial: {hub.MovePartial, "partial"},
 }
 
-// Verify says whether what was implemented works together. After a failure
-// every implementation needs another look. Notes are kept as a packet that is
+// Verify records whether the implementations of a contract work together. After a
+// failure every implementation needs a revision. Notes are kept as a packet that is
 // related to the contract.
 func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification) (Result, error) {
 	const op = "contract.Verify"
@@ -149,17 +147,17 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 			return err
 		}
 		out.Contract, out.Outcome, out.Repo, out.Pending = c, does.outcome, by.ID, c.Pending(p)
-		return se.moved(hub.ActionWorkVerified, p, by, c, does.outcome)
+		return se.recordContract(hub.ActionWorkVerified, p, by, c, does.outcome)
 	})
 	return out, err
 }
 
-// verdict keeps what was said with a verification as a packet.
+// verdict shares the notes of a verification as a packet.
 func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract, v Verification) (hub.PacketID, error) {
 	if v.Notes == "" && len(v.Failures) == 0 {
 		return "", nil
 	}
-	return se.remark(op, p, by, c, hub.ContextProgress, struct {
+	return se.shareAbout(op, p, by, c, hub.ContextProgress, struct {
 		Result   string          `json:"result"`
 		Notes    string          `json:"notes"`
 		Failures json.RawMessage `json:"failure_details,omitempty"`
@@ -168,13 +166,13 @@ func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract
 	}{v.Result, v.Notes, v.Failures, c.ID, c.Version})
 }
 
-// A Progress says how far each repository is with a contract.
+// A Progress is a contract with the repositories that it waits for.
 type Progress struct {
 	Contract hub.Contract
 	Pending  []hub.Repo // those that have not completed the current version
 }
 
-// Progress says how far each repository is with a contract.
+// Progress returns the progress of a contract.
 func (s *Service) Progress(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
 	const op = "contract.Progress"
 	var out Progress
