@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -253,28 +251,14 @@ func (t *trail) close() error {
 // segmentName returns the name of the segment that begins with an entry.
 func segmentName(first int64) string { return fmt.Sprintf("segment-%012d.jsonl", first) }
 
-// A segmentFile is a segment of the trail by its name.
-type segmentFile struct {
-	path  string
-	first int64 // number of its first entry
-}
-
-// segmentsIn returns the segments of a trail in order.
-func segmentsIn(dir string) ([]segmentFile, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// segmentsIn returns the paths of the segments of a trail in order.
+func segmentsIn(dir string) ([]string, error) {
+	names, err := fs.Glob(os.DirFS(dir), "segment-*.jsonl")
+	slices.Sort(names)
+	for i, name := range names {
+		names[i] = filepath.Join(dir, name)
 	}
-	var all []segmentFile
-	for _, e := range entries {
-		digits, _ := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "segment-")
-		first, err := strconv.ParseInt(digits, 10, 64)
-		if err == nil && e.Name() == segmentName(first) {
-			all = append(all, segmentFile{filepath.Join(dir, e.Name()), first})
-		}
-	}
-	slices.SortFunc(all, func(a, b segmentFile) int { return int(min(max(a.first-b.first, -1), 1)) })
-	return all, err
+	return names, err
 }
 
 // recover finds out where the trail ends.
@@ -291,7 +275,7 @@ func (t *trail) recover(ctx context.Context) error {
 		if n := len(archives); n > 0 {
 			archived = hub.Head{Seq: archives[n-1].Seq, Hash: archives[n-1].Hash}
 		}
-		if err := convertOldTrail(r, t.dir, archived.Seq, t.log); err != nil {
+		if err := t.convertOldTrail(r, archived.Seq); err != nil {
 			return err
 		}
 		if err := t.recoverHead(r, archives); err != nil {
@@ -329,17 +313,17 @@ func (t *trail) recoverHead(r hub.Reader, archives []hub.Archive) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	fault := "the head file cannot be read"
+	fault := "it cannot be read"
 	if err == nil {
 		if fault, err = checkHead(head, r, archives); err != nil {
 			return err
 		}
 	}
-	if fault == "" {
-		t.head = head
-		return nil
+	if fault != "" {
+		return t.setAside(path, fmt.Sprint(path, conflict, head.Seq), fault)
 	}
-	return t.setAside(path, head.Seq, fault)
+	t.head = head
+	return nil
 }
 
 // recoverSegments finds the last entry of the trail, from the newest segment
@@ -350,11 +334,11 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range slices.Backward(all) {
-		s, last, err := readToEnd(f.path)
+	for _, path := range slices.Backward(all) {
+		s, last, err := readToEnd(path)
 		switch {
 		case errors.Is(err, errUnsealed) && s == nil: // not even a header
-			if err := os.Remove(f.path); err != nil {
+			if err := os.Remove(path); err != nil {
 				return err
 			}
 			continue
@@ -370,7 +354,7 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 			fits = sameEntry(e, last)
 		}
 		if !fits {
-			if err := t.setAside(f.path, last.Seq, "it does not fit the journal"); err != nil {
+			if err := t.setAside(path, fmt.Sprint(path, conflict, last.Seq), "it does not fit the journal"); err != nil {
 				return err
 			}
 			continue
@@ -379,12 +363,12 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 		if err == io.EOF {
 			return nil
 		}
-		t.open, t.size = f.path, s.size
+		t.open, t.size = path, s.size
 		if s.size == s.length {
 			return nil
 		}
-		t.log.Warn("a torn line is written again", "op", "records.Trail", "file", f.path, "bytes", s.length-s.size)
-		return os.Truncate(f.path, s.size)
+		t.log.Warn("a torn line is written again", "op", "records.Trail", "file", path, "bytes", s.length-s.size)
+		return os.Truncate(path, s.size)
 	}
 	return nil
 }
@@ -427,10 +411,10 @@ func (t *trail) retire(ctx context.Context) error {
 		return err
 	}
 	for i := range len(all) - 1 {
-		if all[i+1].first-1 > archived {
+		if filepath.Base(all[i+1]) > segmentName(archived+1) {
 			break
 		}
-		if err := os.Remove(all[i].path); err != nil {
+		if err := os.Remove(all[i]); err != nil {
 			return err
 		}
 	}
@@ -438,20 +422,19 @@ func (t *trail) retire(ctx context.Context) error {
 	return nil
 }
 
+// conflict is part of the name of a file that was set aside.
+const conflict = ".conflict-"
+
 // setAside renames a file that contradicts the store, so that it is neither
 // written to nor lost.
-func (t *trail) setAside(path string, seq int64, why string) error {
-	name := fmt.Sprintf("%s%s%d", path, conflict, seq)
+func (t *trail) setAside(path, target, why string) error {
+	name := target
 	for n := 1; ; n++ {
-		_, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		if err != nil {
-			return err
-		}
-		name = fmt.Sprintf("%s%s%d.%d", path, conflict, seq, n)
+		name = fmt.Sprintf("%s.%d", target, n)
 	}
-	t.log.Error("a file of the trail was set aside", "op", "records.Trail", "why", why, "seq", seq, "file", name)
+	t.log.Error("a file of the trail was set aside", "op", "records.Trail", "why", why, "file", name)
 	return durable.Rename(path, name)
 }

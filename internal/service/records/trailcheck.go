@@ -34,12 +34,12 @@ func (v *verifier) openTrail(upTo int64) error {
 		if err != nil {
 			return err
 		}
-		for _, f := range before {
-			s, err := openSegment(f.path)
+		for _, path := range before {
+			s, err := openSegment(path)
 			switch {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnsealed): // archived meanwhile; being begun
 			case err != nil:
-				v.find(filepath.Base(f.path), "it cannot be read: %v", err)
+				v.find(filepath.Base(path), "it cannot be read: %v", err)
 			default:
 				v.trail.segments = append(v.trail.segments, s)
 			}

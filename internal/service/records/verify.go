@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +18,9 @@ import (
 
 // An Audit is the result of Verify.
 type Audit struct {
-	Head hub.Head `json:"head"` // the newest entry that was looked at
+	Head hub.Head `json:"head"` // the newest entry that was checked
 
-	// What was looked at, counted.
+	// Numbers of things that were checked.
 	Entries   int `json:"entries"`  // in the store
 	Archived  int `json:"archived"` // entries in archives
 	Messages  int `json:"messages"` // in the store
@@ -31,18 +32,18 @@ type Audit struct {
 	Keys      int `json:"keys"`
 	Lines     int `json:"lines"` // of the trail
 
-	Unchecked []string  `json:"unchecked"` // what was not looked at, and why
+	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
 	More      int       `json:"more"`      // findings beyond those
 }
 
-// MaxFindings is how many findings an audit names one by one.
+// MaxFindings is the number of findings that an audit names one by one.
 const MaxFindings = 1000
 
-// Clean reports whether nothing was found.
+// Clean reports whether there is no finding.
 func (a Audit) Clean() bool { return len(a.Findings) == 0 }
 
-// A Finding is something that is not as the journal says.
+// A Finding is one difference between a record and the journal.
 type Finding struct {
 	Where string `json:"where"` // the row, message, handoff, contract, packet, agent, key or file
 	What  string `json:"what"`
@@ -50,6 +51,12 @@ type Finding struct {
 
 // String returns the finding as one sentence.
 func (f Finding) String() string { return f.Where + ": " + f.What }
+
+// Sentences of several findings.
+const (
+	notRecorded   = "no journal row records it"
+	missingThough = "it is missing, though journal row %d records it"
+)
 
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
@@ -60,12 +67,12 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
 		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
-		people: newRoster(), items: newProjectItems(),
+		agents: map[hub.AgentID]*recordedAgent{}, keys: map[hub.KeyID]*recordedKey{}, items: map[item]recordedItem{},
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer func() { v.trail.close() }()
 	for _, step := range []func(context.Context) error{
-		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findUnrecorded, v.checkHandoffs, v.checkRuns,
+		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findUnrecorded, v.checkHandoffs,
 	} {
 		if err := step(ctx); err != nil {
 			return v.out, fmt.Errorf("records: verify: %w", err)
@@ -94,12 +101,13 @@ type verifier struct {
 
 	kept     map[string][]hub.Entry     // archived entries about things that are still in the store
 	recorded map[string]recordedArchive // archives by file, as the journal records them
-	people   *roster
-	items    *projectItems
+	agents   map[hub.AgentID]*recordedAgent
+	keys     map[hub.KeyID]*recordedKey
+	items    map[item]recordedItem
 	withheld int // packages that are not in the store
 }
 
-// A recordedArchive is what an entry says about an archive.
+// A recordedArchive is the facts of the entry about an archive.
 type recordedArchive struct {
 	archiveFacts
 	row int64
@@ -115,8 +123,62 @@ func (v *verifier) find(where, format string, args ...any) {
 
 func row(seq int64) string { return fmt.Sprintf("journal row %d", seq) }
 
-// archived returns up to where the journal lies in archives, and the time
-// before which messages do.
+// decodeFacts reads the facts of an entry, and reports whether it could.
+func (v *verifier) decodeFacts(e hub.Entry, facts any) bool {
+	err := json.Unmarshal(e.Facts, facts)
+	if err != nil {
+		v.find(row(e.Seq), "its facts cannot be read: %v", err)
+	}
+	return err == nil
+}
+
+// exists reports a thing that an entry records and the store does not have. err
+// is the result of reading it.
+func (v *verifier) exists(kind string, e hub.Entry, err error) error {
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		v.find(kind+" "+e.Subject, missingThough, e.Seq)
+		return nil
+	}
+	return v.unreadable(kind+" "+e.Subject, err)
+}
+
+// unreadable turns the error of a thing that the store holds but cannot decode
+// into a finding, and returns any other error.
+func (v *verifier) unreadable(where string, err error) error {
+	if hub.CodeOf(err) == hub.CodeDegraded {
+		v.find(where, "it cannot be read: %v", err)
+		return nil
+	}
+	return err
+}
+
+// pageSize is the number of things that are checked in one snapshot.
+const pageSize = 50
+
+// pages calls check for one page after the other, each in a snapshot of its own,
+// until it reports that there is no more, or that a row cannot be decoded.
+func (v *verifier) pages(ctx context.Context, kind string, check func(hub.Reader) (more bool, err error)) error {
+	for more := true; more; {
+		err := v.store.View(ctx, func(r hub.Reader) error {
+			err := v.refresh(r)
+			if err == nil {
+				more, err = check(r)
+			}
+			if hub.CodeOf(err) == hub.CodeDegraded {
+				v.find(kind, "they cannot be read on: %v", err)
+				more, err = false, nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archived returns the number up to which entries are in archives, and the time
+// before which messages are.
 func (v *verifier) archived() (int64, hub.Time) {
 	if len(v.archives) == 0 {
 		return 0, hub.Time{}
@@ -131,39 +193,32 @@ func (v *verifier) mayBeArchived(id hub.EnvelopeID, t hub.MessageType) bool {
 	return t.Family() != "handoff" && id < hub.FirstID(cutoff)
 }
 
-// begin compares the head files and opens the trail.
+// begin compares the head file and opens the trail.
 //
-// The store may be in use. So the heads are read first: their entries are in
-// any snapshot taken later. Then the cursor: segments opened later hold all
-// entries up to it.
+// The store may be in use. So the head is read first: its entry is in any
+// snapshot taken later. Then the cursor: segments opened later hold all entries
+// up to it, and a head file read later names it or a later one.
 func (v *verifier) begin(ctx context.Context) error {
 	if v.folders.Trail == "" {
 		v.out.Unchecked = append(v.out.Unchecked, "the trail and the head outside the database: no folder was given")
 		return v.store.View(ctx, v.refresh)
 	}
-	heads, err := readHeads(v.folders.Trail)
-	if err != nil {
-		return err
-	}
+	path := filepath.Join(v.folders.Trail, headName)
+	head, headErr := readHead(path)
 	var cursor int64
-	err = v.store.View(ctx, func(r hub.Reader) (err error) {
+	err := v.store.View(ctx, func(r hub.Reader) (err error) {
 		cursor, err = r.Cursor(trailCursor)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	later, laterErr := readHead(path)
 	if err := v.openTrail(cursor); err != nil {
 		return err
 	}
-	aside, err := setAsideIn(v.folders.Trail)
-	if err != nil {
+	if err := v.checkNames(); err != nil {
 		return err
-	}
-	for _, name := range aside {
-		if !strings.HasPrefix(name, headName) {
-			v.find(name, "it was set aside, because it does not fit the journal")
-		}
 	}
 	return v.store.View(ctx, func(r hub.Reader) error {
 		if err := v.refresh(r); err != nil {
@@ -176,11 +231,38 @@ func (v *verifier) begin(ctx context.Context) error {
 		if cursor > newest {
 			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest, cursor)
 		}
-		if err := v.checkOldTrails(r); err != nil {
+		switch {
+		case errors.Is(laterErr, fs.ErrNotExist):
+			if cursor > 0 {
+				v.find(headName, "it is missing")
+			}
+		case laterErr != nil:
+			v.find(headName, "it cannot be read: %v", laterErr)
+		case later.Seq < cursor:
+			v.find(headName, "it names row %d, though the trail has come to row %d", later.Seq, cursor)
+		case headErr == nil:
+			fault, err := checkHead(head, r, v.archives)
+			if fault != "" {
+				v.find(headName, "it names row %d with hash %.12s, which is not in the journal: %s", head.Seq, head.Hash, fault)
+			}
 			return err
 		}
-		return v.checkHeads(r, heads, cursor)
+		return nil
 	})
+}
+
+// checkNames reports files of the trail that were set aside, and notes the trail
+// of the first version.
+func (v *verifier) checkNames() error {
+	aside, err := fs.Glob(os.DirFS(v.folders.Trail), "*"+conflict+"*")
+	for _, name := range aside {
+		v.find(name, "it was set aside, because it does not fit the journal")
+	}
+	old, oldErr := oldTrailFiles(v.folders.Trail)
+	if len(old) > 0 {
+		v.out.Unchecked = append(v.out.Unchecked, "the trail of an earlier version, which the hub compares with the journal when it starts")
+	}
+	return errors.Join(err, oldErr)
 }
 
 // refresh reads the list of archives. Entries that were archived since the last
@@ -196,42 +278,6 @@ func (v *verifier) refresh(r hub.Reader) error {
 		v.complete = false
 	}
 	v.begun = true
-	return nil
-}
-
-// checkHeads compares the journal with the head outside the store, and with
-// those that were set aside because they contradicted it.
-func (v *verifier) checkHeads(r hub.Reader, heads []headFile, cursor int64) error {
-	for _, h := range heads {
-		if errors.Is(h.err, fs.ErrNotExist) {
-			// The first head may have been written a moment ago.
-			if _, err := readHead(filepath.Join(v.folders.Trail, h.name)); cursor > 0 && errors.Is(err, fs.ErrNotExist) {
-				v.find(h.name, "it is missing")
-			}
-			continue
-		}
-		if h.err != nil {
-			v.find(h.name, "it cannot be read: %v", h.err)
-			continue
-		}
-		if h.name == headName && h.Seq < cursor {
-			// It is written before the cursor moves, so it may be newer by now.
-			if again, err := readHead(filepath.Join(v.folders.Trail, h.name)); err == nil {
-				h.Head = again
-			}
-			if h.Seq < cursor {
-				v.find(h.name, "it names row %d, though the trail has come to row %d", h.Seq, cursor)
-				continue
-			}
-		}
-		fault, err := checkHead(h.Head, r, v.archives)
-		if err != nil {
-			return err
-		}
-		if fault != "" {
-			v.find(h.name, "it names row %d with hash %.12s, which is not in the journal: %s", h.Seq, h.Hash, fault)
-		}
-	}
 	return nil
 }
 
@@ -297,8 +343,8 @@ func (v *verifier) archivePath(a hub.Archive) string {
 	return filepath.Join(v.folders.Archives, filepath.Base(a.File))
 }
 
-// readJournal walks along the entries in the store, and compares what they add
-// up to when there are no more.
+// readJournal walks along the entries in the store. In the snapshot that has no
+// further entry it compares the things that all entries together record.
 func (v *verifier) readJournal(ctx context.Context) error {
 	for more := true; more; {
 		err := v.store.View(ctx, func(r hub.Reader) error {
@@ -322,10 +368,10 @@ func (v *verifier) readJournal(ctx context.Context) error {
 				return err
 			}
 			v.checkArchives()
-			if err := v.checkPeople(r); err != nil {
+			if err := v.checkAgents(r); err != nil {
 				return err
 			}
-			return v.checkProjects(r)
+			return v.checkItems(r)
 		})
 		if err != nil {
 			return err
@@ -353,23 +399,21 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		if err := v.compareLine(r, e, before); err != nil {
 			return err
 		}
-		if err := v.entry(r, e, prefix != ""); err != nil {
+		v.recordAgent(e)
+		v.recordItem(e)
+		if err := v.checkSubject(r, e, prefix != ""); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entry checks the thing that an entry is about.
-func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
-	v.people.replay(v, e)
-	v.items.replay(v, e)
+// checkSubject checks the thing that an entry is about.
+func (v *verifier) checkSubject(r hub.Reader, e hub.Entry, archived bool) error {
 	switch {
 	case e.Action == hub.ActionArchived:
 		rec := recordedArchive{row: e.Seq}
-		if err := json.Unmarshal(e.Facts, &rec.archiveFacts); err != nil {
-			v.find(row(e.Seq), "its facts cannot be read: %v", err)
-		}
+		v.decodeFacts(e, &rec.archiveFacts)
 		v.recorded[e.Subject] = rec
 	case archived:
 		v.keep(e)
@@ -378,17 +422,15 @@ func (v *verifier) entry(r hub.Reader, e hub.Entry, archived bool) error {
 	case e.Action == hub.ActionHandoffDrafted || e.Action == hub.ActionHandoffProposed:
 		_, err := r.Handoff(hub.HandoffID(e.Subject))
 		return v.exists("handoff", e, err)
-	case e.Action == hub.ActionRunStarting:
-		_, err := r.Run(hub.RunID(e.Subject))
-		return v.exists("run", e, err)
 	}
 	return nil
 }
 
-// keep remembers an archived entry if the thing it is about is still in the store.
+// keep remembers an archived entry if the thing it is about is still in the
+// store.
 func (v *verifier) keep(e hub.Entry) {
 	switch {
-	case strings.HasPrefix(string(e.Action), "handoff.") || aboutRun(e.Action):
+	case strings.HasPrefix(string(e.Action), "handoff."):
 	case beginsMessage(e.Action):
 		var facts sentFacts
 		if json.Unmarshal(e.Facts, &facts) == nil && v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type) {
@@ -400,35 +442,31 @@ func (v *verifier) keep(e hub.Entry) {
 	v.kept[e.Subject] = append(v.kept[e.Subject], e)
 }
 
-// checkArchives compares the store's list of archives with what the journal
-// says about each.
+// checkArchives compares the store's list of archives with the journal.
 func (v *verifier) checkArchives() {
-	listed := map[string]bool{}
 	for _, a := range v.archives {
-		listed[a.File] = true
 		rec, ok := v.recorded[a.File]
 		switch {
 		case !ok && v.complete:
-			v.find("archive "+a.File, "no journal row records it")
+			v.find("archive "+a.File, notRecorded)
 		case ok && rec.Archive != a:
 			v.find("archive "+a.File, "the list of archives differs from what journal row %d recorded", rec.row)
 		}
+		delete(v.recorded, a.File)
 	}
 	for _, file := range slices.Sorted(maps.Keys(v.recorded)) {
-		if !listed[file] {
-			v.find("archive "+file, "it is missing in the list of archives, though journal row %d records it", v.recorded[file].row)
-		}
+		v.find("archive "+file, "it is missing in the list of archives, though journal row %d records it", v.recorded[file].row)
 	}
 }
 
-// checkKept looks at what only archives record.
+// checkKept checks the things that archives alone record.
 func (v *verifier) checkKept(ctx context.Context) error {
 	subjects := slices.SortedFunc(maps.Keys(v.kept), func(a, b string) int { return cmp.Compare(v.kept[a][0].Seq, v.kept[b][0].Seq) })
 	for _, subject := range subjects {
 		first := v.kept[subject][0]
 		err := v.store.View(ctx, func(r hub.Reader) error {
 			if err := v.refresh(r); err != nil || !v.complete {
-				return err // what followed may be archived by now
+				return err // entries that followed may be archived by now
 			}
 			if beginsMessage(first.Action) {
 				return v.checkMessage(r, first)
@@ -441,66 +479,4 @@ func (v *verifier) checkKept(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// findUnrecorded finds messages that no entry records.
-func (v *verifier) findUnrecorded(ctx context.Context) error {
-	due := map[hub.EnvelopeID]bool{} // to be removed, if an archive holds them
-	q := hub.Query{Audit: true, Limit: archivePage}
-	for more := true; more; {
-		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.refresh(r); err != nil {
-				return err
-			}
-			page, err := r.Query(q)
-			if hub.CodeOf(err) == hub.CodeDegraded {
-				v.find("messages", "they cannot be read on: %v", err)
-				more = false
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			for _, m := range page.Messages {
-				v.out.Messages++
-				entries, err := r.Journal(hub.JournalQuery{Subject: string(m.ID), Limit: 1})
-				if err != nil {
-					return err
-				}
-				known := len(entries) > 0 && beginsMessage(entries[0].Action) || v.kept[string(m.ID)] != nil
-				switch {
-				case known || !v.complete:
-				case v.mayBeArchived(m.ID, m.Type):
-					due[m.ID] = true
-				default:
-					v.unrecorded(m.ID)
-				}
-			}
-			q.Cursor, more = page.Next, page.Next != ""
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if len(due) == 0 {
-		return nil
-	}
-	for _, a := range v.archives {
-		// A file that cannot be read is a finding of readArchive.
-		readSegment(v.archivePath(a), func(l line) error {
-			if l.Message != nil {
-				delete(due, l.Message.ID)
-			}
-			return ctx.Err()
-		})
-	}
-	for _, id := range slices.Sorted(maps.Keys(due)) {
-		v.unrecorded(id)
-	}
-	return nil
-}
-
-func (v *verifier) unrecorded(id hub.EnvelopeID) {
-	v.find("message "+string(id), "no journal row records it")
 }

@@ -477,7 +477,7 @@ func TestTampering(t *testing.T) {
 		c.copy()
 		got := c.verify()
 		if !slices.ContainsFunc(got.Findings, func(f records.Finding) bool {
-			return strings.HasPrefix(f.Where, "head.json.conflict-") && strings.Contains(f.What, "cut off before it and written anew")
+			return strings.HasPrefix(f.Where, "head.json.conflict-") && strings.Contains(f.What, "set aside")
 		}) {
 			t.Errorf("findings: got %v, want one that names the head that was set aside", got.Findings)
 		}

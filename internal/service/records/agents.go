@@ -1,39 +1,28 @@
 package records
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A roster is who may come in, as the journal tells it.
-type roster struct {
-	agents map[hub.AgentID]*recordedAgent
-	keys   map[hub.KeyID]*recordedKey
-}
-
-// A recordedAgent is an agent and the entry that records its beginning.
+// A recordedAgent is an agent as it follows from the journal.
 type recordedAgent struct {
 	hub.Agent
-	row int64
+	row int64 // of the entry that added it
 }
 
-// A recordedKey is a key and the entries that record it.
+// A recordedKey is a key as it follows from the journal.
 type recordedKey struct {
 	hub.Key
 	digest  string // "" if the entry has none
-	row     int64
-	revoked int64 // row
+	row     int64  // of the entry that minted it
+	revoked int64  // row of the entry that revoked it
 }
 
-func newRoster() *roster {
-	return &roster{map[hub.AgentID]*recordedAgent{}, map[hub.KeyID]*recordedKey{}}
-}
-
-// replay lets an entry take effect.
-func (p *roster) replay(v *verifier, e hub.Entry) {
+// recordAgent applies an entry about an agent or a key.
+func (v *verifier) recordAgent(e hub.Entry) {
 	var f struct {
 		Role    hub.Role    `json:"role"`
 		Auditor bool        `json:"auditor"`
@@ -42,44 +31,40 @@ func (p *roster) replay(v *verifier, e hub.Entry) {
 		Count   int         `json:"count"`
 		Digest  string      `json:"sha256"`
 	}
-	switch e.Action {
-	case hub.ActionAgentAdded, hub.ActionKeyMinted, hub.ActionKeyRevoked:
-		if err := json.Unmarshal(e.Facts, &f); err != nil {
-			v.find(row(e.Seq), "its facts cannot be read: %v", err)
-			return
-		}
-	}
+	id := hub.AgentID(e.Subject)
 	switch e.Action {
 	case hub.ActionAgentAdded:
-		id := hub.AgentID(e.Subject)
-		p.agents[id] = &recordedAgent{hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At}, e.Seq}
-	case hub.ActionAgentPaused:
-		p.set(hub.AgentID(e.Subject), hub.AgentPaused)
-	case hub.ActionAgentResumed:
-		p.set(hub.AgentID(e.Subject), hub.AgentActive)
-	case hub.ActionKeyMinted:
-		if f.Agent == hub.Operator { // has one key at a time
-			p.revoke(f.Agent, "", e)
+		if v.decodeFacts(e, &f) {
+			v.agents[id] = &recordedAgent{hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At}, e.Seq}
 		}
-		id := hub.KeyID(e.Subject)
-		p.keys[id] = &recordedKey{Key: hub.Key{ID: id, Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, digest: f.Digest, row: e.Seq}
+	case hub.ActionAgentPaused, hub.ActionAgentResumed:
+		if a := v.agents[id]; a != nil {
+			a.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
+		}
+	case hub.ActionKeyMinted:
+		if !v.decodeFacts(e, &f) {
+			return
+		}
+		if f.Agent == hub.Operator { // has one key at a time
+			v.revoke(f.Agent, "", e)
+		}
+		key := hub.KeyID(e.Subject)
+		v.keys[key] = &recordedKey{Key: hub.Key{ID: key, Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, digest: f.Digest, row: e.Seq}
 	case hub.ActionKeyRevoked:
-		if n := p.revoke(hub.AgentID(e.Subject), f.Label, e); n != f.Count && v.complete {
+		if !v.decodeFacts(e, &f) {
+			return
+		}
+		if n := v.revoke(id, f.Label, e); n != f.Count && v.complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
 	}
 }
 
-func (p *roster) set(id hub.AgentID, s hub.AgentState) {
-	if a := p.agents[id]; a != nil {
-		a.State = s
-	}
-}
-
-// revoke ends the keys of an agent, those with a label or all.
-func (p *roster) revoke(agent hub.AgentID, label string, e hub.Entry) int {
+// revoke ends the keys of an agent that have a label, or all of them, and
+// returns how many.
+func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 	n := 0
-	for _, k := range p.keys {
+	for _, k := range v.keys {
 		if k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
 			k.RevokedAt, k.revoked = e.At, e.Seq
 			n++
@@ -88,8 +73,8 @@ func (p *roster) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 	return n
 }
 
-// checkPeople compares agents and keys with the roster.
-func (v *verifier) checkPeople(r hub.Reader) error {
+// checkAgents compares the agents and keys in the store with the journal.
+func (v *verifier) checkAgents(r hub.Reader) error {
 	agents, err := r.Agents()
 	if err != nil {
 		return err
@@ -101,6 +86,7 @@ func (v *verifier) checkPeople(r hub.Reader) error {
 	for _, a := range agents {
 		v.out.Agents++
 		v.checkAgent(a)
+		delete(v.agents, a.ID)
 		keys, err := r.Keys(a.ID)
 		if err != nil {
 			return err
@@ -108,25 +94,24 @@ func (v *verifier) checkPeople(r hub.Reader) error {
 		for _, k := range keys {
 			v.out.Keys++
 			v.checkKey(k)
-			delete(v.people.keys, k.ID)
+			delete(v.keys, k.ID)
 		}
-		delete(v.people.agents, a.ID)
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.people.agents)) {
-		v.find("agent "+string(id), "it is missing, though journal row %d records it", v.people.agents[id].row)
+	for _, id := range slices.Sorted(maps.Keys(v.agents)) {
+		v.find("agent "+string(id), missingThough, v.agents[id].row)
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.people.keys)) {
-		v.find("key "+string(id), "it is missing, though journal row %d records it", v.people.keys[id].row)
+	for _, id := range slices.Sorted(maps.Keys(v.keys)) {
+		v.find("key "+string(id), missingThough, v.keys[id].row)
 	}
 	return nil
 }
 
 func (v *verifier) checkAgent(a hub.Agent) {
 	where := "agent " + string(a.ID)
-	want := v.people.agents[a.ID]
+	want := v.agents[a.ID]
 	switch {
 	case want == nil:
-		v.find(where, "no journal row records it")
+		v.find(where, notRecorded)
 	case a.Role != want.Role:
 		v.find(where, "its role is %s, journal row %d recorded %s", a.Role, want.row, want.Role)
 	case a.Auditor != want.Auditor:
@@ -140,10 +125,10 @@ func (v *verifier) checkAgent(a hub.Agent) {
 
 func (v *verifier) checkKey(k hub.Key) {
 	where := "key " + string(k.ID)
-	want := v.people.keys[k.ID]
+	want := v.keys[k.ID]
 	switch {
 	case want == nil:
-		v.find(where, "no journal row records it")
+		v.find(where, notRecorded)
 	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || want.digest != "" && k.Digest() != want.digest:
 		v.find(where, "it differs from what journal row %d recorded", want.row)
 	case want.RevokedAt.IsZero() && !k.RevokedAt.IsZero():

@@ -9,8 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// stepFacts is what the journal keeps of a handoff's move, as far as it is
-// compared.
+// stepFacts are the facts of an entry about a handoff's move that are compared.
 type stepFacts struct {
 	TaskID string           `json:"task_id"`
 	From   hub.AgentID      `json:"from"`
@@ -24,36 +23,18 @@ type stepFacts struct {
 
 // stateOf returns the state that an action moves a handoff to, or "".
 func stateOf(a hub.Action) hub.HandoffState {
-	s := hub.HandoffState(strings.TrimPrefix(string(a), "handoff."))
-	if string(s) == string(a) || !s.Known() {
-		return ""
+	name, ok := strings.CutPrefix(string(a), "handoff.")
+	if s := hub.HandoffState(name); ok && s.Known() {
+		return s
 	}
-	return s
+	return ""
 }
-
-// exists reports a thing that an entry records and the store has lost. err is what
-// reading it gave.
-func (v *verifier) exists(what string, e hub.Entry, err error) error {
-	switch hub.CodeOf(err) {
-	case "":
-	case hub.CodeNotFound:
-		v.find(what+" "+e.Subject, "it is missing, though journal row %d records it", e.Seq)
-	case hub.CodeDegraded:
-		v.find(what+" "+e.Subject, "it cannot be read: %v", err)
-	default:
-		return err
-	}
-	return nil
-}
-
-// pageSize is how many things are looked at in one snapshot.
-const pageSize = 50
 
 // checkHandoffs compares every handoff with its history and both with the
 // journal.
 func (v *verifier) checkHandoffs(ctx context.Context) error {
 	q := hub.HandoffQuery{Limit: pageSize}
-	return v.pages(ctx, "handoffs", func(r hub.Reader) (int, error) {
+	return v.pages(ctx, "handoffs", func(r hub.Reader) (bool, error) {
 		handoffs, err := r.Handoffs(q)
 		for _, h := range handoffs {
 			if err == nil {
@@ -62,44 +43,16 @@ func (v *verifier) checkHandoffs(ctx context.Context) error {
 				q.Cursor = h.ID
 			}
 		}
-		return len(handoffs), err
+		return len(handoffs) == pageSize, err
 	})
-}
-
-// pages calls check for one page after the other, each in a snapshot of its own,
-// until one is not full. What cannot be read is a finding.
-func (v *verifier) pages(ctx context.Context, what string, check func(hub.Reader) (found int, err error)) error {
-	for more := true; more; {
-		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.refresh(r); err != nil {
-				return err
-			}
-			found, err := check(r)
-			more = found == pageSize
-			if hub.CodeOf(err) == hub.CodeDegraded {
-				v.find(what, "they cannot be read on: %v", err)
-				more = false
-				return nil
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	where := "handoff " + string(h.ID)
 	v.checkPackage(where, h)
 	steps, err := r.HandoffSteps(h.ID)
-	if hub.CodeOf(err) == hub.CodeDegraded {
-		v.find(where, "its history cannot be read: %v", err)
-		return nil
-	}
 	if err != nil {
-		return err
+		return v.unreadable(where, err)
 	}
 	v.checkHistory(where, h, steps)
 	entries, err := v.about(r, string(h.ID))
@@ -123,23 +76,19 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		}
 	}
 	if len(moves) < len(steps) && !v.complete {
-		return nil // the rest lies in an archive that was not read
+		return nil // an archive that was not read holds the others
 	}
 	if len(moves) == 0 {
-		v.find(where, "no journal row records it")
+		v.find(where, notRecorded)
 		return nil
 	}
-	switch {
-	case approved.IsZero() != h.ApprovedAt.IsZero():
-		v.find(where, "whether the operator approved it is not as in the journal")
-	case !approved.Equal(h.ApprovedAt.Time):
-		v.find(where, "the time of its approval is not the one in the journal")
-	}
-	if !escalated.Equal(h.Escalated.Time) {
-		v.find(where, "when the coordinators were told that it is late is not as in the journal")
-	}
-	if owned != (h.Ownership == hub.OwnershipConfirmed) {
-		v.find(where, "whether its ownership was confirmed is not as in the journal")
+	for _, name := range differing(
+		field{"whether the operator approved it", approved.IsZero() == h.ApprovedAt.IsZero()},
+		field{"the time of its approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
+		field{"when the coordinators were told that it is late", escalated.Equal(h.Escalated.Time)},
+		field{"whether its ownership was confirmed", owned == (h.Ownership == hub.OwnershipConfirmed)},
+	) {
+		v.find(where, "%s is not as in the journal", name)
 	}
 	for i := range max(len(moves), len(steps)) {
 		switch {
@@ -169,12 +118,15 @@ func (v *verifier) checkPackage(where string, h hub.Handoff) {
 	}
 }
 
-// checkHistory compares a handoff with its own history.
+// checkHistory compares a handoff with its own history: the steps must be moves
+// of the state machine, and the members of the handoff follow from them.
 func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.HandoffStep) {
 	if len(steps) == 0 {
 		v.find(where, "it has no history")
 		return
 	}
+	var accepted, resolved hub.Time
+	notes, manual := "", false
 	for i, s := range steps {
 		if s.N != i+1 {
 			v.find(where, "its history has no step %d", i+1)
@@ -184,17 +136,6 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 			v.find(where, "step %d of its history leads from %s to %s, which is no move", s.N, steps[i-1].State, s.State)
 		}
 	}
-	if last := steps[len(steps)-1]; h.Status != last.State {
-		v.find(where, "its status is %s, by its history it is %s", h.Status, last.State)
-	}
-	v.checkEnd(where, h, steps)
-}
-
-// checkEnd compares what a handoff says about itself with the steps that made
-// it so.
-func (v *verifier) checkEnd(where string, h hub.Handoff, steps []hub.HandoffStep) {
-	var accepted, resolved hub.Time
-	notes, manual := "", false
 	for _, s := range steps {
 		switch s.State {
 		case hub.HandoffAccepted:
@@ -205,30 +146,27 @@ func (v *verifier) checkEnd(where string, h hub.Handoff, steps []hub.HandoffStep
 			resolved, notes = s.At, s.Note
 		}
 	}
+	if last := steps[len(steps)-1]; h.Status != last.State {
+		v.find(where, "its status is %s, by its history it is %s", h.Status, last.State)
+	}
 	over := !resolved.IsZero()
-	for _, c := range []struct {
-		name string
-		same bool
-	}{
-		{"time of acceptance", accepted.Equal(h.AcceptedAt.Time)},
-		{"time of completion or rejection", resolved.Equal(h.ResolvedAt.Time)},
-		{"closing note", notes == h.Notes || withheldPackage(h)},
-		{"ending", over || h.Ending == ""},
-		{"reason for rejection", over || h.RejectReason == ""},
-		{"ownership", (h.Ownership != hub.OwnershipHub) == manual || withheldPackage(h)},
-	} {
-		if !c.same {
-			v.find(where, "its %s does not follow from its history", c.name)
-		}
+	for _, name := range differing(
+		field{"time of acceptance", accepted.Equal(h.AcceptedAt.Time)},
+		field{"time of completion or rejection", resolved.Equal(h.ResolvedAt.Time)},
+		field{"closing note", notes == h.Notes || withheldPackage(h)},
+		field{"ending", over || h.Ending == ""},
+		field{"reason for rejection", over || h.RejectReason == ""},
+		field{"ownership", (h.Ownership != hub.OwnershipHub) == manual || withheldPackage(h)},
+	) {
+		v.find(where, "its %s does not follow from its history", name)
 	}
 }
 
 // checkStep compares a step with the entry that records it, and the handoff with
-// what that entry says about it.
+// the facts of that entry.
 func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e hub.Entry) {
 	var f stepFacts
-	if err := json.Unmarshal(e.Facts, &f); err != nil {
-		v.find(row(e.Seq), "its facts cannot be read: %v", err)
+	if !v.decodeFacts(e, &f) {
 		return
 	}
 	switch {
@@ -237,22 +175,14 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 	case s.Actor != e.Actor || !s.At.Equal(e.At.Time) || f.Step != "" && s.Digest() != f.Step && !withheldPackage(h):
 		v.find(where, "step %d (%s) of its history differs from what journal row %d recorded", s.N, s.State, e.Seq)
 	}
-	var differ []string
-	for _, c := range []struct {
-		name string
-		same bool
-	}{
-		{"task", h.TaskID == f.TaskID},
-		{"sender", h.From == f.From},
-		{"receiver", h.To == f.To},
-		{"package hash", hub.SameHash(h.Hash, f.Hash)},
-		{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
-		{"ending", f.Ending == "" || h.Ending == f.Ending},
-	} {
-		if !c.same {
-			differ = append(differ, c.name)
-		}
-	}
+	differ := differing(
+		field{"task", h.TaskID == f.TaskID},
+		field{"sender", h.From == f.From},
+		field{"receiver", h.To == f.To},
+		field{"package hash", hub.SameHash(h.Hash, f.Hash)},
+		field{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
+		field{"ending", f.Ending == "" || h.Ending == f.Ending},
+	)
 	if len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h) {
 		differ = append(differ, "content (title, reason, deadline, thread or a policy)")
 	}
@@ -261,8 +191,8 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 	}
 }
 
-// withheldPackage reports whether a package is what an export puts in place of
-// a restricted one.
+// withheldPackage reports whether a package is the mark that an export puts in
+// place of a restricted one.
 func withheldPackage(h hub.Handoff) bool {
 	var mark struct {
 		Restricted bool   `json:"restricted"`
