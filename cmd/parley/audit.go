@@ -21,8 +21,9 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Read the journal, and check that it was not tampered with",
-		Long: `Read the journal: who did what, when, and how it ended. Those who audit see
-everything, others what concerns them. The newest entries come last.`,
+		Long: `Read the journal: the time, actor, action, subject and outcome of every call that
+changed something or was refused. Auditors see everything, other agents the entries
+that concern them. The newest entries come last.`,
 		Example: `  parley audit --limit 20
   parley audit --follow --actor builder
   parley audit verify`,
@@ -119,9 +120,9 @@ func (a *app) followAudit(ctx context.Context, c *api.Client, p api.AuditParams,
 func (a *app) auditVerifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Compare everything with the journal; exit 1 if something does not fit",
-		Long: `Compare everything with the journal: its own chain of hashes, messages, handoffs
-with their history, agents and keys, archives and the JSONL files. Works also
-while no hub is running.`,
+		Long: `Compare the hub's records with the journal: its chain of hashes, messages,
+handoffs with their history, runs, contracts, agents and keys, the archives and the
+trail of JSONL files. Works also while no hub is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var got records.Audit

@@ -46,10 +46,10 @@ func (a *app) exportCommand() *cobra.Command {
 	var p api.CopyParams
 	cmd := &cobra.Command{
 		Use: "export --jsonl DIR", Short: "Write everything the hub keeps as JSONL into a folder",
-		Long: `Write everything the hub keeps into a folder that does not exist yet: a JSONL file
-for each table, and a manifest with counts and hashes. What is written is one
-moment's state. Packages of restricted handoffs are left out, unless
---restricted is given. Works also while no hub is running.`,
+		Long: `Write everything the hub keeps into a folder that does not exist yet: one JSONL file
+with the rows of every table at one moment, sealed by a hash, and the archives. Packages
+of restricted handoffs are left out, unless --restricted is given. Works also
+while no hub is running.`,
 		Example: `  parley export --jsonl /var/backups/parley-export`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

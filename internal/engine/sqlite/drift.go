@@ -12,7 +12,8 @@ import (
 
 // SchemaDrift compares tables, indexes and triggers with those that this
 // version makes, and returns a sentence for each that is missing, was changed
-// or was added: who takes a trigger away can change what it guards.
+// or was added. A removed trigger would let a program change the rows that it
+// protects.
 func (s *Store) SchemaDrift(ctx context.Context) ([]string, error) {
 	const op = "sqlite.SchemaDrift"
 	want, err := ownSchema()

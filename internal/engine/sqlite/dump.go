@@ -21,9 +21,9 @@ type dumpTable struct {
 	fresh bool   // a new database has rows of its own here, which give way
 }
 
-// dumpTables are the parts of a dump, each after those that it refers to. The
-// index of words is not among them, nor how far it has come: both follow from
-// the messages.
+// dumpTables are the tables of a dump, each after those that it refers to. The
+// index of words and its cursor are not among them: both follow from the
+// messages.
 var dumpTables = []dumpTable{
 	{name: "acp_meta", order: "key", fresh: true},
 	{name: "agents", order: "id"},
@@ -55,8 +55,8 @@ var dumpTables = []dumpTable{
 	{name: "sqlite_sequence", order: "name", fresh: true},
 }
 
-// withheld is what a dump has in place of a part of a restricted handoff, by
-// table and column. One that nothing says it is not restricted counts as such.
+// withheld replaces columns of restricted handoffs in a dump, by table and
+// column. A handoff is restricted unless handoff_meta says that it is not.
 var withheld = map[string]map[string]string{
 	"handoffs": {
 		"title": withholdFrom("id") + `'restricted' ELSE title END`,
@@ -81,10 +81,9 @@ func withholdFrom(id string) string {
 	return `CASE WHEN ` + id + ` NOT IN (SELECT handoff_id FROM handoff_meta WHERE restricted = 0) THEN `
 }
 
-// DumpOptions are the choices that Dump leaves to its caller. The zero value
-// works.
+// DumpOptions are the options of Dump. The zero value works.
 type DumpOptions struct {
-	Restricted bool // give out what restricted handoffs say, too
+	Restricted bool // include the content of restricted handoffs
 }
 
 // Dump calls begin with the version of the schema, and then emit with every row
@@ -110,7 +109,7 @@ func (s *Store) Dump(ctx context.Context, begin func(schema int) error, emit fun
 	})
 }
 
-// dump emits the rows of one table. What emit reports is passed on as it is.
+// dump emits the rows of one table. An error of emit is returned unchanged.
 func (c *conn) dump(op string, t dumpTable, emit func(table string, row []byte) error, opts DumpOptions) error {
 	columns, err := c.columns(t.name)
 	if err != nil {

@@ -83,26 +83,26 @@ func (j *Journal) put(ctx context.Context, e hub.Entry) error {
 	return nil
 }
 
-// A refusal is one kind of refused call. Those alike are counted together.
+// A refusal is one kind of refused call. Refusals of one kind are counted together.
 type refusal struct {
 	actor hub.AgentID
 	code  hub.Code
 }
 
-// A count is how often a refusal came since it was last written down.
+// A count is the number of refusals of one kind since the last entry about it.
 type count struct {
 	n  int
-	op string // of the newest
+	op string // the operation of the newest
 }
 
 const (
-	gather      = time.Minute // how long refusals alike are gathered
-	maxRefusals = 10_000      // kinds that are told apart within that time
+	gather      = time.Minute // for which refusals of one kind are gathered
+	maxRefusals = 10_000      // kinds that are counted apart within that time
 )
 
 // Refused records that a call was refused. The first of its kind is written at
-// once; those that follow within a minute become one entry with a count. What
-// cannot be written now is counted with those that follow.
+// once; those that follow within a minute become one entry with a count. A
+// refusal that cannot be written is counted with those that follow.
 func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, code hub.Code) {
 	k := refusal{actor, code}
 	j.mu.Lock()
@@ -114,7 +114,7 @@ func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, cod
 	case len(j.counts) < maxRefusals:
 		j.counts[k] = &count{op: op}
 	default:
-		k = refusal{code: code} // too many to tell apart
+		k = refusal{code: code} // too many kinds to count apart
 		if c, seen = j.counts[k]; seen {
 			c.n++
 		} else {
@@ -127,9 +127,9 @@ func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, cod
 	}
 }
 
-// refused writes n refusals down, or else keeps them for the next Flush.
+// refused appends an entry about n refusals, or keeps them for the next Flush.
 func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
-	// The caller may be gone; what it did is still recorded.
+	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err := j.append(ctx, k.actor, hub.ActionRefused, hub.OutcomeRefused, map[string]any{"code": k.code, "op": op, "count": n})
@@ -146,7 +146,7 @@ func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
 	}
 }
 
-// Flush writes down what Refused has gathered.
+// Flush appends the refusals that were gathered.
 func (j *Journal) Flush(ctx context.Context) {
 	j.mu.Lock()
 	gathered := j.counts
@@ -174,10 +174,10 @@ func (j *Journal) Run(ctx context.Context) {
 	}
 }
 
-// Events returns journal entries after seq that the actor may see, at most
-// limit, and the number up to which it has looked. An auditor sees everything;
-// others see what they did and what concerns messages they sent or received, and
-// tasks they gave or took.
+// Events reads at most limit entries after seq, and returns those that the actor
+// may see and the number of the last one read. An auditor sees every entry; an
+// agent sees its own actions, and entries about messages that it sent or
+// received and handoffs and runs that it is a party of.
 func (j *Journal) Events(ctx context.Context, actor hub.Caller, seq int64, limit int) ([]hub.Entry, int64, error) {
 	var out []hub.Entry
 	err := j.store.View(ctx, func(r hub.Reader) error {
