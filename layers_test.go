@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"internal/service/records":  {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract": {"hub"},
 	"internal/service/handoff":  {"hub", "internal/shape", "internal/strictjson"},
-	"internal/service/mailroom": {"hub", "internal/nearest", "internal/shape", "internal/strictjson"},
+	"internal/service/mailroom": {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/run":      {"hub", "internal/shorten"},
 
 	// How people and agents come in.

@@ -33,8 +33,6 @@ var notRenamed = []string{
 	"hub.ActionContractSettled",
 	"internal/reach/catalog.Written",
 	"internal/reftest.news",
-	"internal/service/mailroom.Leg",
-	"internal/service/mailroom.tripped",
 	"internal/surface/coordination.Asked",
 	"internal/surface/coordination.Worked",
 }

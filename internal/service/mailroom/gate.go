@@ -2,13 +2,12 @@ package mailroom
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Verdict is what the operator decided about a held message.
+// A Verdict is the decision of the operator about a held message.
 type Verdict struct {
 	ID       hub.EnvelopeID    `json:"id"`
 	Status   hub.MessageStatus `json:"status"`
@@ -17,11 +16,11 @@ type Verdict struct {
 	To       []hub.AgentID     `json:"to"`
 }
 
-// Held returns the messages that wait for a human, oldest first. Only the
-// operator may see them all.
+// Held returns the messages that wait for the operator, oldest first. Only the
+// operator and auditors may list them.
 func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) {
 	if !actor.Audits() {
-		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors see what is held")
+		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors can list held messages")
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 	err := m.store.View(ctx, func(r hub.Reader) error {
@@ -37,19 +36,19 @@ func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) 
 	return out, nil
 }
 
-// Approve lets a held message pass. Only the operator may.
+// Approve releases a held message to its recipients. Only the operator may.
 func (m *Mailroom) Approve(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Approve", actor, id, true, "")
 }
 
-// Deny makes a held message fail. Only the operator may.
+// Deny ends a held message as failed. Only the operator may.
 func (m *Mailroom) Deny(ctx context.Context, actor hub.Caller, id hub.EnvelopeID, reason string) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Deny", actor, id, false, reason)
 }
 
 func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
 	if !actor.IsOperator() {
-		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "a human gate is opened by the operator alone, and you are %s", actor.ID)
+		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "only the operator approves or denies a held message, and you are %s", actor.ID)
 	}
 	if len(reason) > 1000 {
 		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason: at most 1000 bytes")
@@ -59,10 +58,10 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 		word, action, next = "approved", hub.ActionMessageApproved, hub.PartyUnread
 	}
 	var msg hub.Message
-	var legs []Leg
-	var reply sent
+	var forecasts []Forecast
+	var reply sendResult
 	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		legs, reply = nil, sent{}
+		forecasts, reply = nil, sendResult{}
 		now := m.clock.Now()
 		var err error
 		if msg, err = m.visible(tx, op, actor, id); err != nil {
@@ -83,19 +82,15 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 			}
 		}
 		if !held {
-			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("parley approve without an id lists what is held")
+			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("parley approve without an id lists the held messages")
 		}
-		if legs, err = m.release(tx, id, approve, reason); err != nil {
+		if forecasts, err = m.release(tx, id, approve, reason); err != nil {
 			return err
 		}
-		facts, err := json.Marshal(map[string]string{"reason": reason})
-		if err != nil {
+		if err := record(tx, now, actor.ID, action, string(id), map[string]string{"reason": reason}); err != nil {
 			return err
 		}
-		if _, err := tx.Append(hub.Entry{At: now, Actor: actor.ID, Action: action, Subject: string(id), Outcome: hub.OutcomeOK, Facts: facts}); err != nil {
-			return err
-		}
-		if err := settle(tx, id, now); err != nil {
+		if err := updateStatus(tx, id, now); err != nil {
 			return err
 		}
 		if msg, err = tx.Message(id); err != nil || msg.From == actor.ID {
@@ -111,8 +106,8 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 	if err != nil {
 		return Verdict{}, fmt.Errorf("mailroom: %s: %w", word, err)
 	}
-	for _, l := range legs {
-		m.arrived(l.Recipient)
+	for _, l := range forecasts {
+		m.notifyInbox(l.Recipient)
 	}
 	if reply.message.ID != "" {
 		m.announce(reply)
@@ -121,13 +116,13 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 	return Verdict{ID: id, Status: msg.Status, Decision: word, From: msg.From, To: msg.To}, nil
 }
 
-// release moves the held rows of the ledger on.
-func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason string) ([]Leg, error) {
+// release changes the held rows of the ledger to stored, pending or failed.
+func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason string) ([]Forecast, error) {
 	ledger, err := tx.Deliveries(id)
 	if err != nil {
 		return nil, err
 	}
-	var legs []Leg
+	var forecasts []Forecast
 	for _, d := range ledger {
 		if d.Status != hub.DeliveryHeld {
 			continue
@@ -140,7 +135,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 			}
 		case d.Channel == hub.ChannelInbox:
 			d.Status = hub.DeliveryStored
-			legs = append(legs, m.leg(d, true))
+			forecasts = append(forecasts, m.forecast(d, true))
 		default:
 			d.Status = hub.DeliveryPending
 		}
@@ -148,5 +143,5 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 			return nil, err
 		}
 	}
-	return legs, nil
+	return forecasts, nil
 }

@@ -3,7 +3,6 @@ package mailroom
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Limits bounds what one sender and one conversation may do. Members may be
-// tightened, never loosened; zero means the default.
+// Limits are the limits of one sender and of one conversation. They may be tightened,
+// never loosened; zero means the default.
 type Limits struct {
 	DirectPerMinute  int // messages to named recipients, per sender
 	BroadcastPerHour int // messages to everyone, per sender
@@ -32,16 +31,16 @@ type Limits struct {
 	// SameType is like Repeats, whatever the content; 0 means no such limit.
 	SameType int
 
-	// CauseWindow is how long the last message that a session read counts as
-	// the cause of what it sends without naming one.
+	// CauseWindow is the time in which the last message that a session read counts
+	// as the cause of a message that names none.
 	CauseWindow time.Duration
 
-	// Unsafe lifts rates and the breaker, for measurements. Hops and rounds
-	// stay bounded.
+	// Unsafe turns rates and the breaker off, for measurements. Hops and rounds
+	// stay limited.
 	Unsafe bool
 }
 
-// DefaultLimits are what the protocol asks for.
+// DefaultLimits are the limits of the protocol.
 var DefaultLimits = Limits{
 	DirectPerMinute: 10, BroadcastPerHour: 5, Recipients: 10,
 	ThreadHops: 50, NegotiationRound: 3, DisagreeRound: 2,
@@ -49,7 +48,7 @@ var DefaultLimits = Limits{
 	CauseWindow: 10 * time.Minute,
 }
 
-// complete fills in defaults and refuses what is looser than they are.
+// complete fills in defaults and refuses looser limits.
 func (l Limits) complete() (Limits, error) {
 	def := DefaultLimits
 	for _, f := range []struct {
@@ -97,8 +96,8 @@ func (l Limits) complete() (Limits, error) {
 	return l, nil
 }
 
-// guard checks rates, the breaker, and how long the conversation has become.
-// It fills in the message's place in its causal chain.
+// guard enforces the rates, the breaker, and the length of conversations. It sets
+// the cause and the hop of the message.
 func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	if !m.limits.Unsafe {
 		if err := m.suspended(tx, op, actor, msg.CreatedAt); err != nil {
@@ -109,17 +108,18 @@ func (m *Mailroom) guard(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		}
 	}
 	if actor.IsOperator() {
-		return nil // a person has stepped in: the chain begins anew
+		return nil // a message of a person starts a new chain
 	}
 	return m.loops(tx, op, actor, msg)
 }
 
-// handoffs is the family of messages that the hub writes when a task moves. An
-// agent may begin as many handoffs in a minute as it may send messages.
+// handoffs is the family of messages that the hub writes when a handoff moves. They
+// are counted apart: an agent may start as many handoffs in a minute as it may send
+// messages.
 const handoffs = "handoff"
 
-// rates counts what the sender has sent lately. The messages themselves are
-// the count, so that a restart forgets nothing.
+// rates limits the messages of a sender. It counts the stored messages, so that a
+// restart does not reset the count.
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
 	if e.Broadcast() {
@@ -140,7 +140,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 	repeats, sameType := 0, 0
 	for _, s := range recent {
 		if s.Type != e.Type && (s.Type.Family() == handoffs || e.Type.Family() == handoffs) {
-			continue // what a handoff makes is not the sender's chatter, and the other way round
+			continue // handoffs and other messages have separate counts
 		}
 		age := now.Sub(s.At.Time)
 		broadcast := slices.Contains(s.To, hub.Everyone)
@@ -155,7 +155,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 		}
 	}
 	if repeats >= m.limits.Repeats || m.limits.SameType > 0 && sameType >= m.limits.SameType {
-		return &tripped{envelope: e, repeats: repeats + 1}
+		return &repeatError{envelope: e, repeats: repeats + 1}
 	}
 	if n := m.limits.DirectPerMinute; !e.Broadcast() && len(direct) >= n {
 		return tooFast(op, actor, "to named recipients", n, "minute", direct[n-1].Add(time.Minute).Sub(now.Time))
@@ -164,13 +164,13 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 }
 
 func tooFast(op string, actor hub.Caller, what string, n int, unit string, wait time.Duration) error {
-	return hub.Errorf(hub.CodeRateLimited, op, "%s has sent %d messages %s within a%s %s; no more are allowed", actor.ID, n, what, map[string]string{"hour": "n"}[unit], unit).
-		WithHint("try again in %s; put several things into one message", wait.Round(time.Second)).
+	return hub.Errorf(hub.CodeRateLimited, op, "%s has sent %d messages %s within a%s %s, which is the limit", actor.ID, n, what, map[string]string{"hour": "n"}[unit], unit).
+		WithHint("try again in %s, and put several points into one message", wait.Round(time.Second)).
 		WithRetry(wait)
 }
 
-// loops bounds hops and rounds, per thread and along the chain of causes, so
-// that a circle over several threads and agents ends too.
+// loops limits hops and rounds, per thread and along the chain of causes: a circle
+// over several threads and agents ends as well.
 func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	cause, hop, err := m.cause(tx, actor, msg)
 	if err != nil {
@@ -180,25 +180,25 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		msg.Cause, msg.Hop = cause, hop+1
 	}
 	if msg.Hop >= m.limits.ThreadHops {
-		return hub.Errorf(hub.CodeLoop, op, "%d messages caused this one, one after the other, without a person in between", msg.Hop).
-			WithHint("stop here and report to the operator; a message from the operator begins anew")
+		return hub.Errorf(hub.CodeLoop, op, "this message has a chain of %d causes without a person in between", msg.Hop).
+			WithHint("stop and report to the operator; a message from the operator starts a new chain")
 	}
 	if msg.ThreadID == string(msg.ID) {
-		return nil // its own thread has nothing else in it
+		return nil // it starts its thread
 	}
 	n, err := tx.ThreadSize(msg.ThreadID, m.limits.ThreadHops)
 	if err != nil {
 		return err
 	}
 	if n >= m.limits.ThreadHops {
-		return hub.Errorf(hub.CodeLoop, op, "the thread %s has %d messages, which is all it may have", msg.ThreadID, n).
-			WithHint("sum up and begin a new thread, or leave it to the operator")
+		return hub.Errorf(hub.CodeLoop, op, "the thread %s has %d messages, which is the limit", msg.ThreadID, n).
+			WithHint("summarize in a new thread, or leave the decision to the operator")
 	}
 	return m.rounds(tx, op, msg.Envelope)
 }
 
-// rounds bounds how often a negotiation or a disagreement goes back and forth,
-// and keeps its messages in order.
+// rounds limits the rounds of a negotiation or disagreement, and keeps its messages
+// in order.
 func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
 	for t, most := range map[hub.MessageType]int{
 		hub.TypeTaskCounter:       m.limits.NegotiationRound,
@@ -212,8 +212,8 @@ func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
 			return err
 		}
 		if n >= most {
-			return hub.Errorf(hub.CodeLoop, op, "the thread has had %d rounds of %s, which is all it may have", n, t).
-				WithHint("accept, give in, or let the coordinator decide")
+			return hub.Errorf(hub.CodeLoop, op, "the thread has %d rounds of %s, which is the limit", n, t).
+				WithHint("accept, withdraw, or leave the decision to the coordinator")
 		}
 	}
 	if !e.Type.Negotiates() {
@@ -230,8 +230,8 @@ func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
 	return nil
 }
 
-// cause returns the message that this one follows from and that one's hops:
-// the one it replies to, else the last one that the same session read.
+// cause returns the message that caused this one, and its hop: the message it
+// replies to, else the last message that the same session read.
 func (m *Mailroom) cause(tx hub.Tx, actor hub.Caller, msg *hub.Message) (hub.EnvelopeID, int, error) {
 	if msg.ReplyTo != "" {
 		parent, err := tx.Message(msg.ReplyTo)
@@ -249,46 +249,41 @@ func (m *Mailroom) cause(tx hub.Tx, actor hub.Caller, msg *hub.Message) (hub.Env
 	return mark.Message, mark.Hop, nil
 }
 
-// tripped reports that the sender repeats itself and must be suspended.
-type tripped struct {
+// A repeatError reports that the sender sent the same message too often and must be
+// suspended.
+type repeatError struct {
 	envelope hub.Envelope
 	repeats  int
 }
 
-func (t *tripped) Error() string { return "the same message again and again" }
+func (t *repeatError) Error() string { return "the same message was sent too often" }
 
-// As lets the edge see a suspension as what it is.
-func (t *tripped) As(target any) bool {
+// As makes the error a hub.Error with CodeCircuitOpen for the surface.
+func (t *repeatError) As(target any) bool {
 	e, ok := target.(**hub.Error)
 	if !ok {
 		return false
 	}
 	*e = hub.Errorf(hub.CodeCircuitOpen, "mailroom.Send", "%s has sent the same message %d times in a row and is suspended", t.envelope.From, t.repeats).
-		WithHint("do not send it again; read the inbox, or wait for the operator: parley agent reset %s", t.envelope.From)
+		WithHint("do not send it again: read the inbox, or wait; the operator ends the suspension with parley agent reset %s", t.envelope.From)
 	return true
 }
 
-// openBreaker records that the sender is suspended. The journal is where a
-// suspension is kept: a refused send changes no other table.
-func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *tripped) error {
-	facts, err := json.Marshal(struct {
+// openBreaker suspends the sender. A suspension is an entry of the journal: a refused
+// send changes no other table.
+func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *repeatError) error {
+	facts := struct {
 		Type    hub.MessageType `json:"type"`
 		To      []hub.AgentID   `json:"to"`
 		Payload string          `json:"payload_sha256"`
 		Repeats int             `json:"repeats"`
-	}{t.envelope.Type, t.envelope.To, digest(t.envelope.Payload), t.repeats})
-	if err != nil {
-		return err
-	}
-	err = m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	}{t.envelope.Type, t.envelope.To, digest(t.envelope.Payload), t.repeats}
+	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		now := m.clock.Now()
 		if m.suspended(tx, "mailroom.openBreaker", actor, now) != nil {
-			return nil // somebody else was faster
+			return nil // another send suspended it
 		}
-		_, err := tx.Append(hub.Entry{
-			At: now, Actor: actor.ID, Action: hub.ActionBreakerOpen, Subject: breaker(actor.ID), Outcome: hub.OutcomeOK, Facts: facts,
-		})
-		return err
+		return record(tx, now, actor.ID, hub.ActionBreakerOpen, breaker(actor.ID), facts)
 	})
 	if err == nil {
 		m.bus.Publish(hub.TopicJournal)
@@ -296,7 +291,7 @@ func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *tripped
 	return err
 }
 
-// breaker is what journal entries about an agent's suspensions are filed under.
+// breaker is the subject of journal entries about the suspensions of an agent.
 func breaker(agent hub.AgentID) string { return "breaker/" + string(agent) }
 
 // suspended reports CodeCircuitOpen while the sender is suspended. The newest
@@ -318,32 +313,29 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 	locked := len(trips) > 0 && len(trips) == m.limits.TripsPerDay && trips[0].Sub(trips[len(trips)-1].Time) < 24*time.Hour
 	if locked {
 		return hub.Errorf(hub.CodeCircuitOpen, op, "%s was suspended %d times within a day and stays suspended", actor.ID, m.limits.TripsPerDay).
-			WithHint("only the operator can lift this: parley agent reset %s", actor.ID)
+			WithHint("only the operator can end this: parley agent reset %s", actor.ID)
 	}
 	if len(trips) == 0 {
 		return nil
 	}
 	if wait := m.limits.SuspendFor - now.Sub(trips[0].Time); wait > 0 {
-		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended, because it sent the same message again and again", actor.ID).
+		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended, because it sent the same message too often", actor.ID).
 			WithHint("wait %s and do not send it again; reading is still possible", wait.Round(time.Second)).WithRetry(wait)
 	}
 	return nil
 }
 
-// Reset lifts the suspension of an agent. Only the operator may.
+// Reset ends the suspension of an agent. Only the operator may.
 func (m *Mailroom) Reset(ctx context.Context, actor hub.Caller, agent hub.AgentID) (hub.Agent, error) {
 	if !actor.IsOperator() {
-		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator may lift a suspension")
+		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator may end a suspension")
 	}
 	var got hub.Agent
 	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		if got, err = tx.Agent(agent); err != nil {
 			return err
 		}
-		_, err = tx.Append(hub.Entry{
-			At: m.clock.Now(), Actor: actor.ID, Action: hub.ActionBreakerReset, Subject: breaker(agent), Outcome: hub.OutcomeOK,
-		})
-		return err
+		return record(tx, m.clock.Now(), actor.ID, hub.ActionBreakerReset, breaker(agent), nil)
 	})
 	if err != nil {
 		return hub.Agent{}, fmt.Errorf("mailroom: reset %s: %w", agent, err)

@@ -9,40 +9,40 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// An InboxRequest says what to fetch. The zero value fetches the first page
-// and marks it as delivered.
+// An InboxRequest selects messages of an inbox. The zero value fetches the first
+// page and marks it as delivered.
 type InboxRequest struct {
 	Limit   int           // 1 to 200; 0 means 50
 	Cursor  string        // Next of the page before
-	NewOnly bool          // leave out what was fetched before
-	Wait    time.Duration // how long to wait for something, at most MaxWait
-	AckAll  bool          // mark what is returned as read
+	NewOnly bool          // leave out messages that were fetched before
+	Wait    time.Duration // the time to wait for a message, at most MaxWait
+	AckAll  bool          // mark the returned messages as read
 	Ack     []hub.EnvelopeID
 	Peek    bool // change nothing
 }
 
-// MaxWait is how long one call waits at most.
+// MaxWait is the longest wait of one call.
 const MaxWait = 5 * time.Minute
 
-// An Inbox is what lies in an agent's inbox.
+// An Inbox is a page of the inbox of an agent.
 type Inbox struct {
 	Messages     []hub.Envelope   `json:"messages"`
 	Next         string           `json:"next"`   // cursor for the page after this one, or ""
-	Unread       int              `json:"unread"` // what still lies there after this call, counted up to 25
+	Unread       int              `json:"unread"` // the unread messages after this call, counted up to 25
 	Acked        []Ack            `json:"acked,omitempty"`
 	Capabilities hub.Capabilities `json:"capabilities"`
 	Warnings     []string         `json:"warnings"`
 }
 
-// An Ack is the answer for one message that the caller says it processed.
+// An Ack is the answer for one message that the caller acknowledged.
 type Ack struct {
 	ID    hub.EnvelopeID `json:"id"`
-	First bool           `json:"first"` // false: it was processed before, and this changed nothing
+	First bool           `json:"first"` // false if it was acknowledged before
 }
 
-// Inbox returns what lies in the actor's own inbox, most pressing first and
-// oldest first among equals. What is returned counts as delivered, and with
-// an ack as read: it is then out of the inbox and will not come again.
+// Inbox returns the messages in the inbox of the actor, by priority and then oldest
+// first. Returned messages become delivered; acknowledged ones become read and leave
+// the inbox.
 func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest) (Inbox, error) {
 	const op = "mailroom.Inbox"
 	if req.Limit == 0 {
@@ -52,28 +52,28 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", req.Limit, maxPage)
 	}
 	if req.Wait < 0 || req.Wait > MaxWait {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("wait again when nothing has come")
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message came")
 	}
 	if len(req.Ack) > maxPage {
 		return Inbox{}, hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
 	}
 	if req.Peek && (req.AckAll || len(req.Ack) > 0) {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek changes nothing, so there is nothing to ack")
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek changes nothing, so it cannot be combined with ack")
 	}
 	acked, err := m.ack(ctx, op, actor, req.Ack)
 	if err != nil {
 		return Inbox{}, fmt.Errorf("mailroom: ack: %w", err)
 	}
 
-	// Whoever waits listens first and looks then, so that nothing that comes
-	// in between is missed.
+	// A long poll subscribes before it reads, so that it misses no message that
+	// arrives in between.
 	var hints <-chan struct{}
 	var timeout <-chan time.Time
 	if req.Wait > 0 {
 		var cancel func()
 		hints, cancel = m.bus.Subscribe(hub.TopicInbox(actor.ID))
 		defer cancel()
-		defer m.arrive(actor.ID)()
+		defer m.addWaiter(actor.ID)()
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
 		timeout = timer.C
@@ -102,7 +102,7 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 	}
 }
 
-// stillAdmitted checks that the key of somebody who has waited is still good.
+// stillAdmitted checks that the key of a caller that has waited is still valid.
 func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Caller) error {
 	if actor.Key == "" {
 		return nil
@@ -117,12 +117,12 @@ func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Calle
 	}
 	now := m.clock.Now()
 	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
-		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not good any more", actor.ID)
+		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
 	}
 	return nil
 }
 
-// fetch reads a page and marks what is new on it.
+// fetch reads a page and marks its messages as delivered or read.
 func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest) (Inbox, error) {
 	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: m.warn(nil)}
 	now := m.clock.Now()
@@ -175,8 +175,8 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 	return out, nil
 }
 
-// deepest returns the mark that reading these messages leaves: the longest
-// chain of causes counts.
+// deepest returns the session mark for these messages: that of the message with the
+// longest chain of causes.
 func deepest(actor hub.Caller, messages []hub.Message, now hub.Time) hub.SessionMark {
 	mark := hub.SessionMark{Agent: actor.ID, Session: actor.Session, At: now}
 	for _, msg := range messages {
@@ -187,8 +187,8 @@ func deepest(actor hub.Caller, messages []hub.Message, now hub.Time) hub.Session
 	return mark
 }
 
-// ack marks messages as processed by the actor. One that was processed before
-// stays as it is.
+// ack marks messages as read by the actor. A message that was read before stays
+// unchanged.
 func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []hub.EnvelopeID) ([]Ack, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -201,7 +201,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []h
 			p, err := tx.Party(id, actor.ID)
 			switch {
 			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.Hidden):
-				return hub.Errorf(hub.CodeNotFound, op, "there is no message %q in your inbox", id)
+				return hub.Errorf(hub.CodeNotFound, op, "no message %q in your inbox", id)
 			case err != nil:
 				return err
 			}

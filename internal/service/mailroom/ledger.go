@@ -10,13 +10,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Channel brings messages to recipients by a way other than the inbox. It is
-// used only after its Probe has succeeded and the operator has switched it on.
+// A Channel delivers messages by another way than the inbox. It is used only after
+// its Probe has succeeded and the operator has switched it on.
 type Channel interface {
 	Name() hub.Channel
 
-	// Probe finds out whether the channel works at all. Nothing that a
-	// recipient could see may come of it.
+	// Probe checks whether the channel works. It must not show anything to a
+	// recipient.
 	Probe(ctx context.Context) error
 
 	// Reaches reports whether the recipient can be reached now; if not, the
@@ -24,27 +24,27 @@ type Channel interface {
 	Reaches(agent hub.AgentID) (ok bool, reason string)
 
 	// Deliver makes one attempt. It returns DeliveryAccepted only when the
-	// recipient's runtime has taken the message, and DeliveryOffered when it
-	// was shown in a place that the recipient may or may not look at.
+	// recipient's runtime has accepted the message, and DeliveryOffered when it
+	// was shown where the recipient may not notice it.
 	Deliver(ctx context.Context, n Notice) (hub.DeliveryStatus, error)
 }
 
-// A Notice is what a channel carries. Its envelope has no payload when the
-// message is of high sensitivity and the channel is read by others too.
+// A Notice is the content of one attempt over a channel. Its envelope has no payload
+// if the message is of high sensitivity and others can read the channel.
 type Notice struct {
 	Recipient hub.AgentID
 	Envelope  hub.Envelope
 }
 
-// A stop is one channel on the way of a message. One that is not optional
-// leaves a row in the ledger even when it is off.
-type stop struct {
+// A routeStep is one channel that a message takes. One that is not optional has a row
+// in the ledger even when the channel is off.
+type routeStep struct {
 	channel  hub.Channel
 	optional bool
 }
 
-// routes is the whole of priority routing.
-var routes = map[hub.Priority][]stop{
+// routes are the channels for each priority.
+var routes = map[hub.Priority][]routeStep{
 	hub.PriorityLow:      {{hub.ChannelInbox, false}},
 	hub.PriorityNormal:   {{hub.ChannelInbox, false}, {hub.ChannelSession, true}},
 	hub.PriorityHigh:     {{hub.ChannelInbox, false}, {hub.ChannelSession, false}, {hub.ChannelNotify, true}},
@@ -64,7 +64,7 @@ func (m *Mailroom) route(e hub.Envelope, to hub.AgentID) []hub.Delivery {
 		case !c.Enabled && s.optional:
 			continue
 		case !c.Enabled:
-			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message lies in the inbox", s.channel, c.State)
+			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message is in the inbox", s.channel, c.State)
 		}
 		if held && d.Status != hub.DeliverySkipped {
 			d.Status = hub.DeliveryHeld
@@ -74,22 +74,23 @@ func (m *Mailroom) route(e hub.Envelope, to hub.AgentID) []hub.Delivery {
 	return rows
 }
 
-// leg returns a ledger row with the forecast that goes with it.
-func (m *Mailroom) leg(d hub.Delivery, keyed bool) Leg {
-	l := Leg{Recipient: d.Recipient, Channel: d.Channel, Status: d.Status, Error: d.Error}
+// forecast returns the forecast for a row of the ledger. keyed tells whether the
+// recipient can log in.
+func (m *Mailroom) forecast(d hub.Delivery, keyed bool) Forecast {
+	l := Forecast{Recipient: d.Recipient, Channel: d.Channel, Status: d.Status, Error: d.Error}
 	switch {
 	case d.Status == hub.DeliveryHeld:
-		l.Reach, l.Reason = hub.ReachHeld, "a person must approve it first"
+		l.Reach, l.Reason = hub.ReachHeld, "the operator must approve it first"
 	case d.Status == hub.DeliverySkipped || d.Status == hub.DeliveryFailed:
 		l.Reach, l.Reason = hub.ReachUnreachable, "not over this channel"
 	case d.Status == hub.DeliveryRead:
 		l.Reach, l.Reason = hub.ReachNow, "it was read"
 	case !keyed:
 		l.Reach, l.Reason = hub.ReachUnreachable, "it has no valid key"
-	case m.isWaiting(d.Recipient):
-		l.Reach, l.Reason = hub.ReachNow, "it waits at its inbox"
+	case m.hasWaiter(d.Recipient):
+		l.Reach, l.Reason = hub.ReachNow, "it waits for messages"
 	default:
-		l.Reach, l.Reason = hub.ReachOnPoll, "when it next looks at its inbox"
+		l.Reach, l.Reason = hub.ReachOnPoll, "when it reads its inbox"
 		if d.Channel == hub.ChannelInbox {
 			break
 		}
@@ -102,40 +103,40 @@ func (m *Mailroom) leg(d hub.Delivery, keyed bool) Leg {
 	return l
 }
 
-// reaches asks a channel whether it reaches a recipient now. A row may be older
-// than the hub's present channels.
+// reaches reports whether a channel reaches a recipient now. The channel of an old
+// row may not exist any more.
 func (m *Mailroom) reaches(c hub.Channel, to hub.AgentID) (bool, string) {
 	if m.channels[c] == nil {
-		return false, "this hub has no such channel any more"
+		return false, "this hub does not have the channel any more"
 	}
 	return m.channels[c].Reaches(to)
 }
 
-// arrive notes that somebody waits at an inbox; leave undoes it.
-func (m *Mailroom) arrive(agent hub.AgentID) (leave func()) {
+// addWaiter registers a long poll on an inbox; remove unregisters it.
+func (m *Mailroom) addWaiter(agent hub.AgentID) (remove func()) {
 	m.mu.Lock()
-	m.waiting[agent]++
+	m.waiters[agent]++
 	m.mu.Unlock()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.waiting[agent]--; m.waiting[agent] == 0 {
-			delete(m.waiting, agent)
+		if m.waiters[agent]--; m.waiters[agent] == 0 {
+			delete(m.waiters, agent)
 		}
 	}
 }
 
-func (m *Mailroom) isWaiting(agent hub.AgentID) bool {
+func (m *Mailroom) hasWaiter(agent hub.AgentID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.waiting[agent] > 0
+	return m.waiters[agent] > 0
 }
 
-// workq is ownership of tasks that is kept outside the hub. Nothing on this
-// hub can talk to it yet, and the answers say so.
+// workq is the capability for queues of tasks outside the hub. No part of the hub
+// supports it yet.
 const workq = "workq"
 
-// Capabilities returns every optional way of working as it stands now.
+// Capabilities returns the current state of every optional capability.
 func (m *Mailroom) Capabilities() hub.Capabilities {
 	out := make(hub.Capabilities, len(hub.Channels)+1)
 	for _, c := range hub.Channels {
@@ -166,8 +167,8 @@ func (m *Mailroom) capability(c hub.Channel) hub.Capability {
 	return out
 }
 
-// Probe tries every channel and records what came of it. Channels stay off
-// until it has verified them.
+// Probe probes every channel and records the results. A channel stays off until it
+// is verified.
 func (m *Mailroom) Probe(ctx context.Context) error {
 	results := map[hub.Channel]hub.Capability{}
 	for name, c := range m.channels {
@@ -201,12 +202,11 @@ func (m *Mailroom) Probe(ctx context.Context) error {
 	return nil
 }
 
-// deliveryCursor is how far the ledger's worker has come in the journal.
+// deliveryCursor is the name of the cursor with which work follows the journal.
 const deliveryCursor = "delivery"
 
-// work does what journal entries call for after the caller was answered:
-// attempts over channels, and telling coordinators of a suspension. It returns
-// whether there was anything to do.
+// work handles the next journal entries: it makes the attempts over channels, and
+// tells coordinators about suspensions. It reports whether there were entries.
 func (m *Mailroom) work(ctx context.Context) (bool, error) {
 	var entries []hub.Entry
 	err := m.store.View(ctx, func(r hub.Reader) error {
@@ -237,9 +237,9 @@ func (m *Mailroom) work(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// attempt tries every channel on which a message is still pending. A crash
-// between the attempt and its record means that it is made again: the
-// recipient's registry of processed messages makes that harmless.
+// attempt tries every channel on which a message is still pending. After a crash
+// between an attempt and its record the attempt is repeated; the recipient recognizes
+// a message that it has processed.
 func (m *Mailroom) attempt(ctx context.Context, id hub.EnvelopeID) error {
 	if len(m.channels) == 0 {
 		return nil
@@ -310,7 +310,7 @@ func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery)
 		if err := tx.PutParty(msg.ID, d.Recipient, hub.PartyDelivered, p.State); err != nil {
 			return err
 		}
-		return settle(tx, msg.ID, now)
+		return updateStatus(tx, msg.ID, now)
 	})
 	if err == nil {
 		m.bus.Publish(hub.TopicJournal)
@@ -318,11 +318,11 @@ func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery)
 	return err
 }
 
-// tryChannel makes one attempt and survives a channel that panics or hangs.
+// tryChannel makes one attempt. A channel that panics or hangs fails the attempt.
 func (m *Mailroom) tryChannel(ctx context.Context, c Channel, n Notice) (status hub.DeliveryStatus, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("channel %s broke: %v", c.Name(), p)
+			err = fmt.Errorf("channel %s panicked: %v", c.Name(), p)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -330,11 +330,10 @@ func (m *Mailroom) tryChannel(ctx context.Context, c Channel, n Notice) (status 
 	return c.Deliver(ctx, n)
 }
 
-// tellCoordinators writes to those who should know that an agent was
-// suspended. The journal's cursor moves with the message, so that it is
-// written once.
+// tellCoordinators sends the coordinators a message about a suspension. The cursor
+// moves in the same transaction, so that the message is sent once.
 func (m *Mailroom) tellCoordinators(ctx context.Context, e hub.Entry) error {
-	var out sent
+	var out sendResult
 	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		to, err := coordinators(tx, e.Actor)
 		if err != nil {
@@ -342,7 +341,7 @@ func (m *Mailroom) tellCoordinators(ctx context.Context, e hub.Entry) error {
 		}
 		out, err = m.system(tx, to, hub.TypeSystemError, "", "", map[string]any{
 			"code":    hub.CodeCircuitOpen,
-			"message": fmt.Sprintf("%s sent the same message again and again and is suspended", e.Actor),
+			"message": fmt.Sprintf("%s sendResult the same message too often and is suspended", e.Actor),
 			"agent":   e.Actor,
 		})
 		if err != nil {
@@ -356,8 +355,8 @@ func (m *Mailroom) tellCoordinators(ctx context.Context, e hub.Entry) error {
 	return err
 }
 
-// coordinators returns who acts as one, except the given agent: the agents in
-// that role, else the operator.
+// coordinators returns the active agents in the role of a coordinator, except the
+// given one; if there are none, the operator.
 func coordinators(r hub.Reader, except hub.AgentID) ([]hub.AgentID, error) {
 	all, err := r.Agents()
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package mailroom takes messages in, decides whether they may pass, and keeps
-// the ledger of what became of them.
+// Package mailroom accepts messages, enforces policy and limits, and keeps the
+// ledger of their deliveries.
 //
-// A message is checked whole before anything is written. Once Send has
-// returned nil the message, its ledger rows and its journal entry are kept,
-// together or not at all. "Sent" never means "delivered": the answer says for
-// each recipient what is known, and a forecast of when it will be seen.
+// A message is checked completely before anything is written. When Send returns
+// nil, the message, its ledger rows and its journal entry are stored, all in one
+// transaction. "Sent" never means "delivered": the receipt has for each recipient
+// the state of the delivery and a forecast of when the recipient will see it.
 //
-// The mailroom does not know how agents run. Ways to them other than the inbox
-// come in as a Channel, and stay off until a probe has verified them.
+// The mailroom does not know how agents run. Ways to reach them other than the
+// inbox are Channels, and stay off until a probe has verified them.
 package mailroom
 
 import (
@@ -30,28 +30,29 @@ import (
 // Options changes how a Mailroom works. The zero value works.
 type Options struct {
 	Clock    hub.Clock     // default time.Now
-	Bus      hub.Bus       // where hints go; without one nobody is woken
+	Bus      hub.Bus       // carries hints; without one no long poll is woken
 	Log      *slog.Logger  // default silent
 	Limits   Limits        // zero members mean the default
-	Features []hub.Feature // what is switched on beyond the base protocol
-	Channels []Channel     // ways to recipients besides the inbox
+	Features []hub.Feature // the features that are on beyond the base protocol
+	Channels []Channel     // ways to reach recipients besides the inbox
 
-	// Enabled names the channels that the operator has switched on. One that
-	// no probe has verified stays off all the same.
+	// Enabled names the channels that the operator has switched on. A channel
+	// that no probe has verified stays off nevertheless.
 	Enabled []hub.Channel
 
-	// Lenient ignores a sender that the input claims, with a warning, in place
-	// of refusing the call.
+	// Lenient ignores a sender in the input, with a warning, where the call would
+	// be refused otherwise.
 	Lenient bool
 
-	// Stopping ends every wait at an inbox when it is closed; may be nil.
+	// Stopping ends every long poll when it is closed; may be nil.
 	Stopping <-chan struct{}
 
-	// InboxDir is where inboxes are rendered as Markdown files; "" for nowhere.
+	// InboxDir is the folder of the Markdown files of inboxes; with "" there are
+	// none.
 	InboxDir string
 }
 
-// A Mailroom is safe for concurrent use.
+// A Mailroom handles the messages of a hub. It is safe for concurrent use.
 type Mailroom struct {
 	store     hub.Store
 	directory Directory
@@ -67,14 +68,14 @@ type Mailroom struct {
 	inboxDir  string
 	stopping  <-chan struct{}
 
-	mu      sync.Mutex // guards what follows
-	waiting map[hub.AgentID]int
-	probed  map[hub.Channel]hub.Capability
-	tallies map[hub.AgentID]tally
-	forgot  hub.Time // when forget last ran
+	mu      sync.Mutex                     // guards the fields below
+	waiters map[hub.AgentID]int            // long polls per inbox
+	probed  map[hub.Channel]hub.Capability // the results of the last probe
+	counts  map[hub.AgentID]unreadCount    // recent counts, at most one per agent
+	forgot  hub.Time                       // when forget last ran
 }
 
-// A Directory knows who is there.
+// A Directory knows the agents of the hub.
 type Directory interface {
 	// Lookup returns an agent and whether it can log in. It reports
 	// CodeNotFound when there is no such agent.
@@ -106,7 +107,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, channels: map[hub.Channel]Channel{}, enabled: map[hub.Channel]bool{},
 		lenient: o.Lenient, inboxDir: o.InboxDir, stopping: o.Stopping,
-		waiting: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, tallies: map[hub.AgentID]tally{},
+		waiters: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, counts: map[hub.AgentID]unreadCount{},
 	}
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
@@ -133,12 +134,12 @@ func (silentBus) Subscribe(...string) (<-chan struct{}, func()) {
 	return nil, func() {}
 }
 
-// A Draft is a message as a caller asks for it. What the hub knows better
-// (sender, id, times, status) is not in it.
+// A Draft is a message as a caller requests it. Sender, id, times and status are
+// not in it: the hub sets them.
 type Draft struct {
 	To             []hub.AgentID
 	Type           hub.MessageType
-	Payload        strictjson.Value // checked where the request came in
+	Payload        strictjson.Value // checked by the surface
 	Text           string           // plain text in place of Payload
 	Policy         *hub.Policy
 	Team           string
@@ -152,8 +153,8 @@ type Draft struct {
 	IdempotencyKey string
 
 	Version string          // "" or one with the same major as hub.Version
-	Claimed *string         // a sender that the input claims; nil if it claims none
-	Extra   json.RawMessage // members nobody knows here: kept, with a warning
+	Claimed *string         // the sender in the input; nil if there is none
+	Extra   json.RawMessage // members that the protocol does not define: kept, with a warning
 }
 
 // A Receipt is the answer to a send.
@@ -161,50 +162,52 @@ type Receipt struct {
 	ID           hub.EnvelopeID    `json:"id"`
 	Status       hub.MessageStatus `json:"status"`
 	ThreadID     string            `json:"thread_id"`
-	Deliveries   []Leg             `json:"deliveries"`
+	Deliveries   []Forecast        `json:"deliveries"`
 	Warnings     []string          `json:"warnings"`
 	Capabilities hub.Capabilities  `json:"capabilities"`
 	Unread       int               `json:"unread"`              // in the caller's own inbox, counted up to 25
 	Duplicate    bool              `json:"duplicate,omitempty"` // the answer to an earlier send with the same idempotency key
 }
 
-// A Leg is what is known about the way to one recipient over one channel.
-type Leg struct {
+// A Forecast is the state of the delivery to one recipient over one channel, and
+// when the recipient will see the message.
+type Forecast struct {
 	Recipient hub.AgentID        `json:"recipient"`
 	Channel   hub.Channel        `json:"channel"`
 	Status    hub.DeliveryStatus `json:"status"`
 	Reach     hub.Reach          `json:"reach"`
-	Reason    string             `json:"reason,omitempty"` // why this forecast
-	Error     string             `json:"error,omitempty"`  // why the attempt was not made or failed
+	Reason    string             `json:"reason,omitempty"` // the reason of the forecast
+	Error     string             `json:"error,omitempty"`  // the reason why the attempt was not made or failed
 }
 
-// maxUnread is how far unread messages are counted for an answer.
+// maxUnread is the highest count of unread messages in an answer.
 const maxUnread = 25
 
-// idempotencyFor is how long an idempotency key is remembered.
+// idempotencyFor is the lifetime of an idempotency key.
 const idempotencyFor = 24 * time.Hour
 
-// sent is everything that writing one message produced.
-type sent struct {
-	message hub.Message
-	legs    []Leg
-	again   bool // an earlier message with the same idempotency key
+// A sendResult is a stored message with the forecasts of its deliveries.
+type sendResult struct {
+	message   hub.Message
+	forecasts []Forecast
+	again     bool // an earlier message with the same idempotency key
 }
 
-// Send takes a message in. See the package comment for what nil means.
+// Send accepts a message. The package comment tells what is stored when it returns
+// nil.
 func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Send"
 	e, warnings, err := m.prepare(op, actor, d)
 	if err != nil {
 		return Receipt{}, err
 	}
-	// Who is there is looked up beside the writer: agents are never removed.
+	// Agents are never removed, so recipients are looked up before the transaction.
 	to, err := m.recipients(ctx, op, actor, e)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
-	// What takes time is done beside the writer, too. The journal's facts are
-	// those of a message that follows from no other; one that does has to wait.
+	// The facts of the journal entry take time, too. They are computed here for a
+	// message without a cause, and in the transaction for the others.
 	first := hub.Message{Envelope: e}
 	first.ThreadID = cmp.Or(e.ThreadID, string(e.ID))
 	firstFacts, err := factsOf(first, len(to))
@@ -216,9 +219,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		request = hashDraft(d)
 	}
 
-	var out sent
+	var out sendResult
 	err = m.store.Update(ctx, durability(e), func(tx hub.Tx) error {
-		out = sent{}
+		out = sendResult{}
 		if d.IdempotencyKey != "" {
 			again, err := m.repeated(ctx, tx, op, actor, d.IdempotencyKey, request)
 			if err != nil || again.again {
@@ -226,8 +229,8 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 				return err
 			}
 		}
-		msg, facts := hub.Message{Envelope: e}, firstFacts // fn may run again
-		if err := m.place(tx, op, actor, &msg); err != nil {
+		msg, facts := hub.Message{Envelope: e}, firstFacts // the store may run this function again
+		if err := m.resolveThread(tx, op, actor, &msg); err != nil {
 			return err
 		}
 		if err := m.guard(tx, op, actor, &msg); err != nil {
@@ -239,16 +242,16 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 				return err
 			}
 		}
-		if out.legs, err = m.write(tx, msg, to, facts); err != nil {
+		if out.forecasts, err = m.write(tx, msg, to, facts); err != nil {
 			return err
 		}
 		if d.Claimed != nil {
-			if _, err := tx.Append(hub.Entry{At: e.CreatedAt, Actor: actor.ID, Action: hub.ActionClaimIgnored, Subject: string(e.ID), Outcome: hub.OutcomeOK}); err != nil {
+			if err := record(tx, e.CreatedAt, actor.ID, hub.ActionClaimIgnored, string(e.ID), nil); err != nil {
 				return err
 			}
 		}
 		if msg.ReplyTo != "" {
-			if err := m.answered(tx, actor, msg.ReplyTo); err != nil {
+			if err := m.markAnswered(tx, actor, msg.ReplyTo); err != nil {
 				return err
 			}
 		}
@@ -260,9 +263,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		out.message = msg
 		return nil
 	})
-	var trip *tripped
-	if errors.As(err, &trip) {
-		if err := m.openBreaker(ctx, actor, trip); err != nil {
+	var repeat *repeatError
+	if errors.As(err, &repeat) {
+		if err := m.openBreaker(ctx, actor, repeat); err != nil {
 			return Receipt{}, fmt.Errorf("mailroom: suspend %s: %w", actor.ID, err)
 		}
 	}
@@ -271,15 +274,15 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	}
 	if !out.again {
 		if out.message.ReplyTo != "" {
-			m.recount(actor.ID) // what was answered is out of the inbox
+			m.recount(actor.ID) // the answered message left the inbox
 		}
 		m.announce(out)
 	}
 	return m.receipt(ctx, actor, out, warnings), nil
 }
 
-// durability asks for a synced commit where somebody may be harmed by the
-// loss of a message that was acknowledged.
+// durability returns SurvivesPowerLoss for messages whose loss after the
+// acknowledgement does harm: urgent ones, and those with a human gate.
 func durability(e hub.Envelope) hub.Durability {
 	if e.Priority.Urgent() || e.Policy.HumanGate == hub.GateRequired {
 		return hub.SurvivesPowerLoss
@@ -287,8 +290,8 @@ func durability(e hub.Envelope) hub.Durability {
 	return hub.SurvivesKill
 }
 
-// hashDraft identifies what was asked for, so that the same idempotency key
-// with another request can be told apart.
+// hashDraft identifies a request, to refuse the same idempotency key with another
+// request.
 func hashDraft(d Draft) string {
 	d.IdempotencyKey = ""
 	b, err := json.Marshal(d)
@@ -299,53 +302,53 @@ func hashDraft(d Draft) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// repeated looks for an earlier send with the same idempotency key.
-func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Caller, key, request string) (sent, error) {
+// repeated returns the result of an earlier send with the same idempotency key.
+func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Caller, key, request string) (sendResult, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
-		return sent{}, nil
+		return sendResult{}, nil
 	case err != nil:
-		return sent{}, err
+		return sendResult{}, err
 	case r.Request != request:
-		return sent{}, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for another message, %s", key, r.Message).
+		return sendResult{}, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for another message, %s", key, r.Message).
 			WithHint("use a new key for a new message")
 	}
-	out := sent{again: true}
+	out := sendResult{again: true}
 	if out.message, err = tx.Message(r.Message); err != nil {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	ledger, err := tx.Deliveries(r.Message)
 	if err != nil {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	for _, d := range ledger {
 		_, keyed, err := m.directory.Lookup(ctx, d.Recipient)
 		if err != nil {
-			return sent{}, err
+			return sendResult{}, err
 		}
-		out.legs = append(out.legs, m.leg(d, keyed))
+		out.forecasts = append(out.forecasts, m.forecast(d, keyed))
 	}
 	return out, nil
 }
 
-// A tally is how much lay in an inbox at a time.
-type tally struct {
+// An unreadCount is the number of unread messages of an inbox at a time.
+type unreadCount struct {
 	n  int
 	at time.Time
 }
 
-// tallyFor is how long a tally is believed. It keeps a busy sender from
-// counting its inbox with every message.
-const tallyFor = time.Second
+// countFor is the lifetime of an unreadCount. It keeps a busy sender from counting
+// its inbox with every message.
+const countFor = time.Second
 
-// unread counts what lies in an inbox, up to maxUnread.
+// unread counts the unread messages of an inbox, up to maxUnread.
 func (m *Mailroom) unread(ctx context.Context, agent hub.AgentID) (int, error) {
 	now := m.clock()
 	m.mu.Lock()
-	t, ok := m.tallies[agent]
+	t, ok := m.counts[agent]
 	m.mu.Unlock()
-	if ok && now.Sub(t.at) < tallyFor {
+	if ok && now.Sub(t.at) < countFor {
 		return t.n, nil
 	}
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
@@ -356,7 +359,7 @@ func (m *Mailroom) unread(ctx context.Context, agent hub.AgentID) (int, error) {
 		return 0, err
 	}
 	m.mu.Lock()
-	m.tallies[agent] = tally{t.n, now} // as many as there are agents
+	m.counts[agent] = unreadCount{t.n, now}
 	m.mu.Unlock()
 	return t.n, nil
 }
@@ -364,33 +367,33 @@ func (m *Mailroom) unread(ctx context.Context, agent hub.AgentID) (int, error) {
 // recount makes the next answer to an agent count its inbox again.
 func (m *Mailroom) recount(agent hub.AgentID) {
 	m.mu.Lock()
-	delete(m.tallies, agent)
+	delete(m.counts, agent)
 	m.mu.Unlock()
 }
 
-// arrived notes that something new lies in an inbox, and wakes who waits there.
-func (m *Mailroom) arrived(agent hub.AgentID) {
+// notifyInbox counts a new message in an inbox and wakes its long polls.
+func (m *Mailroom) notifyInbox(agent hub.AgentID) {
 	m.mu.Lock()
-	if t, ok := m.tallies[agent]; ok {
-		m.tallies[agent] = tally{min(t.n+1, maxUnread), t.at}
+	if t, ok := m.counts[agent]; ok {
+		m.counts[agent] = unreadCount{min(t.n+1, maxUnread), t.at}
 	}
 	m.mu.Unlock()
 	m.bus.Publish(hub.TopicInbox(agent))
 }
 
-// announce wakes those who wait for the message.
-func (m *Mailroom) announce(s sent) {
+// announce wakes the long polls of the recipients of a committed message.
+func (m *Mailroom) announce(s sendResult) {
 	if s.message.Policy.HumanGate != hub.GateRequired {
-		for _, l := range s.legs {
+		for _, l := range s.forecasts {
 			if l.Channel == hub.ChannelInbox {
-				m.arrived(l.Recipient)
+				m.notifyInbox(l.Recipient)
 			}
 		}
 	}
 	m.bus.Publish(hub.TopicJournal)
 }
 
-// warn returns the warnings of an answer with those that every answer carries.
+// warn returns the warnings of an answer, with those of the hub added.
 func (m *Mailroom) warn(warnings []string) []string {
 	if warnings == nil {
 		warnings = []string{}
@@ -401,15 +404,15 @@ func (m *Mailroom) warn(warnings []string) []string {
 	return warnings
 }
 
-func (m *Mailroom) receipt(ctx context.Context, actor hub.Caller, s sent, warnings []string) Receipt {
+func (m *Mailroom) receipt(ctx context.Context, actor hub.Caller, s sendResult, warnings []string) Receipt {
 	r := Receipt{
-		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.legs,
+		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.forecasts,
 		Warnings: m.warn(warnings), Capabilities: m.Capabilities(), Duplicate: s.again,
 	}
 	var err error
 	if r.Unread, err = m.unread(ctx, actor.ID); err != nil {
-		// The message is sent; that must be said whatever else fails.
-		r.Warnings = append(r.Warnings, "what lies in your inbox could not be counted")
+		// The message is stored, so the call succeeds.
+		r.Warnings = append(r.Warnings, "your unread messages could not be counted")
 	}
 	return r
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Recipient returns an agent that can be written to. It reports
-// CodeUnknownRecipient, with the nearest names, when there is none of that name.
+// Recipient returns an agent. It reports CodeUnknownRecipient, with the nearest names,
+// if there is no agent of that name.
 func (m *Mailroom) Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, error) {
 	a, _, err := m.directory.Lookup(ctx, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
@@ -19,9 +19,9 @@ func (m *Mailroom) Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, er
 // Post writes a message that another service makes on an actor's behalf, inside
 // that service's transaction. The caller chooses To, Type, Payload, ThreadID,
 // Priority and Policy; all of it must be valid, and To must be known agents.
-// fresh says that the actor begins something with it: then its limits are
-// checked and the thread must be one that it may join. When the transaction is
-// committed the caller announces the message.
+// fresh is true for a message that starts a conversation: then the limits of the actor
+// are checked, and it must be allowed to join the thread. After the commit the caller
+// announces the message.
 func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool) (hub.Message, error) {
 	const op = "mailroom.Post"
 	e.ID = m.ids.Next()
@@ -32,27 +32,20 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool)
 	}
 	msg := hub.Message{Envelope: e}
 	if fresh {
-		if err := m.joins(tx, op, actor, e.ThreadID); err != nil {
+		if err := m.checkJoin(tx, op, actor, e.ThreadID); err != nil {
 			return hub.Message{}, err
 		}
 		if err := m.guard(tx, op, actor, &msg); err != nil {
 			return hub.Message{}, err
 		}
 	}
-	to := make([]recipient, len(e.To))
-	for i, id := range e.To {
-		to[i] = recipient{agent: hub.Agent{ID: id}, keyed: true}
-	}
-	facts, err := factsOf(msg, len(to))
-	if err == nil {
-		_, err = m.write(tx, msg, to, facts)
-	}
-	return msg, err
+	out, err := m.writeKnown(tx, msg)
+	return out.message, err
 }
 
-// Tell writes a message of the hub's own to the coordinators, except the agent
-// that it is about. Over the hub's own limit nothing is written, and the
-// message returned has no id.
+// Tell writes a message of the hub to the coordinators, except the agent that it is
+// about. Over the limit of the hub nothing is written, and the returned message has no
+// id.
 func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error) {
 	to, err := coordinators(tx, about)
 	if err != nil {
@@ -62,21 +55,22 @@ func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread 
 	return out.message, err
 }
 
-// Announce wakes those who wait for messages that Post and Tell have written.
+// Announce wakes the long polls of the recipients of messages that Post and Tell
+// wrote.
 func (m *Mailroom) Announce(messages ...hub.Message) {
 	for _, msg := range messages {
 		for _, id := range msg.To {
-			m.arrived(id)
+			m.notifyInbox(id)
 		}
 	}
 	m.bus.Publish(hub.TopicJournal)
 }
 
-// Unread counts what lies in an inbox, up to 25, for answers of other services.
+// Unread counts the unread messages of an inbox, up to 25, for other services.
 func (m *Mailroom) Unread(ctx context.Context, agent hub.AgentID) (int, error) {
 	return m.unread(ctx, agent)
 }
 
-// Warnings returns what every answer of the hub has to say, for answers of other
+// Warnings returns the warnings that every answer of the hub carries, for other
 // services.
 func (m *Mailroom) Warnings() []string { return m.warn(nil) }

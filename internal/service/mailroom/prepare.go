@@ -12,25 +12,25 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// maxSummary is how many characters the summary of a status may have.
+// maxSummary is the most characters in the summary of a status.
 const maxSummary = 280
 
-// prepare turns a draft into an envelope and checks everything that can be
-// checked without the store. Nothing was written when it fails.
+// prepare makes an envelope of a draft and runs all checks that do not need the
+// store.
 func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, []string, error) {
 	var warnings []string
 	fail := func(err error) (hub.Envelope, []string, error) { return hub.Envelope{}, nil, err }
 
 	if d.Claimed != nil {
 		if !m.lenient {
-			return fail(hub.Errorf(hub.CodeTampering, op, "the sender is who authenticated; the input must not carry \"from\"").
+			return fail(hub.Errorf(hub.CodeTampering, op, "the hub sets the sender: the input must not have \"from\"").
 				WithHint("leave \"from\" out: you are %s", actor.ID))
 		}
 		warnings = append(warnings, fmt.Sprintf("\"from\": %q was ignored: you are %s", *d.Claimed, actor.ID))
 	}
 	if actor.Paused {
 		return fail(hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
-			WithHint("the operator can lift this with: parley agent resume %s", actor.ID))
+			WithHint("the operator ends the pause with: parley agent resume %s", actor.ID))
 	}
 	if err := m.sendable(op, d.Type); err != nil {
 		return fail(err)
@@ -79,7 +79,7 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	}
 	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
 	if names := memberNames(d.Extra); len(names) > 0 {
-		warnings = append(warnings, fmt.Sprintf("not known in version %s, kept but without effect: %s", hub.Version, strings.Join(names, ", ")))
+		warnings = append(warnings, fmt.Sprintf("not defined in version %s, kept without effect: %s", hub.Version, strings.Join(names, ", ")))
 	}
 
 	if err := e.Validate(); err != nil {
@@ -94,7 +94,7 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	return e, warnings, nil
 }
 
-// sendable says whether an agent may send messages of type t here.
+// sendable refuses message types that agents may not send.
 func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	switch {
 	case t == "":
@@ -103,14 +103,14 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 		return hub.Errorf(hub.CodeUnknownType, op, "%q is not a message type", t).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	case t.Family() == "handoff":
-		return hub.Errorf(hub.CodeReservedType, op, "%s is written by the hub when a handoff moves", t).
+		return hub.Errorf(hub.CodeReservedType, op, "the hub writes %s itself when a handoff changes", t).
 			WithHint("use acp_handoff to hand work over")
 	case t.Family() == "system":
-		return hub.Errorf(hub.CodeReservedType, op, "%s is written by the hub alone", t).
-			WithHint("to say that a message was processed, call acp_inbox with ack")
+		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
+			WithHint("to acknowledge a message, call acp_inbox with ack")
 	case t.Feature() != "" && !m.features[t.Feature()]:
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: the feature %q is off on this hub", t, t.Feature()).
-			WithHint("the operator can switch it on in the configuration under features")
+			WithHint("the operator can turn it on in the configuration under features")
 	}
 	return nil
 }
@@ -118,15 +118,15 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 // allowed checks the policy block and the authority to broadcast.
 func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope) error {
 	if n := m.limits.Recipients; len(e.To) > n {
-		return hub.Errorf(hub.CodePolicy, op, "%d recipients are too many, %d are allowed", len(e.To), n).
-			WithHint("send to fewer, or to [\"*\"] if everyone must know")
+		return hub.Errorf(hub.CodePolicy, op, "%d recipients are too many: at most %d are allowed", len(e.To), n).
+			WithHint("send to fewer recipients, or to [\"*\"] if all agents must know")
 	}
 	if e.Broadcast() && !actor.Coordinates() && !e.Priority.Urgent() {
 		return hub.Errorf(hub.CodeDenied, op, "only a coordinator may write to everyone with priority %s", e.Priority).
-			WithHint("name the recipients, or use priority high if everyone really must know now")
+			WithHint("name the recipients, or use priority high if all agents must know now")
 	}
 	if (e.Policy.Visibility == hub.VisibilityTeam || e.Team != "") && !m.features[hub.FeatureTeamspaces] {
-		return hub.Errorf(hub.CodePolicy, op, "teamspaces are off on this hub, so nothing can be for a team").
+		return hub.Errorf(hub.CodePolicy, op, "teamspaces are off on this hub, so a message cannot be for a team").
 			WithHint("use visibility private or human-audit and leave team out")
 	}
 	if e.Policy.Visibility == hub.VisibilityTeam && e.Team == "" {
@@ -161,13 +161,13 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 		out = *c
 	}
 	if out.SessionID != "" && out.SessionID != actor.Session {
-		warnings = append(warnings, "context.session_id was ignored: the hub fills it in")
+		warnings = append(warnings, "context.session_id was ignored: the hub sets it")
 	}
 	out.SessionID = actor.Session
 	return &out, warnings
 }
 
-// textPayload makes the payload for a message that was given as plain text.
+// textPayload makes a payload of plain text.
 func textPayload(op string, d Draft) (map[string]any, error) {
 	if !utf8.ValidString(d.Text) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "text: not valid UTF-8")
@@ -188,12 +188,12 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		p["question"] = d.Text
 	case hub.TypeKnowledgePush:
 		if d.Topic == "" {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "topic: missing").WithHint("knowledge has a topic; give one, or give a whole payload")
+			return nil, hub.Errorf(hub.CodeInvalid, op, "topic: missing").WithHint("give a topic, or a whole payload")
 		}
 		p["topic"], p["summary"], p["confidence"] = d.Topic, d.Text, "medium"
 	case hub.TypeKnowledgeResponse:
 		if d.ReplyTo == "" {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("an answer names the question it answers; use acp_respond")
+			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use acp_respond")
 		}
 		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
 	default:

@@ -9,10 +9,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// maxPage is how many messages one page holds at most.
+// maxPage is the most messages of one page.
 const maxPage = 200
 
-// maxTrace is how many journal entries about one message are returned.
+// maxTrace is the most journal entries in the trace of one message.
 const maxTrace = 10_000
 
 // A Listing is a page of messages.
@@ -24,8 +24,8 @@ type Listing struct {
 	Capabilities hub.Capabilities `json:"capabilities"`
 }
 
-// Query returns messages that match, newest first: the actor's own traffic,
-// and everything for an auditor. Whom q names as viewer does not matter.
+// Query returns the messages that match q, newest first: those of the actor, or all of
+// them for an auditor. The viewer in q is ignored.
 func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Listing, error) {
 	const op = "mailroom.Query"
 	q.Viewer, q.Audit = actor.ID, actor.Audits()
@@ -68,7 +68,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	return out, nil
 }
 
-// A Trace is one message from end to end.
+// A Trace is the history of one message.
 type Trace struct {
 	Message    hub.Envelope   `json:"message"`
 	Hop        int            `json:"hop"`
@@ -78,7 +78,7 @@ type Trace struct {
 	Steps      []Step         `json:"steps"` // journal and ledger together, in order
 }
 
-// A Step is one thing that happened to a message.
+// A Step is one event in the history of a message.
 type Step struct {
 	At     hub.Time `json:"at"`
 	Kind   string   `json:"kind"` // journal or delivery
@@ -116,7 +116,7 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		out.Steps = append(out.Steps, Step{At: e.At, Kind: "journal", Who: string(e.Actor), What: string(e.Action), Detail: string(e.Facts)})
 	}
 	for _, d := range out.Deliveries {
-		// A row is shown where its last change was made.
+		// A row stands at the time of its last change.
 		at := max(d.ReadAt.UnixMilli(), d.DeliveredAt.UnixMilli(), out.Message.CreatedAt.UnixMilli())
 		detail := d.Error
 		if !d.DeliveredAt.IsZero() {

@@ -9,16 +9,16 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// Respond answers a message: thread, recipients and, unless given, the type
-// follow from the message that d.ReplyTo names.
+// Respond answers the message d.ReplyTo: thread, recipients and, unless given, the
+// type and the priority are those that fit it.
 func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Respond"
 	if d.ReplyTo == "" {
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the message that you answer")
 	}
 	if len(d.To) > 0 {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to: a response goes to the sender of what it answers").
-			WithHint("use acp_send with reply_to to write to others")
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to: a response goes to the sender of the message that it answers").
+			WithHint("to write to other agents, use acp_send with reply_to")
 	}
 	var parent hub.Message
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
@@ -30,11 +30,11 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	}
 	d.To = []hub.AgentID{parent.From}
 	if parent.From == actor.ID {
-		// Following up on one's own message: it goes where that one went.
+		// A follow-up to an own message goes to the recipients of that message.
 		d.To = slices.DeleteFunc(slices.Clone(parent.To), func(id hub.AgentID) bool { return id == actor.ID })
 	}
 	if parent.From == hub.Self {
-		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is from the hub itself and is not answered", parent.ID)
+		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
 	}
 	if d.Type == "" {
 		d.Type = hub.TypeStatusUpdate
@@ -48,17 +48,17 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	return m.Send(ctx, actor, d)
 }
 
-// A Report is a word about how work goes.
+// A Report is the status of the work of an agent.
 type Report struct {
 	State    string   // update, blocked or complete
 	Summary  string   // at most 280 characters; longer text is cut and kept whole as detail
 	Detail   string   // optional
 	Progress *int     // percent; optional
-	Blockers []string // what stands in the way
+	Blockers []string // the causes of a blocked state
 	Draft    Draft    // everything else; To empty means the coordinators
 }
 
-// Status tells the coordinators, or those named, how work goes.
+// Status sends the status of work to the coordinators, or to the named recipients.
 func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Receipt, error) {
 	const op = "mailroom.Status"
 	t := hub.MessageType("status." + r.State)
@@ -66,7 +66,7 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one of update, blocked, complete", r.State)
 	}
 	if r.Summary == "" {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "summary: missing").WithHint("say in a sentence how the work stands")
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "summary: missing").WithHint("describe the state of the work in a sentence")
 	}
 	d := r.Draft
 	d.Type, d.Text = t, ""

@@ -2,7 +2,6 @@ package mailroom
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -11,20 +10,20 @@ import (
 )
 
 const (
-	sweepEvery  = time.Second // how often time-outs are looked for
-	forgetEvery = time.Hour   // how often old idempotency keys are dropped
-	filesEvery  = time.Second // how often an inbox file is replaced at most
-	leaseTime   = time.Minute // how long another process waits for work of one that died
+	sweepEvery  = time.Second // the time between two searches for expired messages
+	forgetEvery = time.Hour   // the time between two removals of old idempotency keys
+	filesEvery  = time.Second // the shortest time between two versions of an inbox file
+	leaseTime   = time.Minute // the time until another process takes over from one that died
 )
 
-// Run works until ctx ends: it makes the attempts that the ledger calls for,
-// renders inboxes, and lets time-outs take effect. It returns when all of that
-// has stopped. A failure is logged and tried again; the store holds the truth.
+// Run works until ctx ends: it makes pending delivery attempts, renders inbox files,
+// and ends expired messages. It returns when all of its goroutines have. A failure is
+// logged and tried again.
 func (m *Mailroom) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	var rest time.Duration
 	if len(m.channels) == 0 {
-		rest = filesEvery // nothing that anybody waits for
+		rest = filesEvery // without channels no recipient waits for an attempt
 	}
 	wg.Go(func() { m.follow(ctx, "delivery", rest, m.work) })
 	if m.inboxDir != "" {
@@ -48,12 +47,12 @@ func (m *Mailroom) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// follow calls work whenever the journal has moved, until there is nothing
-// left to do, and rests after every call so that what comes can gather.
+// follow calls work when the journal has new entries, until it reports that there are
+// no more, and rests after every call so that the next call handles several at once.
 func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context) (bool, error)) {
 	hints, cancel := m.bus.Subscribe(hub.TopicJournal)
 	defer cancel()
-	retry := time.NewTicker(5 * time.Second) // after a failure, or a hint that was lost
+	retry := time.NewTicker(5 * time.Second) // after a failure or a lost hint
 	defer retry.Stop()
 	for ctx.Err() == nil {
 		more := false
@@ -62,7 +61,7 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 			more, err = work(ctx)
 		}
 		if err = busyElsewhere(err); err != nil && ctx.Err() == nil {
-			m.log.Warn("journal consumer failed, it will go on where it stands", "op", name, "err", err)
+			m.log.Warn("journal consumer failed, it continues at its cursor", "op", name, "err", err)
 		}
 		if !more || err != nil {
 			select {
@@ -80,11 +79,10 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 	}
 }
 
-// sweepBatch is how many messages one sweep lets expire in one transaction.
+// sweepBatch is the most messages that one sweep ends.
 const sweepBatch = 200
 
-// busyElsewhere returns err, or nil if it says that another process has the
-// lease of the work at hand.
+// busyElsewhere returns err, or nil if another process holds the lease.
 func busyElsewhere(err error) error {
 	if hub.CodeOf(err) == hub.CodeConflict {
 		return nil
@@ -108,7 +106,7 @@ func (m *Mailroom) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mailroom: look for expired messages: %w", err)
 	}
-	var told []sent
+	var told []sendResult
 	if len(due) > 0 {
 		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			told = told[:0]
@@ -137,11 +135,11 @@ func (m *Mailroom) Sweep(ctx context.Context) error {
 	return m.forget(ctx, now)
 }
 
-// expire ends one message for those who have not read it.
-func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sent, error) {
+// expire ends a message for the recipients that have not read it.
+func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResult, error) {
 	parties, err := tx.Parties(id)
 	if err != nil {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	missed := []hub.AgentID{}
 	for _, p := range parties {
@@ -149,34 +147,30 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sent, err
 			continue
 		}
 		if err := tx.PutParty(id, p.Agent, hub.PartyExpired, p.State); err != nil {
-			return sent{}, err
+			return sendResult{}, err
 		}
 		missed = append(missed, p.Agent)
 		err := updateLedger(tx, id, p.Agent, hub.ChannelInbox, func(d *hub.Delivery) { d.Status, d.Error = hub.DeliveryFailed, "expired" })
 		if err != nil {
-			return sent{}, err
+			return sendResult{}, err
 		}
 	}
-	if err := settle(tx, id, now); err != nil {
-		return sent{}, err
+	if err := updateStatus(tx, id, now); err != nil {
+		return sendResult{}, err
 	}
-	facts, err := json.Marshal(map[string]any{"missed_by": len(missed)})
-	if err != nil {
-		return sent{}, err
-	}
-	if _, err := tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionMessageExpired, Subject: string(id), Outcome: hub.OutcomeOK, Facts: facts}); err != nil {
-		return sent{}, err
+	if err := record(tx, now, hub.Self, hub.ActionMessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
+		return sendResult{}, err
 	}
 	msg, err := tx.Message(id)
 	if err != nil || msg.From == hub.Self {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	return m.system(tx, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
-		"code": "expired", "message": fmt.Sprintf("message %s expired before everybody had read it", id), "missed_by": missed[:min(len(missed), 20)],
+		"code": "expired", "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
 	})
 }
 
-// forget drops what only mattered for a while.
+// forget removes old idempotency keys and session marks.
 func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
 	const batch = 1000
 	m.mu.Lock()
@@ -204,8 +198,8 @@ func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
 	return nil
 }
 
-// Consumers names the cursors with which Run follows the journal: entries that
-// they have not seen are still needed.
+// Consumers returns the names of the cursors with which Run follows the journal:
+// entries after them are still needed.
 func (m *Mailroom) Consumers() []string {
 	names := []string{deliveryCursor}
 	if m.inboxDir != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/parley-agents/parley/internal/nearest"
 )
 
-// place finds the message's thread and checks what it refers to.
-func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
+// resolveThread sets the thread of a message and checks its references.
+func (m *Mailroom) resolveThread(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	switch {
 	case msg.ReplyTo != "":
 		parent, err := m.visible(tx, op, actor, msg.ReplyTo)
@@ -21,7 +21,7 @@ func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 			return err
 		}
 		if parent.Type.Family() == "system" {
-			return hub.Errorf(hub.CodePolicy, op, "%s is from the hub itself and is not answered", parent.ID)
+			return hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
 		}
 		if msg.ThreadID != "" && msg.ThreadID != parent.ThreadID {
 			return hub.Errorf(hub.CodeInvalid, op, "thread_id: %s is in thread %s", parent.ID, parent.ThreadID).
@@ -31,18 +31,18 @@ func (m *Mailroom) place(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 	case msg.ThreadID == "":
 		msg.ThreadID = string(msg.ID)
 	default:
-		if err := m.joins(tx, op, actor, msg.ThreadID); err != nil {
+		if err := m.checkJoin(tx, op, actor, msg.ThreadID); err != nil {
 			return err
 		}
 	}
 	if msg.Type == hub.TypeKnowledgeResponse {
-		return m.answers(tx, op, actor, msg.Payload)
+		return m.checkQuestion(tx, op, actor, msg.Payload)
 	}
 	return nil
 }
 
-// visible returns a message that the actor may see. What it may not see does
-// not exist for it.
+// visible returns a message that the actor may see. To others it reports the same
+// error as for one that does not exist.
 func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.EnvelopeID) (hub.Message, error) {
 	msg, err := r.Message(id)
 	hidden := false
@@ -52,15 +52,15 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 		hidden = p.Hidden
 	}
 	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Message{}, hub.Errorf(hub.CodeNotFound, op, "there is no message %q that you can see", id).
+		return hub.Message{}, hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).
 			WithHint("acp_query lists your messages")
 	}
 	return msg, err
 }
 
-// joins checks that the actor has a part in a thread that exists, so that
-// strangers can neither fill nor follow it.
-func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Caller, thread string) error {
+// checkJoin refuses a message to an existing thread in which the actor has no part, so
+// that other agents can neither fill nor follow it.
+func (m *Mailroom) checkJoin(tx hub.Tx, op string, actor hub.Caller, thread string) error {
 	if actor.Audits() {
 		return nil
 	}
@@ -70,13 +70,14 @@ func (m *Mailroom) joins(tx hub.Tx, op string, actor hub.Caller, thread string) 
 	}
 	page, err := tx.Query(hub.Query{Viewer: actor.ID, Thread: thread, Limit: 1})
 	if err == nil && len(page.Messages) == 0 {
-		return hub.Errorf(hub.CodeDenied, op, "the thread %s is between others", thread).WithHint("leave thread_id out to begin a new thread")
+		return hub.Errorf(hub.CodeDenied, op, "the thread %s is between other agents", thread).WithHint("leave thread_id out to start a new thread")
 	}
 	return err
 }
 
-// answers checks that a knowledge.response names a question the actor can see.
-func (m *Mailroom) answers(tx hub.Tx, op string, actor hub.Caller, payload json.RawMessage) error {
+// checkQuestion checks that a knowledge.response names a question that the actor can
+// see.
+func (m *Mailroom) checkQuestion(tx hub.Tx, op string, actor hub.Caller, payload json.RawMessage) error {
 	var p struct {
 		QueryID hub.EnvelopeID `json:"query_id"`
 	}
@@ -93,14 +94,14 @@ func (m *Mailroom) answers(tx hub.Tx, op string, actor hub.Caller, payload json.
 	return nil
 }
 
-// A recipient is somebody the message goes to, and whether it can log in.
+// A recipient is an agent that gets a message.
 type recipient struct {
-	agent hub.Agent
-	keyed bool
+	agent hub.AgentID
+	keyed bool // it can log in
 }
 
-// recipients looks up everybody whom the message is for. A broadcast is for
-// those who are there now, except its sender.
+// recipients looks up the recipients of a message. Those of a broadcast are all agents
+// that exist now, except its sender.
 func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, e hub.Envelope) ([]recipient, error) {
 	to := e.To
 	if e.Broadcast() {
@@ -115,19 +116,19 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 			}
 		}
 		if len(to) == 0 {
-			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is nobody else on this hub").WithHint("add agents with: parley agent add NAME")
+			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("add agents with: parley agent add NAME")
 		}
 	}
 	out := make([]recipient, len(to))
 	for i, id := range to {
-		a, keyed, err := m.directory.Lookup(ctx, id)
+		_, keyed, err := m.directory.Lookup(ctx, id)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return nil, m.unknownRecipient(ctx, op, id)
 		}
 		if err != nil {
 			return nil, err
 		}
-		out[i] = recipient{a, keyed}
+		out[i] = recipient{id, keyed}
 	}
 	return out, nil
 }
@@ -145,7 +146,7 @@ func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.Agent
 	if err != nil {
 		return err
 	}
-	e := hub.Errorf(hub.CodeUnknownRecipient, op, "nobody on this hub is called %q", id)
+	e := hub.Errorf(hub.CodeUnknownRecipient, op, "no agent named %q on this hub", id)
 	names := func(yield func(hub.AgentID) bool) {
 		for _, a := range all {
 			if !yield(a.ID) {
@@ -156,7 +157,7 @@ func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.Agent
 	if near := nearest.Names(id, names, 3); len(near) > 0 {
 		return e.WithHint("did you mean %s?", joinNames(near))
 	}
-	return e.WithHint("parley agent list shows who is there")
+	return e.WithHint("parley agent list prints the agents of this hub")
 }
 
 func joinNames(ids []hub.AgentID) string {
@@ -173,7 +174,7 @@ func joinNames(ids []hub.AgentID) string {
 	return s
 }
 
-// sentFacts is what the journal keeps of a message: never its payload.
+// sentFacts are the facts of the journal entry for a message, never its payload.
 type sentFacts struct {
 	Type       hub.MessageType `json:"type"`
 	To         []hub.AgentID   `json:"to"`
@@ -189,13 +190,13 @@ type sentFacts struct {
 	Digest     string          `json:"sha256"` // of everything in the envelope that never changes
 }
 
-// digest returns what the journal keeps of a payload.
+// digest returns the SHA-256 of a payload in hexadecimal.
 func digest(payload json.RawMessage) string {
 	sum := sha256.Sum256(payload)
 	return hex.EncodeToString(sum[:])
 }
 
-// factsOf returns what the journal keeps of a message to so many recipients.
+// factsOf returns the facts of the journal entry for a message.
 func factsOf(msg hub.Message, recipients int) (json.RawMessage, error) {
 	return json.Marshal(sentFacts{
 		Type: msg.Type, To: msg.To, Recipients: recipients, ThreadID: msg.ThreadID, ReplyTo: msg.ReplyTo, Priority: msg.Priority,
@@ -203,9 +204,9 @@ func factsOf(msg hub.Message, recipients int) (json.RawMessage, error) {
 	})
 }
 
-// write stores a message with its ledger and journal entry and returns what is
-// known of each way to each recipient. facts is what factsOf says of it.
-func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.RawMessage) ([]Leg, error) {
+// write stores a message with its ledger rows and its journal entry, and returns the
+// forecasts of its deliveries. facts is the result of factsOf.
+func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.RawMessage) ([]Forecast, error) {
 	held := msg.Policy.HumanGate == hub.GateRequired
 	state := hub.PartyUnread
 	if held {
@@ -214,8 +215,8 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	parties := make([]hub.Party, 0, len(to)+1)
 	self := false
 	for _, r := range to {
-		parties = append(parties, hub.Party{Agent: r.agent.ID, State: state})
-		self = self || r.agent.ID == msg.From
+		parties = append(parties, hub.Party{Agent: r.agent, State: state})
+		self = self || r.agent == msg.From
 	}
 	if !self {
 		parties = append(parties, hub.Party{Agent: msg.From, State: hub.PartySender})
@@ -223,13 +224,13 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	if err := tx.AddMessage(msg, parties); err != nil {
 		return nil, err
 	}
-	var legs []Leg
+	var forecasts []Forecast
 	for _, r := range to {
-		for _, d := range m.route(msg.Envelope, r.agent.ID) {
+		for _, d := range m.route(msg.Envelope, r.agent) {
 			if _, err := tx.AddDelivery(d); err != nil {
 				return nil, err
 			}
-			legs = append(legs, m.leg(d, r.keyed))
+			forecasts = append(forecasts, m.forecast(d, r.keyed))
 		}
 	}
 	action := hub.ActionMessageSent
@@ -239,14 +240,14 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	_, err := tx.Append(hub.Entry{
 		At: msg.CreatedAt, Actor: msg.From, Action: action, Subject: string(msg.ID), Outcome: hub.OutcomeOK, Facts: facts,
 	})
-	return legs, err
+	return forecasts, err
 }
 
-// answered marks the message that the actor replies to as processed by it.
-func (m *Mailroom) answered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
+// markAnswered marks the message that the actor replies to as read by it.
+func (m *Mailroom) markAnswered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
 	p, err := tx.Party(id, actor.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return nil // an auditor's comment
+		return nil // an auditor comments on a message of others
 	}
 	if err != nil || p.State != hub.PartyUnread && p.State != hub.PartyDelivered {
 		return err
@@ -255,8 +256,9 @@ func (m *Mailroom) answered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) erro
 	return err
 }
 
-// advance moves a recipient's copy up to next, step by step, and with it the
-// ledger, the message and the journal. It reports whether anything moved.
+// advance moves the state of a recipient up to next, step by step, together with the
+// ledger, the status of the message and the journal. It reports whether the state
+// changed.
 func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next hub.PartyState, now hub.Time) (bool, error) {
 	p, err := tx.Party(id, actor.ID)
 	if err != nil {
@@ -289,10 +291,10 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 				return moved, err
 			}
 		}
-		if _, err := tx.Append(hub.Entry{At: now, Actor: actor.ID, Action: step.action, Subject: string(id), Outcome: hub.OutcomeOK}); err != nil {
+		if err := record(tx, now, actor.ID, step.action, string(id), nil); err != nil {
 			return moved, err
 		}
-		if err := settle(tx, id, now); err != nil {
+		if err := updateStatus(tx, id, now); err != nil {
 			return moved, err
 		}
 		if step.state == next {
@@ -318,8 +320,9 @@ func updateLedger(tx hub.Tx, id hub.EnvelopeID, agent hub.AgentID, c hub.Channel
 	return nil
 }
 
-// settle brings the status of a message in line with that of its recipients.
-func settle(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
+// updateStatus sets the status of a message to the one that follows from the states of
+// its recipients.
+func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 	msg, err := tx.Message(id)
 	if err != nil {
 		return err
@@ -340,19 +343,19 @@ func settle(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 	return tx.PutStatus(e, was)
 }
 
-// system writes a message of the hub's own. It counts against nobody's limit
-// but the hub's, and over that it is dropped: what it says is in the journal.
-func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sent, error) {
+// system writes a message of the hub. The hub has a limit of its own; over it the
+// message is dropped, since the journal holds the same facts.
+func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sendResult, error) {
 	const perMinute = 60
 	id := m.ids.Next()
 	now := id.Time()
 	recent, err := tx.SentSince(hub.Self, now.Add(-time.Minute), perMinute)
 	if err != nil || len(recent) >= perMinute {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		return sent{}, err
+		return sendResult{}, err
 	}
 	if thread == "" {
 		thread = string(id)
@@ -361,14 +364,32 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: hub.Self, To: to, ThreadID: thread, ReplyTo: about, Type: t,
 		Priority: hub.PriorityNormal, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
 	}}
-	recipients := make([]recipient, len(to))
-	for i, a := range to {
-		recipients[i] = recipient{agent: hub.Agent{ID: a}, keyed: true}
+	return m.writeKnown(tx, msg)
+}
+
+// writeKnown is write for a message whose recipients are known to exist.
+func (m *Mailroom) writeKnown(tx hub.Tx, msg hub.Message) (sendResult, error) {
+	to := make([]recipient, len(msg.To))
+	for i, id := range msg.To {
+		to[i] = recipient{id, true}
 	}
-	facts, err := factsOf(msg, len(recipients))
+	facts, err := factsOf(msg, len(to))
 	if err != nil {
-		return sent{}, err
+		return sendResult{}, err
 	}
-	legs, err := m.write(tx, msg, recipients, facts)
-	return sent{message: msg, legs: legs}, err
+	forecasts, err := m.write(tx, msg, to, facts)
+	return sendResult{message: msg, forecasts: forecasts}, err
+}
+
+// record writes a journal entry about a success. facts may be nil.
+func record(tx hub.Tx, at hub.Time, actor hub.AgentID, action hub.Action, subject string, facts any) error {
+	e := hub.Entry{At: at, Actor: actor, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
+	if facts != nil {
+		var err error
+		if e.Facts, err = json.Marshal(facts); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Append(e)
+	return err
 }
