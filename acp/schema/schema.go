@@ -1,9 +1,13 @@
 // Package schema holds the JSON schemas of the Agent Client Protocol, reduced to
-// their structure, and tables of what is in them.
+// their structure, and tables of their methods, enums and unions.
 //
-// The schemas are those of the npm package that [Source] names, both versions,
-// stable definitions only, plus session/fork, whose definitions carry
-// "x-unstable". Descriptions are left out. Nothing here validates.
+// The schemas are those of the npm package that [Source] names, in both versions:
+// the stable definitions, and those of session/fork, which carry "x-unstable".
+// Descriptions are left out. Beyond JSON Schema a definition may have "x-method"
+// and "x-side", the method it belongs to and the side that handles it.
+//
+// The package does not validate messages: packages acpv1 and acpv2 do, and any JSON
+// Schema validator can with [Version.Document].
 package schema
 
 import (
@@ -19,7 +23,7 @@ import (
 // A Version is a version of the protocol.
 type Version int
 
-// The versions.
+// The versions that the package has schemas of.
 const (
 	V1 Version = 1
 	V2 Version = 2
@@ -34,11 +38,11 @@ var (
 	pin []byte
 )
 
-// A Package is a package of the npm registry.
+// A Package is a package of the npm registry, pinned by its integrity value.
 type Package struct {
 	Name      string `json:"package"`
 	Version   string `json:"version"`
-	Integrity string `json:"integrity"`
+	Integrity string `json:"integrity"` // sha512-... of the tarball, in base64
 }
 
 // Source returns the package that the schemas were taken from.
@@ -50,15 +54,15 @@ func Source() Package {
 
 // A Method is a request or, if it has no result, a notification.
 type Method struct {
-	Name     string
+	Name     string // on the wire, such as session/prompt
 	Side     string // the side that handles it: "agent", "client" or "protocol" for both
-	Params   string // name of the definition
-	Result   string // name of the definition, "" for a notification
-	Unstable bool
+	Params   string // the name of the definition of its params
+	Result   string // the name of the definition of its result, "" for a notification
+	Unstable bool   // it may change without notice
 }
 
-// Document returns the schema of a whole message, definitions included, nil if
-// there is no such version.
+// Document returns a copy of the schema of a whole message, with all definitions,
+// or nil for an unknown version.
 func (v Version) Document() json.RawMessage { return bytes.Clone(v.raw()) }
 
 func (v Version) raw() []byte {
@@ -94,11 +98,11 @@ func (v Version) Method(name string) (Method, bool) {
 	return methods[i], true
 }
 
-// An index is a schema taken apart.
+// An index is a parsed schema. It is built once per version and never changes.
 type index struct {
-	names   []string
-	defs    map[string]json.RawMessage
-	methods []Method
+	names   []string                   // of the definitions, in the order of the schema
+	defs    map[string]json.RawMessage // by name
+	methods []Method                   // sorted by name
 }
 
 var indexes = map[Version]func() *index{
@@ -138,7 +142,8 @@ func newIndex(raw []byte) *index {
 	return x
 }
 
-// addMethod notes the method that a definition belongs to, if any.
+// addMethod adds a definition to the method that it names, if any. A definition
+// whose name ends in Response is the result, any other the params.
 func (x *index) addMethod(name string) {
 	var def struct {
 		Method   string `json:"x-method"`
@@ -161,7 +166,8 @@ func (x *index) addMethod(name string) {
 	}
 }
 
-// must reports that the embedded files are broken, which a test would have shown.
+// must panics if an embedded file cannot be read. The tests of this package read
+// all of them.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("schema: embedded file: %v", err))

@@ -76,6 +76,7 @@ func generateAll(root string) error {
 func generated(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var before *model
+	var models []*model
 	for _, v := range versions {
 		name := "v" + strconv.Itoa(v)
 		m, err := readModel(filepath.Join(root, "acp", "schema", name+".json"), v)
@@ -86,6 +87,7 @@ func generated(root string) (map[string][]byte, error) {
 			m.alias(before)
 		}
 		before = m
+		models = append(models, m)
 		for _, f := range m.files() {
 			src, err := f.source(m)
 			if err != nil {
@@ -94,7 +96,9 @@ func generated(root string) (map[string][]byte, error) {
 			files[filepath.Join(root, "acp", "acp"+name, f.name)] = src
 		}
 	}
-	return files, nil
+	choices, err := choiceTable(models)
+	files[filepath.Join(root, "acp", "schema", "choices_gen.go")] = choices
+	return files, err
 }
 
 // readModel returns the model of one version.
