@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -29,7 +29,7 @@ type benchHub struct {
 	opts   server.Options
 	url    string
 	key    string
-	client *api.Client
+	client *rpc.Client
 	stop   func()
 }
 
@@ -66,14 +66,14 @@ func (h *benchHub) start() {
 	key, err := os.ReadFile(filepath.Join(h.opts.Home, server.OperatorKeyFile))
 	must(h.b, err)
 	h.key = strings.TrimSpace(string(key))
-	h.client = api.NewClient(h.url, h.key, "", nil)
+	h.client = rpc.NewClient(h.url, h.key, "", nil)
 }
 
 // do makes a call and returns one text member of the result.
 func (h *benchHub) do(method, member string, params map[string]any) string {
 	raw, err := json.Marshal(params)
 	must(h.b, err)
-	answer, err := h.client.Call(h.b.Context(), method, raw)
+	answer, err := h.client.Raw(h.b.Context(), method, raw)
 	must(h.b, err)
 	var got map[string]any
 	must(h.b, json.Unmarshal(answer, &got))
@@ -125,7 +125,7 @@ func (h *benchHub) fill(project string, contracts, packets int) {
 
 // count returns how many contracts and packets of a project a hub has.
 func (h *benchHub) count(project string) int {
-	answer, err := h.client.Call(h.b.Context(), "cacp/project/list", []byte(`{"summary":true}`))
+	answer, err := h.client.Raw(h.b.Context(), "cacp/project/list", []byte(`{"summary":true}`))
 	must(h.b, err)
 	var got struct {
 		Projects []struct {

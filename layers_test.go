@@ -73,11 +73,17 @@ var layers = map[string][]string{
 	"internal/service/run":      {"hub", "internal/shorten"},
 
 	// How people and agents come in.
-	"internal/surface/api": {"hub", "jsonrpc", "internal/strictjson", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run"},
-	"internal/surface/coordination": {
-		"hub", "jsonrpc", "internal/surface/api", "internal/service/access", "internal/service/contract", "internal/service/journal",
+	// The tables of operations stand beside each other on the kernel, which
+	// identifies callers by access.
+	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/access"},
+	"internal/surface/api": {
+		"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"internal/service/records", "internal/service/run",
 	},
-	"internal/surface/mcptools": {"hub", "jsonrpc", "internal/surface/api", "internal/service/handoff", "internal/service/mailroom"},
+	"internal/surface/coordination": {"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/access", "internal/service/contract"},
+	"internal/surface/mcptools": {
+		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/handoff", "internal/service/mailroom",
+	},
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
@@ -88,11 +94,11 @@ var layers = map[string][]string{
 		"hub", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run",
 		"internal/reach/evidence", "internal/reach/peer",
-		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	"cmd/parley": {
 		"hub", "hub/schema", "server", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
-		"internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/reach/fleet",
 	},
 
@@ -126,7 +132,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
-	"github.com/go-json-experiment/json":       {"comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/api"},
+	"github.com/go-json-experiment/json":       {"comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},

@@ -114,7 +114,8 @@ const (
 	CallerPeer       CallerKind = "peer"          // another hub
 	CallerLegacyPeer CallerKind = "legacy peer"   // another hub that cannot send a key and is known by its address
 	CallerToken      CallerKind = "project token" // the holder of a project token
-	CallerGuest      CallerKind = "guest"         // an unknown party: without a key, or on a hub that is open to all
+	CallerAnyone     CallerKind = "anyone"        // an unknown party on a hub that needs no keys; it acts for the hub
+	CallerGuest      CallerKind = "guest"         // a party without a valid key
 )
 
 // A Caller is the authenticated party behind one request. A surface identifies

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 const chaosPairs = 2 // of a giver and a taker
@@ -30,16 +31,17 @@ func (c *chaos) hand(ctx context.Context, pair int, rnd *rand.Rand) {
 	for n := 0; ; n++ {
 		task := fmt.Sprintf("task-%d-%d", pair, n)
 		var id hub.HandoffID
-		ok := c.insist(ctx, giver, task, func(ctx context.Context, client *api.Client) (api.HandoffAnswer, error) {
+		ok := c.insist(ctx, giver, task, func(ctx context.Context, client *rpc.Client) (api.HandoffAnswer, error) {
 			c.mu.Lock()
 			over := c.lastSends && id == ""
 			c.mu.Unlock()
 			if over {
 				return api.HandoffAnswer{}, errOver
 			}
-			return client.Handoff(ctx, api.HandoffParams{
+			return rpc.Call(ctx, client, api.Handoff, api.HandoffParams{
 				Action: "initiate", To: taker, TaskID: task, Title: task, Summary: "s", NextStep: "n", Criteria: []string{"c"}, IdempotencyKey: task,
 			})
+
 		}, &id)
 		if !ok {
 			return
@@ -50,8 +52,8 @@ func (c *chaos) hand(ctx context.Context, pair int, rnd *rand.Rand) {
 		}
 		for _, p := range moves {
 			p.ID = id
-			if !c.insist(ctx, taker, task, func(ctx context.Context, client *api.Client) (api.HandoffAnswer, error) {
-				return client.Handoff(ctx, p)
+			if !c.insist(ctx, taker, task, func(ctx context.Context, client *rpc.Client) (api.HandoffAnswer, error) {
+				return rpc.Call(ctx, client, api.Handoff, p)
 			}, &id) {
 				return
 			}
@@ -62,7 +64,7 @@ func (c *chaos) hand(ctx context.Context, pair int, rnd *rand.Rand) {
 var errOver = hub.Errorf(hub.CodeNotEnabled, "chaos", "no new tasks")
 
 // insist makes a call until it is known to have happened.
-func (c *chaos) insist(ctx context.Context, who hub.AgentID, task string, call func(context.Context, *api.Client) (api.HandoffAnswer, error), id *hub.HandoffID) bool {
+func (c *chaos) insist(ctx context.Context, who hub.AgentID, task string, call func(context.Context, *rpc.Client) (api.HandoffAnswer, error), id *hub.HandoffID) bool {
 	for {
 		client := c.up(ctx, who)
 		if client == nil {
@@ -73,7 +75,7 @@ func (c *chaos) insist(ctx context.Context, who hub.AgentID, task string, call f
 			return false
 		}
 		if hub.CodeOf(err) == hub.CodeConflict { // it has happened, and the answer was lost
-			got, err = client.Handoff(ctx, api.HandoffParams{Action: "show", ID: *id})
+			got, err = rpc.Call(ctx, client, api.Handoff, api.HandoffParams{Action: "show", ID: *id})
 		}
 		if c.lost(ctx, "handoff", err) {
 			if ctx.Err() != nil {
@@ -102,7 +104,7 @@ func (c *chaos) verifyTasks(ctx context.Context, when string) {
 	found := map[string]hub.HandoffID{}
 	operator := c.client(c.url, hub.Operator)
 	for cursor := hub.HandoffID(""); ; {
-		got, err := operator.Handoff(ctx, api.HandoffParams{Action: "list", Limit: 200, Cursor: cursor})
+		got, err := rpc.Call(ctx, operator, api.Handoff, api.HandoffParams{Action: "list", Limit: 200, Cursor: cursor})
 		if err != nil {
 			c.t.Fatalf("%s: handoffs: %v", when, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -48,11 +49,11 @@ func TestChaosRecords(t *testing.T) {
 		operator := c.client(c.url, hub.Operator)
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			_, err := operator.Archive(ctx, api.ArchiveParams{})
+			_, err := rpc.Call(ctx, operator, api.Archive, api.ArchiveParams{})
 			c.lost(ctx, "archive", err)
 		})
 		calls.Go(func() {
-			_, err := operator.Export(ctx, api.CopyParams{Path: filepath.Join(exports, fmt.Sprint("export", n))})
+			_, err := rpc.Call(ctx, operator, api.Export, api.CopyParams{Path: filepath.Join(exports, fmt.Sprint("export", n))})
 			c.lost(ctx, "export", err)
 		})
 		select { // in the midst of it, which nothing announces
@@ -70,13 +71,13 @@ func TestChaosRecords(t *testing.T) {
 	c.start(ctx)
 	operator := c.client(c.url, hub.Operator)
 	for held := "not asked"; held != ""; { // consumers may have to catch up first
-		report, err := operator.Archive(ctx, api.ArchiveParams{})
+		report, err := rpc.Call(ctx, operator, api.Archive, api.ArchiveParams{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = report.HeldBackBy
 	}
-	if got, err := operator.Verify(ctx); err != nil || !got.Clean() {
+	if got, err := rpc.Call(ctx, operator, api.Verify, api.None{}); err != nil || !got.Clean() {
 		t.Errorf("at the end: %v (%v)", got.Findings, err)
 	}
 	c.stop()

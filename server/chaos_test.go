@@ -23,6 +23,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 const (
@@ -258,13 +259,13 @@ func (c *chaos) after(n int) <-chan struct{} {
 }
 
 // client returns a client for an agent.
-func (c *chaos) client(url string, id hub.AgentID) *api.Client {
-	return api.NewClient(url, c.keys[id], "", &http.Client{Transport: c.transport})
+func (c *chaos) client(url string, id hub.AgentID) *rpc.Client {
+	return rpc.NewClient(url, c.keys[id], "", &http.Client{Transport: c.transport})
 }
 
 // up waits until the load may run and returns a client for the hub there is.
 // It returns nil when the test is over.
-func (c *chaos) up(ctx context.Context, id hub.AgentID) *api.Client {
+func (c *chaos) up(ctx context.Context, id hub.AgentID) *rpc.Client {
 	c.mu.Lock()
 	gate := c.gate
 	c.mu.Unlock()
@@ -290,7 +291,7 @@ func (c *chaos) enroll(ctx context.Context) {
 	for name, n := range map[string]int{"sender": chaosSenders, "reader": chaosReaders, "giver": chaosPairs, "taker": chaosPairs} {
 		for i := range n {
 			id := hub.AgentID(fmt.Sprint(name, i))
-			got, err := operator.AddAgent(ctx, api.AgentParams{ID: id})
+			got, err := rpc.Call(ctx, operator, api.AddAgent, api.AgentParams{ID: id})
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -335,7 +336,7 @@ func (c *chaos) send(ctx context.Context, id hub.AgentID, rnd *rand.Rand) {
 			}
 			c.asked[marker], c.keyed[marker] = true, p.IdempotencyKey != ""
 			c.mu.Unlock()
-			got, err := client.Send(ctx, p)
+			got, err := rpc.Call(ctx, client, api.Send, p)
 			if !c.lost(ctx, "send", err) {
 				if got.Duplicate && first {
 					c.t.Errorf("%s was answered as a repetition at the first try", marker)
@@ -371,7 +372,7 @@ func (c *chaos) fetch(ctx context.Context, id hub.AgentID) {
 		c.mu.Lock()
 		last := c.lastReads
 		c.mu.Unlock()
-		got, err := client.Inbox(ctx, api.InboxParams{Limit: 20, WaitS: 1, Ack: api.AckSet{IDs: dealt}})
+		got, err := rpc.Call(ctx, client, api.Inbox, api.InboxParams{Limit: 20, WaitS: 1, Ack: api.AckSet{IDs: dealt}})
 		if c.lost(ctx, "inbox", err) {
 			continue // the acks may have been taken or not; they are given again
 		}
@@ -425,7 +426,7 @@ func (c *chaos) verify(ctx context.Context, when string) []hub.Envelope {
 	var all []hub.Envelope
 	operator := c.client(c.url, hub.Operator)
 	for cursor := ""; ; {
-		got, err := operator.Query(ctx, api.QueryParams{Limit: 200, Cursor: cursor})
+		got, err := rpc.Call(ctx, operator, api.Query, api.QueryParams{Limit: 200, Cursor: cursor})
 		if err != nil {
 			c.t.Fatalf("%s: query: %v", when, err)
 		}
@@ -487,7 +488,7 @@ func (c *chaos) inbox(ctx context.Context, when string, id hub.AgentID, want map
 	client := c.client(c.url, id)
 	got := map[hub.EnvelopeID]bool{}
 	for cursor := ""; ; {
-		page, err := client.Inbox(ctx, api.InboxParams{Peek: true, Limit: 200, Cursor: cursor})
+		page, err := rpc.Call(ctx, client, api.Inbox, api.InboxParams{Peek: true, Limit: 200, Cursor: cursor})
 		if err != nil {
 			c.t.Fatalf("%s: inbox: %v", when, err)
 		}

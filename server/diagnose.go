@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A Check is one thing that was looked at.
@@ -111,7 +112,7 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 	if running {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := api.NewClient(url, strings.TrimSpace(string(raw)), "", nil).Whoami(ctx); err != nil {
+		if _, err := rpc.Call(ctx, rpc.NewClient(url, strings.TrimSpace(string(raw)), "", nil), api.Whoami, api.None{}); err != nil {
 			c.Detail = err.Error()
 			return c
 		}
@@ -137,7 +138,7 @@ func checkDatabase(ctx context.Context, home string) Check {
 		store.Close()
 	}
 	if err != nil {
-		e := api.Describe(err)
+		e := rpc.Describe(err)
 		c.Detail, c.Hint = e.Message, e.Hint
 		return c
 	}

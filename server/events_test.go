@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A stream is an open stream of events.
@@ -106,22 +107,22 @@ func TestEvents(t *testing.T) {
 	})
 	t.Run("what a human gate holds is not there for its recipient before approval", func(t *testing.T) {
 		s := r.listen(t, bob, "")
-		held := must(r.as(alice).Send(t.Context(), api.SendParams{
+		held := must(rpc.Call(t.Context(), r.as(alice), api.Send, api.SendParams{
 			To: api.Recipients{"bob"}, Text: "held", Policy: []byte(`{"human_gate":"required"}`)}))(t).ID
 		open := r.send(t, alice, "bob", "open")
 		if e, _ := s.next(t); e.Subject != string(open) {
 			t.Errorf("first event: got %s about %s, want the message that is not held, %s", e.Action, e.Subject, open)
 		}
-		must(r.as(r.operator).Approve(t.Context(), held))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Approve, api.IDParams{ID: held}))(t)
 		if e, _ := s.next(t); e.Subject != string(held) || e.Action != hub.ActionMessageApproved {
 			t.Errorf("event: got %s about %s, want the approval of %s", e.Action, e.Subject, held)
 		}
 	})
 	t.Run("what a human denied never appears for its recipient", func(t *testing.T) {
 		s := r.listen(t, bob, "")
-		denied := must(r.as(alice).Send(t.Context(), api.SendParams{
+		denied := must(rpc.Call(t.Context(), r.as(alice), api.Send, api.SendParams{
 			To: api.Recipients{"bob"}, Text: "denied", Policy: []byte(`{"human_gate":"required"}`)}))(t).ID
-		must(r.as(r.operator).Deny(t.Context(), denied, "no"))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Deny, api.IDParams{ID: denied, Reason: "no"}))(t)
 		open := r.send(t, alice, "bob", "after the denial")
 		if e, _ := s.next(t); e.Subject != string(open) {
 			t.Errorf("event: got %s about %s, want only %s", e.Action, e.Subject, open)
@@ -158,7 +159,7 @@ func TestEvents(t *testing.T) {
 			c := r.as([]string{alice, bob, carol, r.operator}[i])
 			wg.Go(func() {
 				for n := range each {
-					if _, err := c.Send(t.Context(), api.SendParams{To: api.Recipients{"alice"}, Text: fmt.Sprintf("%d/%d", i, n)}); err != nil {
+					if _, err := rpc.Call(t.Context(), c, api.Send, api.SendParams{To: api.Recipients{"alice"}, Text: fmt.Sprintf("%d/%d", i, n)}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -189,7 +190,7 @@ func TestEvents(t *testing.T) {
 	})
 	t.Run("a revoked key ends its open stream at once", func(t *testing.T) {
 		s := r.listen(t, carol, "")
-		must(r.as(r.operator).RevokeKeys(t.Context(), api.AgentParams{ID: "carol"}))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.RevokeKeys, api.AgentParams{ID: "carol"}))(t)
 		r.send(t, alice, "carol", "too late")
 		if e, ok := s.next(t); ok {
 			t.Errorf("event: got %+v, want the end", e)

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -26,13 +27,13 @@ func TestFullDisk(t *testing.T) {
 		acknowledged := map[hub.EnvelopeID]bool{}
 		var failed error
 		for i := 0; i < 5000 && failed == nil; i++ { // what was allocated before may still be used
-			receipt, err := c.Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: strconv.Itoa(i) + strings.Repeat(" x", 100)})
+			receipt, err := rpc.Call(t.Context(), c, api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: strconv.Itoa(i) + strings.Repeat(" x", 100)})
 			if failed = err; err == nil {
 				acknowledged[receipt.ID] = true
 			}
 		}
 		wantCode(t, failed, hub.CodeDegraded)
-		must(c.Query(t.Context(), api.QueryParams{}))(t)
+		must(rpc.Call(t.Context(), c, api.Query, api.QueryParams{}))(t)
 		a := r.do(t, "POST", "/artifacts", keys[0], bytes.NewReader(make([]byte, 1<<20)))
 		if a.status != http.StatusServiceUnavailable {
 			t.Errorf("artifact: got status %d, want 503", a.status)
@@ -71,7 +72,7 @@ func TestReadOnlyDisk(t *testing.T) {
 			t.Fatalf("remount: %v", err)
 		}
 		again := start(t, o)
-		if got := must(again.as(again.operator).Agents(t.Context()))(t); len(got.Agents) != 2 {
+		if got := must(rpc.Call(t.Context(), again.as(again.operator), api.ListAgents, api.None{}))(t); len(got.Agents) != 2 {
 			t.Errorf("agents: got %d, want alice and the operator", len(got.Agents))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func TestLockedDatabase(t *testing.T) {
@@ -30,7 +31,7 @@ func TestLockedDatabase(t *testing.T) {
 		}
 		r.wantSame(t, before)
 		// Reading goes on, and so do all doors.
-		if got := must(r.as(keys[1]).Query(t.Context(), api.QueryParams{}))(t); len(got.Messages) != 1 || got.Messages[0].ID != first {
+		if got := must(rpc.Call(t.Context(), r.as(keys[1]), api.Query, api.QueryParams{}))(t); len(got.Messages) != 1 || got.Messages[0].ID != first {
 			t.Errorf("query: got %+v, want the message from before", got.Messages)
 		}
 		if a := r.do(t, "GET", "/health", "", nil); !strings.Contains(string(a.body), "status") {
@@ -40,7 +41,7 @@ func TestLockedDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := r.send(t, keys[0], "bob", "after")
-		in := must(r.as(keys[1]).Inbox(t.Context(), api.InboxParams{}))(t)
+		in := must(rpc.Call(t.Context(), r.as(keys[1]), api.Inbox, api.InboxParams{}))(t)
 		if len(in.Messages) != 2 || in.Messages[1].ID != id {
 			t.Errorf("inbox: got %d messages, want those from before and after", len(in.Messages))
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,9 @@ import (
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
 )
 
 // files returns the regular files under a folder of the hub's home.
@@ -144,16 +148,23 @@ func TestDoors(t *testing.T) {
 		}
 	})
 	t.Run("/methods lists every operation", func(t *testing.T) {
-		var got struct{ Operations []api.MethodInfo }
+		var got struct {
+			Operations []struct{ Method, Tool, Doc, Permission string }
+		}
 		if err := json.Unmarshal(r.do(t, "GET", "/methods", "", nil).body, &got); err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Operations) != len(api.Operations) {
-			t.Fatalf("methods: got %d, want %d", len(got.Operations), len(api.Operations))
+		all := append(api.Operations.Bind(nil), coordination.Operations.Bind(nil)...)
+		if len(got.Operations) != len(all) {
+			t.Fatalf("methods: got %d, want %d", len(got.Operations), len(all))
 		}
-		for i, o := range api.Operations {
-			if m := got.Operations[i]; m.Method != o.Method || m.Tool != o.Tool || m.Doc == "" || m.Permission != o.Permission {
-				t.Errorf("method %d: got %+v, want %s", i, m, o.Method)
+		for i, o := range all {
+			permission := "anyone"
+			if slices.Equal(o.Callers, rpc.OperatorOnly) {
+				permission = "operator"
+			}
+			if m := got.Operations[i]; m.Method != o.Method || m.Tool != o.Tool || m.Doc == "" || m.Permission != permission {
+				t.Errorf("method %d: got %+v, want %s for %s", i, m, o.Method, permission)
 			}
 		}
 	})
@@ -178,10 +189,10 @@ func TestArtifacts(t *testing.T) {
 	content := strings.Repeat("a large thing\n", 10_000)
 	sum := sha256.Sum256([]byte(content))
 	want := hex.EncodeToString(sum[:])
-	put := func(t *testing.T, key, content string) api.Artifact {
+	put := func(t *testing.T, key, content string) server.Artifact {
 		t.Helper()
 		a := r.do(t, "POST", "/artifacts", key, strings.NewReader(content))
-		var out api.Artifact
+		var out server.Artifact
 		if err := json.Unmarshal(a.body, &out); err != nil || a.status != http.StatusOK {
 			t.Fatalf("put: got %d %s", a.status, a.body)
 		}
@@ -198,7 +209,7 @@ func TestArtifacts(t *testing.T) {
 	})
 	t.Run("the reference can be sent", func(t *testing.T) {
 		ref := put(t, keys[0], content).Artifact
-		must(r.as(keys[0]).Send(t.Context(), api.SendParams{
+		must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{
 			To: api.Recipients{"bob"}, Text: "see there", Context: json.RawMessage(object(t, hub.Context{Artifacts: []hub.ArtifactRef{ref}})),
 		}))(t)
 	})

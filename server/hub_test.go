@@ -18,6 +18,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -85,14 +86,14 @@ func unlimited() server.Options {
 }
 
 // as returns a client that calls with the given key.
-func (r *running) as(key string) *api.Client { return api.NewClient(r.url, key, "", r.http) }
+func (r *running) as(key string) *rpc.Client { return rpc.NewClient(r.url, key, "", r.http) }
 
 // add adds agents and returns their keys.
 func (r *running) add(t *testing.T, names ...hub.AgentID) []string {
 	t.Helper()
 	keys := make([]string, len(names))
 	for i, n := range names {
-		k, err := r.as(r.operator).AddAgent(t.Context(), api.AgentParams{ID: n})
+		k, err := rpc.Call(t.Context(), r.as(r.operator), api.AddAgent, api.AgentParams{ID: n})
 		if err != nil {
 			t.Fatalf("add %s: %v", n, err)
 		}
@@ -112,7 +113,7 @@ type answer struct {
 	Error  *struct {
 		Code    int        `json:"code"`
 		Message string     `json:"message"`
-		Data    api.Reason `json:"data"`
+		Data    rpc.Reason `json:"data"`
 	} `json:"error"`
 }
 
@@ -248,7 +249,7 @@ func (r *running) tables(t *testing.T) map[string][]string {
 	t.Helper()
 	// Who searches makes the hub index what it has put off. One that cannot write
 	// answers with an error, and will not index by itself either.
-	_, _ = r.as(r.operator).Query(t.Context(), api.QueryParams{Text: "anything"})
+	_, _ = rpc.Call(t.Context(), r.as(r.operator), api.Query, api.QueryParams{Text: "anything"})
 	out := map[string][]string{}
 	for _, name := range r.rows(t, `SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'`) {
 		if name == "journal" || name == "cursors" || name == "leases" || strings.HasPrefix(name, "message_text_") {
@@ -295,7 +296,7 @@ func (r *running) journalHead(t *testing.T) int {
 // send sends plain text and fails the test if it is refused.
 func (r *running) send(t *testing.T, key string, to hub.AgentID, text string) hub.EnvelopeID {
 	t.Helper()
-	return must(r.as(key).Send(t.Context(), api.SendParams{To: api.Recipients{to}, Text: text}))(t).ID
+	return must(rpc.Call(t.Context(), r.as(key), api.Send, api.SendParams{To: api.Recipients{to}, Text: text}))(t).ID
 }
 
 // object writes v as JSON.

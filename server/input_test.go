@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -187,7 +188,7 @@ func TestBadInput(t *testing.T) {
 				t.Error("there is no hint")
 			}
 			r.wantSame(t, before)
-			must(r.as(alice).Whoami(t.Context()))(t) // the hub is alive
+			must(rpc.Call(t.Context(), r.as(alice), api.Whoami, api.None{}))(t) // the hub is alive
 		})
 	}
 	t.Run("a body of 10 MiB is refused at the tools too", func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("status: got %d, want a refusal", a.status)
 		}
 		r.wantSame(t, before)
-		must(r.as(alice).Whoami(t.Context()))(t)
+		must(rpc.Call(t.Context(), r.as(alice), api.Whoami, api.None{}))(t)
 	})
 	t.Run("R3-108 deferred methods are known and say that they are off", func(t *testing.T) {
 		for _, m := range []string{"acp/team", "acp/subscribe", "acp/broadcast"} {
@@ -212,7 +213,7 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("R3-077 members and the end of a team are for coordinators, before there are teams", func(t *testing.T) {
-		boss := must(r.as(r.operator).AddAgent(t.Context(), api.AgentParams{ID: "boss", Role: hub.RoleCoordinator}))(t).Key
+		boss := must(rpc.Call(t.Context(), r.as(r.operator), api.AddAgent, api.AgentParams{ID: "boss", Role: hub.RoleCoordinator}))(t).Key
 		for _, action := range []string{"add_member", "remove_member", "close", "archive"} {
 			input := `{"action":"` + action + `","team":"x","agent":"alice"}`
 			r.call(t, alice, "acp/team", input).wantError(t, server, hub.CodeDenied)
@@ -223,7 +224,7 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("what is meant for the operator is denied to agents", func(t *testing.T) {
 		r.call(t, alice, "parley/held", `{}`).wantError(t, server, hub.CodeDenied)
-		list := must(r.as(alice).Agents(t.Context()))(t)
+		list := must(rpc.Call(t.Context(), r.as(alice), api.ListAgents, api.None{}))(t)
 		for _, p := range list.Agents {
 			if len(p.Keys) != 0 {
 				t.Errorf("%s sees keys of %s", "alice", p.ID)
@@ -235,7 +236,7 @@ func TestBadInput(t *testing.T) {
 func TestHeldStaysHidden(t *testing.T) {
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob", "carol")
-	receipt := must(r.as(keys[0]).Send(t.Context(), api.SendParams{
+	receipt := must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{
 		To: api.Recipients{"bob"}, Text: "delete the bucket", Policy: []byte(`{"human_gate":"required"}`), Priority: hub.PriorityHigh,
 	}))(t)
 	t.Run("R3-119 a gated message is recorded as held", func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestHeldStaysHidden(t *testing.T) {
 		}
 	})
 	t.Run("a third party never sees it", func(t *testing.T) {
-		must(r.as(r.operator).Approve(t.Context(), receipt.ID))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Approve, api.IDParams{ID: receipt.ID}))(t)
 		for name, yes := range look(t, keys[2]) {
 			if yes {
 				t.Errorf("%s: a stranger sees the message", name)

@@ -1,18 +1,21 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 // Coordination says how a hub works with other hubs. The zero value works: the
@@ -34,87 +37,101 @@ const (
 	sharedDir   = "shared"      // files that repositories share
 )
 
-// peers is what a hub does with other hubs.
-type peers struct {
-	self      peer.Self
-	vault     *access.Vault
-	access    *access.Access
-	contracts *contract.Service
-	client    *peer.Client
-	syncer    *peer.Syncer
-	exchange  *peer.Exchange // nil if none is configured
-	shared    *os.Root
-}
-
-// newPeers makes what must be there before the hub's other parts.
-func newPeers(s *Server, hints hub.Bus) (*peers, error) {
+// openIdentity reads the hub's own names and secrets, and builds the service
+// that identifies callers.
+func (s *Server) openIdentity(context.Context) error {
 	c := s.opts.Coordination
-	if c.URL == "" {
-		c.URL = s.url
-	}
-	home, err := hub.ParseEndpoint(c.URL)
+	home, err := hub.ParseEndpoint(cmp.Or(c.URL, s.url))
 	if err != nil {
-		return nil, fmt.Errorf("server: where peers reach the hub: %w", err)
+		return fmt.Errorf("server: the address for peers: %w", err)
 	}
-	p := &peers{client: peer.NewClient(&peer.ClientOptions{Guard: peer.Guard{Allow: c.Allow}})}
-	p.self = peer.Self{
+	s.self = peer.Self{
 		AID: string(c.AID), URL: home, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
 		ContractTypes: words(hub.ContractTypes), ContextTypes: words(hub.PacketTypes),
 	}
 	if c.AID == "" {
-		p.self.AID = defaultAID(c.Repo)
-	} else if aid, err := peer.ParseAID(p.self.AID); err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "server.New", "%w", err)
+		s.self.AID = defaultAID(c.Repo)
+	} else if aid, err := peer.ParseAID(s.self.AID); err != nil {
+		return hub.Errorf(hub.CodeInvalid, "server.New", "%w", err)
 	} else if err := aid.Validate(); err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "server.New", "the hub's agent id: %w", err)
+		return hub.Errorf(hub.CodeInvalid, "server.New", "the hub's agent id: %w", err)
 	}
-	if p.vault, err = access.OpenVault(filepath.Join(s.opts.Home, secretsFile)); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+	if s.vault, err = access.OpenVault(filepath.Join(s.opts.Home, secretsFile)); err != nil {
+		return fmt.Errorf("server: %w", err)
 	}
-	options := &access.Options{
-		Bus: hints, Vault: p.vault, Self: hub.AID(p.self.AID), Home: home, Repo: c.Repo, Open: c.Open,
-	}
+	s.client = peer.NewClient(&peer.ClientOptions{Guard: peer.Guard{Allow: c.Allow}})
+	options := &access.Options{Bus: s.hints, Vault: s.vault, Self: hub.AID(s.self.AID), Home: home, Repo: c.Repo, Open: c.Open}
 	if c.Exchange != "" {
-		if p.exchange, err = peer.NewExchange(p.client, c.Exchange); err != nil {
-			return nil, fmt.Errorf("server: the exchange: %w", err)
+		if options.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
+			return fmt.Errorf("server: the exchange: %w", err)
 		}
-		options.Directory = p.exchange
 	}
-	p.access = access.New(s.store, options)
-	return p, nil
+	s.access = access.New(s.store, options)
+	return nil
 }
 
-// connect makes what works on top of the hub's other parts.
-func (p *peers) connect(s *Server, hints hub.Bus) error {
+// openProjects builds the services about projects of several repositories.
+func (s *Server) openProjects(context.Context) error {
 	dir := filepath.Join(s.opts.Home, sharedDir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		p.shared, err = os.OpenRoot(dir)
+		s.shared, err = os.OpenRoot(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("server: the folder for shared files: %w", err)
 	}
-	self := hub.AID(p.self.AID)
-	p.contracts = contract.New(s.store, &contract.Options{
-		Log: s.log, Bus: hints, Self: self, Repo: p.self.Repo, Endpoint: p.self.URL, Sender: s.mail, Local: p.access.Local, Files: p.shared,
+	self := hub.AID(s.self.AID)
+	s.contracts = contract.New(s.store, &contract.Options{
+		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.access.Local, Files: s.shared,
 	})
-	p.syncer = peer.NewSyncer(s.store, p.contracts, p.client, p.access, p.access, self, p.self.URL, &peer.Options{Bus: hints, Log: s.log, Repo: p.self.Repo})
+	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.access, s.access, self, s.self.URL, &peer.Options{Bus: s.hints, Log: s.log, Repo: s.self.Repo})
 	return nil
 }
 
-// run works until ctx ends.
-func (p *peers) run(ctx context.Context) {
-	var both sync.WaitGroup
-	both.Go(func() { p.contracts.Run(ctx) })
-	both.Go(func() { p.syncer.Run(ctx) })
-	both.Wait()
+// A network calls other hubs for the operations of coordination.
+type network struct {
+	*peer.Syncer
+	s *Server
 }
 
-func (p *peers) close() {
-	p.client.Close()
-	if p.shared != nil {
-		p.shared.Close()
+// Redeem hands an invite in at another hub.
+func (n network) Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error) {
+	w, err := n.s.client.Redeem(ctx, endpoint, r)
+	var refusal *peer.Refusal
+	if errors.As(err, &refusal) {
+		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s did not take the invite: %s", endpoint, refusal.Message)
 	}
+	return w, err
+}
+
+// exchange returns the directory at an address, or the configured one.
+func (n network) exchange(address string) (*peer.Exchange, error) {
+	return peer.NewExchange(n.s.client, cmp.Or(address, n.s.opts.Coordination.Exchange))
+}
+
+// Discover asks an exchange for agents.
+func (n network) Discover(ctx context.Context, q coordination.Search) ([]hub.Found, error) {
+	x, err := n.exchange(q.Exchange)
+	if err != nil {
+		return nil, err
+	}
+	if q.Query != "" {
+		return x.Search(ctx, peer.Search{Query: q.Query, Filters: peer.SearchFilters{Protocols: []string{"cacp"}}, Limit: q.Limit})
+	}
+	return x.Discover(ctx, q.Role, q.Languages, q.Limit)
+}
+
+// Enlist tells an exchange about this hub.
+func (n network) Enlist(ctx context.Context, exchange string) (hub.Registration, error) {
+	x, err := n.exchange(exchange)
+	if err != nil {
+		return hub.Registration{}, err
+	}
+	m, err := n.s.self.Manifest(n.s.vault.SigningKey(), hub.At(time.Now()), nil)
+	if err != nil {
+		return hub.Registration{}, err
+	}
+	return x.Register(ctx, m)
 }
 
 // defaultAID is good enough for a hub that meets no others.

@@ -9,14 +9,12 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,12 +23,13 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -39,6 +38,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Limits bounds what one sender and one conversation may do.
@@ -82,24 +82,38 @@ const (
 type Server struct {
 	opts     Options
 	log      *slog.Logger
-	store    *sqlite.Store
-	mail     *mailroom.Mailroom
-	handoffs *handoff.Service
-	runs     *run.Service
-	journal  *journal.Journal
-	records  *Records
-	head     hub.Head // of the journal when the server began
-	listener net.Listener
-	http     *http.Server
-	tools    *mcptools.Handler
-	peers    *peers
 	url      string
 	began    time.Time
 	stopping chan struct{} // closed when the server begins to stop
+
+	store     *sqlite.Store
+	artifacts *blobs.Store
+	shared    *os.Root // files that repositories share
+	hints     hub.Bus
+	listener  net.Listener
+
+	self      peer.Self // this hub, as others know it
+	vault     *access.Vault
+	access    *access.Access
+	journal   *journal.Journal
+	records   *Records
+	mail      *mailroom.Mailroom
+	handoffs  *handoff.Service
+	runs      *run.Service
+	contracts *contract.Service
+	client    *peer.Client // calls other hubs
+	syncer    *peer.Syncer
+
+	head  hub.Head // of the journal when the server began
+	tools *mcptools.Handler
+	http  *http.Server
 }
 
-// New opens the hub in opts.Home and begins to listen. Whoever gets a server
-// must call Serve, which closes what New opened, or Close.
+// New opens the hub in opts.Home and begins to listen. The caller must call
+// Serve, which closes what New opened, or Close.
+//
+// It builds from the ground up: store and listener, the hub's own identity, the
+// services, the tables of operations over them, and the door in front.
 func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if opts.Addr == "" {
 		opts.Addr = DefaultAddr
@@ -114,13 +128,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOpen(opts); err != nil {
-		return nil, err
-	}
 	if err := checkHome(opts.Home); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stopping: make(chan struct{})}
+	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stopping: make(chan struct{}), hints: new(bus.Local)}
 	if s.store, err = sqlite.Open(opts.Home, &sqlite.Options{Full: opts.FullSync, Log: opts.Log}); err != nil {
 		return nil, fmt.Errorf("server: open %s: %w", opts.Home, err)
 	}
@@ -129,84 +140,101 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 			s.Close()
 		}
 	}()
-
 	if s.listener, err = net.Listen("tcp", opts.Addr); err != nil {
 		return nil, listenError(opts.Addr, err)
 	}
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
-
-	hints := new(bus.Local)
-	mailOptions := &mailroom.Options{
-		Bus: hints, Log: opts.Log, Limits: opts.Limits, Features: opts.Features, Enabled: opts.Channels,
-		Lenient: opts.Lenient, Stopping: s.stopping,
-	}
-	if !opts.NoInboxFiles {
-		mailOptions.InboxDir = filepath.Join(opts.Home, inboxDir)
-	}
-	if s.peers, err = newPeers(s, hints); err != nil {
-		return nil, err
-	}
-	who := s.peers.access
-	if s.mail, err = mailroom.New(s.store, who, mailOptions); err != nil {
-		return nil, err
-	}
-	s.records = newRecords(s.store, opts.Home, records.Options{Bus: hints, Log: opts.Log, Consumers: s.mail.Consumers()})
-	s.journal = journal.New(s.store, &journal.Options{Bus: hints, Log: opts.Log})
-	artifacts, err := blobs.Open(filepath.Join(opts.Home, artifactDir), nil)
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	stored, err := filepath.Abs(filepath.Join(opts.Home, artifactDir))
-	if err == nil {
-		err = os.MkdirAll(stored, 0o700) // it is a root, so it must be there
-	}
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	look, err := evidence.New(append(slices.Clone(opts.Roots), stored), nil)
-	if err != nil {
-		return nil, fmt.Errorf("server: roots: %w", err)
-	}
-	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: opts.Log, Inspector: look, SLA: opts.SLA})
-	s.runs = run.New(s.store, who, s.mail, &run.Options{Log: opts.Log})
-	if err := s.mail.Probe(ctx); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	if err := ensureOperator(ctx, who, filepath.Join(opts.Home, OperatorKeyFile)); err != nil {
-		return nil, fmt.Errorf("server: the operator's key: %w", err)
-	}
-
-	if err := s.peers.connect(s, hints); err != nil {
-		return nil, err
-	}
-	if err := s.journal.Started(ctx, opts.Version); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	if s.head, err = s.journal.Head(ctx); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
-	if err := os.WriteFile(filepath.Join(opts.Home, URLFile), []byte(s.url+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("server: say where the hub is: %w", err)
-	}
-	meters := newMeters(s.store)
-	services := &api.Services{Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Access: who, Journal: s.journal, Records: s.records, Log: opts.Log, Observe: meters.observe}
-	projects := &coordination.Services{
-		Contracts: s.peers.contracts, Access: who, Journal: s.journal, Network: network{s.peers.syncer, s.peers, opts.Coordination}, Bus: hints,
-		Self: hub.AID(s.peers.self.AID), Repo: s.peers.self.Repo, Done: s.stopping, Log: opts.Log, Observe: meters.observe,
-	}
-	services.Coordinator = projects
-	s.http = &http.Server{
-		Handler:           s.guard(tidy(s.routes(services, projects, hints, artifacts, meters))),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second, // for what nobody reads, too; an upload gets longer
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+	for _, open := range []func(context.Context) error{s.openIdentity, s.openMessages, s.openProjects, s.begin, s.openDoor} {
+		if err := open(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+// openMessages builds the services about messages, handoffs, runs and records.
+func (s *Server) openMessages(ctx context.Context) (err error) {
+	home := s.opts.Home
+	mail := &mailroom.Options{
+		Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Features: s.opts.Features, Enabled: s.opts.Channels,
+		Lenient: s.opts.Lenient, Stopping: s.stopping,
+	}
+	if !s.opts.NoInboxFiles {
+		mail.InboxDir = filepath.Join(home, inboxDir)
+	}
+	if s.mail, err = mailroom.New(s.store, s.access, mail); err != nil {
+		return err
+	}
+	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers()})
+	s.journal = journal.New(s.store, &journal.Options{Bus: s.hints, Log: s.log})
+	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
+	if err == nil {
+		err = os.MkdirAll(stored, 0o700) // evidence has it as a root, so it must exist
+	}
+	if err == nil {
+		s.artifacts, err = blobs.Open(filepath.Join(home, artifactDir), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	inspector, err := evidence.New(append(slices.Clone(s.opts.Roots), stored), nil)
+	if err != nil {
+		return fmt.Errorf("server: roots: %w", err)
+	}
+	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA})
+	s.runs = run.New(s.store, s.access, s.mail, &run.Options{Log: s.log})
+	if err := s.mail.Probe(ctx); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// begin makes the operator's key if there is none, and records that the hub
+// began and where it listens.
+func (s *Server) begin(ctx context.Context) (err error) {
+	if err := ensureOperator(ctx, s.access, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
+		return fmt.Errorf("server: the operator's key: %w", err)
+	}
+	if err := s.journal.Started(ctx, s.opts.Version); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	if s.head, err = s.journal.Head(ctx); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(s.opts.Home, URLFile), []byte(s.url+"\n"), 0o600); err != nil {
+		return fmt.Errorf("server: say where the hub is: %w", err)
+	}
+	return nil
+}
+
+// openDoor binds the tables of operations to the services and puts the door, the
+// tools and the pages in front of them.
+func (s *Server) openDoor(context.Context) error {
+	meters := newMeters(s.store)
+	dispatcher := rpc.NewDispatcher(
+		rpc.Recorder{Refused: s.journal.Refused, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
+		api.Operations.Bind(&api.Services{
+			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Access: s.access, Journal: s.journal, Records: s.records,
+		}),
+		coordination.Operations.Bind(&coordination.Services{
+			Contracts: s.contracts, Access: s.access, Network: network{s.syncer, s}, Bus: s.hints,
+			Self: hub.AID(s.self.AID), Repo: s.self.Repo, Done: s.stopping,
+		}),
+	)
+	s.tools = mcptools.NewHandler(s.opts.Version, dispatcher, s.log, s.stopping)
+	door := rpc.NewDoor(dispatcher, s.access, s.opts.Coordination.Open)
+	s.http = &http.Server{
+		Handler:           s.guard(cleanPaths(s.routes(door, meters))),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
 }
 
 // URL returns where the hub listens.
@@ -228,7 +256,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	background.Go(func() { s.runs.Run(work) })
 	background.Go(func() { s.journal.Run(work) })
 	background.Go(func() { s.records.Run(work) })
-	background.Go(func() { s.peers.run(work) })
+	background.Go(func() { s.contracts.Run(work) })
+	background.Go(func() { s.syncer.Run(work) })
 	defer background.Wait()
 	defer stopWork()
 
@@ -260,8 +289,11 @@ func (s *Server) Close() error {
 		s.listener.Close()                             // closed already if the server was serving
 		os.Remove(filepath.Join(s.opts.Home, URLFile)) // nobody is there any more
 	}
-	if s.peers != nil {
-		s.peers.close()
+	if s.client != nil {
+		s.client.Close()
+	}
+	if s.shared != nil {
+		s.shared.Close()
 	}
 	return s.store.Close()
 }
@@ -351,108 +383,4 @@ func baseURL(addr net.Addr, secure bool) string {
 		host = "127.0.0.1"
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
-}
-
-// routes is every path of the hub.
-func (s *Server) routes(services *api.Services, projects *coordination.Services, hints hub.Bus, artifacts *blobs.Store, meters *meters) http.Handler {
-	rpc := api.NewHandler(services, s.log, s.stopping)
-	s.tools = mcptools.NewHandler(s.opts.Version, services, rpc, s.log, s.stopping)
-	mux := http.NewServeMux()
-	s.coordinates(mux, projects, rpc)
-	mux.Handle("GET /events", rpc.Events(hints))
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := rpc.Admit(w, r); ok {
-			s.tools.ServeHTTP(w, r)
-		}
-	})
-	mux.Handle("POST /artifacts", rpc.PutArtifact(artifacts))
-	mux.Handle("GET /artifacts/{sha256}", rpc.Artifact(artifacts))
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
-			if _, ok := rpc.Admit(w, r); !ok {
-				return
-			}
-		}
-		meters.ServeHTTP(w, r)
-	})
-	mux.HandleFunc("GET /schema/{name...}", func(w http.ResponseWriter, r *http.Request) {
-		text, err := schema.Text(r.PathValue("name"))
-		if err != nil {
-			api.WriteError(w, http.StatusNotFound, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/schema+json")
-		w.Write(text)
-	})
-	return mux
-}
-
-// guard turns away requests that a page in a browser could have been tricked
-// into making: those for another host, and those from another origin.
-func (s *Server) guard(next http.Handler) http.Handler {
-	allowed := map[string]bool{}
-	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.opts.Hosts...) {
-		allowed[strings.ToLower(h)] = true
-	}
-	if host, _, err := net.SplitHostPort(s.opts.Addr); err == nil && host != "" {
-		allowed[strings.ToLower(host)] = true
-	}
-	if u, err := url.Parse(s.peers.self.URL); err == nil {
-		allowed[strings.ToLower(u.Hostname())] = true
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		host = strings.ToLower(strings.Trim(host, "[]"))
-		if !allowed[host] {
-			api.WriteError(w, http.StatusForbidden, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
-				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
-			return
-		}
-		if origin := r.Header.Get("Origin"); origin != "" && !strings.EqualFold(origin, s.origin(r)) {
-			api.WriteError(w, http.StatusForbidden, hub.Errorf(hub.CodeDenied, "http", "calls from other web pages are refused"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// origin is what a browser sends for a page of the hub itself.
-func (s *Server) origin(r *http.Request) string {
-	if r.TLS != nil {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
-}
-
-// healthy is the status of a hub that can work.
-const healthy = "healthy"
-
-// health says whether the hub can work, and who it is.
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-	defer cancel()
-	status, code := healthy, http.StatusOK
-	head, err := s.journal.Head(ctx)
-	peers := 0
-	if err == nil {
-		peers, err = s.peerCount(ctx)
-	}
-	if err == nil {
-		err = s.store.Fault(ctx)
-	}
-	if err != nil {
-		status, code = "degraded", http.StatusServiceUnavailable
-	}
-	writeJSON(w, code, map[string]any{
-		"status": status, "agentId": s.peers.self.AID, "repo": s.peers.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
-	})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // a caller that is gone needs no answer
 }

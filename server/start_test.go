@@ -24,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -123,12 +124,12 @@ func TestStart(t *testing.T) {
 		}
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 		defer transport.CloseIdleConnections()
-		c := api.NewClient(r.url, r.operator, "", &http.Client{Transport: transport})
-		must(c.Whoami(t.Context()))(t)
-		if _, err := api.NewClient(strings.Replace(r.url, "https", "http", 1), r.operator, "", r.http).Whoami(t.Context()); err == nil {
+		c := rpc.NewClient(r.url, r.operator, "", &http.Client{Transport: transport})
+		must(rpc.Call(t.Context(), c, api.Whoami, api.None{}))(t)
+		if _, err := rpc.Call(t.Context(), rpc.NewClient(strings.Replace(r.url, "https", "http", 1), r.operator, "", r.http), api.Whoami, api.None{}); err == nil {
 			t.Error("plain HTTP was answered")
 		}
-		if _, err := r.as(r.operator).Whoami(t.Context()); err == nil {
+		if _, err := rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}); err == nil {
 			t.Error("a client that does not know the certificate was satisfied")
 		}
 		t.Run("beyond loopback the metrics are for those with a key", func(t *testing.T) {
@@ -145,12 +146,12 @@ func TestStart(t *testing.T) {
 		o := quiet()
 		o.Addr, o.NoTLSBecause = "0.0.0.0:0", "a proxy in front of it speaks TLS"
 		r := start(t, o)
-		must(r.as(r.operator).Whoami(t.Context()))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}))(t)
 	})
 	t.Run("a second hub on one home is refused and names the process", func(t *testing.T) {
 		r := start(t, quiet())
 		wantRefused(t, server.Options{Home: r.home, Addr: "127.0.0.1:0"}, hub.CodeConflict, "process "+strconv.Itoa(os.Getpid()))
-		must(r.as(r.operator).Whoami(t.Context()))(t) // the first one works on
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}))(t) // the first one works on
 	})
 	t.Run("a home whose database is gone is refused and left alone", func(t *testing.T) {
 		r := start(t, quiet())
@@ -229,7 +230,7 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("R3-084 R3-127 every optional capability is off unless it is asked for", func(t *testing.T) {
 		r := start(t, quiet())
-		caps := must(r.as(r.operator).Whoami(t.Context()))(t).Capabilities
+		caps := must(rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}))(t).Capabilities
 		for _, name := range []string{"session", "channel", "wake", "workq"} {
 			if c, ok := caps[name]; !ok || c.Enabled || c.State != hub.Unverified {
 				t.Errorf("%s: got %+v (%v), want it unverified and off", name, c, ok)
@@ -247,7 +248,7 @@ func TestStart(t *testing.T) {
 		o := quiet()
 		o.Channels = []hub.Channel{hub.ChannelSession, hub.ChannelWake}
 		r := start(t, o)
-		caps := must(r.as(r.operator).Whoami(t.Context()))(t).Capabilities
+		caps := must(rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}))(t).Capabilities
 		for _, name := range []string{"session", "wake"} {
 			if c := caps[name]; c.Enabled || c.Detail == "" {
 				t.Errorf("%s: got %+v, want it off with a reason", name, c)
@@ -261,7 +262,7 @@ func TestAllFlagsOff(t *testing.T) {
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob")
 	t.Run("R3-095 R3-116 with everything optional off a critical message reaches the inbox, and the ledger says what was not tried", func(t *testing.T) {
-		receipt := must(r.as(keys[0]).Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: "the build is red", Priority: hub.PriorityCritical}))(t)
+		receipt := must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "the build is red", Priority: hub.PriorityCritical}))(t)
 		reached := map[hub.Channel]hub.DeliveryStatus{}
 		for _, l := range receipt.Deliveries {
 			reached[l.Channel] = l.Status
@@ -279,17 +280,17 @@ func TestAllFlagsOff(t *testing.T) {
 		if got := r.rows(t, `SELECT channel FROM delivery_log WHERE status = 'skipped' AND error <> ''`); len(got) != 3 {
 			t.Errorf("ledger: got %q, want three rows that say why", got)
 		}
-		inbox := must(r.as(keys[1]).Inbox(t.Context(), api.InboxParams{Ack: api.AckSet{All: true}}))(t)
+		inbox := must(rpc.Call(t.Context(), r.as(keys[1]), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}}))(t)
 		if len(inbox.Messages) != 1 || inbox.Messages[0].ID != receipt.ID {
 			t.Fatalf("inbox: got %+v, want the message", inbox.Messages)
 		}
-		answer := must(r.as(keys[1]).Respond(t.Context(), api.SendParams{ReplyTo: receipt.ID, Text: "on it"}))(t)
-		if back := must(r.as(keys[0]).Inbox(t.Context(), api.InboxParams{}))(t); len(back.Messages) != 1 || back.Messages[0].ID != answer.ID {
+		answer := must(rpc.Call(t.Context(), r.as(keys[1]), api.Respond, api.SendParams{ReplyTo: receipt.ID, Text: "on it"}))(t)
+		if back := must(rpc.Call(t.Context(), r.as(keys[0]), api.Inbox, api.InboxParams{}))(t); len(back.Messages) != 1 || back.Messages[0].ID != answer.ID {
 			t.Errorf("alice's inbox: got %+v, want the answer", back.Messages)
 		}
 	})
 	t.Run("R3-119 an urgent message is in the journal before its sender hears of it", func(t *testing.T) {
-		id := must(r.as(keys[0]).Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: "now", Priority: hub.PriorityHigh}))(t).ID
+		id := must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "now", Priority: hub.PriorityHigh}))(t).ID
 		if got := r.rows(t, `SELECT actor, action, outcome FROM journal WHERE subject = '`+string(id)+`'`); len(got) == 0 || got[0] != "alice|message.sent|ok" {
 			t.Errorf("journal: got %q, want alice|message.sent|ok", got)
 		}
@@ -321,17 +322,17 @@ func TestStop(t *testing.T) {
 		// A message that was fetched before tells whether somebody waits now,
 		// without waking him: sent again with its key it forecasts anew.
 		again := api.SendParams{To: api.Recipients{"bob"}, Text: "hello", IdempotencyKey: "k"}
-		must(r.as(keys[0]).Send(t.Context(), again))(t)
-		must(r.as(keys[1]).Inbox(t.Context(), api.InboxParams{}))(t)
+		must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, again))(t)
+		must(rpc.Call(t.Context(), r.as(keys[1]), api.Inbox, api.InboxParams{}))(t)
 		waited := make(chan error, 1)
 		go func() {
-			in, err := r.as(keys[1]).Inbox(context.Background(), api.InboxParams{WaitS: 300, NewOnly: true})
+			in, err := rpc.Call(context.Background(), r.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 300, NewOnly: true})
 			if err == nil && (len(in.Messages) != 0 || in.Capabilities == nil) {
 				err = errors.New("the answer is not an empty inbox")
 			}
 			waited <- err
 		}()
-		for must(r.as(keys[0]).Send(t.Context(), again))(t).Deliveries[0].Reach != hub.ReachNow {
+		for must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, again))(t).Deliveries[0].Reach != hub.ReachNow {
 		}
 		r.stop()
 		if err := <-waited; err != nil {
@@ -362,11 +363,11 @@ func TestStop(t *testing.T) {
 func TestRestart(t *testing.T) {
 	first := start(t, server.Options{})
 	keys := first.add(t, "alice", "bob")
-	open := must(first.as(keys[0]).Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: "about the avatar", Topic: "design", IdempotencyKey: "once"}))(t)
+	open := must(rpc.Call(t.Context(), first.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "about the avatar", Topic: "design", IdempotencyKey: "once"}))(t)
 	read := first.send(t, keys[0], "bob", "to be read")
-	must(first.as(keys[1]).Inbox(t.Context(), api.InboxParams{Ack: api.AckSet{IDs: []hub.EnvelopeID{read}}}))(t)
-	held := must(first.as(keys[0]).Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: "held", Policy: []byte(`{"human_gate":"required"}`)}))(t)
-	must(first.as(first.operator).Pause(t.Context(), "bob"))(t)
+	must(rpc.Call(t.Context(), first.as(keys[1]), api.Inbox, api.InboxParams{Ack: api.AckSet{IDs: []hub.EnvelopeID{read}}}))(t)
+	held := must(rpc.Call(t.Context(), first.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "held", Policy: []byte(`{"human_gate":"required"}`)}))(t)
+	must(rpc.Call(t.Context(), first.as(first.operator), api.PauseAgent, api.AgentParams{ID: "bob"}))(t)
 	before, entries := first.tables(t), first.journal(t, 0)
 	first.stop()
 
@@ -385,21 +386,21 @@ func TestRestart(t *testing.T) {
 		if r.operator != first.operator {
 			t.Error("the operator has another key")
 		}
-		must(r.as(keys[0]).Whoami(t.Context()))(t)
+		must(rpc.Call(t.Context(), r.as(keys[0]), api.Whoami, api.None{}))(t)
 	})
 	t.Run("R3-004 what was under way goes on", func(t *testing.T) {
-		again := must(r.as(keys[0]).Send(t.Context(), api.SendParams{To: api.Recipients{"bob"}, Text: "about the avatar", Topic: "design", IdempotencyKey: "once"}))(t)
+		again := must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "about the avatar", Topic: "design", IdempotencyKey: "once"}))(t)
 		if !again.Duplicate || again.ID != open.ID {
 			t.Errorf("send with the same key: got %s (duplicate %v), want %s", again.ID, again.Duplicate, open.ID)
 		}
-		_, err := r.as(keys[1]).Send(t.Context(), api.SendParams{To: api.Recipients{"alice"}, Text: "x"})
+		_, err := rpc.Call(t.Context(), r.as(keys[1]), api.Send, api.SendParams{To: api.Recipients{"alice"}, Text: "x"})
 		wantCode(t, err, hub.CodeDenied) // still paused
-		must(r.as(r.operator).Approve(t.Context(), held.ID))(t)
-		in := must(r.as(keys[1]).Inbox(t.Context(), api.InboxParams{}))(t)
+		must(rpc.Call(t.Context(), r.as(r.operator), api.Approve, api.IDParams{ID: held.ID}))(t)
+		in := must(rpc.Call(t.Context(), r.as(keys[1]), api.Inbox, api.InboxParams{}))(t)
 		if len(in.Messages) != 2 || in.Messages[0].ID != open.ID || in.Messages[1].ID != held.ID {
 			t.Errorf("inbox: got %d messages, want the open one and the approved one", len(in.Messages))
 		}
-		if found := must(r.as(keys[0]).Query(t.Context(), api.QueryParams{Text: "avatar"}))(t); len(found.Messages) != 1 {
+		if found := must(rpc.Call(t.Context(), r.as(keys[0]), api.Query, api.QueryParams{Text: "avatar"}))(t); len(found.Messages) != 1 {
 			t.Errorf("search: got %d messages, want 1", len(found.Messages))
 		}
 	})
@@ -412,8 +413,8 @@ func TestRestart(t *testing.T) {
 		if next.operator == first.operator {
 			t.Fatal("the operator has the old key")
 		}
-		must(next.as(next.operator).Agents(t.Context()))(t)
-		_, err := next.as(first.operator).Agents(t.Context())
+		must(rpc.Call(t.Context(), next.as(next.operator), api.ListAgents, api.None{}))(t)
+		_, err := rpc.Call(t.Context(), next.as(first.operator), api.ListAgents, api.None{})
 		wantCode(t, err, hub.CodeUnauthenticated)
 	})
 }

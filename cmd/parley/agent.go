@@ -16,9 +16,9 @@ import (
 func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Add agents, list them, and manage their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
-		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", func(c *api.Client) agentChange { return c.Pause }),
-		a.agentChange("resume", "Let a paused agent send again", "active again", func(c *api.Client) agentChange { return c.Resume }),
-		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", func(c *api.Client) agentChange { return c.Reset }),
+		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
+		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
+		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", api.ResetAgent),
 	)
 }
 
@@ -33,16 +33,8 @@ func (a *app) agentAddCommand() *cobra.Command {
   parley agent add ci --auditor --expires 720h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			p.ID, p.Role, p.ExpiresS = hub.AgentID(args[0]), hub.Role(role), int64(expires/time.Second)
-			got, err := c.AddAgent(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, api.AddAgent, p, func(w io.Writer, got api.AgentKey) {
 				fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
 				fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
 			})
@@ -63,15 +55,7 @@ func (a *app) agentListCommand() *cobra.Command {
 		Short: "List everybody on the hub",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			got, err := c.Agents(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, api.ListAgents, api.None{}, func(w io.Writer, got api.AgentList) {
 				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(tw, "NAME\tROLE\tSTATE\tKEYS")
 				for _, p := range got.Agents {
@@ -108,16 +92,8 @@ func (a *app) agentKeyCommand() *cobra.Command {
 		Example: `  parley agent key builder --label laptop --expires 720h`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			p.ID, p.ExpiresS = hub.AgentID(args[0]), int64(expires/time.Second)
-			got, err := c.MintKey(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "key: %s\n", got.Key) })
+			return answer(cmd.Context(), a, api.AddKey, p, func(w io.Writer, got api.AgentKey) { fmt.Fprintf(w, "key: %s\n", got.Key) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Label, "label", "", "what to call the key; each label is used once")
@@ -133,16 +109,8 @@ func (a *app) agentRevokeCommand() *cobra.Command {
 		Example: `  parley agent revoke builder --label laptop`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			p.ID = hub.AgentID(args[0])
-			got, err := c.RevokeKeys(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent) })
+			return answer(cmd.Context(), a, api.RevokeKeys, p, func(w io.Writer, got api.Revoked) { fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Label, "label", "", "the key to revoke (default all)")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -9,27 +8,18 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// An agentChange is a call that changes how an agent stands.
-type agentChange func(context.Context, hub.AgentID) (api.AgentState, error)
-
-// agentChange returns the command for one of them.
-func (a *app) agentChange(verb, short, done string, method func(*api.Client) agentChange) *cobra.Command {
+// agentChange returns a command that changes the state of an agent.
+func (a *app) agentChange(verb, short, done string, o rpc.Operation[*api.Services, api.AgentParams, api.AgentState]) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " NAME",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			got, err := method(c)(cmd.Context(), hub.AgentID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s is %s\n", got.Agent.ID, done) })
+			p := api.AgentParams{ID: hub.AgentID(args[0])}
+			return answer(cmd.Context(), a, o, p, func(w io.Writer, got api.AgentState) { fmt.Fprintf(w, "%s is %s\n", got.Agent.ID, done) })
 		},
 	}
 }

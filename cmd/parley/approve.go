@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) approveCommand() *cobra.Command {
@@ -29,7 +30,7 @@ the operator can do this.`,
 				return err
 			}
 			if len(args) == 0 {
-				got, err := c.Held(cmd.Context())
+				got, err := rpc.Call(cmd.Context(), c, api.ListHeld, api.None{})
 				if err != nil {
 					return err
 				}
@@ -44,7 +45,7 @@ the operator can do this.`,
 			if ok, err := a.confirm(cmd, c, id, "Let it pass?", yes); err != nil || !ok {
 				return err
 			}
-			return a.verdict(c.Approve(cmd.Context(), id))
+			return a.verdict(rpc.Call(cmd.Context(), c, api.Approve, api.IDParams{ID: id}))
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -52,16 +53,16 @@ the operator can do this.`,
 }
 
 // confirm shows a held message and asks, if there is somebody to ask.
-func (a *app) confirm(cmd *cobra.Command, c *api.Client, id hub.EnvelopeID, question string, yes bool) (bool, error) {
+func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, question string, yes bool) (bool, error) {
 	if yes || !isTerminal(a.in) {
 		return true, nil
 	}
-	t, err := c.Trace(cmd.Context(), id)
+	t, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: id})
 	switch hub.CodeOf(err) {
 	case "":
 		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
 	case hub.CodeNotFound: // it may be a handoff
-		h, second := c.Handoff(cmd.Context(), api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
+		h, second := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
 		if second != nil {
 			return false, err
 		}

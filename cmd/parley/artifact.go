@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
 )
 
 func (a *app) artifactCommand() *cobra.Command {
@@ -38,7 +39,7 @@ does both at once.`,
 			if err != nil {
 				return err
 			}
-			return a.print(api.Artifact{Artifact: ref}, func(w io.Writer) {
+			return a.print(server.Artifact{Artifact: ref}, func(w io.Writer) {
 				fmt.Fprintf(w, "%s\nsha256 %s, %d bytes\n", ref.Path, ref.SHA256, *ref.SizeBytes)
 				raw, _ := json.Marshal(map[string]any{"artifacts": []hub.ArtifactRef{ref}}) // strings and numbers: cannot fail
 				fmt.Fprintf(w, "send it with: --context '%s'\n", raw)
@@ -48,7 +49,7 @@ does both at once.`,
 }
 
 // putArtifact stores a file on the hub.
-func (a *app) putArtifact(ctx context.Context, c *api.Client, name string) (hub.ArtifactRef, error) {
+func (a *app) putArtifact(ctx context.Context, c *rpc.Client, name string) (hub.ArtifactRef, error) {
 	var body io.Reader = a.in
 	if name != "-" {
 		f, err := os.Open(name)
@@ -67,9 +68,9 @@ func (a *app) putArtifact(ctx context.Context, c *api.Client, name string) (hub.
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return hub.ArtifactRef{}, api.ReadError(res)
+		return hub.ArtifactRef{}, rpc.ReadError(res)
 	}
-	var out api.Artifact
+	var out server.Artifact
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || out.Artifact.SizeBytes == nil {
 		return hub.ArtifactRef{}, errors.Join(errors.New("the answer cannot be read"), err)
 	}
@@ -92,7 +93,7 @@ func (a *app) artifactGetCommand() *cobra.Command {
 			}
 			defer res.Body.Close()
 			if res.StatusCode != http.StatusOK {
-				return api.ReadError(res)
+				return rpc.ReadError(res)
 			}
 			_, err = io.Copy(a.out, res.Body)
 			return err

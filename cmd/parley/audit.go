@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -35,7 +36,7 @@ that concern them. The newest entries come last.`,
 				return err
 			}
 			p.Last = !cmd.Flags().Changed("after")
-			got, err := c.Audit(cmd.Context(), p)
+			got, err := rpc.Call(cmd.Context(), c, api.Audit, p)
 			if err != nil {
 				return err
 			}
@@ -75,7 +76,7 @@ func writeEntry(w io.Writer, e hub.Entry) {
 
 // followAudit shows what there is and then each entry as it happens, also over
 // a restart of the hub.
-func (a *app) followAudit(ctx context.Context, c *api.Client, p api.AuditParams, page api.AuditPage) error {
+func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams, page api.AuditPage) error {
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	show := func(e hub.Entry) error {
@@ -103,7 +104,7 @@ func (a *app) followAudit(ctx context.Context, c *api.Client, p api.AuditParams,
 		switch {
 		case ctx.Err() != nil:
 			return nil // Ctrl-C is how this ends
-		case !errors.Is(err, api.ErrUnreachable):
+		case !errors.Is(err, rpc.ErrUnreachable):
 			return err
 		}
 		fmt.Fprintln(a.err, "the hub is away, trying again")
@@ -125,10 +126,7 @@ handoffs with their history, runs, contracts, agents and keys, the archives and 
 trail of JSONL files. Works also while no hub is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var got records.Audit
-			err := a.records(cmd.Context(),
-				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Verify(ctx); return err },
-				func(ctx context.Context, r api.Records) (err error) { got, err = r.Verify(ctx); return err })
+			got, err := fromRecords(cmd.Context(), a, api.Verify, api.None{}, func(r api.Records) (records.Audit, error) { return r.Verify(cmd.Context()) })
 			if err != nil {
 				return err
 			}

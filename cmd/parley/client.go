@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
 // client returns a client that calls with the caller's key.
-func (a *app) client() (*api.Client, error) {
+func (a *app) client() (*rpc.Client, error) {
 	key, err := a.key()
 	if err != nil {
 		return nil, err
@@ -26,7 +26,26 @@ func (a *app) client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), nil
+	return rpc.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), nil
+}
+
+// call calls an operation of the hub with the caller's key.
+func call[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P) (R, error) {
+	c, err := a.client()
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return rpc.Call(ctx, c, o, params)
+}
+
+// answer calls an operation and prints its result: as JSON, or with write.
+func answer[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P, write func(w io.Writer, got R)) error {
+	got, err := call(ctx, a, o, params)
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(w io.Writer) { write(w, got) })
 }
 
 // key finds the key to call with. The operator's is taken only where a person

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A connection is one agent CLI and how it is told about the hub.
@@ -169,11 +170,11 @@ func (c *connection) connect(ctx context.Context) error {
 		return err
 	}
 	out := connected{CLI: c.cli.Name, Agent: c.agent}
-	_, err = client.AddAgent(ctx, api.AgentParams{ID: c.agent, Role: hub.Role(c.role), Label: "first"})
+	_, err = rpc.Call(ctx, client, api.AddAgent, api.AgentParams{ID: c.agent, Role: hub.Role(c.role), Label: "first"})
 	switch hub.CodeOf(err) {
 	case "":
 		out.Added = true
-		if _, err := client.RevokeKeys(ctx, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // nobody has it
+		if _, err := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // nobody has it
 			return err
 		}
 	case hub.CodeConflict: // it is there
@@ -184,12 +185,12 @@ func (c *connection) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made, err := client.MintKey(ctx, api.AgentParams{ID: c.agent, Label: fmt.Sprintf("%s-%d", c.label(), ever+1)})
+	made, err := rpc.Call(ctx, client, api.AddKey, api.AgentParams{ID: c.agent, Label: fmt.Sprintf("%s-%d", c.label(), ever+1)})
 	if err != nil {
 		return err
 	}
 	if out.Change, out.Written, err = c.write(made.Key); err != nil {
-		_, revoked := client.RevokeKeys(ctx, api.AgentParams{ID: c.agent, Label: made.Label})
+		_, revoked := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: made.Label})
 		return errors.Join(err, revoked)
 	}
 	// The key of an earlier connect is of no use to anybody now.
@@ -249,8 +250,8 @@ func replaceFile(path string, content []byte) error {
 
 // keys returns the labels of the live keys that connect has made for the CLI,
 // and how many it has ever made.
-func (c *connection) keys(ctx context.Context, client *api.Client) (labels []string, ever int, err error) {
-	list, err := client.Agents(ctx)
+func (c *connection) keys(ctx context.Context, client *rpc.Client) (labels []string, ever int, err error) {
+	list, err := rpc.Call(ctx, client, api.ListAgents, api.None{})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -271,9 +272,9 @@ func (c *connection) keys(ctx context.Context, client *api.Client) (labels []str
 	return labels, ever, nil
 }
 
-func revoke(ctx context.Context, client *api.Client, agent hub.AgentID, labels []string) (int, error) {
+func revoke(ctx context.Context, client *rpc.Client, agent hub.AgentID, labels []string) (int, error) {
 	for _, label := range labels {
-		if _, err := client.RevokeKeys(ctx, api.AgentParams{ID: agent, Label: label}); err != nil {
+		if _, err := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: agent, Label: label}); err != nil {
 			return 0, err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -18,39 +19,31 @@ questions, decisions. A packet never changes; answers refer to it.`
 	return cmd
 }
 
-// relating holds the flags that everything has which is shared.
-type relating struct {
+// packetFlags are the flags that every command has which shares a packet.
+type packetFlags struct {
 	project   *projectFlag
 	contracts []string
 	replyTo   string
 }
 
-func relatingOf(cmd *cobra.Command) *relating {
-	r := &relating{project: projectOf(cmd)}
+func packetFlagsOf(cmd *cobra.Command) *packetFlags {
+	r := &packetFlags{project: projectOf(cmd)}
 	cmd.Flags().StringSliceVar(&r.contracts, "contract", nil, "contracts that it is about")
 	cmd.Flags().StringVar(&r.replyTo, "reply-to", "", "packet that it answers")
 	return r
 }
 
-// share calls a method that shares something and says what became of it.
-func (a *app) share(cmd *cobra.Command, r *relating, method string, params map[string]any) error {
-	id, err := r.project.find(cmd.Context(), a)
-	if err != nil {
-		return err
-	}
-	params["projectId"] = id
-	setList(params, "relatedContracts", r.contracts)
-	set(params, "replyTo", r.replyTo)
-	got, err := coordinate[coordination.Shared](cmd.Context(), a, method, params)
-	if err != nil {
-		return err
-	}
-	return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "shared %s\n", got.Packet) })
+// find returns the project and the relations that the flags name.
+func (r *packetFlags) find(ctx context.Context, a *app) (coordination.InProject, coordination.Relations, error) {
+	in, err := r.project.find(ctx, a)
+	return in, coordination.Relations{Related: typed[hub.ContractID](r.contracts), ReplyTo: hub.PacketID(r.replyTo)}, err
 }
+
+func writeShared(w io.Writer, got coordination.Shared) { fmt.Fprintf(w, "shared %s\n", got.Packet) }
 
 func (a *app) contextShareCommand() *cobra.Command {
 	var kind, content string
-	var r *relating
+	var r *packetFlags
 	cmd := &cobra.Command{
 		Use: "share --type TYPE --content JSON|@FILE|-", Short: "Let the others know something",
 		Example: `  parley context share --type code_snippet \
@@ -61,10 +54,15 @@ func (a *app) contextShareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.share(cmd, r, "cacp/context/share", map[string]any{"type": kind, "content": raw})
+			in, relations, err := r.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			return answer(cmd.Context(), a, coordination.Share,
+				coordination.ShareParams{InProject: in, Relations: relations, Type: hub.ContextType(kind), Content: raw}, writeShared)
 		},
 	}
-	r = relatingOf(cmd)
+	r = packetFlagsOf(cmd)
 	cmd.Flags().StringVar(&kind, "type", "", "code_snippet, type_definition, api_spec, error_catalog, env_config, test_case, dependency_info or implementation_status")
 	cmd.Flags().StringVar(&content, "content", "", "what to share: a JSON object, @FILE, or - for standard input")
 	cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words(hub.PacketTypes), cobra.ShellCompDirectiveNoFileComp))
@@ -74,18 +72,21 @@ func (a *app) contextShareCommand() *cobra.Command {
 func (a *app) contextAskCommand() *cobra.Command {
 	var options []string
 	var urgent bool
-	var r *relating
+	var r *packetFlags
 	cmd := &cobra.Command{
 		Use: "ask QUESTION", Short: "Ask the others something",
 		Example: `  parley context ask "JWT or session cookies?" --option JWT --option cookies`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{"question": args[0], "urgent": urgent}
-			setList(p, "options", options)
-			return a.share(cmd, r, "cacp/context/askQuestion", p)
+			in, relations, err := r.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			return answer(cmd.Context(), a, coordination.AskQuestion,
+				coordination.Question{InProject: in, Relations: relations, Question: args[0], Options: options, Urgent: urgent}, writeShared)
 		},
 	}
-	r = relatingOf(cmd)
+	r = packetFlagsOf(cmd)
 	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose from (repeatable)")
 	cmd.Flags().BoolVar(&urgent, "urgent", false, "the answer cannot wait")
 	return cmd
@@ -94,18 +95,21 @@ func (a *app) contextAskCommand() *cobra.Command {
 func (a *app) contextDecideCommand() *cobra.Command {
 	var chosen, rationale string
 	var implications []string
-	var r *relating
+	var r *packetFlags
 	cmd := &cobra.Command{
 		Use: "decide SUBJECT --chosen WHAT --rationale WHY", Short: "Write a decision down",
 		Example: `  parley context decide "Authentication" --chosen JWT --rationale "works across services"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{"decision": args[0], "chosen": chosen, "rationale": rationale}
-			setList(p, "implications", implications)
-			return a.share(cmd, r, "cacp/context/recordDecision", p)
+			in, relations, err := r.find(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			return answer(cmd.Context(), a, coordination.RecordDecision,
+				coordination.Decision{InProject: in, Relations: relations, Decision: args[0], Chosen: chosen, Rationale: rationale, Implications: implications}, writeShared)
 		},
 	}
-	r = relatingOf(cmd)
+	r = packetFlagsOf(cmd)
 	f := cmd.Flags()
 	f.StringVar(&chosen, "chosen", "", "what was chosen")
 	f.StringVar(&rationale, "rationale", "", "why")
@@ -120,27 +124,19 @@ func (a *app) contextListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "Show what was shared, the newest of it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
+			p := coordination.ContextParams{InProject: in, Type: hub.ContextType(kind), Contract: hub.ContractID(contract), Limit: limit, Cursor: cursor}
 			from, err := moment("since", since, -1)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id}
-			set(p, "type", kind)
-			set(p, "contractId", contract)
-			set(p, "limit", limit)
-			set(p, "cursor", cursor)
 			if !from.IsZero() {
-				p["since"] = from
+				p.Since = hub.InstantAt(from.Time)
 			}
-			got, err := coordinate[coordination.Context](cmd.Context(), a, "cacp/context/list", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.ListContext, p, func(w io.Writer, got coordination.Context) {
 				writePackets(w, got.Packets)
 				if got.Next != "" {
 					fmt.Fprintf(w, "older: add --cursor %s\n", got.Next)
@@ -178,15 +174,12 @@ func (a *app) contextThreadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "thread PACKET", Short: "Show a packet with the answers to it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			got, err := coordinate[coordination.Thread](cmd.Context(), a, "cacp/context/getThread", map[string]any{"projectId": id, "packetId": args[0], "deep": deep})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { writePackets(w, got.Thread) })
+			p := coordination.ThreadParams{InProject: in, Packet: hub.PacketID(args[0]), Deep: deep}
+			return answer(cmd.Context(), a, coordination.GetThread, p, func(w io.Writer, got coordination.Thread) { writePackets(w, got.Thread) })
 		},
 	}
 	project = projectOf(cmd)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) contractCommand() *cobra.Command {
@@ -26,20 +26,6 @@ func (a *app) contractCommand() *cobra.Command {
 by others, implemented by all, verified together. Each change of its content is
 a new version.`
 	return cmd
-}
-
-// about calls a method about one contract, with more parameters than its id.
-func about[T any](ctx context.Context, a *app, project *projectFlag, method, id string, more map[string]any) (T, error) {
-	var none T
-	p, err := project.find(ctx, a)
-	if err != nil {
-		return none, err
-	}
-	params := map[string]any{"projectId": p, "contractId": id}
-	for name, v := range more {
-		params[name] = v
-	}
-	return coordinate[T](ctx, a, method, params)
 }
 
 func (a *app) contractProposeCommand() *cobra.Command {
@@ -55,17 +41,12 @@ func (a *app) contractProposeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			got, err := coordinate[coordination.Proposed](cmd.Context(), a, "cacp/contract/propose", map[string]any{
-				"projectId": id, "type": kind, "name": name, "content": raw,
-			})
-			if err != nil {
-				return err
-			}
-			return a.printProposed(got)
+			return answer(cmd.Context(), a, coordination.Propose,
+				coordination.Proposal{InProject: in, Type: hub.ContractType(kind), Name: name, Content: raw}, a.writeProposed)
 		},
 	}
 	project = projectOf(cmd)
@@ -85,13 +66,20 @@ func words[S ~string](list []S) []string {
 	return out
 }
 
-func (a *app) printProposed(got coordination.Proposed) error {
-	return a.print(got, func(w io.Writer) {
-		fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
-		for _, warning := range got.Warnings {
-			fmt.Fprintf(a.err, "note: %s\n", visible(warning))
-		}
-	})
+// typed returns words as values of a string type.
+func typed[S ~string](words []string) []S {
+	var out []S
+	for _, w := range words {
+		out = append(out, S(w))
+	}
+	return out
+}
+
+func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
+	fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
+	for _, warning := range got.Warnings {
+		fmt.Fprintf(a.err, "note: %s\n", visible(warning))
+	}
 }
 
 func (a *app) contractUpdateCommand() *cobra.Command {
@@ -106,14 +94,12 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"content": raw}
-			set(p, "changeNote", note)
-			set(p, "version", version)
-			got, err := about[coordination.Proposed](cmd.Context(), a, project, "cacp/contract/update", args[0], p)
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.printProposed(got)
+			return answer(cmd.Context(), a, coordination.Update,
+				coordination.Revision{InContract: in, Content: raw, Note: note, Version: version}, a.writeProposed)
 		},
 	}
 	project = projectOf(cmd)
@@ -134,14 +120,12 @@ func (a *app) contractRespondCommand() *cobra.Command {
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{"action": args[1]}
-			set(p, "comment", comment)
-			set(p, "version", version)
-			got, err := about[coordination.Responded](cmd.Context(), a, project, "cacp/contract/respond", args[0], p)
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(got, func(w io.Writer) {
+			p := coordination.Response{InContract: in, Action: args[1], Comment: comment, Version: version}
+			return answer(cmd.Context(), a, coordination.Respond, p, func(w io.Writer, got coordination.Responded) {
 				fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
 				if len(got.PendingRepos) > 0 {
 					fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
@@ -160,11 +144,11 @@ func (a *app) contractShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a contract and who has implemented it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := about[coordination.Contract](cmd.Context(), a, project, "cacp/contract/get", args[0], map[string]any{"includeHistory": true})
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.GetContract, coordination.GetParams{InContract: in, History: true}, func(w io.Writer, got coordination.Contract) {
 				fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
 				for _, i := range got.Implementations {
 					fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
@@ -195,14 +179,11 @@ func (a *app) contractDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{}
-			set(p, "from", from)
-			set(p, "to", to)
-			got, err := about[contract.Diff](cmd.Context(), a, project, "cacp/contract/diff", args[0], p)
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(got, func(w io.Writer) { a.writeDiff(w, got) })
+			return answer(cmd.Context(), a, coordination.DiffContract, coordination.DiffParams{InContract: in, From: from, To: to}, a.writeDiff)
 		},
 	}
 	project = projectOf(cmd)
@@ -235,16 +216,14 @@ func (a *app) contractListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the contracts of a project", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id}
-			set(p, "status", status)
-			set(p, "type", kind)
+			p := coordination.ListContractsParams{InProject: in, Status: hub.ContractStatus(status), Type: hub.ContractType(kind)}
 			all := coordination.Contracts{Contracts: []coordination.Contract{}}
 			for {
-				got, err := coordinate[coordination.Contracts](cmd.Context(), a, "cacp/contract/list", p)
+				got, err := call(cmd.Context(), a, coordination.ListContracts, p)
 				if err != nil {
 					return err
 				}
@@ -252,7 +231,7 @@ func (a *app) contractListCommand() *cobra.Command {
 				if got.Next == "" {
 					break
 				}
-				p["after"] = got.Next
+				p.After = got.Next
 			}
 			return a.print(all, func(w io.Writer) {
 				if len(all.Contracts) == 0 {
@@ -280,11 +259,15 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "history ID", Short: "Show the versions of a contract and what was said about them", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := about[coordination.Contract](cmd.Context(), a, project, "cacp/contract/get", args[0], map[string]any{"includeHistory": true})
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			said, err := about[coordination.Context](cmd.Context(), a, project, "cacp/context/list", args[0], nil)
+			got, err := call(cmd.Context(), a, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
+			if err != nil {
+				return err
+			}
+			said, err := call(cmd.Context(), a, coordination.ListContext, coordination.ContextParams{InProject: in.InProject, Contract: in.Contract})
 			if err != nil {
 				return err
 			}
@@ -318,14 +301,11 @@ not, and the repositories that they wait for. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id}
-			set(p, "repoName", repo)
-			set(p, "require", require)
-			got, err := coordinate[contract.Verdict](cmd.Context(), a, "cacp/contract/check", p)
+			got, err := call(cmd.Context(), a, coordination.Check, coordination.CheckParams{InProject: in, Repo: repo, Require: hub.ContractStatus(require)})
 			if err != nil {
 				return err
 			}
@@ -375,14 +355,14 @@ const watchWait = 30
 // watchContracts shows every change of a contract, also over a restart of the
 // hub. A hub that is not there in the first place is an error.
 func (a *app) watchContracts(ctx context.Context, project string) error {
-	p := map[string]any{}
+	var p coordination.ChangesParams
 	away := false
 	for {
-		got, err := coordinate[coordination.Changes](ctx, a, "cacp/project/changes", p)
+		got, err := call(ctx, a, coordination.ListChanges, p)
 		switch {
 		case ctx.Err() != nil:
 			return nil // Ctrl-C is how this ends
-		case errors.Is(err, api.ErrUnreachable) && p["after"] != nil:
+		case errors.Is(err, rpc.ErrUnreachable) && p.After != nil:
 			if !away {
 				fmt.Fprintln(a.err, "the hub is away, trying again")
 			}
@@ -395,11 +375,11 @@ func (a *app) watchContracts(ctx context.Context, project string) error {
 		case err != nil:
 			return err
 		}
-		if p["after"] == nil {
+		if p.After == nil {
 			fmt.Fprintln(a.err, "watching")
 		}
 		away = false
-		p["after"], p["waitS"] = got.Next, watchWait
+		p.After, p.WaitS = &got.Next, watchWait
 		for _, c := range got.Changes {
 			if c.Kind != hub.ChangeContract || project != "" && string(c.Project) != project {
 				continue
@@ -413,7 +393,9 @@ func (a *app) watchContracts(ctx context.Context, project string) error {
 
 // printChange shows a contract after a change.
 func (a *app) printChange(ctx context.Context, c hub.Change) error {
-	got, err := coordinate[coordination.Contract](ctx, a, "cacp/contract/get", map[string]any{"projectId": c.Project, "contractId": c.Object})
+	got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{
+		InContract: coordination.InContract{InProject: coordination.InProject{Project: c.Project}, Contract: hub.ContractID(c.Object)},
+	})
 	if err != nil {
 		return err
 	}

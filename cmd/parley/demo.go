@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -35,7 +36,7 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 			} else {
 				defer os.RemoveAll(dir)
 			}
-			s := &story{teller: &teller{app: a, colours: map[string]string{"planner": "36", "builder": "35"}}, dir: dir}
+			s := &taskDemo{demoLines: &demoLines{app: a, colours: map[string]string{"planner": "36", "builder": "35"}}, dir: dir}
 			if err := s.run(cmd.Context()); err != nil {
 				return err
 			}
@@ -47,15 +48,15 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 	return cmd
 }
 
-// A teller says what happens in a demo.
-type teller struct {
+// demoLines prints the lines of a demo.
+type demoLines struct {
 	*app
 	colours map[string]string // of those who act
 	scenes  []string          // what was told, for --json
 }
 
 // tell says what happens.
-func (s *teller) tell(format string, args ...any) {
+func (s *demoLines) tell(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	s.scenes = append(s.scenes, strings.TrimSpace(line))
 	if s.json {
@@ -67,18 +68,18 @@ func (s *teller) tell(format string, args ...any) {
 	fmt.Fprintln(s.out, line)
 }
 
-// A story is what happens in a demo.
-type story struct {
-	*teller
+// A taskDemo hands a task from one agent to another.
+type taskDemo struct {
+	*demoLines
 	dir      string
 	repo     string
-	operator *api.Client
-	planner  *api.Client
-	builder  *api.Client
+	operator *rpc.Client
+	planner  *rpc.Client
+	builder  *rpc.Client
 }
 
-// run starts a hub and plays the story on it.
-func (s *story) run(ctx context.Context) (err error) {
+// run starts a hub and runs the demo on it.
+func (s *taskDemo) run(ctx context.Context) (err error) {
 	s.repo = filepath.Join(s.dir, "app")
 	home := filepath.Join(s.dir, "home")
 	hubServer, err := server.New(ctx, server.Options{Home: home, Addr: "127.0.0.1:0", Version: version(), Roots: []string{s.dir}})
@@ -98,7 +99,7 @@ func (s *story) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.operator = api.NewClient(hubServer.URL(), strings.TrimSpace(string(key)), "demo", nil)
+	s.operator = rpc.NewClient(hubServer.URL(), strings.TrimSpace(string(key)), "demo", nil)
 	for _, scene := range []func(context.Context) error{s.join, s.talk, s.handOver, s.cheat, s.work, s.check} {
 		if err := scene(ctx); err != nil {
 			return err
@@ -107,14 +108,14 @@ func (s *story) run(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *story) join(ctx context.Context) error {
+func (s *taskDemo) join(ctx context.Context) error {
 	s.tell("A hub starts on this machine. Two agents get a key each.")
-	for name, into := range map[hub.AgentID]**api.Client{"planner": &s.planner, "builder": &s.builder} {
+	for name, into := range map[hub.AgentID]**rpc.Client{"planner": &s.planner, "builder": &s.builder} {
 		role := hub.RoleExecutor
 		if name == "planner" {
 			role = hub.RoleCoordinator
 		}
-		got, err := s.operator.AddAgent(ctx, api.AgentParams{ID: name, Role: role})
+		got, err := rpc.Call(ctx, s.operator, api.AddAgent, api.AgentParams{ID: name, Role: role})
 		if err != nil {
 			return err
 		}
@@ -123,30 +124,30 @@ func (s *story) join(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) talk(ctx context.Context) error {
+func (s *taskDemo) talk(ctx context.Context) error {
 	const question, answer = "Can avatar be null in the new schema?", "Yes. Old users have none."
-	asked, err := s.planner.Send(ctx, api.SendParams{To: api.Recipients{"builder"}, Type: hub.TypeKnowledgeQuery, Text: question})
+	asked, err := rpc.Call(ctx, s.planner, api.Send, api.SendParams{To: api.Recipients{"builder"}, Type: hub.TypeKnowledgeQuery, Text: question})
 	if err != nil {
 		return err
 	}
 	s.tell("planner  asks builder: %s", question)
-	mail, err := s.builder.Inbox(ctx, api.InboxParams{})
+	mail, err := rpc.Call(ctx, s.builder, api.Inbox, api.InboxParams{})
 	if err != nil {
 		return err
 	}
 	if len(mail.Messages) != 1 || mail.Messages[0].ID != asked.ID {
 		return fmt.Errorf("the question did not arrive: %v", mail.Messages)
 	}
-	if _, err := s.builder.Respond(ctx, api.SendParams{ReplyTo: asked.ID, Text: answer}); err != nil {
+	if _, err := rpc.Call(ctx, s.builder, api.Respond, api.SendParams{ReplyTo: asked.ID, Text: answer}); err != nil {
 		return err
 	}
 	s.tell("builder  answers: %s", answer)
-	_, err = s.planner.Inbox(ctx, api.InboxParams{Ack: api.AckSet{All: true}})
+	_, err = rpc.Call(ctx, s.planner, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
 	return err
 }
 
 // handOver gives the task to builder, with a file and a repository as proof.
-func (s *story) handOver(ctx context.Context) error {
+func (s *taskDemo) handOver(ctx context.Context) error {
 	if err := os.Mkdir(s.repo, 0o700); err != nil {
 		return err
 	}
@@ -163,10 +164,11 @@ func (s *story) handOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.planner.Handoff(ctx, api.HandoffParams{
+	_, err = rpc.Call(ctx, s.planner, api.Handoff, api.HandoffParams{
 		Action: "initiate", To: "builder", TaskID: "T-1", Title: "Make avatar nullable", Summary: "The schema is frozen but for this.",
 		NextStep: "drop NOT NULL from users.avatar", Criteria: []string{"old users load"}, Artifacts: refs, Worktree: s.repo, Branch: "main",
 	})
+
 	if err != nil {
 		return err
 	}
@@ -183,12 +185,12 @@ func (s *story) handOver(ctx context.Context) error {
 }
 
 // accept takes the task over and returns what was checked.
-func (s *story) accept(ctx context.Context) ([]hub.Check, error) {
+func (s *taskDemo) accept(ctx context.Context) ([]hub.Check, error) {
 	id, err := s.task(ctx, hub.HandoffProposed)
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.builder.Handoff(ctx, api.HandoffParams{Action: "accept", ID: id})
+	got, err := rpc.Call(ctx, s.builder, api.Handoff, api.HandoffParams{Action: "accept", ID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +205,8 @@ func (s *story) accept(ctx context.Context) ([]hub.Check, error) {
 }
 
 // task returns builder's handoff in a state.
-func (s *story) task(ctx context.Context, state hub.HandoffState) (hub.HandoffID, error) {
-	got, err := s.builder.Handoff(ctx, api.HandoffParams{Action: "list", Mine: true, State: state})
+func (s *taskDemo) task(ctx context.Context, state hub.HandoffState) (hub.HandoffID, error) {
+	got, err := rpc.Call(ctx, s.builder, api.Handoff, api.HandoffParams{Action: "list", Mine: true, State: state})
 	if err != nil {
 		return "", err
 	}
@@ -215,13 +217,13 @@ func (s *story) task(ctx context.Context, state hub.HandoffState) (hub.HandoffID
 }
 
 // cheat says that the task is done before anything was done.
-func (s *story) cheat(ctx context.Context) error {
+func (s *taskDemo) cheat(ctx context.Context) error {
 	id, err := s.task(ctx, hub.HandoffActivated)
 	if err != nil {
 		return err
 	}
 	s.tell("builder  says: DONE. It has edited nothing.")
-	_, err = s.builder.Handoff(ctx, api.HandoffParams{Action: "complete", ID: id, Summary: "DONE"})
+	_, err = rpc.Call(ctx, s.builder, api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "DONE"})
 	if hub.CodeOf(err) != hub.CodeUnproven {
 		return fmt.Errorf("done without work was not refused: %v", err)
 	}
@@ -229,7 +231,7 @@ func (s *story) cheat(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) work(ctx context.Context) error {
+func (s *taskDemo) work(ctx context.Context) error {
 	if err := s.write("schema.sql", "CREATE TABLE users (id INTEGER, avatar TEXT);\n"); err != nil {
 		return err
 	}
@@ -244,7 +246,7 @@ func (s *story) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.builder.Handoff(ctx, api.HandoffParams{Action: "complete", ID: id, Summary: "avatar may be null", Artifacts: refs})
+	got, err := rpc.Call(ctx, s.builder, api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "avatar may be null", Artifacts: refs})
 	if err != nil {
 		return err
 	}
@@ -252,19 +254,19 @@ func (s *story) work(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) write(name, content string) error {
+func (s *taskDemo) write(name, content string) error {
 	return os.WriteFile(filepath.Join(s.repo, name), []byte(content), 0o600)
 }
 
-func (s *story) commit(ctx context.Context, message string) error {
+func (s *taskDemo) commit(ctx context.Context, message string) error {
 	if err := s.git(ctx, "add", "-A"); err != nil {
 		return err
 	}
 	return s.git(ctx, "-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "-m", message)
 }
 
-// git runs git in the story's repository, untouched by the user's own settings.
-func (s *story) git(ctx context.Context, args ...string) error {
+// git runs git in the demo's repository, untouched by the user's own settings.
+func (s *taskDemo) git(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = s.repo
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
@@ -276,8 +278,8 @@ func (s *story) git(ctx context.Context, args ...string) error {
 }
 
 // check asks the hub whether its records hold.
-func (s *story) check(ctx context.Context) error {
-	got, err := s.operator.Verify(ctx)
+func (s *taskDemo) check(ctx context.Context) error {
+	got, err := rpc.Call(ctx, s.operator, api.Verify, api.None{})
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -33,7 +33,7 @@ story runs on two hubs of its own in a temporary folder and leaves nothing behin
 				return err
 			}
 			defer os.RemoveAll(dir)
-			p := &pair{teller: &teller{app: a, colours: map[string]string{"backend": "36", "frontend": "35"}}, dir: dir}
+			p := &pair{demoLines: &demoLines{app: a, colours: map[string]string{"backend": "36", "frontend": "35"}}, dir: dir}
 			defer p.end()
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
@@ -49,23 +49,23 @@ story runs on two hubs of its own in a temporary folder and leaves nothing behin
 
 // A pair is two hubs that coordinate, for a demo.
 type pair struct {
-	*teller
+	*demoLines
 	dir             string
-	back, front     *neighbour
+	back, front     *demoHub
 	project         hub.ProjectID
 	profile, logout hub.ContractID
 }
 
-// A neighbour is one hub of a pair.
-type neighbour struct {
+// A demoHub is one hub of a pair.
+type demoHub struct {
 	opts   server.Options
-	client *api.Client
+	client *rpc.Client
 	url    string
 	stop   func() error // nil while it is away
 }
 
 // open starts a hub, at the address that it had before if it was there.
-func (n *neighbour) open(ctx context.Context) error {
+func (n *demoHub) open(ctx context.Context) error {
 	s, err := server.New(ctx, n.opts)
 	if err != nil {
 		return err
@@ -84,49 +84,41 @@ func (n *neighbour) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.client = api.NewClient(n.url, strings.TrimSpace(string(key)), "demo", nil)
+	n.client = rpc.NewClient(n.url, strings.TrimSpace(string(key)), "demo", nil)
 	return nil
 }
 
 // end stops the hubs that are still there.
 func (p *pair) end() {
-	for _, n := range []*neighbour{p.back, p.front} {
+	for _, n := range []*demoHub{p.back, p.front} {
 		if n != nil && n.stop != nil {
 			n.stop()
 		}
 	}
 }
 
-// on makes a call on a hub.
-func on[T any](ctx context.Context, n *neighbour, method string, params map[string]any) (T, error) {
-	var out T
-	raw, err := json.Marshal(params)
-	if err != nil {
-		return out, err
-	}
-	answer, err := n.client.Call(ctx, method, raw)
-	if err == nil {
-		err = json.Unmarshal(answer, &out)
-	}
-	return out, err
+// on calls an operation on a hub.
+func on[S, P, R any](ctx context.Context, n *demoHub, o rpc.Operation[S, P, R], params P) (R, error) {
+	return rpc.Call(ctx, n.client, o, params)
 }
 
-// in adds the project, and a contract if there is one, to parameters.
-func (p *pair) in(id hub.ContractID, params map[string]any) map[string]any {
-	params["projectId"] = p.project
-	set(params, "contractId", id)
-	return params
+// in returns the project as part of parameters.
+func (p *pair) in() coordination.InProject { return coordination.InProject{Project: p.project} }
+
+// of returns a contract of the project as part of parameters.
+func (p *pair) of(id hub.ContractID) coordination.InContract {
+	return coordination.InContract{InProject: p.in(), Contract: id}
 }
 
 // until waits until something is so on a hub, looking whenever something has
 // changed there.
-func (p *pair) until(ctx context.Context, n *neighbour, ok func() (bool, error)) error {
+func (p *pair) until(ctx context.Context, n *demoHub, ok func() (bool, error)) error {
 	after := int64(0)
 	for {
 		if done, err := ok(); done || err != nil {
 			return err
 		}
-		got, err := on[coordination.Changes](ctx, n, "cacp/project/changes", map[string]any{"after": after, "waitS": 1})
+		got, err := on(ctx, n, coordination.ListChanges, coordination.ChangesParams{After: &after, WaitS: 1})
 		if err != nil {
 			return err
 		}
@@ -135,9 +127,9 @@ func (p *pair) until(ctx context.Context, n *neighbour, ok func() (bool, error))
 }
 
 // reaches waits until a contract has come to a status on a hub.
-func (p *pair) reaches(ctx context.Context, n *neighbour, id hub.ContractID, version int, want hub.ContractStatus) error {
+func (p *pair) reaches(ctx context.Context, n *demoHub, id hub.ContractID, version int, want hub.ContractStatus) error {
 	return p.until(ctx, n, func() (bool, error) {
-		c, err := on[coordination.Contract](ctx, n, "cacp/contract/get", p.in(id, map[string]any{}))
+		c, err := on(ctx, n, coordination.GetContract, coordination.GetParams{InContract: p.of(id)})
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return false, nil
 		}
@@ -147,8 +139,8 @@ func (p *pair) reaches(ctx context.Context, n *neighbour, id hub.ContractID, ver
 
 // meet starts two hubs and makes them peers.
 func (p *pair) meet(ctx context.Context) error {
-	begin := func(name, repo, language string) (*neighbour, error) {
-		n := &neighbour{opts: server.Options{
+	begin := func(name, repo, language string) (*demoHub, error) {
+		n := &demoHub{opts: server.Options{
 			Home: filepath.Join(p.dir, name), Addr: "127.0.0.1:0", Version: version(), NoInboxFiles: true,
 			Coordination: server.Coordination{
 				AID: hub.AID("aid://" + name + ".example/hub@1.0.0"), Repo: repo, Role: name, Language: language,
@@ -165,8 +157,8 @@ func (p *pair) meet(ctx context.Context) error {
 		return err
 	}
 	p.tell("Two hubs start: one speaks for backend-api, one for frontend-app.")
-	made, err := on[coordination.ProjectCreated](ctx, p.back, "cacp/project/create", map[string]any{
-		"name": "User profile", "objective": "show who is logged in", "repos": []coordination.NewRepo{
+	made, err := on(ctx, p.back, coordination.CreateProject, coordination.NewProject{
+		Name: "User profile", Objective: "show who is logged in", Repos: []coordination.NewRepo{
 			{Name: "backend-api", Role: "backend", Language: "go"}, {Name: "frontend-app", Role: "frontend", Language: "typescript"},
 		},
 	})
@@ -174,16 +166,16 @@ func (p *pair) meet(ctx context.Context) error {
 		return err
 	}
 	p.project = made.Project
-	invite, err := on[coordination.Invited](ctx, p.back, "cacp/invite/create", p.in("", map[string]any{"repoName": "frontend-app"}))
+	invite, err := on(ctx, p.back, coordination.CreateInvite, coordination.InviteParams{InProject: p.in(), Repo: "frontend-app"})
 	if err != nil {
 		return err
 	}
 	p.tell("backend  makes a project and an invite for frontend-app")
-	if _, err := on[hub.Welcome](ctx, p.front, "parley/peer/join", map[string]any{"invite": invite.Text, "hub": p.back.url}); err != nil {
+	if _, err := on(ctx, p.front, coordination.JoinHub, coordination.JoinHubParams{Invite: invite.Text, Hub: p.back.url}); err != nil {
 		return err
 	}
 	err = p.until(ctx, p.front, func() (bool, error) {
-		_, err := on[coordination.Joined](ctx, p.front, "cacp/project/join", p.in("", map[string]any{"repoName": "frontend-app"}))
+		_, err := on(ctx, p.front, coordination.JoinProject, coordination.JoinParams{InProject: p.in(), Repo: "frontend-app"})
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return false, nil
 		}
@@ -193,14 +185,14 @@ func (p *pair) meet(ctx context.Context) error {
 	return err
 }
 
-// content is an endpoint for the story.
+// content returns an endpoint.
 func content(avatar string) json.RawMessage {
 	return json.RawMessage(`{"method":"GET","path":"/profile","responseBody":{"name":"string","avatar":"` + avatar + `"}}`)
 }
 
 // negotiate agrees on a contract, after a change.
 func (p *pair) negotiate(ctx context.Context) error {
-	made, err := on[coordination.Proposed](ctx, p.back, "cacp/contract/propose", p.in("", map[string]any{"type": "api_endpoint", "name": "Get Profile", "content": content("string")}))
+	made, err := on(ctx, p.back, coordination.Propose, coordination.Proposal{InProject: p.in(), Type: hub.ContractAPI, Name: "Get Profile", Content: content("string")})
 	if err != nil {
 		return err
 	}
@@ -210,20 +202,20 @@ func (p *pair) negotiate(ctx context.Context) error {
 		return err
 	}
 	const comment = "old users have no avatar: it may be null"
-	if _, err := on[coordination.Responded](ctx, p.front, "cacp/contract/respond", p.in(p.profile, map[string]any{"action": contract.ActionRequestChange, "comment": comment})); err != nil {
+	if _, err := on(ctx, p.front, coordination.Respond, coordination.Response{InContract: p.of(p.profile), Action: contract.ActionRequestChange, Comment: comment}); err != nil {
 		return err
 	}
 	p.tell("frontend  asks for a change: %s", comment)
 	if err := p.reaches(ctx, p.back, p.profile, 1, hub.ContractNegotiating); err != nil {
 		return err
 	}
-	if _, err := on[coordination.Proposed](ctx, p.back, "cacp/contract/update", p.in(p.profile, map[string]any{"content": content("string or null"), "changeNote": "avatar may be null"})); err != nil {
+	if _, err := on(ctx, p.back, coordination.Update, coordination.Revision{InContract: p.of(p.profile), Content: content("string or null"), Note: "avatar may be null"}); err != nil {
 		return err
 	}
 	if err := p.reaches(ctx, p.front, p.profile, 2, hub.ContractProposed); err != nil {
 		return err
 	}
-	changed, err := on[contract.Diff](ctx, p.front, "cacp/contract/diff", p.in(p.profile, map[string]any{}))
+	changed, err := on(ctx, p.front, coordination.DiffContract, coordination.DiffParams{InContract: p.of(p.profile)})
 	if err != nil {
 		return err
 	}
@@ -231,7 +223,7 @@ func (p *pair) negotiate(ctx context.Context) error {
 	for _, c := range changed.Changes {
 		p.tell("           %s: %s is now %s", c.Path, c.Old, c.New)
 	}
-	if _, err := on[coordination.Responded](ctx, p.front, "cacp/contract/respond", p.in(p.profile, map[string]any{"action": contract.ActionAgree})); err != nil {
+	if _, err := on(ctx, p.front, coordination.Respond, coordination.Response{InContract: p.of(p.profile), Action: contract.ActionAgree}); err != nil {
 		return err
 	}
 	p.tell("frontend  agrees")
@@ -244,7 +236,7 @@ func (p *pair) part(ctx context.Context) error {
 		return err
 	}
 	if err := p.until(ctx, p.back, func() (bool, error) {
-		got, err := on[coordination.Progress](ctx, p.back, "cacp/implementation/getStatus", p.in(p.profile, map[string]any{}))
+		got, err := on(ctx, p.back, coordination.WorkStatus, coordination.ContractParams{InContract: p.of(p.profile)})
 		return len(got.Implementations) == 1, err
 	}); err != nil {
 		return err
@@ -259,18 +251,18 @@ func (p *pair) part(ctx context.Context) error {
 	if err := p.complete(ctx, p.back, "profile.go"); err != nil {
 		return err
 	}
-	made, err := on[coordination.Proposed](ctx, p.back, "cacp/contract/propose", p.in("", map[string]any{
-		"type": "api_endpoint", "name": "Log Out", "content": json.RawMessage(`{"method":"POST","path":"/logout"}`),
-	}))
+	made, err := on(ctx, p.back, coordination.Propose, coordination.Proposal{
+		InProject: p.in(), Type: hub.ContractAPI, Name: "Log Out", Content: json.RawMessage(`{"method":"POST","path":"/logout"}`),
+	})
 	if err != nil {
 		return err
 	}
 	p.logout = made.Contract
-	if _, err := on[coordination.Shared](ctx, p.back, "cacp/context/askQuestion", p.in("", map[string]any{"question": "Log out of all devices, or of this one?"})); err != nil {
+	if _, err := on(ctx, p.back, coordination.AskQuestion, coordination.Question{InProject: p.in(), Question: "Log out of all devices, or of this one?"}); err != nil {
 		return err
 	}
 	p.tell("backend  goes on meanwhile: completes its part, proposes \"Log Out\", asks a question. Nothing waits for the other hub.")
-	got, err := on[contract.Verdict](ctx, p.back, "cacp/contract/check", p.in("", map[string]any{"require": "verified"}))
+	got, err := on(ctx, p.back, coordination.Check, coordination.CheckParams{InProject: p.in(), Require: hub.ContractVerified})
 	if err != nil {
 		return err
 	}
@@ -289,13 +281,13 @@ func (p *pair) tellVerdict(v contract.Verdict) {
 	}
 }
 
-func (p *pair) start(ctx context.Context, n *neighbour) error {
-	_, err := on[coordination.Worked](ctx, n, "cacp/implementation/start", p.in(p.profile, map[string]any{"plan": "one handler"}))
+func (p *pair) start(ctx context.Context, n *demoHub) error {
+	_, err := on(ctx, n, coordination.StartWork, coordination.StartParams{InContract: p.of(p.profile), Plan: "one handler"})
 	return err
 }
 
-func (p *pair) complete(ctx context.Context, n *neighbour, file string) error {
-	_, err := on[coordination.Worked](ctx, n, "cacp/implementation/complete", p.in(p.profile, map[string]any{"files": []string{file}}))
+func (p *pair) complete(ctx context.Context, n *demoHub, file string) error {
+	_, err := on(ctx, n, coordination.CompleteWork, coordination.CompleteParams{InContract: p.of(p.profile), Files: []string{file}})
 	return err
 }
 
@@ -310,7 +302,7 @@ func (p *pair) reunite(ctx context.Context) error {
 	if err := p.complete(ctx, p.front, "profile.ts"); err != nil {
 		return err
 	}
-	for _, n := range []*neighbour{p.front, p.back} {
+	for _, n := range []*demoHub{p.front, p.back} {
 		if err := p.reaches(ctx, n, p.profile, 2, hub.ContractImplemented); err != nil {
 			return err
 		}
@@ -321,38 +313,38 @@ func (p *pair) reunite(ctx context.Context) error {
 
 // finish does what is left, and compares the two hubs.
 func (p *pair) finish(ctx context.Context) error {
-	if _, err := on[coordination.Worked](ctx, p.front, "cacp/implementation/verify", p.in(p.profile, map[string]any{"result": contract.VerifySuccess, "notes": "both sides together"})); err != nil {
+	if _, err := on(ctx, p.front, coordination.VerifyWork, coordination.VerifyParams{InContract: p.of(p.profile), Result: contract.VerifySuccess, Notes: "both sides together"}); err != nil {
 		return err
 	}
 	p.tell("frontend  verifies \"Get Profile\"; for \"Log Out\" both agree, implement and verify as well")
-	if _, err := on[coordination.Responded](ctx, p.front, "cacp/contract/respond", p.in(p.logout, map[string]any{"action": contract.ActionAgree})); err != nil {
+	if _, err := on(ctx, p.front, coordination.Respond, coordination.Response{InContract: p.of(p.logout), Action: contract.ActionAgree}); err != nil {
 		return err
 	}
-	for _, n := range []*neighbour{p.front, p.back} {
+	for _, n := range []*demoHub{p.front, p.back} {
 		if err := p.reaches(ctx, n, p.logout, 1, hub.ContractAgreed); err != nil {
 			return err
 		}
-		if _, err := on[coordination.Worked](ctx, n, "cacp/implementation/start", p.in(p.logout, map[string]any{})); err != nil {
+		if _, err := on(ctx, n, coordination.StartWork, coordination.StartParams{InContract: p.of(p.logout)}); err != nil {
 			return err
 		}
-		if _, err := on[coordination.Worked](ctx, n, "cacp/implementation/complete", p.in(p.logout, map[string]any{"files": []string{}})); err != nil {
+		if _, err := on(ctx, n, coordination.CompleteWork, coordination.CompleteParams{InContract: p.of(p.logout)}); err != nil {
 			return err
 		}
 	}
 	if err := p.reaches(ctx, p.back, p.logout, 1, hub.ContractImplemented); err != nil {
 		return err
 	}
-	if _, err := on[coordination.Worked](ctx, p.back, "cacp/implementation/verify", p.in(p.logout, map[string]any{"result": contract.VerifySuccess})); err != nil {
+	if _, err := on(ctx, p.back, coordination.VerifyWork, coordination.VerifyParams{InContract: p.of(p.logout), Result: contract.VerifySuccess}); err != nil {
 		return err
 	}
-	for _, n := range []*neighbour{p.back, p.front} {
+	for _, n := range []*demoHub{p.back, p.front} {
 		for id, version := range map[hub.ContractID]int{p.profile: 2, p.logout: 1} {
 			if err := p.reaches(ctx, n, id, version, hub.ContractVerified); err != nil {
 				return err
 			}
 		}
 	}
-	got, err := on[contract.Verdict](ctx, p.front, "cacp/contract/check", p.in("", map[string]any{"require": "verified"}))
+	got, err := on(ctx, p.front, coordination.Check, coordination.CheckParams{InProject: p.in(), Require: hub.ContractVerified})
 	if err != nil {
 		return err
 	}
@@ -365,8 +357,8 @@ func (p *pair) same(ctx context.Context) error {
 	var ours, theirs json.RawMessage
 	err := p.until(ctx, p.back, func() (bool, error) {
 		var errs [2]error
-		ours, errs[0] = on[json.RawMessage](ctx, p.back, "cacp/project/get", p.in("", map[string]any{}))
-		theirs, errs[1] = on[json.RawMessage](ctx, p.front, "cacp/project/get", p.in("", map[string]any{}))
+		ours, errs[0] = on(ctx, p.back, coordination.ExportProject, coordination.ProjectParams{InProject: p.in()})
+		theirs, errs[1] = on(ctx, p.front, coordination.ExportProject, coordination.ProjectParams{InProject: p.in()})
 		return string(ours) == string(theirs), errors.Join(errs[:]...)
 	})
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) denyCommand() *cobra.Command {
@@ -25,7 +27,7 @@ shown and you are asked first. Only the operator can do this.`,
 			if ok, err := a.confirm(cmd, c, id, "Refuse it?", yes); err != nil || !ok {
 				return err
 			}
-			return a.verdict(c.Deny(cmd.Context(), id, reason))
+			return a.verdict(rpc.Call(cmd.Context(), c, api.Deny, api.IDParams{ID: id, Reason: reason}))
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

@@ -28,19 +28,9 @@ were exchanged with it.`,
 				return a.enlist(cmd, s.Exchange)
 			}
 			s.Query = strings.Join(args, " ")
-			p := map[string]any{}
-			set(p, "exchange", s.Exchange)
-			set(p, "query", s.Query)
-			set(p, "role", s.Role)
-			setList(p, "languages", s.Languages)
-			set(p, "limit", s.Limit)
-			got, err := coordinate[coordination.Discovered](cmd.Context(), a, "parley/discover", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.Discover, coordination.SearchParams{Search: s}, func(w io.Writer, got coordination.Discovered) {
 				if len(got.Agents) == 0 {
-					fmt.Fprintln(w, "nobody was found")
+					fmt.Fprintln(w, "no agents found")
 					return
 				}
 				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -62,13 +52,7 @@ were exchanged with it.`,
 }
 
 func (a *app) enlist(cmd *cobra.Command, exchange string) error {
-	p := map[string]any{}
-	set(p, "exchange", exchange)
-	got, err := coordinate[hub.Registration](cmd.Context(), a, "parley/peer/enlist", p)
-	if err != nil {
-		return err
-	}
-	return a.print(got, func(w io.Writer) {
+	return answer(cmd.Context(), a, coordination.Enlist, coordination.ExchangeParams{Exchange: exchange}, func(w io.Writer, got hub.Registration) {
 		word := "is registered"
 		if got.Existed {
 			word = "was registered already"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -30,7 +30,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			checks := server.Diagnose(cmd.Context(), home, url)
 			if _, err := a.loadConfig(home); err != nil {
-				d := api.Describe(err)
+				d := rpc.Describe(err)
 				checks = append(checks, server.Check{What: "configuration", Detail: d.Message, Hint: d.Hint})
 			} else {
 				checks = append(checks, server.Check{What: "configuration", OK: true})

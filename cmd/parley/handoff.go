@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) handoffCommand() *cobra.Command {
@@ -178,15 +179,7 @@ func (a *app) handoffListCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.State, p.Cursor = hub.HandoffState(state), hub.HandoffID(cursor)
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			got, err := c.Handoff(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { writeHandoffs(w, *got.Listing) })
+			return answer(cmd.Context(), a, api.Handoff, p, func(w io.Writer, got api.HandoffAnswer) { writeHandoffs(w, *got.Listing) })
 		},
 	}
 	f := cmd.Flags()
@@ -230,9 +223,9 @@ func (a *app) handoff(ctx context.Context, p api.HandoffParams) error {
 	if err != nil {
 		return err
 	}
-	got, err := c.Handoff(ctx, p)
-	if errors.Is(err, api.ErrUnreachable) && p.IdempotencyKey != "" {
-		got, err = c.Handoff(ctx, p)
+	got, err := rpc.Call(ctx, c, api.Handoff, p)
+	if errors.Is(err, rpc.ErrUnreachable) && p.IdempotencyKey != "" {
+		got, err = rpc.Call(ctx, c, api.Handoff, p)
 	}
 	if err != nil {
 		return err

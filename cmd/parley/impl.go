@@ -21,18 +21,12 @@ implemented; when somebody has verified it, it is done.`
 	return cmd
 }
 
-// work calls a method that changes an implementation and says how it stands.
-func (a *app) work(cmd *cobra.Command, project *projectFlag, method, id string, params map[string]any) error {
-	got, err := about[coordination.Worked](cmd.Context(), a, project, method, id, params)
-	if err != nil {
-		return err
+// writeWorkState tells how far an implementation is.
+func writeWorkState(w io.Writer, got coordination.WorkState) {
+	fmt.Fprintf(w, "%s; contract %s is %s\n", got.Status, got.ContractID, got.ContractStatus)
+	if len(got.PendingRepos) > 0 {
+		fmt.Fprintf(w, "not completed by %s\n", visible(strings.Join(got.PendingRepos, ", ")))
 	}
-	return a.print(got, func(w io.Writer) {
-		fmt.Fprintf(w, "%s; contract %s is %s\n", got.Status, got.ContractID, got.ContractStatus)
-		if len(got.PendingRepos) > 0 {
-			fmt.Fprintf(w, "not completed by %s\n", visible(strings.Join(got.PendingRepos, ", ")))
-		}
-	})
 }
 
 func (a *app) implStartCommand() *cobra.Command {
@@ -42,9 +36,11 @@ func (a *app) implStartCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "start CONTRACT", Short: "Say that your repository begins", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{"plan": plan}
-			setList(p, "estimatedFiles", files)
-			return a.work(cmd, project, "cacp/implementation/start", args[0], p)
+			in, err := project.contract(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
+			}
+			return answer(cmd.Context(), a, coordination.StartWork, coordination.StartParams{InContract: in, Plan: plan, Files: files}, writeWorkState)
 		},
 	}
 	project = projectOf(cmd)
@@ -60,13 +56,12 @@ func (a *app) implCompleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "complete CONTRACT --file FILE", Short: "Say that your repository is done", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if files == nil {
-				files = []string{}
+			in, err := project.contract(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
 			}
-			p := map[string]any{"files": files}
-			set(p, "notes", notes)
-			set(p, "testEndpoint", endpoint)
-			return a.work(cmd, project, "cacp/implementation/complete", args[0], p)
+			p := coordination.CompleteParams{InContract: in, Files: files, Notes: notes, TestEndpoint: endpoint}
+			return answer(cmd.Context(), a, coordination.CompleteWork, p, writeWorkState)
 		},
 	}
 	project = projectOf(cmd)
@@ -83,9 +78,11 @@ func (a *app) implVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify CONTRACT --result success|failure|partial", Short: "Say whether the implementations work together", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{"result": result}
-			set(p, "notes", notes)
-			return a.work(cmd, project, "cacp/implementation/verify", args[0], p)
+			in, err := project.contract(cmd.Context(), a, args[0])
+			if err != nil {
+				return err
+			}
+			return answer(cmd.Context(), a, coordination.VerifyWork, coordination.VerifyParams{InContract: in, Result: result, Notes: notes}, writeWorkState)
 		},
 	}
 	project = projectOf(cmd)
@@ -100,11 +97,11 @@ func (a *app) implStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status CONTRACT", Short: "Show how far each repository is", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := about[coordination.Progress](cmd.Context(), a, project, "cacp/implementation/getStatus", args[0], nil)
+			in, err := project.contract(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.WorkStatus, coordination.ContractParams{InContract: in}, func(w io.Writer, got coordination.Progress) {
 				fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
 				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 				for _, i := range got.Implementations {

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) inboxCommand() *cobra.Command {
@@ -68,12 +69,12 @@ or by answering it.`,
 }
 
 // waitInbox fetches the inbox, in several calls if the wait is long.
-func waitInbox(ctx context.Context, c *api.Client, p api.InboxParams, wait time.Duration) (mailroom.Inbox, error) {
+func waitInbox(ctx context.Context, c *rpc.Client, p api.InboxParams, wait time.Duration) (mailroom.Inbox, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		left := min(time.Until(deadline), mailroom.MaxWait)
 		p.WaitS = max(0, int((left+time.Second-1)/time.Second))
-		got, err := c.Inbox(ctx, p)
+		got, err := rpc.Call(ctx, c, api.Inbox, p)
 		if err != nil || len(got.Messages) > 0 || time.Until(deadline) <= 0 {
 			return got, err
 		}
@@ -83,7 +84,7 @@ func waitInbox(ctx context.Context, c *api.Client, p api.InboxParams, wait time.
 
 // watchInbox shows each message once, also over a restart of the hub. A hub
 // that is not there in the first place is an error.
-func (a *app) watchInbox(ctx context.Context, c *api.Client, p api.InboxParams) error {
+func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) error {
 	p.NewOnly = true
 	wait, away := time.Duration(0), false
 	for {

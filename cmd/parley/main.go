@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func main() {
@@ -108,7 +108,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	default:
 		err = usagef("%w", err)
 	}
-	d := api.Describe(err)
+	d := rpc.Describe(err)
 	d.Capabilities = nil // for agents, not for people and scripts
 	if d.Code == codeUsage && d.Hint == "" {
 		d.Hint = fmt.Sprintf("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -29,8 +30,8 @@ HTTP can use the hub's /mcp directly.`,
 			if err != nil {
 				return err
 			}
-			c := api.NewClient(url, key, "stdio-"+string(hub.NewIDs(now).Next()), nil)
-			if _, err := c.Whoami(cmd.Context()); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
+			c := rpc.NewClient(url, key, "stdio-"+string(hub.NewIDs(now).Next()), nil)
+			if _, err := rpc.Call(cmd.Context(), c, api.Whoami, api.None{}); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
 				return err // a key that is wrong now will not become right; a hub that is away may come back
 			}
 			in, ok := a.in.(io.ReadCloser)

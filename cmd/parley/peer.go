@@ -13,13 +13,14 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) peerCommand() *cobra.Command {
 	cmd := group("peer", "Other hubs that this one keeps in step with (operator)",
 		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
-		a.peerMove("approve", "Let a peer in that registered itself", "parley/peer/approve"),
-		a.peerMove("remove", "Shut a peer out", "parley/peer/remove"),
+		a.peerMove("approve", "Let a peer in that registered itself", coordination.ApprovePeer),
+		a.peerMove("remove", "Shut a peer out", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
 	cmd.Long = `Peers are other hubs. What happens to a project on one of them happens on all,
 also when one was away for a while. Two hubs become peers with an invite, which
@@ -44,26 +45,18 @@ day unless --ttl says otherwise, with parley peer join on the other hub.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case revoke != "":
-				got, err := coordinate[hub.Invite](cmd.Context(), a, "cacp/invite/revoke", map[string]any{"inviteId": revoke})
-				if err != nil {
-					return err
-				}
-				return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s is revoked\n", got.ID) })
+				return answer(cmd.Context(), a, coordination.RevokeInvite, coordination.InviteID{ID: revoke}, func(w io.Writer, got hub.Invite) {
+					fmt.Fprintf(w, "%s is revoked\n", got.ID)
+				})
 			case list:
 				return a.listInvites(cmd.Context(), project.id)
 			}
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id, "repoName": repo}
-			setList(p, "permissions", permissions)
-			set(p, "ttlS", int64(ttl/time.Second))
-			got, err := coordinate[coordination.Invited](cmd.Context(), a, "cacp/invite/create", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			p := coordination.InviteParams{InProject: in, Repo: repo, Permissions: typed[coordination.Permission](permissions), TTLS: int64(ttl / time.Second)}
+			return answer(cmd.Context(), a, coordination.CreateInvite, p, func(w io.Writer, got coordination.Invited) {
 				fmt.Fprintln(w, got.Text)
 				fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
 			})
@@ -80,13 +73,8 @@ day unless --ttl says otherwise, with parley peer join on the other hub.`,
 }
 
 func (a *app) listInvites(ctx context.Context, project string) error {
-	p := map[string]any{}
-	set(p, "projectId", project)
-	got, err := coordinate[coordination.Invites](ctx, a, "cacp/invite/list", p)
-	if err != nil {
-		return err
-	}
-	return a.print(got, func(w io.Writer) {
+	p := coordination.InvitesParams{Project: hub.ProjectID(project)}
+	return answer(ctx, a, coordination.ListInvites, p, func(w io.Writer, got coordination.Invites) {
 		if len(got.Invites) == 0 {
 			fmt.Fprintln(w, "no invites")
 			return
@@ -121,7 +109,7 @@ as the project has arrived.`,
 		Example: `  parley peer join INV-0199a-...-7f --hub https://their-hub`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := coordinate[hub.Welcome](cmd.Context(), a, "parley/peer/join", map[string]any{"invite": args[0], "hub": at})
+			got, err := call(cmd.Context(), a, coordination.JoinHub, coordination.JoinHubParams{Invite: args[0], Hub: at})
 			if err != nil {
 				return err
 			}
@@ -147,11 +135,11 @@ as the project has arrived.`,
 func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	p := map[string]any{}
+	var p coordination.ChangesParams
 	for {
-		got, err := coordinate[coordination.Changes](ctx, a, "cacp/project/changes", p)
+		got, err := call(ctx, a, coordination.ListChanges, p)
 		if err == nil {
-			_, err = coordinate[coordination.Joined](ctx, a, "cacp/project/join", map[string]any{"projectId": project, "repoName": repo})
+			_, err = call(ctx, a, coordination.JoinProject, coordination.JoinParams{InProject: coordination.InProject{Project: project}, Repo: repo})
 		}
 		switch {
 		case err == nil:
@@ -162,7 +150,7 @@ func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wai
 		case hub.CodeOf(err) != hub.CodeNotFound:
 			return err
 		}
-		p["after"], p["waitS"] = got.Next, watchWait
+		p.After, p.WaitS = &got.Next, watchWait
 	}
 }
 
@@ -181,22 +169,16 @@ may sync, and nothing else, from the address named alone.`,
 			if legacy != (from != "") {
 				return usagef("--legacy and --from go together")
 			}
-			p := map[string]any{"agentId": args[0], "endpoint": endpoint}
-			set(p, "repoName", repo)
-			set(p, "from", from)
+			p := coordination.PeerParams{AID: hub.AID(args[0]), Endpoint: endpoint, Repo: repo, From: from}
 			if keyFile != "" {
 				key, err := os.ReadFile(keyFile)
 				if err != nil {
 					return hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
 				}
-				p["key"] = strings.TrimSpace(string(key))
+				p.Key = strings.TrimSpace(string(key))
 			}
-			got, err := coordinate[coordination.PeerAdded](cmd.Context(), a, "parley/peer/add", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
-				fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(got.Peer.AID)), got.Peer.State, got.Peer.Trust)
+			return answer(cmd.Context(), a, coordination.AddPeer, p, func(w io.Writer, got coordination.PeerAdded) {
+				writePeer(w, got.Peer)
 				if got.Key != "" {
 					fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
 				}
@@ -212,17 +194,17 @@ may sync, and nothing else, from the address named alone.`,
 	return cmd
 }
 
-func (a *app) peerMove(name, short, method string) *cobra.Command {
+func writePeer(w io.Writer, p hub.Peer) {
+	fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(p.AID)), p.State, p.Trust)
+}
+
+// peerMove returns a command that changes the state of a peer.
+func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Services, coordination.PeerParams, coordination.PeerChanged]) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " AID", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := coordinate[coordination.PeerChanged](cmd.Context(), a, method, map[string]any{"agentId": args[0]})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
-				fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(got.Peer.AID)), got.Peer.State, got.Peer.Trust)
-			})
+			p := coordination.PeerParams{AID: hub.AID(args[0])}
+			return answer(cmd.Context(), a, o, p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) })
 		},
 	}
 }
@@ -231,11 +213,7 @@ func (a *app) peerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the peers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			got, err := coordinate[coordination.Peers](cmd.Context(), a, "parley/peer/list", map[string]any{})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.ListPeers, coordination.None{}, func(w io.Writer, got coordination.Peers) {
 				if len(got.Peers) == 0 {
 					fmt.Fprintln(w, "no peers")
 					return
@@ -262,15 +240,11 @@ func (a *app) peerSyncCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := map[string]any{}
+			var p coordination.PeerParams
 			if len(args) == 1 {
-				p["agentId"] = args[0]
+				p.AID = hub.AID(args[0])
 			}
-			got, err := coordinate[coordination.Asked](cmd.Context(), a, "parley/peer/sync", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.SyncPeer, p, func(w io.Writer, got coordination.PeerNames) {
 				for _, id := range got.Peers {
 					fmt.Fprintf(w, "comparing with %s\n", visible(string(id)))
 				}
@@ -289,7 +263,7 @@ func (a *app) peerStatusCommand() *cobra.Command {
 part is down, behind, or refused something.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := coordinate[coordination.Peers](cmd.Context(), a, "parley/peer/list", map[string]any{})
+			got, err := call(cmd.Context(), a, coordination.ListPeers, coordination.None{})
 			if err != nil {
 				return err
 			}

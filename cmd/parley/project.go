@@ -33,22 +33,17 @@ named, is claimed at once; the others are claimed by those who join.`,
     --repo backend-api:backend:go --repo frontend-app:frontend:typescript`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list []coordination.NewRepo
+			p := coordination.NewProject{Name: args[0], Objective: objective, Policy: hub.AgreementPolicy(policy)}
 			for _, r := range repos {
 				parts := strings.Split(r, ":")
 				if len(parts) != 3 {
 					return usagef("--repo: %q is not NAME:ROLE:LANGUAGE", r)
 				}
-				list = append(list, coordination.NewRepo{Name: parts[0], Role: parts[1], Language: parts[2]})
+				p.Repos = append(p.Repos, coordination.NewRepo{Name: parts[0], Role: parts[1], Language: parts[2]})
 			}
-			p := map[string]any{"name": args[0], "objective": objective}
-			setList(p, "repos", list)
-			set(p, "agreementPolicy", policy)
-			got, err := coordinate[coordination.ProjectCreated](cmd.Context(), a, "cacp/project/create", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "project %s, %d repositories\n", got.Project, got.RepoCount) })
+			return answer(cmd.Context(), a, coordination.CreateProject, p, func(w io.Writer, got coordination.ProjectCreated) {
+				fmt.Fprintf(w, "project %s, %d repositories\n", got.Project, got.RepoCount)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -62,11 +57,7 @@ func (a *app) projectListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the projects", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			got, err := coordinate[projectList](cmd.Context(), a, "cacp/project/list", map[string]any{"summary": true})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, coordination.ListProjects, coordination.ListParams{Summary: true}, func(w io.Writer, got coordination.Projects) {
 				if len(got.Projects) == 0 {
 					fmt.Fprintln(w, "no projects")
 					return
@@ -90,15 +81,11 @@ func (a *app) projectShowCommand() *cobra.Command {
 			if len(args) == 1 {
 				project.id = args[0]
 			}
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			got, err := coordinate[hub.ProjectCopy](cmd.Context(), a, "cacp/project/get", map[string]any{"projectId": id})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { writeProject(w, got) })
+			return answer(cmd.Context(), a, coordination.GetProject, coordination.ProjectParams{InProject: in}, writeProject)
 		},
 	}
 	project = projectOf(cmd)
@@ -147,17 +134,14 @@ func (a *app) projectJoinCommand() *cobra.Command {
 agent for that agent. What you say about contracts is then said for it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id, "repoName": repo}
-			set(p, "agentEndpoint", endpoint)
-			got, err := coordinate[coordination.Joined](cmd.Context(), a, "cacp/project/join", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s of %s is yours\n", repo, visible(got.Project)) })
+			p := coordination.JoinParams{InProject: in, Repo: repo, Endpoint: endpoint}
+			return answer(cmd.Context(), a, coordination.JoinProject, p, func(w io.Writer, got coordination.Joined) {
+				fmt.Fprintf(w, "%s of %s is yours\n", repo, visible(got.Project))
+			})
 		},
 	}
 	project = projectOf(cmd)
@@ -176,18 +160,18 @@ func (a *app) projectSetCommand() *cobra.Command {
 			if status == "" && policy == "" {
 				return usagef("give --status or --policy")
 			}
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
 			var got coordination.ProjectChanged
 			if policy != "" {
-				if got, err = coordinate[coordination.ProjectChanged](cmd.Context(), a, "cacp/project/setPolicy", map[string]any{"projectId": id, "policy": policy}); err != nil {
+				if got, err = call(cmd.Context(), a, coordination.SetPolicy, coordination.PolicyParams{InProject: in, Policy: hub.AgreementPolicy(policy)}); err != nil {
 					return err
 				}
 			}
 			if status != "" {
-				if got, err = coordinate[coordination.ProjectChanged](cmd.Context(), a, "cacp/project/updateStatus", map[string]any{"projectId": id, "status": status}); err != nil {
+				if got, err = call(cmd.Context(), a, coordination.UpdateProjectStatus, coordination.StatusParams{InProject: in, Status: hub.ProjectStatus(status)}); err != nil {
 					return err
 				}
 			}
@@ -212,18 +196,12 @@ is sent as X-Project-Token, and shown this once.`,
 		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := project.find(cmd.Context(), a)
+			in, err := project.find(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			p := map[string]any{"projectId": id, "agent": agent}
-			setList(p, "permissions", permissions)
-			set(p, "ttlS", int64(ttl/time.Second))
-			got, err := coordinate[coordination.Token](cmd.Context(), a, "parley/project/token", p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			p := coordination.TokenParams{InProject: in, Agent: agent, Permissions: typed[coordination.Permission](permissions), TTLS: int64(ttl / time.Second)}
+			return answer(cmd.Context(), a, coordination.MintToken, p, func(w io.Writer, got coordination.Token) {
 				fmt.Fprintln(w, got.Token)
 				fmt.Fprintf(a.err, "for %s until %s; it is shown this once\n", got.Agent, got.ExpiresAt)
 			})

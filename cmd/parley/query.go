@@ -29,15 +29,7 @@ func (a *app) queryCommand() *cobra.Command {
 			if p.Until, err = moment("until", until, -1); err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			got, err := c.Query(cmd.Context(), p)
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) {
+			return answer(cmd.Context(), a, api.Query, p, func(w io.Writer, got mailroom.Listing) {
 				io.WriteString(w, mailroom.RenderMessages(got.Messages))
 				if got.Next != "" {
 					fmt.Fprintf(w, "\nmore: add --cursor %s\n", got.Next)

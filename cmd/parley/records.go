@@ -14,32 +14,31 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
-// records looks into the hub's home, if the caller is the operator and no hub is
-// running there, and else asks the hub.
-func (a *app) records(ctx context.Context, online func(context.Context, *api.Client) error, offline func(context.Context, api.Records) error) error {
+// fromRecords returns what offline reads from the records in the hub's home, if the
+// caller is the operator and no hub is running there. Else it calls the operation.
+func fromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P, offline func(api.Records) (R, error)) (R, error) {
+	var none R
 	operator := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == "" && isTerminal(a.in)
 	if operator && os.Getenv("PARLEY_URL") == "" {
-		// The home says whether a hub is running. Were it asked for at its
-		// address, somebody else who listens there would get the key.
+		// The home says whether a hub is running. A call to its address could
+		// give the key to another program that listens there.
 		home, err := a.homeDir()
 		if err != nil {
-			return err
+			return none, err
 		}
 		switch r, err := server.OpenRecords(home, nil); {
 		case err == nil:
-			return errors.Join(offline(ctx, r), r.Close())
-		case hub.CodeOf(err) != hub.CodeConflict: // that is: it is in use
-			return err
+			got, err := offline(r)
+			return got, errors.Join(err, r.Close())
+		case hub.CodeOf(err) != hub.CodeConflict: // a conflict says that a hub uses it
+			return none, err
 		}
 	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	return online(ctx, c)
+	return call(ctx, a, o, params)
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -59,13 +58,9 @@ while no hub is running.`,
 			if p.Path, err = filepath.Abs(p.Path); err != nil {
 				return err
 			}
-			var got records.Manifest
-			err = a.records(cmd.Context(),
-				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Export(ctx, p); return err },
-				func(ctx context.Context, r api.Records) (err error) {
-					got, err = r.Export(ctx, p.Path, p.Restricted)
-					return err
-				})
+			got, err := fromRecords(cmd.Context(), a, api.Export, p, func(r api.Records) (records.Manifest, error) {
+				return r.Export(cmd.Context(), p.Path, p.Restricted)
+			})
 			if err != nil {
 				return err
 			}
@@ -121,13 +116,9 @@ Handoffs, their history and the messages about them stay for ever.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.KeepS = int64(keep / time.Second)
-			var got records.ArchiveReport
-			err := a.records(cmd.Context(),
-				func(ctx context.Context, c *api.Client) (err error) { got, err = c.Archive(ctx, p); return err },
-				func(ctx context.Context, r api.Records) (err error) {
-					got, err = r.Archive(ctx, hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
-					return err
-				})
+			got, err := fromRecords(cmd.Context(), a, api.Archive, p, func(r api.Records) (records.ArchiveReport, error) {
+				return r.Archive(cmd.Context(), hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
+			})
 			if err != nil {
 				return err
 			}
@@ -168,16 +159,13 @@ there with --home.`,
 			if err != nil {
 				return err
 			}
-			err = a.records(cmd.Context(),
-				func(ctx context.Context, c *api.Client) error {
-					_, err := c.Backup(ctx, api.CopyParams{Path: path})
-					return err
-				},
-				func(ctx context.Context, r api.Records) error { return r.Backup(ctx, path) })
+			got, err := fromRecords(cmd.Context(), a, api.Backup, api.CopyParams{Path: path}, func(r api.Records) (api.BackupCopy, error) {
+				return api.BackupCopy{Path: path}, r.Backup(cmd.Context(), path)
+			})
 			if err != nil {
 				return err
 			}
-			return a.print(api.Backup{Path: path}, func(w io.Writer) { fmt.Fprintf(w, "copied the hub to %s\n", path) })
+			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "copied the hub to %s\n", path) })
 		},
 	}
 }

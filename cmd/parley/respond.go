@@ -7,6 +7,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) respondCommand() *cobra.Command {
@@ -25,7 +27,7 @@ func (a *app) respondCommand() *cobra.Command {
 				return err
 			}
 			p.ReplyTo, p.Type = hub.EnvelopeID(args[0]), hub.MessageType(kind)
-			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return c.Respond(ctx, p) }))
+			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return rpc.Call(ctx, c, api.Respond, p) }))
 		},
 	}
 	cmd.Flags().StringVar(&kind, "type", "", "message type (default knowledge.response to a question, else status.update)")

@@ -16,12 +16,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
 // A runHub is the hub that records runs. It implements run.Hub.
 type runHub struct {
-	*api.Client
+	*rpc.Client
 	url, home string
 
 	// patience is the time that the hub may be unreachable before a call fails:
@@ -34,7 +35,7 @@ func (h *runHub) call(ctx context.Context, fn func() error) error {
 	giveUp := time.Now().Add(h.patience)
 	for wait := firstWait; ; wait *= 2 {
 		err := fn()
-		if !errors.Is(err, api.ErrUnreachable) || !time.Now().Before(giveUp) || ctx.Err() != nil {
+		if !errors.Is(err, rpc.ErrUnreachable) || !time.Now().Before(giveUp) || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, wait)
@@ -44,9 +45,10 @@ func (h *runHub) call(ctx context.Context, fn func() error) error {
 func (h *runHub) BeginRun(ctx context.Context, r hub.Run, timeout time.Duration) (hub.Run, string, error) {
 	var begun api.RunKey
 	err := h.call(ctx, func() (err error) {
-		begun, err = h.Client.BeginRun(ctx, api.RunParams{
+		begun, err = rpc.Call(ctx, h.Client, api.BeginRun, api.RunParams{
 			ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(timeout / time.Second),
 		})
+
 		return err
 	})
 	return begun.Run, begun.Key, err
@@ -54,17 +56,18 @@ func (h *runHub) BeginRun(ctx context.Context, r hub.Run, timeout time.Duration)
 
 func (h *runHub) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, session string) error {
 	return h.call(ctx, func() error {
-		_, err := h.Client.MoveRun(ctx, api.RunMoveParams{ID: id, State: next, Session: session})
+		_, err := rpc.Call(ctx, h.Client, api.MoveRun, api.RunMoveParams{ID: id, State: next, Session: session})
 		return err
 	})
 }
 
 func (h *runHub) EndRun(ctx context.Context, r hub.Run) (ended hub.Run, err error) {
 	err = h.call(ctx, func() (err error) {
-		ended, err = h.Client.EndRun(ctx, api.RunEndParams{
+		ended, err = rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{
 			ID: r.ID, State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
 			Contradictions: r.Contradictions, Evidence: r.Evidence,
 		})
+
 		return err
 	})
 	return ended, err
@@ -82,7 +85,7 @@ func (h *runHub) Tools(key string) *fleet.Tools {
 
 func newRunHub(home, url, key string) (*runHub, error) {
 	home, err := filepath.Abs(home)
-	return &runHub{Client: api.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), url: url, home: home}, err
+	return &runHub{Client: rpc.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), url: url, home: home}, err
 }
 
 // hubForRun returns the hub that records a run: the hub that PARLEY_URL names or
@@ -142,9 +145,9 @@ func (a *app) runningHub(ctx context.Context, home string) (*runHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := api.NewClient(url, "", "", nil).Do(ctx, "GET", "/health", "", nil)
+	res, err := rpc.NewClient(url, "", "", nil).Do(ctx, "GET", "/health", "", nil)
 	if err != nil {
-		if named || !errors.Is(err, api.ErrUnreachable) {
+		if named || !errors.Is(err, rpc.ErrUnreachable) {
 			return nil, err
 		}
 		return nil, nil // a hub that was killed leaves its address

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A ran is what run --json ends with.
@@ -345,14 +346,14 @@ func TestRunKeepsItsHub(t *testing.T) {
 	stopFirst()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for err = api.ErrUnreachable; errors.Is(err, api.ErrUnreachable); {
-		_, err = second.Whoami(ctx)
+	for err = rpc.ErrUnreachable; errors.Is(err, rpc.ErrUnreachable); {
+		_, err = rpc.Call(ctx, second.Client, api.Whoami, api.None{})
 	}
 	if err != nil {
 		t.Error(err)
 	}
 	stopSecond()
-	if _, err := second.Whoami(t.Context()); !errors.Is(err, api.ErrUnreachable) {
+	if _, err := rpc.Call(t.Context(), second.Client, api.Whoami, api.None{}); !errors.Is(err, rpc.ErrUnreachable) {
 		t.Errorf("after both runs: got %v, want that there is no hub", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(home, "*url")); len(left) > 0 {

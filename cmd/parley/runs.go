@@ -15,6 +15,8 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) runsCommand() *cobra.Command {
@@ -58,7 +60,7 @@ func (a *app) runRecord(ctx context.Context, id string) (*run.Files, run.Record,
 	r, err := files.Record(hub.RunID(id))
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		if client, unable := a.client(); unable == nil {
-			if kept, missing := client.Run(ctx, hub.RunID(id)); missing == nil {
+			if kept, missing := rpc.Call(ctx, client, api.ShowRun, api.RunIDParams{ID: hub.RunID(id)}); missing == nil {
 				return files, run.Record{Run: kept.Run, Hub: true, Told: true}, nil
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/shape"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) schemaCommand() *cobra.Command {
@@ -55,7 +55,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			_, err = shape.DecodeEnvelope(raw)
 			result := map[string]any{"valid": err == nil}
 			if err != nil {
-				result["error"] = api.Describe(err)
+				result["error"] = rpc.Describe(err)
 			}
 			if perr := a.print(result, func(w io.Writer) {
 				if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // messageFlags are the members of an envelope that commands which send share.
@@ -43,7 +44,7 @@ func (m *messageFlags) register(cmd *cobra.Command) {
 }
 
 // params fills in what the flags say.
-func (m *messageFlags) params(cmd *cobra.Command, a *app, c *api.Client, text string) (api.SendParams, error) {
+func (m *messageFlags) params(cmd *cobra.Command, a *app, c *rpc.Client, text string) (api.SendParams, error) {
 	p := api.SendParams{
 		Text: text, Priority: hub.Priority(m.priority), Topic: m.topic, ThreadID: m.thread, IdempotencyKey: m.idempotency,
 	}
@@ -83,7 +84,7 @@ func (m *messageFlags) params(cmd *cobra.Command, a *app, c *api.Client, text st
 	return p, nil
 }
 
-func (m *messageFlags) contextParam(ctx context.Context, a *app, c *api.Client) (json.RawMessage, error) {
+func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) (json.RawMessage, error) {
 	if m.context != "" {
 		if len(m.refs)+len(m.attach) > 0 {
 			return nil, usagef("give --context, or --ref and --attach, not both")
@@ -113,7 +114,7 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *api.Client) 
 
 // compose returns a client and what it is to send, from the flags and from the
 // argument that is the text.
-func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (*api.Client, api.SendParams, error) {
+func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (*rpc.Client, api.SendParams, error) {
 	text, err := a.text(cmd.Context(), args, m.payload)
 	if err != nil {
 		return nil, api.SendParams{}, err
@@ -156,7 +157,7 @@ func (a *app) sendCommand() *cobra.Command {
 			for _, id := range to {
 				p.To = append(p.To, hub.AgentID(id))
 			}
-			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return c.Send(ctx, p) }))
+			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return rpc.Call(ctx, c, api.Send, p) }))
 		},
 	}
 	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients, or '*' for everyone")
@@ -193,7 +194,7 @@ func (a *app) text(ctx context.Context, args []string, payload string) (string, 
 // idempotency key keeps it from taking effect twice.
 func retry(ctx context.Context, call func(context.Context) (mailroom.Receipt, error)) (mailroom.Receipt, error) {
 	r, err := call(ctx)
-	if errors.Is(err, api.ErrUnreachable) {
+	if errors.Is(err, rpc.ErrUnreachable) {
 		r, err = call(ctx)
 	}
 	return r, err

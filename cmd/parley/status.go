@@ -8,6 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -37,7 +38,7 @@ func (a *app) statusCommand() *cobra.Command {
 			if cmd.Flags().Changed("progress") {
 				p.Progress = &progress
 			}
-			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return c.Status(ctx, p) }))
+			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return rpc.Call(ctx, c, api.Status, p) }))
 		},
 	}
 	f := cmd.Flags()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) traceCommand() *cobra.Command {
@@ -22,9 +23,9 @@ func (a *app) traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := c.Trace(cmd.Context(), hub.EnvelopeID(args[0]))
+			got, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: hub.EnvelopeID(args[0])})
 			if hub.CodeOf(err) == hub.CodeNotFound {
-				run, missing := c.Run(cmd.Context(), hub.RunID(args[0]))
+				run, missing := rpc.Call(cmd.Context(), c, api.ShowRun, api.RunIDParams{ID: hub.RunID(args[0])})
 				if missing == nil {
 					return a.print(run, func(w io.Writer) { writeRunTrace(w, run) })
 				}

@@ -82,7 +82,7 @@ func (a *Access) identify(ctx context.Context, op string, c Credentials) (hub.Ca
 
 // anybody believes the name that a request gives, on a hub that is open to all.
 func (a *Access) anybody(ctx context.Context, c Credentials) (hub.Caller, error) {
-	caller := outside(hub.CallerGuest, c.AgentID, hub.TrustVerified)
+	caller := outside(hub.CallerAnyone, c.AgentID, hub.TrustVerified)
 	err := a.store.View(ctx, func(r hub.Reader) error {
 		p, err := r.Peer(c.AgentID)
 		if err == nil {

@@ -103,7 +103,7 @@ func New(store hub.Store, opts *Options) *Service {
 
 // aid returns the id of the caller across hubs.
 func (s *Service) aid(caller hub.Caller) hub.AID {
-	if caller.AID == "" || caller.Kind == hub.CallerGuest { // a guest of an open hub acts for the hub
+	if caller.AID == "" || caller.Kind == hub.CallerAnyone {
 		return s.o.Self
 	}
 	return caller.AID

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,11 +23,14 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// A desk is everything that operations work on, over a real store.
+// A desk is everything that operations work on, over a real store, behind a
+// door.
 type desk struct {
 	*api.Services
+	*rpc.Door
 	store    *sqlite.Store
 	hints    *bus.Local
 	now      time.Time // what access and the journal read
@@ -54,20 +56,32 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept := journal.New(store, &journal.Options{Bus: d.hints, Clock: clock})
 	d.Services = &api.Services{
-		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
-		Journal: journal.New(store, &journal.Options{Bus: d.hints, Clock: clock}), Log: slog.New(slog.NewTextHandler(d.log, nil)),
+		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
+		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 	}
+	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), who, false)
 	if d.operator, err = d.Access.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
+// call performs a method by its name.
+func (d *desk) call(ctx context.Context, c hub.Caller, method string, params []byte) (any, error) {
+	for _, m := range d.Methods() {
+		if m.Method == method {
+			return d.Call(ctx, c, m, params)
+		}
+	}
+	return nil, errors.New("no method " + method)
+}
+
 // serve answers on loopback.
 func (d *desk) serve(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(api.NewHandler(d.Services, d.Log, nil))
+	s := httptest.NewServer(d.Door)
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -95,8 +109,8 @@ func post(t *testing.T, url, key, body string) (int, string) {
 func TestExpiredKey(t *testing.T) {
 	d := newDesk(t)
 	url := d.serve(t)
-	c := api.NewClient(url, d.operator, "", nil)
-	added, err := c.AddAgent(t.Context(), api.AgentParams{ID: "temp", ExpiresS: 3600})
+	c := rpc.NewClient(url, d.operator, "", nil)
+	added, err := rpc.Call(t.Context(), c, api.AddAgent, api.AgentParams{ID: "temp", ExpiresS: 3600})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +130,7 @@ func TestExpiredKey(t *testing.T) {
 	})
 	t.Run("a key cannot be made for longer than a century or for the past", func(t *testing.T) {
 		for _, s := range []int64{-1, 1 << 62} {
-			_, err := c.MintKey(t.Context(), api.AgentParams{ID: "temp", Label: "x", ExpiresS: s})
+			_, err := rpc.Call(t.Context(), c, api.AddKey, api.AgentParams{ID: "temp", Label: "x", ExpiresS: s})
 			if got := hub.CodeOf(err); got != hub.CodeInvalid {
 				t.Errorf("expires_s %d: got %v, want schema_invalid", s, err)
 			}
@@ -124,92 +138,12 @@ func TestExpiredKey(t *testing.T) {
 	})
 }
 
-func TestPanic(t *testing.T) {
-	d := newDesk(t)
-	url := d.serve(t)
-	defer api.AddOperation("test/panic", func() (any, error) { panic("the cat is on the keyboard") })()
-	defer api.AddOperation("test/broken", func() (any, error) { return nil, errors.New("a secret detail") })()
-	defer api.AddOperation("test/unwritable", func() (any, error) { return func() {}, nil })()
-	for _, method := range []string{"test/panic", "test/broken", "test/unwritable"} {
-		t.Run("R3-114 what goes wrong inside "+method+" ends there, tells no detail and is logged", func(t *testing.T) {
-			d.log.Reset()
-			status, body := post(t, url, d.operator, `[{"jsonrpc":"2.0","id":1,"method":"`+method+`"},{"jsonrpc":"2.0","id":2,"method":"parley/whoami"}]`)
-			if status != http.StatusOK || !strings.Contains(body, `"code":-32000`) || !strings.Contains(body, `"reason":"internal"`) {
-				t.Errorf("answer: got %d %s, want -32000 internal", status, body)
-			}
-			if strings.Contains(body, "cat") || strings.Contains(body, "secret") {
-				t.Errorf("answer: got %s, want nothing of the cause", body)
-			}
-			if !strings.Contains(body, `"id":2,"result"`) {
-				t.Errorf("answer: got %s, want the second call performed", body)
-			}
-			if !strings.Contains(d.log.String(), method) {
-				t.Errorf("log: got %q, want the failure of %s", d.log, method)
-			}
-		})
-	}
-}
-
-func TestObserve(t *testing.T) {
-	d := newDesk(t)
-	seen := map[string]int{}
-	d.Observe = func(method string, code hub.Code, took time.Duration) { seen[method+" "+string(code)]++ }
-	c := api.NewClient(d.serve(t), d.operator, "", nil)
-	if _, err := c.Whoami(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.Call(t.Context(), "acp/send", nil)
-	c.Call(t.Context(), "no such method "+strings.Repeat("x", 100), nil)
-	t.Run("every call is observed with its code, and names that callers invent are not", func(t *testing.T) {
-		if len(seen) != 2 || seen["parley/whoami "] != 1 || seen["acp/send schema_invalid"] != 1 {
-			t.Errorf("observed: got %v, want whoami and a refused send", seen)
-		}
-	})
-}
-
-func TestErrorsOnTheWire(t *testing.T) {
-	d := newDesk(t)
-	c := api.NewClient(d.serve(t), d.operator, "", nil)
-	for code, rpc := range map[hub.Code]int{
-		hub.CodeInvalid: -32602, hub.CodePayloadTooLarge: -32602, hub.CodeTooLarge: -32602, hub.CodeUnknownType: -32602,
-		hub.CodeReservedType: -32602, hub.CodeUnknownRecipient: -32602, hub.CodeNotFound: -32602, hub.CodeConflict: -32602,
-		hub.CodeSequence: -32602, hub.CodeNotEnabled: -32602,
-		hub.CodeTampering: -32000, hub.CodeDenied: -32000, hub.CodePolicy: -32000, hub.CodeRateLimited: -32000,
-		hub.CodeCircuitOpen: -32000, hub.CodeLoop: -32000, hub.CodeDegraded: -32000, hub.CodeInternal: -32000,
-	} {
-		t.Run(fmt.Sprintf("R3-019 %s goes out as %d and comes back as itself", code, rpc), func(t *testing.T) {
-			defer api.AddOperation("test/fail", func() (any, error) {
-				return nil, fmt.Errorf("wrapped: %w", hub.Errorf(code, "test", "the reason").WithHint("do this").WithRetry(1500*time.Millisecond))
-			})()
-			_, body := post(t, d.serve(t), d.operator, `{"jsonrpc":"2.0","id":1,"method":"test/fail"}`)
-			var got struct {
-				Error struct {
-					Code int
-					Data api.Reason
-				}
-			}
-			if err := json.Unmarshal([]byte(body), &got); err != nil || got.Error.Code != rpc || got.Error.Data.Reason != code {
-				t.Errorf("wire: got %s, want %d %s", body, rpc, code)
-			}
-			_, err := c.Call(t.Context(), "test/fail", nil)
-			var e *hub.Error
-			if !errors.As(err, &e) || e.Code != code {
-				t.Fatalf("client: got %v, want %s", err, code)
-			}
-			if code != hub.CodeInternal && (e.Error() != "the reason" || e.Hint != "do this" || e.RetryAfter != 1500*time.Millisecond) {
-				t.Errorf("client: got %q, hint %q, retry %s, want what the hub said", e, e.Hint, e.RetryAfter)
-			}
-		})
-	}
-}
-
 func TestRefusalOfOneWhoLeft(t *testing.T) {
 	d := newDesk(t)
-	o, _ := api.Lookup("acp/send")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.Run("R3-020 a refusal is recorded although the caller is gone", func(t *testing.T) {
-		_, err := d.Call(ctx, hub.Caller{ID: "mallory"}, o, []byte(`{"from":"operator","to":["x"],"text":"x"}`))
+		_, err := d.call(ctx, hub.Caller{Kind: hub.CallerAgent, ID: "mallory"}, "acp/send", []byte(`{"from":"operator","to":["x"],"text":"x"}`))
 		if got := hub.CodeOf(err); got != hub.CodeTampering {
 			t.Fatalf("error: got %v, want identity_tampering", err)
 		}
@@ -224,71 +158,21 @@ func TestRefusalOfOneWhoLeft(t *testing.T) {
 	})
 }
 
-func TestClientWithoutHub(t *testing.T) {
-	t.Run("a hub that is not there is degraded and says where it was looked for", func(t *testing.T) {
-		s := httptest.NewServer(http.NotFoundHandler())
-		url := s.URL
-		s.Close()
-		_, err := api.NewClient(url, "key", "", nil).Whoami(t.Context())
-		if hub.CodeOf(err) != hub.CodeDegraded || !errors.Is(err, api.ErrUnreachable) || !strings.Contains(err.Error(), url) {
-			t.Errorf("error: got %v, want degraded, unreachable, with %s", err, url)
-		}
-	})
-	t.Run("what answers otherwise is not taken for a hub", func(t *testing.T) {
-		s := httptest.NewServer(http.NotFoundHandler())
-		defer s.Close()
-		_, err := api.NewClient(s.URL, "key", "", nil).Whoami(t.Context())
-		if hub.CodeOf(err) != hub.CodeDegraded || errors.Is(err, api.ErrUnreachable) {
-			t.Errorf("error: got %v, want degraded", err)
-		}
-	})
-	t.Run("the key is in no error", func(t *testing.T) {
-		for _, url := range []string{"http://127.0.0.1:1", "http://%zz", "ftp://x", ""} {
-			if _, err := api.NewClient(url, "top-secret", "", nil).Whoami(t.Context()); err == nil || strings.Contains(err.Error(), "top-secret") {
-				t.Errorf("%s: got %v, want an error without the key", url, err)
-			}
-		}
-	})
-}
-
-func TestSession(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		header http.Header
-		want   string
-	}{
-		{"none", http.Header{}, ""},
-		{"its own header", http.Header{"Parley-Session": {"a"}, "Mcp-Session-Id": {"b"}}, "a"},
-		{"that of MCP", http.Header{"Mcp-Session-Id": {"b"}}, "b"},
-		{"without what cannot be shown", http.Header{"Parley-Session": {"a b\tc\x7f\x1b[0m\u00e9"}}, "abc[0m"},
-		{"cut to its length", http.Header{"Parley-Session": {strings.Repeat("x", 200)}}, strings.Repeat("x", 128)},
-	} {
-		t.Run("a session is read: "+tt.name, func(t *testing.T) {
-			if got := api.Session(tt.header); got != tt.want {
-				t.Errorf("session: got %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestOperations(t *testing.T) {
 	t.Run("every method is there once and every tool has a schema", func(t *testing.T) {
 		seen := map[string]bool{}
-		for _, o := range api.Operations {
+		for _, o := range api.Operations.Bind(nil) {
 			if seen[o.Method] || o.Doc == "" {
 				t.Errorf("%s: it is there twice or says nothing", o.Method)
 			}
 			seen[o.Method] = true
-			if got, ok := api.Lookup(o.Method); !ok || got.Method != o.Method {
-				t.Errorf("%s cannot be looked up", o.Method)
-			}
 			if (o.Tool == "") != (o.Input == nil) || o.Input != nil && !json.Valid(o.Input) {
 				t.Errorf("%s: tool %q does not go with its schema", o.Method, o.Tool)
 			}
 		}
 	})
 	d := newDesk(t)
-	for _, o := range api.Operations {
+	for _, o := range api.Operations.Bind(nil) {
 		if o.Tool == "" {
 			continue
 		}
@@ -302,7 +186,7 @@ func TestOperations(t *testing.T) {
 			for name := range schema.Properties {
 				// An object is right for no parameter but payload, policy and
 				// context, and those want no such member.
-				_, err := d.Call(t.Context(), hub.Caller{ID: hub.Operator}, o, []byte(`{"`+name+`":{"no_such_member":1}}`))
+				_, err := d.call(t.Context(), hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}, o.Method, []byte(`{"`+name+`":{"no_such_member":1}}`))
 				if err == nil || strings.Contains(err.Error(), "no such parameter") && !strings.Contains(err.Error(), "no_such_member") || strings.Contains(err.Error(), "not known") {
 					t.Errorf("%s: got %v, want that its value is wrong, not its name", name, err)
 				}
@@ -326,11 +210,11 @@ func FuzzParams(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	d := newDesk(f)
-	actor := hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	actor := hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, o := range api.Operations {
+		for _, o := range d.Methods() {
 			_, err := d.Call(ctx, actor, o, raw)
 			if err == nil || errors.Is(err, context.Canceled) {
 				continue
@@ -338,7 +222,7 @@ func FuzzParams(f *testing.F) {
 			if code := hub.CodeOf(err); code == hub.CodeInternal {
 				t.Errorf("%s(%q): got %v, want an error with a code", o.Method, raw, err)
 			}
-			if !json.Valid([]byte(`"` + strings.NewReplacer(`\`, ``, `"`, ``, "\n", ``, "\t", ``).Replace(api.Describe(err).Message) + `"`)) {
+			if !json.Valid([]byte(`"` + strings.NewReplacer(`\`, ``, `"`, ``, "\n", ``, "\t", ``).Replace(rpc.Describe(err).Message) + `"`)) {
 				t.Errorf("%s(%q): the message %q cannot be shown", o.Method, raw, err)
 			}
 		}

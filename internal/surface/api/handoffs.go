@@ -253,19 +253,19 @@ func artifactID(ref hub.ArtifactRef, i int) string {
 	return fmt.Sprintf("%d-%s", i+1, name)
 }
 
-// Held is what waits for a human.
-type Held struct {
+// A HeldList lists messages and handoffs that wait for a human.
+type HeldList struct {
 	mailroom.Listing
 	Handoffs []handoff.Report `json:"handoffs"`
 }
 
-func held(ctx context.Context, s *Services, a hub.Caller, _ None) (Held, error) {
+func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, error) {
 	messages, err := s.Mail.Held(ctx, a)
 	if err != nil {
-		return Held{}, err
+		return HeldList{}, err
 	}
 	waiting, err := s.Handoffs.Waiting(ctx, a)
-	return Held{messages, waiting}, err
+	return HeldList{messages, waiting}, err
 }
 
 // decide asks about a message and, if there is none of that id, about a

@@ -14,44 +14,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
-
-// Operations is the table of everything a caller can ask for.
-var Operations = []Operation{
-	operation("acp/send", Anyone, true, "Send a message to other agents.", send).tool("acp_send", sendSchema),
-	operation("acp/respond", Anyone, true, "Answer a message. Thread and recipient follow from it, and it counts as read.", respond).tool("acp_respond", respondSchema),
-	operation("acp/query", Anyone, false, "Search messages you sent or received, newest first.", query).tool("acp_query", querySchema),
-	operation("acp/inbox", Anyone, true, "Read your inbox, most pressing first. Ack what you have dealt with, else it comes again.", inbox).tool("acp_inbox", inboxSchema),
-	operation("acp/status", Anyone, true, "Tell the coordinators how your work stands.", status).tool("acp_status", statusSchema),
-	operation("acp/handoff", Anyone, true, "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).tool("acp_handoff", handoffSchema),
-
-	operation("parley/coordinate", Anyone, true, "Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's.", coordinate).tool("coordinate", coordinateSchema),
-
-	deferred("acp/team", coordinatorsOnly), deferred("acp/subscribe", nil), deferred("acp/broadcast", nil),
-
-	operation("parley/whoami", Anyone, false, "Who the hub thinks you are.", whoami),
-	operation("parley/trace", Anyone, false, "One message from end to end.", trace),
-	operation("parley/run/begin", Anyone, true, "Record that an agent begins to work on a task, and lend it a key: the operator for anybody, an agent for itself.", runBegin),
-	operation("parley/run/move", Anyone, true, "Say how far a run has come; who began it may.", runMove),
-	operation("parley/run/end", Anyone, true, "Say how a run ended, with report, evidence and verdict; who began it may.", runEnd),
-	operation("parley/run/show", Anyone, false, "One run from end to end.", runShow),
-	operation("parley/run/list", Anyone, false, "Runs: all of them for those who audit, else those that concern you.", runList),
-	operation("parley/agent/list", Anyone, false, "Everybody on this hub.", agentList),
-	operation("parley/agent/add", OperatorOnly, true, "Add an agent and make its first key.", agentAdd),
-	operation("parley/agent/key", OperatorOnly, true, "Make another key for an agent.", agentKey),
-	operation("parley/agent/revoke", OperatorOnly, true, "Revoke keys of an agent.", agentRevoke),
-	operation("parley/agent/pause", OperatorOnly, true, "Keep an agent from sending.", agentState(hub.AgentPaused)),
-	operation("parley/agent/resume", OperatorOnly, true, "Let a paused agent send again.", agentState(hub.AgentActive)),
-	operation("parley/agent/reset", OperatorOnly, true, "Lift the suspension of an agent that repeated itself.", agentReset),
-	operation("parley/audit", Anyone, false, "The journal: everything for those who audit, else what concerns you.", audit),
-	operation("parley/audit/verify", Anyone, false, "Compare everything with the journal.", verify),
-	operation("parley/archive", OperatorOnly, true, "Move what is old into a file.", archive),
-	operation("parley/export", OperatorOnly, false, "Write everything as JSONL into a folder on the hub's machine.", export),
-	operation("parley/backup", OperatorOnly, false, "Copy the hub's home into a folder on its machine.", backup),
-	operation("parley/held", Anyone, false, "What waits for a human.", held),
-	operation("parley/approve", OperatorOnly, true, "Let a held message pass.", approve),
-	operation("parley/deny", OperatorOnly, true, "Make a held message fail.", deny),
-}
 
 // A Recipients list is given as an array of names, or as one name.
 type Recipients []hub.AgentID
@@ -165,7 +129,7 @@ func decodePart(op, name string, raw json.RawMessage, into any) error {
 	if raw[0] != '{' {
 		return hub.Errorf(hub.CodeInvalid, op, "%s must be an object", name)
 	}
-	if err := decode(op, raw, into); err != nil {
+	if err := rpc.Decode(op, rpc.Strict, raw, into); err != nil {
 		return hub.Errorf(hub.CodeInvalid, op, "%s: %v", name, err)
 	}
 	return nil
@@ -281,28 +245,23 @@ func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mai
 // None are the parameters of an operation that has none.
 type None struct{}
 
-// deferred is an operation that the protocol names for later. It is known and
-// says so, and it is no tool.
-//
-// gate, if not nil, refuses those who may not use it even then: what is not
-// there yet must not have less of a gate than what will be.
-func deferred(method string, gate func(op string, a hub.Caller, params []byte) error) Operation {
-	return Operation{
-		Method: method, Permission: Anyone, Doc: "Not available yet.",
-		call: func(_ context.Context, _ *Services, a hub.Caller, params []byte) (any, error) {
-			if gate != nil {
-				if err := gate(method, a, params); err != nil {
-					return nil, err
-				}
+// deferred defines an operation that the protocol names for later: it is known,
+// answers that it is off, and is no tool. gate, if not nil, refuses callers that
+// may not use it even then, so that it has no weaker gate now than later.
+func deferred(method string, gate func(op string, a hub.Caller, params []byte) error) op[json.RawMessage, None] {
+	return reads(method, "Not available yet.", func(_ context.Context, _ *Services, a hub.Caller, params json.RawMessage) (None, error) {
+		if gate != nil {
+			if err := gate(method, a, params); err != nil {
+				return None{}, err
 			}
-			return nil, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
-				WithHint("use acp/send with to: [\"*\"] to write to everyone")
-		},
-	}
+		}
+		return None{}, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
+			WithHint("use acp/send with to: [\"*\"] to write to everyone")
+	})
 }
 
-// coordinatorsOnly refuses everybody else who wants to change who is in a team,
-// or to close one.
+// coordinatorsOnly refuses callers that are no coordinators when they change the
+// members of a team or close one.
 func coordinatorsOnly(op string, a hub.Caller, params []byte) error {
 	var p struct {
 		Action string `json:"action"`
@@ -319,16 +278,16 @@ func coordinatorsOnly(op string, a hub.Caller, params []byte) error {
 	return nil
 }
 
-// Whoami is who the hub thinks the caller is.
-type Whoami struct {
+// An Identity is the caller as the hub identified it.
+type Identity struct {
 	ID           hub.AgentID      `json:"id"`
 	Role         hub.Role         `json:"role"`
 	Auditor      bool             `json:"auditor"`
 	Capabilities hub.Capabilities `json:"capabilities"`
 }
 
-func whoami(_ context.Context, s *Services, a hub.Caller, _ None) (Whoami, error) {
-	return Whoami{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Capabilities: s.Mail.Capabilities()}, nil
+func whoami(_ context.Context, s *Services, a hub.Caller, _ None) (Identity, error) {
+	return Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Capabilities: s.Mail.Capabilities()}, nil
 }
 
 // IDParams name a message.

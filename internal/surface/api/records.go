@@ -1,13 +1,8 @@
 package api
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -127,81 +122,14 @@ func export(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (recor
 	return s.Records.Export(ctx, p.Path, p.Restricted)
 }
 
-// Backup names a copy of a hub.
-type Backup struct {
+// A BackupCopy names a copy of a hub.
+type BackupCopy struct {
 	Path string `json:"path"`
 }
 
-func backup(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (Backup, error) {
+func backup(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (BackupCopy, error) {
 	if err := p.check("parley/backup"); err != nil {
-		return Backup{}, err
+		return BackupCopy{}, err
 	}
-	return Backup{p.Path}, s.Records.Backup(ctx, p.Path)
-}
-
-// Audit returns journal entries.
-func (c *Client) Audit(ctx context.Context, p AuditParams) (AuditPage, error) {
-	return call[AuditPage](ctx, c, "parley/audit", p)
-}
-
-// Verify compares everything with the records.
-func (c *Client) Verify(ctx context.Context) (records.Audit, error) {
-	return call[records.Audit](ctx, c.patient(), "parley/audit/verify", None{})
-}
-
-// Archive moves what is old into a file.
-func (c *Client) Archive(ctx context.Context, p ArchiveParams) (records.ArchiveReport, error) {
-	return call[records.ArchiveReport](ctx, c.patient(), "parley/archive", p)
-}
-
-// Export writes everything as JSONL into a folder on the hub's machine.
-func (c *Client) Export(ctx context.Context, p CopyParams) (records.Manifest, error) {
-	return call[records.Manifest](ctx, c.patient(), "parley/export", p)
-}
-
-// Backup copies the hub into a folder on the hub's machine.
-func (c *Client) Backup(ctx context.Context, p CopyParams) (Backup, error) {
-	return call[Backup](ctx, c.patient(), "parley/backup", p)
-}
-
-// patient returns a client that waits as long as its context.
-func (c *Client) patient() *Client {
-	p, hc := *c, *c.http
-	hc.Timeout = 0
-	p.http = &hc
-	return &p
-}
-
-// Follow calls fn with each journal entry after seq that the caller may see,
-// as it happens, until ctx ends or fn reports an error. It returns the number
-// of the last entry when the stream breaks off.
-func (c *Client) Follow(ctx context.Context, seq int64, fn func(hub.Entry) error) (int64, error) {
-	res, err := c.patient().Do(ctx, http.MethodGet, fmt.Sprintf("/events?after=%d", seq), "text/plain", nil)
-	if err != nil {
-		return seq, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return seq, ReadError(res)
-	}
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
-		var e hub.Entry
-		if err := json.Unmarshal([]byte(data), &e); err != nil {
-			return seq, fmt.Errorf("api: events: %w", err)
-		}
-		if err := fn(e); err != nil {
-			return seq, err
-		}
-		seq = e.Seq
-	}
-	if ctx.Err() != nil {
-		return seq, ctx.Err()
-	}
-	return seq, unreachable(c.url, fmt.Errorf("the stream of events ended: %v", lines.Err()))
+	return BackupCopy{p.Path}, s.Records.Backup(ctx, p.Path)
 }

@@ -90,28 +90,3 @@ type RunListParams struct {
 func runList(ctx context.Context, s *Services, a hub.Caller, p RunListParams) (run.Listing, error) {
 	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: p.Limit, Cursor: p.Cursor})
 }
-
-// BeginRun records a run and returns the key that its agent is lent.
-func (c *Client) BeginRun(ctx context.Context, p RunParams) (RunKey, error) {
-	return call[RunKey](ctx, c, "parley/run/begin", p)
-}
-
-// MoveRun says how far a run has come.
-func (c *Client) MoveRun(ctx context.Context, p RunMoveParams) (hub.Run, error) {
-	return call[hub.Run](ctx, c, "parley/run/move", p)
-}
-
-// EndRun says how a run ended.
-func (c *Client) EndRun(ctx context.Context, p RunEndParams) (hub.Run, error) {
-	return call[hub.Run](ctx, c, "parley/run/end", p)
-}
-
-// Run returns a run from end to end.
-func (c *Client) Run(ctx context.Context, id hub.RunID) (RunTrace, error) {
-	return call[RunTrace](ctx, c, "parley/run/show", RunIDParams{id})
-}
-
-// Runs returns runs, newest first.
-func (c *Client) Runs(ctx context.Context, p RunListParams) (run.Listing, error) {
-	return call[run.Listing](ctx, c, "parley/run/list", p)
-}

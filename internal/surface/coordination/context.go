@@ -8,16 +8,16 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
-// relations is part of the parameters of everything that is shared.
-type relations struct {
+// Relations is part of the parameters of everything that is shared.
+type Relations struct {
 	Related []hub.ContractID `json:"relatedContracts,omitempty"`
 	ReplyTo hub.PacketID     `json:"replyTo,omitempty"`
 }
 
 // ShareParams are the parameters of cacp/context/share.
 type ShareParams struct {
-	inProject
-	relations
+	InProject
+	Relations
 	Type    hub.ContextType `json:"type"`
 	Content json.RawMessage `json:"content"`
 }
@@ -30,89 +30,89 @@ type Shared struct {
 
 func shared(p hub.Packet, err error) (Shared, error) { return Shared{p.ID, "shared"}, err }
 
-func share(ctx context.Context, s *Services, v hub.Caller, p ShareParams) (Shared, error) {
+func share(ctx context.Context, s *Services, c hub.Caller, p ShareParams) (Shared, error) {
 	if err := required("cacp/context/share", "type", string(p.Type), "content", string(p.Content)); err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.Share(ctx, v, contract.NewPacket{
+	return shared(s.Contracts.Share(ctx, c, contract.NewPacket{
 		Project: p.Project, Type: p.Type, Content: p.Content, Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
 }
 
 // CodeParams are the parameters of cacp/context/shareCode.
 type CodeParams struct {
-	inProject
-	relations
+	InProject
+	Relations
 	Language    string `json:"language"`
 	File        string `json:"file"`
 	Snippet     string `json:"snippet"`
 	Explanation string `json:"explanation,omitempty"`
 }
 
-func shareCode(ctx context.Context, s *Services, v hub.Caller, p CodeParams) (Shared, error) {
+func shareCode(ctx context.Context, s *Services, c hub.Caller, p CodeParams) (Shared, error) {
 	if err := required("cacp/context/shareCode", "language", p.Language, "file", p.File, "snippet", p.Snippet); err != nil {
 		return Shared{}, err
 	}
-	return s.shareValue(ctx, v, p.inProject, p.relations, hub.ContextCode, map[string]string{
+	return s.shareValue(ctx, c, p.InProject, p.Relations, hub.ContextCode, map[string]string{
 		"language": p.Language, "file": p.File, "snippet": p.Snippet, "explanation": p.Explanation,
 	})
 }
 
 // TypesParams are the parameters of cacp/context/shareTypes.
 type TypesParams struct {
-	inProject
-	relations
+	InProject
+	Relations
 	Language    string `json:"language"`
 	Definitions string `json:"definitions"`
 	File        string `json:"file,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 }
 
-func shareTypes(ctx context.Context, s *Services, v hub.Caller, p TypesParams) (Shared, error) {
+func shareTypes(ctx context.Context, s *Services, c hub.Caller, p TypesParams) (Shared, error) {
 	if err := required("cacp/context/shareTypes", "language", p.Language, "definitions", p.Definitions); err != nil {
 		return Shared{}, err
 	}
-	return s.shareValue(ctx, v, p.inProject, p.relations, hub.ContextTypes, map[string]string{
+	return s.shareValue(ctx, c, p.InProject, p.Relations, hub.ContextTypes, map[string]string{
 		"language": p.Language, "definitions": p.Definitions, "file": p.File, "explanation": p.Explanation,
 	})
 }
 
 // shareValue shares what is made here.
-func (s *Services) shareValue(ctx context.Context, v hub.Caller, p inProject, r relations, t hub.ContextType, content map[string]string) (Shared, error) {
+func (s *Services) shareValue(ctx context.Context, c hub.Caller, p InProject, r Relations, t hub.ContextType, content map[string]string) (Shared, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.Share(ctx, v, contract.NewPacket{Project: p.Project, Type: t, Content: raw, Related: r.Related, ReplyTo: r.ReplyTo}))
+	return shared(s.Contracts.Share(ctx, c, contract.NewPacket{Project: p.Project, Type: t, Content: raw, Related: r.Related, ReplyTo: r.ReplyTo}))
 }
 
 // Question are the parameters of cacp/context/askQuestion.
 type Question struct {
-	inProject
-	relations
+	InProject
+	Relations
 	Question string   `json:"question"`
 	Options  []string `json:"options,omitempty"`
 	Urgent   bool     `json:"urgent,omitempty"`
 }
 
-func ask(ctx context.Context, s *Services, v hub.Caller, p Question) (Shared, error) {
-	return shared(s.Contracts.Ask(ctx, v, contract.Question{
+func ask(ctx context.Context, s *Services, c hub.Caller, p Question) (Shared, error) {
+	return shared(s.Contracts.Ask(ctx, c, contract.Question{
 		Project: p.Project, Question: p.Question, Options: p.Options, Urgent: p.Urgent, Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
 }
 
 // Decision are the parameters of cacp/context/recordDecision.
 type Decision struct {
-	inProject
-	relations
+	InProject
+	Relations
 	Decision     string   `json:"decision"`
 	Chosen       string   `json:"chosen"`
 	Rationale    string   `json:"rationale"`
 	Implications []string `json:"implications,omitempty"`
 }
 
-func decide(ctx context.Context, s *Services, v hub.Caller, p Decision) (Shared, error) {
-	return shared(s.Contracts.Decide(ctx, v, contract.Decision{
+func decide(ctx context.Context, s *Services, c hub.Caller, p Decision) (Shared, error) {
+	return shared(s.Contracts.Decide(ctx, c, contract.Decision{
 		Project: p.Project, Decision: p.Decision, Chosen: p.Chosen, Rationale: p.Rationale, Implications: p.Implications,
 		Related: p.Related, ReplyTo: p.ReplyTo,
 	}))
@@ -120,7 +120,7 @@ func decide(ctx context.Context, s *Services, v hub.Caller, p Decision) (Shared,
 
 // ContextParams are the parameters of cacp/context/list.
 type ContextParams struct {
-	inProject
+	InProject
 	Type     hub.ContextType `json:"type,omitempty"`
 	Contract hub.ContractID  `json:"contractId,omitempty"`
 	Since    hub.Instant     `json:"since,omitzero"` // with a zone or without
@@ -137,11 +137,11 @@ type Context struct {
 // contextPage is how many packets a list has unless asked for otherwise.
 const contextPage = 50
 
-func listContext(ctx context.Context, s *Services, v hub.Caller, p ContextParams) (Context, error) {
+func listContext(ctx context.Context, s *Services, c hub.Caller, p ContextParams) (Context, error) {
 	if p.Limit == 0 {
 		p.Limit = contextPage
 	}
-	page, err := s.Contracts.Packets(ctx, v, hub.PacketQuery{
+	page, err := s.Contracts.Packets(ctx, c, hub.PacketQuery{
 		Project: p.Project, Type: p.Type, Contract: p.Contract, Since: p.Since, Newest: true, Cursor: p.Cursor, Limit: p.Limit,
 	})
 	out := Context{Packets: make([]hub.Packet, len(page.Packets)), Next: page.Next}
@@ -153,7 +153,7 @@ func listContext(ctx context.Context, s *Services, v hub.Caller, p ContextParams
 
 // ThreadParams are the parameters of cacp/context/getThread.
 type ThreadParams struct {
-	inProject
+	InProject
 	Packet hub.PacketID `json:"packetId"`
 	Deep   bool         `json:"deep,omitempty"` // answers to answers too
 }
@@ -163,10 +163,10 @@ type Thread struct {
 	Thread []hub.Packet `json:"thread"` // oldest first
 }
 
-func thread(ctx context.Context, s *Services, v hub.Caller, p ThreadParams) (Thread, error) {
+func thread(ctx context.Context, s *Services, c hub.Caller, p ThreadParams) (Thread, error) {
 	if err := required("cacp/context/getThread", "packetId", string(p.Packet)); err != nil {
 		return Thread{}, err
 	}
-	found, err := s.Contracts.Thread(ctx, v, p.Project, p.Packet, p.Deep)
+	found, err := s.Contracts.Thread(ctx, c, p.Project, p.Packet, p.Deep)
 	return Thread{found}, err
 }

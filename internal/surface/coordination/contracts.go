@@ -6,12 +6,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Proposal are the parameters of cacp/contract/propose.
 type Proposal struct {
-	inProject
+	InProject
 	Type    hub.ContractType `json:"type"`
 	Name    string           `json:"name"`
 	Content json.RawMessage  `json:"content"`
@@ -29,22 +29,16 @@ func proposed(r contract.Result, err error) (Proposed, error) {
 	return Proposed{r.Contract.ID, r.Contract.Version, r.Contract.Status, r.Warnings}, err
 }
 
-func propose(ctx context.Context, s *Services, v hub.Caller, p Proposal) (Proposed, error) {
+func propose(ctx context.Context, s *Services, c hub.Caller, p Proposal) (Proposed, error) {
 	if err := required("cacp/contract/propose", "type", string(p.Type), "name", p.Name, "content", string(p.Content)); err != nil {
 		return Proposed{}, err
 	}
-	return proposed(s.Contracts.Propose(ctx, v, contract.Proposal{Project: p.Project, Type: p.Type, Name: p.Name, Content: p.Content}))
-}
-
-// inContract is part of the parameters of every method about one contract.
-type inContract struct {
-	inProject
-	Contract hub.ContractID `json:"contractId"`
+	return proposed(s.Contracts.Propose(ctx, c, contract.Proposal{Project: p.Project, Type: p.Type, Name: p.Name, Content: p.Content}))
 }
 
 // Response are the parameters of cacp/contract/respond.
 type Response struct {
-	inContract
+	InContract
 	Action  string          `json:"action"`
 	Comment string          `json:"comment,omitempty"`
 	Change  json.RawMessage `json:"suggestedChange,omitempty"`
@@ -63,11 +57,11 @@ type Responded struct {
 	Packet          hub.PacketID       `json:"packetId,omitempty"`     // that holds the comment
 }
 
-func respond(ctx context.Context, s *Services, v hub.Caller, p Response) (Responded, error) {
+func respond(ctx context.Context, s *Services, c hub.Caller, p Response) (Responded, error) {
 	if err := required("cacp/contract/respond", "contractId", string(p.Contract), "action", p.Action); err != nil {
 		return Responded{}, err
 	}
-	r, err := s.Contracts.Respond(ctx, v, contract.Response{
+	r, err := s.Contracts.Respond(ctx, c, contract.Response{
 		Project: p.Project, Contract: p.Contract, Action: p.Action, Comment: p.Comment, Change: some(p.Change), Version: p.Version,
 	})
 	status := string(r.Contract.Status)
@@ -97,28 +91,28 @@ func names(repos []hub.Repo) []string {
 
 // Revision are the parameters of cacp/contract/update. The note has two names.
 type Revision struct {
-	inContract
+	InContract
 	Content json.RawMessage `json:"content"`
 	Note    string          `json:"changeNote,omitempty"`
 	Notes   string          `json:"changeNotes,omitempty"`
 	Version int             `json:"version,omitempty"` // that it replaces; 0 for the one that is there
 }
 
-func update(ctx context.Context, s *Services, v hub.Caller, p Revision) (Proposed, error) {
+func update(ctx context.Context, s *Services, c hub.Caller, p Revision) (Proposed, error) {
 	if err := required("cacp/contract/update", "contractId", string(p.Contract), "content", string(p.Content)); err != nil {
 		return Proposed{}, err
 	}
 	if p.Note == "" {
 		p.Note = p.Notes
 	}
-	return proposed(s.Contracts.Update(ctx, v, contract.Revision{
+	return proposed(s.Contracts.Update(ctx, c, contract.Revision{
 		Project: p.Project, Contract: p.Contract, Content: p.Content, Note: p.Note, Version: p.Version,
 	}))
 }
 
 // GetParams are the parameters of cacp/contract/get.
 type GetParams struct {
-	inContract
+	InContract
 	History bool `json:"includeHistory,omitempty"`
 }
 
@@ -144,7 +138,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 	if shown.Implementations == nil {
 		shown.Implementations = []hub.Implementation{}
 	}
-	return api.Marshal(shown)
+	return strictjson.Encode(shown)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -160,9 +154,9 @@ func (c *Contract) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-func getContract(ctx context.Context, s *Services, v hub.Caller, p GetParams) (Contract, error) {
-	c, err := s.Contracts.Contract(ctx, v, p.Project, p.Contract, p.History)
-	out := Contract{Contract: c, History: c.History}
+func getContract(ctx context.Context, s *Services, c hub.Caller, p GetParams) (Contract, error) {
+	got, err := s.Contracts.Contract(ctx, c, p.Project, p.Contract, p.History)
+	out := Contract{Contract: got, History: got.History}
 	if p.History && out.History == nil {
 		out.History = []hub.ContractVersion{}
 	}
@@ -174,7 +168,7 @@ func getContract(ctx context.Context, s *Services, v hub.Caller, p GetParams) (C
 
 // ListContractsParams are the parameters of cacp/contract/list.
 type ListContractsParams struct {
-	inProject
+	InProject
 	Status hub.ContractStatus `json:"status,omitempty"`
 	Type   hub.ContractType   `json:"type,omitempty"`
 	After  hub.ContractID     `json:"after,omitempty"`
@@ -190,11 +184,11 @@ type Contracts struct {
 // contractPage is how many contracts a list has at most.
 const contractPage = 200
 
-func listContracts(ctx context.Context, s *Services, v hub.Caller, p ListContractsParams) (Contracts, error) {
+func listContracts(ctx context.Context, s *Services, c hub.Caller, p ListContractsParams) (Contracts, error) {
 	if p.Limit == 0 {
 		p.Limit = contractPage
 	}
-	found, err := s.Contracts.Contracts(ctx, v, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: p.Limit})
+	found, err := s.Contracts.Contracts(ctx, c, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: p.Limit})
 	out := Contracts{Contracts: make([]Contract, len(found))}
 	for i, c := range found {
 		out.Contracts[i].Contract = c
@@ -207,29 +201,29 @@ func listContracts(ctx context.Context, s *Services, v hub.Caller, p ListContrac
 
 // DiffParams are the parameters of cacp/contract/diff.
 type DiffParams struct {
-	inContract
+	InContract
 	From int `json:"from,omitempty"` // default the version before To
 	To   int `json:"to,omitempty"`   // default the newest
 }
 
-func diff(ctx context.Context, s *Services, v hub.Caller, p DiffParams) (contract.Diff, error) {
-	return s.Contracts.Diff(ctx, v, p.Project, p.Contract, p.From, p.To)
+func diff(ctx context.Context, s *Services, c hub.Caller, p DiffParams) (contract.Diff, error) {
+	return s.Contracts.Diff(ctx, c, p.Project, p.Contract, p.From, p.To)
 }
 
 // CheckParams are the parameters of cacp/contract/check.
 type CheckParams struct {
-	inProject
+	InProject
 	Repo    string             `json:"repoName,omitempty"`
 	Require hub.ContractStatus `json:"require,omitempty"` // agreed, implemented or verified; default agreed
 }
 
-func check(ctx context.Context, s *Services, v hub.Caller, p CheckParams) (contract.Verdict, error) {
-	return s.Contracts.Check(ctx, v, contract.Gate{Project: p.Project, Repo: p.Repo, Require: p.Require})
+func check(ctx context.Context, s *Services, c hub.Caller, p CheckParams) (contract.Verdict, error) {
+	return s.Contracts.Check(ctx, c, contract.Gate{Project: p.Project, Repo: p.Repo, Require: p.Require})
 }
 
 // ConflictsParams are the parameters of cacp/contract/conflicts.
 type ConflictsParams struct {
-	inProject
+	InProject
 	After hub.ContractID `json:"after,omitempty"`
 	Limit int            `json:"limit,omitempty"`
 }
@@ -239,7 +233,7 @@ type Conflicts struct {
 	Conflicts []contract.Conflict `json:"conflicts"`
 }
 
-func conflicts(ctx context.Context, s *Services, v hub.Caller, p ConflictsParams) (Conflicts, error) {
-	found, err := s.Contracts.Conflicts(ctx, v, p.Project, p.After, p.Limit)
+func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (Conflicts, error) {
+	found, err := s.Contracts.Conflicts(ctx, c, p.Project, p.After, p.Limit)
 	return Conflicts{found}, err
 }

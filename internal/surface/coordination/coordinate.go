@@ -3,22 +3,90 @@ package coordination
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// maxTold is how large an answer to a tool may be: models read it.
-const maxTold = 256 << 10
+// maxToolAnswer is how many bytes the answer to a tool may have: models read it.
+const maxToolAnswer = 256 << 10
 
-// Coordinate performs an action for an agent of this hub. The action is the
-// name of a method without its protocol, as in contract/propose; what it needs
-// is in the parameters.
-func (s *Services) Coordinate(ctx context.Context, actor hub.Caller, action string, params json.RawMessage) (json.RawMessage, error) {
-	m, ok := Lookup("cacp/" + strings.TrimPrefix(action, "cacp/"))
-	if !ok || m.call == nil && m.write == nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "coordinate", "action: there is no %q", action).
-			WithHint("the tool's description lists the actions")
+// CoordinateParams name an action: a method of the protocol without "cacp/".
+// Rest holds the parameters of that method.
+type CoordinateParams struct {
+	Action string         `json:"action"`
+	Answer string         `json:"answer,omitempty"` // the action of contract/respond
+	Rest   jsontext.Value `json:",embed"`
+}
+
+// A Coordinated is the result of an action: that of its method, unchanged.
+type Coordinated json.RawMessage
+
+// MarshalJSON returns the result.
+func (c Coordinated) MarshalJSON() ([]byte, error) { return json.RawMessage(c).MarshalJSON() }
+
+// UnmarshalJSON keeps the result.
+func (c *Coordinated) UnmarshalJSON(b []byte) error { return (*json.RawMessage)(c).UnmarshalJSON(b) }
+
+// coordinateOperation defines the one operation behind which agents find all
+// others of the protocol, as one tool.
+func coordinateOperation() op[CoordinateParams, Coordinated] {
+	o := op[CoordinateParams, Coordinated]{Spec: spec("parley/coordinate",
+		"Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's."),
+		Do: coordinate}
+	o.Callers, o.Dialect = rpc.Local, rpc.Strict
+	return o.AsTool("coordinate", coordinateSchema)
+}
+
+// actions holds the operations that are actions of coordinate, by method. init
+// fills it, because coordinate is an entry of the table itself.
+var actions = map[string]interface {
+	Bind(*Services) *rpc.Method
+}{}
+
+func init() {
+	for _, o := range Operations {
+		m := o.Bind(nil)
+		if strings.HasPrefix(m.Method, "cacp/") && m.Group == "" && !slices.Contains(m.Callers, hub.CallerGuest) {
+			actions[m.Method] = o
+		}
 	}
-	return s.Call(ctx, actor, m, params, maxTold)
+}
+
+func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinateParams) (Coordinated, error) {
+	const op = "parley/coordinate"
+	if p.Action == "" {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "action required")
+	}
+	o, ok := actions["cacp/"+strings.TrimPrefix(p.Action, "cacp/")]
+	if !ok {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "action: there is no %q", p.Action).WithHint("the tool's description lists the actions")
+	}
+	members := map[string]jsontext.Value{}
+	if len(p.Rest) > 0 {
+		if err := rpc.Decode(op, rpc.Strict, p.Rest, &members); err != nil {
+			return nil, err
+		}
+	}
+	if members["from"].Kind() == '"' { // a number is a version, for contract/diff
+		return nil, hub.Errorf(hub.CodeTampering, op, "from: the hub knows the caller by its key").WithHint("leave from out")
+	}
+	if p.Answer != "" {
+		quoted, _ := jsontext.AppendQuote(nil, p.Answer) // it was read as a string: cannot fail
+		members["action"] = quoted
+	}
+	if _, given := members["summary"]; p.Action == "project/list" && !given {
+		members["summary"] = jsontext.Value("true") // a model has no use for all of it
+	}
+	raw, err := jsonv2.Marshal(members)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%v", err)
+	}
+	result, err := o.Bind(s).JSON(ctx, c, raw, maxToolAnswer)
+	return Coordinated(result), err
 }

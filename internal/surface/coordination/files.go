@@ -17,7 +17,7 @@ type File struct {
 // FileParams are the parameters of cacp/file/share and
 // cacp/file/fulfillRequest.
 type FileParams struct {
-	inProject
+	InProject
 	Request string `json:"requestId,omitempty"` // that the file is for
 	File    File   `json:"file"`
 	Purpose string `json:"purpose,omitempty"`
@@ -34,22 +34,22 @@ type Kept struct {
 	contract.File
 }
 
-func shareFile(ctx context.Context, s *Services, v hub.Caller, p FileParams) (Kept, error) {
-	kept, err := s.Contracts.ShareFile(ctx, v, p.file())
+func shareFile(ctx context.Context, s *Services, c hub.Caller, p FileParams) (Kept, error) {
+	kept, err := s.Contracts.ShareFile(ctx, c, p.file())
 	return Kept{Status: "received", File: kept}, err
 }
 
-func fulfilRequest(ctx context.Context, s *Services, v hub.Caller, p FileParams) (Kept, error) {
+func fulfilRequest(ctx context.Context, s *Services, c hub.Caller, p FileParams) (Kept, error) {
 	if err := required("cacp/file/fulfillRequest", "requestId", p.Request); err != nil {
 		return Kept{}, err
 	}
-	kept, err := s.Contracts.FulfilRequest(ctx, v, p.Request, p.file())
+	kept, err := s.Contracts.FulfilRequest(ctx, c, p.Request, p.file())
 	return Kept{Status: "fulfilled", Request: p.Request, File: kept}, err
 }
 
 // FileRequest are the parameters of cacp/file/request.
 type FileRequest struct {
-	inProject
+	InProject
 	Description string `json:"description"`
 	Format      string `json:"suggestedFormat,omitempty"`
 }
@@ -60,8 +60,8 @@ type Requested struct {
 	Request string `json:"requestId"`
 }
 
-func requestFile(ctx context.Context, s *Services, v hub.Caller, p FileRequest) (Requested, error) {
-	r, err := s.Contracts.RequestFile(ctx, v, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
+func requestFile(ctx context.Context, s *Services, c hub.Caller, p FileRequest) (Requested, error) {
+	r, err := s.Contracts.RequestFile(ctx, c, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
 	return Requested{"request_received", r.ID}, err
 }
 
@@ -79,8 +79,8 @@ type OpenRequest struct {
 	Status    string  `json:"status"` // pending or fulfilled
 }
 
-func listRequests(ctx context.Context, s *Services, v hub.Caller, p ProjectParams) (Requests, error) {
-	found, err := s.Contracts.FileRequests(ctx, v, p.Project)
+func listRequests(ctx context.Context, s *Services, c hub.Caller, p ProjectParams) (Requests, error) {
+	found, err := s.Contracts.FileRequests(ctx, c, p.Project)
 	out := Requests{make([]OpenRequest, len(found))}
 	for i, r := range found {
 		status := "pending"

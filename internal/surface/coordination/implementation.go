@@ -10,13 +10,13 @@ import (
 
 // StartParams are the parameters of cacp/implementation/start.
 type StartParams struct {
-	inContract
+	InContract
 	Plan  string   `json:"plan,omitempty"`
 	Files []string `json:"estimatedFiles,omitempty"`
 }
 
-// Worked is the answer to what changes an implementation.
-type Worked struct {
+// WorkState is the answer to what changes an implementation.
+type WorkState struct {
 	Status         string             `json:"status"` // started, complete, verified, failed or partial
 	ContractID     hub.ContractID     `json:"contractId"`
 	ContractStatus hub.ContractStatus `json:"contractStatus"`
@@ -25,47 +25,47 @@ type Worked struct {
 	Packet         hub.PacketID       `json:"packetId,omitempty"`
 }
 
-func worked(r contract.Result, err error) (Worked, error) {
-	return Worked{
+func workState(r contract.Result, err error) (WorkState, error) {
+	return WorkState{
 		Status: r.Outcome, ContractID: r.Contract.ID, ContractStatus: r.Contract.Status,
 		Implementation: string(r.Contract.ID) + ":" + string(r.Repo), PendingRepos: names(r.Pending), Packet: r.Packet,
 	}, err
 }
 
-func startWork(ctx context.Context, s *Services, v hub.Caller, p StartParams) (Worked, error) {
-	return worked(s.Contracts.Start(ctx, v, contract.Work{Project: p.Project, Contract: p.Contract, Plan: p.Plan, Files: p.Files}))
+func startWork(ctx context.Context, s *Services, c hub.Caller, p StartParams) (WorkState, error) {
+	return workState(s.Contracts.Start(ctx, c, contract.Work{Project: p.Project, Contract: p.Contract, Plan: p.Plan, Files: p.Files}))
 }
 
 // CompleteParams are the parameters of cacp/implementation/complete.
 type CompleteParams struct {
-	inContract
+	InContract
 	Files        []string `json:"files"`
 	Notes        string   `json:"notes,omitempty"`
 	TestEndpoint string   `json:"testEndpoint,omitempty"`
 }
 
-func completeWork(ctx context.Context, s *Services, v hub.Caller, p CompleteParams) (Worked, error) {
-	return worked(s.Contracts.Complete(ctx, v, contract.Work{
+func completeWork(ctx context.Context, s *Services, c hub.Caller, p CompleteParams) (WorkState, error) {
+	return workState(s.Contracts.Complete(ctx, c, contract.Work{
 		Project: p.Project, Contract: p.Contract, Files: p.Files, Notes: p.Notes, TestEndpoint: p.TestEndpoint,
 	}))
 }
 
 // VerifyParams are the parameters of cacp/implementation/verify.
 type VerifyParams struct {
-	inContract
+	InContract
 	Result   string          `json:"result"`
 	Notes    string          `json:"notes,omitempty"`
 	Failures json.RawMessage `json:"failureDetails,omitempty"`
 }
 
-func verifyWork(ctx context.Context, s *Services, v hub.Caller, p VerifyParams) (Worked, error) {
-	return worked(s.Contracts.Verify(ctx, v, contract.Verification{
+func verifyWork(ctx context.Context, s *Services, c hub.Caller, p VerifyParams) (WorkState, error) {
+	return workState(s.Contracts.Verify(ctx, c, contract.Verification{
 		Project: p.Project, Contract: p.Contract, Result: p.Result, Notes: p.Notes, Failures: some(p.Failures),
 	}))
 }
 
 // ContractParams are the parameters of methods that need a contract and no more.
-type ContractParams struct{ inContract }
+type ContractParams struct{ InContract }
 
 // A Progress is the answer to cacp/implementation/getStatus.
 type Progress struct {
@@ -90,11 +90,11 @@ type RepoProgress struct {
 	Version      int                      `json:"contractVersion,omitempty"`
 }
 
-func workStatus(ctx context.Context, s *Services, v hub.Caller, p ContractParams) (Progress, error) {
-	got, err := s.Contracts.Progress(ctx, v, p.Project, p.Contract)
-	c := got.Contract
-	out := Progress{c.ID, c.Status, c.Version, make([]RepoProgress, len(c.Implementations)), names(got.Pending)}
-	for i, m := range c.Implementations {
+func workStatus(ctx context.Context, s *Services, c hub.Caller, p ContractParams) (Progress, error) {
+	got, err := s.Contracts.Progress(ctx, c, p.Project, p.Contract)
+	k := got.Contract
+	out := Progress{k.ID, k.Status, k.Version, make([]RepoProgress, len(k.Implementations)), names(got.Pending)}
+	for i, m := range k.Implementations {
 		if m.Files == nil {
 			m.Files = []string{}
 		}

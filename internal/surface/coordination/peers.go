@@ -6,14 +6,18 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
+
+// A Permission is something that an invite or a project token allows.
+type Permission = access.Permission
 
 // InviteParams are the parameters of cacp/invite/create.
 type InviteParams struct {
-	inProject
-	Repo        string              `json:"repoName"`
-	Permissions []access.Permission `json:"permissions,omitempty"`
-	TTLS        int64               `json:"ttlS,omitempty"` // seconds; default a day
+	InProject
+	Repo        string       `json:"repoName"`
+	Permissions []Permission `json:"permissions,omitempty"`
+	TTLS        int64        `json:"ttlS,omitempty"` // seconds; default a day
 }
 
 // Invited is the answer to cacp/invite/create. The text is in it this once.
@@ -23,7 +27,7 @@ type Invited struct {
 	Hub  string `json:"hub,omitempty"` // where to redeem it
 }
 
-func createInvite(ctx context.Context, s *Services, v hub.Caller, p InviteParams) (Invited, error) {
+func createInvite(ctx context.Context, s *Services, c hub.Caller, p InviteParams) (Invited, error) {
 	if err := required("cacp/invite/create", "repoName", p.Repo); err != nil {
 		return Invited{}, err
 	}
@@ -31,7 +35,7 @@ func createInvite(ctx context.Context, s *Services, v hub.Caller, p InviteParams
 	if err != nil {
 		return Invited{}, err
 	}
-	in, text, err := s.Access.Invite(ctx, v, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	in, text, err := s.Access.Invite(ctx, c, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Invited{in, text, s.Access.Home()}, err
 }
 
@@ -46,17 +50,15 @@ func seconds(op string, n int64) (time.Duration, error) {
 
 // InviteID are the parameters of cacp/invite/revoke.
 type InviteID struct {
-	anywhere
 	ID string `json:"inviteId"`
 }
 
-func revokeInvite(ctx context.Context, s *Services, v hub.Caller, p InviteID) (hub.Invite, error) {
-	return s.Access.RevokeInvite(ctx, v, p.ID)
+func revokeInvite(ctx context.Context, s *Services, c hub.Caller, p InviteID) (hub.Invite, error) {
+	return s.Access.RevokeInvite(ctx, c, p.ID)
 }
 
 // InvitesParams are the parameters of cacp/invite/list.
 type InvitesParams struct {
-	anywhere
 	Project hub.ProjectID `json:"projectId,omitempty"`
 }
 
@@ -65,14 +67,13 @@ type Invites struct {
 	Invites []hub.Invite `json:"invites"` // newest first
 }
 
-func listInvites(ctx context.Context, s *Services, v hub.Caller, p InvitesParams) (Invites, error) {
-	found, err := s.Access.Invites(ctx, v, p.Project)
+func listInvites(ctx context.Context, s *Services, c hub.Caller, p InvitesParams) (Invites, error) {
+	found, err := s.Access.Invites(ctx, c, p.Project)
 	return Invites{found}, err
 }
 
 // PeerParams are the parameters of methods about one peer.
 type PeerParams struct {
-	anywhere
 	AID      hub.AID `json:"agentId"`
 	Endpoint string  `json:"endpoint,omitempty"`
 	Repo     string  `json:"repoName,omitempty"`
@@ -86,23 +87,22 @@ type PeerAdded struct {
 	Key  string   `json:"key,omitempty"`
 }
 
-func addPeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerAdded, error) {
-	added, key, err := s.Access.AddPeer(ctx, v, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+func addPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerAdded, error) {
+	added, key, err := s.Access.AddPeer(ctx, c, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
 	return PeerAdded{added, key}, err
 }
 
 // JoinHubParams are the parameters of parley/peer/join.
 type JoinHubParams struct {
-	anywhere
 	Invite string `json:"invite"`
 	Hub    string `json:"hub"`
 }
 
-func joinHub(ctx context.Context, s *Services, v hub.Caller, p JoinHubParams) (hub.Welcome, error) {
+func joinHub(ctx context.Context, s *Services, c hub.Caller, p JoinHubParams) (hub.Welcome, error) {
 	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
 		return hub.Welcome{}, err
 	}
-	return s.Access.Join(ctx, v, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	return s.Access.Join(ctx, c, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
 		return s.Network.Redeem(ctx, p.Hub, r)
 	})
 }
@@ -112,8 +112,8 @@ type Peers struct {
 	Peers []hub.Standing `json:"peers"`
 }
 
-func listPeers(ctx context.Context, s *Services, v hub.Caller, _ None) (Peers, error) {
-	if _, err := s.Access.Peers(ctx, v); err != nil { // who may see them
+func listPeers(ctx context.Context, s *Services, c hub.Caller, _ None) (Peers, error) {
+	if _, err := s.Access.Peers(ctx, c); err != nil { // who may see them
 		return Peers{}, err
 	}
 	all, err := s.Network.Standings(ctx)
@@ -121,34 +121,34 @@ func listPeers(ctx context.Context, s *Services, v hub.Caller, _ None) (Peers, e
 }
 
 // None are the parameters of a method that has none.
-type None struct{ anywhere }
+type None struct{}
 
 // PeerChanged is the answer to what changes a peer.
 type PeerChanged struct {
 	Peer hub.Peer `json:"peer"`
 }
 
-func approvePeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.ApprovePeer(ctx, v, p.AID)
+func approvePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.ApprovePeer(ctx, c, p.AID)
 	return PeerChanged{got}, err
 }
 
-func removePeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.RemovePeer(ctx, v, p.AID)
+func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
+	got, err := s.Access.RemovePeer(ctx, c, p.AID)
 	return PeerChanged{got}, err
 }
 
-// Asked is the answer to parley/peer/sync.
-type Asked struct {
+// PeerNames is the answer to parley/peer/sync.
+type PeerNames struct {
 	Peers []hub.AID `json:"peers"` // that are compared with now
 }
 
-func syncPeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (Asked, error) {
-	peers, err := s.Access.Peers(ctx, v)
+func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerNames, error) {
+	peers, err := s.Access.Peers(ctx, c)
 	if err != nil {
-		return Asked{}, err
+		return PeerNames{}, err
 	}
-	out := Asked{[]hub.AID{}}
+	out := PeerNames{[]hub.AID{}}
 	for _, peer := range peers {
 		if p.AID != "" && p.AID != peer.AID || p.AID == "" && peer.State != hub.PeerApproved {
 			continue
@@ -166,11 +166,11 @@ func syncPeer(ctx context.Context, s *Services, v hub.Caller, p PeerParams) (Ask
 
 // TokenParams are the parameters of parley/project/token.
 type TokenParams struct {
-	inProject
-	Agent       string              `json:"agent"` // name of an agent here, or an AID
-	Repo        hub.RepoID          `json:"repoId,omitempty"`
-	Permissions []access.Permission `json:"permissions,omitempty"`
-	TTLS        int64               `json:"ttlS,omitempty"` // seconds; default a day
+	InProject
+	Agent       string       `json:"agent"` // name of an agent here, or an AID
+	Repo        hub.RepoID   `json:"repoId,omitempty"`
+	Permissions []Permission `json:"permissions,omitempty"`
+	TTLS        int64        `json:"ttlS,omitempty"` // seconds; default a day
 }
 
 // Token is a project token. It is shown this once.
@@ -180,7 +180,7 @@ type Token struct {
 	ExpiresAt hub.Instant `json:"expiresAt"`
 }
 
-func mintToken(ctx context.Context, s *Services, v hub.Caller, p TokenParams) (Token, error) {
+func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (Token, error) {
 	if err := required("parley/project/token", "agent", p.Agent); err != nil {
 		return Token{}, err
 	}
@@ -194,49 +194,30 @@ func mintToken(ctx context.Context, s *Services, v hub.Caller, p TokenParams) (T
 			agent = aid
 		}
 	}
-	token, expires, err := s.Access.MintToken(ctx, v, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	token, expires, err := s.Access.MintToken(ctx, c, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Token{token, agent, expires}, err
 }
 
 // SearchParams are the parameters of parley/discover.
-type SearchParams struct {
-	anywhere
-	Search
-}
+type SearchParams struct{ Search }
 
 // Discovered is the answer to parley/discover.
 type Discovered struct {
 	Agents []hub.Found `json:"agents"`
 }
 
-func discover(ctx context.Context, s *Services, v hub.Caller, p SearchParams) (Discovered, error) {
-	if err := operatorOnly("parley/discover", v); err != nil {
-		return Discovered{}, err
-	}
+func discover(ctx context.Context, s *Services, c hub.Caller, p SearchParams) (Discovered, error) {
 	found, err := s.Network.Discover(ctx, p.Search)
 	return Discovered{found}, err
 }
 
 // ExchangeParams are the parameters of parley/peer/enlist.
 type ExchangeParams struct {
-	anywhere
 	Exchange string `json:"exchange,omitempty"` // default the one that is configured
 }
 
-func enlist(ctx context.Context, s *Services, v hub.Caller, p ExchangeParams) (hub.Registration, error) {
-	if err := operatorOnly("parley/peer/enlist", v); err != nil {
-		return hub.Registration{}, err
-	}
+func enlist(ctx context.Context, s *Services, c hub.Caller, p ExchangeParams) (hub.Registration, error) {
 	return s.Network.Enlist(ctx, p.Exchange)
-}
-
-// operatorOnly guards what makes the hub call somebody.
-func operatorOnly(op string, v hub.Caller) error {
-	if v.IsOperator() {
-		return nil
-	}
-	return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", v.ID).
-		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
 }
 
 // Announced is the answer to cacp/peer/announce.
@@ -248,4 +229,15 @@ type Announced struct {
 
 func announce(_ context.Context, s *Services, _ hub.Caller, _ None) (Announced, error) {
 	return Announced{"acknowledged", s.Self, s.Repo}, nil
+}
+
+// redeemOperation defines the one operation that needs no key: a hub that has an
+// invite redeems it, and gets its key.
+func redeemOperation() op[hub.Redemption, hub.Welcome] {
+	o := op[hub.Redemption, hub.Welcome]{Spec: spec("cacp/invite/redeem", "Redeem an invite and exchange keys."),
+		Do: func(ctx context.Context, s *Services, c hub.Caller, r hub.Redemption) (hub.Welcome, error) {
+			return s.Access.Redeem(ctx, c, r)
+		}}
+	o.Callers = rpc.Everybody
+	return o
 }

@@ -26,7 +26,6 @@ func (r NewRepo) repo() hub.Repo {
 
 // NewProject are the parameters of cacp/project/create.
 type NewProject struct {
-	anywhere
 	Name      string              `json:"name"`
 	Objective string              `json:"objective"`
 	Repos     []NewRepo           `json:"repos,omitempty"`
@@ -40,7 +39,7 @@ type ProjectCreated struct {
 	RepoCount int           `json:"repoCount"`
 }
 
-func createProject(ctx context.Context, s *Services, v hub.Caller, p NewProject) (ProjectCreated, error) {
+func createProject(ctx context.Context, s *Services, c hub.Caller, p NewProject) (ProjectCreated, error) {
 	if err := required("cacp/project/create", "name", p.Name, "objective", p.Objective); err != nil {
 		return ProjectCreated{}, err
 	}
@@ -48,23 +47,13 @@ func createProject(ctx context.Context, s *Services, v hub.Caller, p NewProject)
 	for _, r := range p.Repos {
 		n.Repos = append(n.Repos, r.repo())
 	}
-	made, err := s.Contracts.CreateProject(ctx, v, n)
+	made, err := s.Contracts.CreateProject(ctx, c, n)
 	return ProjectCreated{made.ID, "created", len(made.Repos)}, err
-}
-
-// required takes names and values in turn and reports the first that is empty.
-func required(op string, pairs ...string) error {
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			return hub.Errorf(hub.CodeInvalid, op, "%s required", pairs[i])
-		}
-	}
-	return nil
 }
 
 // JoinParams are the parameters of cacp/project/join.
 type JoinParams struct {
-	inProject
+	InProject
 	Repo     string `json:"repoName"`
 	Endpoint string `json:"agentEndpoint,omitempty"`
 }
@@ -76,27 +65,39 @@ type Joined struct {
 	Project string     `json:"projectName"`
 }
 
-func joinProject(ctx context.Context, s *Services, v hub.Caller, p JoinParams) (Joined, error) {
-	project, repo, err := s.Contracts.JoinProject(ctx, v, p.Project, p.Repo, p.Endpoint)
+func joinProject(ctx context.Context, s *Services, c hub.Caller, p JoinParams) (Joined, error) {
+	project, repo, err := s.Contracts.JoinProject(ctx, c, p.Project, p.Repo, p.Endpoint)
 	return Joined{repo.ID, "joined", project.Name}, err
 }
 
 // ProjectParams are the parameters of methods that need a project and no more.
-type ProjectParams struct{ inProject }
+type ProjectParams struct{ InProject }
 
-func getProject(ctx context.Context, s *Services, v hub.Caller, p ProjectParams, w io.Writer) error {
-	return s.Contracts.WriteProject(ctx, v, p.Project, w, contract.WriteOptions{})
+func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams, w io.Writer) error {
+	return s.Contracts.WriteProject(ctx, c, p.Project, w, contract.WriteOptions{})
 }
 
 // ListParams are the parameters of cacp/project/list.
 type ListParams struct {
-	anywhere
 	After   hub.ProjectID `json:"after,omitempty"`
 	Limit   int           `json:"limit,omitempty"`   // default all
 	Summary bool          `json:"summary,omitempty"` // leave out what the projects hold
 }
 
-// A ProjectSummary is what a list tells of a project besides the project.
+// Projects is the answer to cacp/project/list, without the contents of projects.
+type Projects struct {
+	Projects []ListedProject `json:"projects"`
+}
+
+// A ListedProject is a project in a list, with its summary.
+type ListedProject struct {
+	ProjectSummary
+	Name      string            `json:"name"`
+	Objective string            `json:"objective"`
+	Status    hub.ProjectStatus `json:"status"`
+}
+
+// A ProjectSummary holds the members that a list adds to a project.
 type ProjectSummary struct {
 	ID        hub.ProjectID `json:"projectId"`
 	Repos     int           `json:"repoCount"`
@@ -112,18 +113,18 @@ func summary(p hub.Project) ProjectSummary {
 // projectPage is how many projects are read at a time.
 const projectPage = 100
 
-func listProjects(ctx context.Context, s *Services, v hub.Caller, p ListParams, w io.Writer) error {
+func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, w io.Writer) error {
 	if p.Limit < 0 {
 		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit: %d is negative", p.Limit)
 	}
 	mark, after := `{"projects":[`, p.After
 	for left := p.Limit; ; {
-		page, err := s.Contracts.Projects(ctx, v, after, projectPage)
+		page, err := s.Contracts.Projects(ctx, c, after, projectPage)
 		if err != nil {
 			return err
 		}
 		for _, project := range page {
-			if in, err := s.mayList(ctx, v, project.ID); err != nil {
+			if in, err := s.mayList(ctx, c, project.ID); err != nil {
 				return err
 			} else if !in {
 				continue
@@ -132,7 +133,7 @@ func listProjects(ctx context.Context, s *Services, v hub.Caller, p ListParams, 
 				return err
 			}
 			mark = ","
-			if err := s.writeListed(ctx, v, project, p.Summary, w); err != nil {
+			if err := s.writeListed(ctx, c, project, p.Summary, w); err != nil {
 				return err
 			}
 			if left--; left == 0 {
@@ -155,22 +156,22 @@ func listProjects(ctx context.Context, s *Services, v hub.Caller, p ListParams, 
 }
 
 // mayList reports whether a visitor gets to see a project in a list.
-func (s *Services) mayList(ctx context.Context, v hub.Caller, id hub.ProjectID) (bool, error) {
-	if v.Local() || v.Kind == hub.CallerGuest {
+func (s *Services) mayList(ctx context.Context, c hub.Caller, id hub.ProjectID) (bool, error) {
+	if c.Local() || c.Kind == hub.CallerAnyone {
 		return true, nil
 	}
-	return s.Access.InScope(ctx, v.AID, id)
+	return s.Access.InScope(ctx, c.AID, id)
 }
 
 // writeListed writes a project of a list: with everything in it and the members
 // of a summary, or with the latter alone.
-func (s *Services) writeListed(ctx context.Context, v hub.Caller, p hub.Project, short bool, w io.Writer) error {
+func (s *Services) writeListed(ctx context.Context, c hub.Caller, p hub.Project, short bool, w io.Writer) error {
 	extra, err := json.Marshal(summary(p))
 	if err != nil {
 		return err
 	}
 	if !short {
-		return s.Contracts.WriteProject(ctx, v, p.ID, w, contract.WriteOptions{Extra: extra})
+		return s.Contracts.WriteProject(ctx, c, p.ID, w, contract.WriteOptions{Extra: extra})
 	}
 	head, err := json.Marshal(p)
 	if err != nil {
@@ -194,31 +195,31 @@ func changed(p hub.Project, err error) (ProjectChanged, error) {
 
 // StatusParams are the parameters of cacp/project/updateStatus.
 type StatusParams struct {
-	inProject
+	InProject
 	Status hub.ProjectStatus `json:"status"`
 }
 
-func updateStatus(ctx context.Context, s *Services, v hub.Caller, p StatusParams) (ProjectChanged, error) {
-	return changed(s.Contracts.SetStatus(ctx, v, p.Project, p.Status))
+func updateStatus(ctx context.Context, s *Services, c hub.Caller, p StatusParams) (ProjectChanged, error) {
+	return changed(s.Contracts.SetStatus(ctx, c, p.Project, p.Status))
 }
 
 // PolicyParams are the parameters of cacp/project/setPolicy.
 type PolicyParams struct {
-	inProject
+	InProject
 	Policy hub.AgreementPolicy `json:"policy"`
 }
 
-func setPolicy(ctx context.Context, s *Services, v hub.Caller, p PolicyParams) (ProjectChanged, error) {
+func setPolicy(ctx context.Context, s *Services, c hub.Caller, p PolicyParams) (ProjectChanged, error) {
 	if err := required("cacp/project/setPolicy", "policy", string(p.Policy)); err != nil {
 		return ProjectChanged{}, err
 	}
-	return changed(s.Contracts.SetPolicy(ctx, v, p.Project, p.Policy))
+	return changed(s.Contracts.SetPolicy(ctx, c, p.Project, p.Policy))
 }
 
 // RepoParams are the parameters of cacp/project/addRepo: the repository, or its
 // members beside the project.
 type RepoParams struct {
-	inProject
+	InProject
 	Repo *NewRepo `json:"repo,omitempty"`
 	NewRepo
 }
@@ -229,18 +230,17 @@ type RepoAdded struct {
 	Status string     `json:"status"`
 }
 
-func addRepo(ctx context.Context, s *Services, v hub.Caller, p RepoParams) (RepoAdded, error) {
+func addRepo(ctx context.Context, s *Services, c hub.Caller, p RepoParams) (RepoAdded, error) {
 	n := p.NewRepo
 	if p.Repo != nil {
 		n = *p.Repo
 	}
-	added, err := s.Contracts.AddRepo(ctx, v, p.Project, n.repo())
+	added, err := s.Contracts.AddRepo(ctx, c, p.Project, n.repo())
 	return RepoAdded{added.ID, "added"}, err
 }
 
 // ChangesParams are the parameters of cacp/project/changes.
 type ChangesParams struct {
-	anywhere
 	After *int64 `json:"after,omitempty"` // nil for those from now on
 	Limit int    `json:"limit,omitempty"`
 	WaitS int    `json:"waitS,omitempty"` // seconds, if there is none yet

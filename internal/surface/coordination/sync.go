@@ -3,78 +3,69 @@ package coordination
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// copied are the parameters of the methods that bring a copy of something.
-type copied struct {
-	ID       hub.ProjectID   `json:"projectId"`
-	Project  json.RawMessage `json:"project"`
-	Repo     json.RawMessage `json:"repo"`
-	Contract json.RawMessage `json:"contract"`
-	Packet   json.RawMessage `json:"packet"`
-	Source   hub.AID         `json:"sourceAgent"`
+// A Copied holds the parameters of the methods that bring a copy of one thing.
+type Copied struct {
+	ID       hub.ProjectID   `json:"projectId,omitempty"`
+	Project  json.RawMessage `json:"project,omitempty"`
+	Repo     json.RawMessage `json:"repo,omitempty"`
+	Contract json.RawMessage `json:"contract,omitempty"`
+	Packet   json.RawMessage `json:"packet,omitempty"`
+	Source   hub.AID         `json:"sourceAgent,omitempty"`
 }
 
-// unpack says how each method that brings a copy reads it.
-var unpack = map[string]func(copied) (hub.Copy, *hub.ProjectCopy, error){
-	"cacp/project/sync": func(in copied) (hub.Copy, *hub.ProjectCopy, error) {
+// A copyReader reads the copy that a method brings, from the member of the
+// parameters that the method cannot do without.
+type copyReader struct {
+	name   string
+	member func(Copied) json.RawMessage
+	read   func(Copied) (hub.Copy, *hub.ProjectCopy, error)
+}
+
+var copyReaders = map[string]copyReader{
+	"cacp/project/sync": {"project", func(in Copied) json.RawMessage { return in.Project }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
 		p, err := hub.DecodeProject(in.Project)
 		return hub.Copy{Project: p.ID, Head: &p.Project}, &p, err
-	},
-	"cacp/repo/sync": func(in copied) (hub.Copy, *hub.ProjectCopy, error) {
+	}},
+	"cacp/repo/sync": {"repo", func(in Copied) json.RawMessage { return in.Repo }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
 		r, err := hub.DecodeRepo(in.Repo)
 		return hub.Copy{Project: in.ID, Repo: &r}, nil, err
-	},
-	"cacp/contract/sync": func(in copied) (hub.Copy, *hub.ProjectCopy, error) {
+	}},
+	"cacp/contract/sync": {"contract", func(in Copied) json.RawMessage { return in.Contract }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
 		c, err := hub.DecodeContract(in.ID, in.Contract)
 		return hub.Copy{Project: in.ID, Contract: &c}, nil, err
-	},
-	"cacp/context/sync": func(in copied) (hub.Copy, *hub.ProjectCopy, error) {
+	}},
+	"cacp/context/sync": {"packet", func(in Copied) json.RawMessage { return in.Packet }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
 		p, err := hub.DecodePacket(in.ID, in.Packet)
 		return hub.Copy{Project: in.ID, Packet: &p}, nil, err
-	},
+	}},
 }
 
-// members says which member of the parameters each method that brings a copy
-// cannot do without.
-var members = map[string]func(copied) (string, json.RawMessage){
-	"cacp/project/sync":  func(in copied) (string, json.RawMessage) { return "project", in.Project },
-	"cacp/repo/sync":     func(in copied) (string, json.RawMessage) { return "repo", in.Repo },
-	"cacp/contract/sync": func(in copied) (string, json.RawMessage) { return "contract", in.Contract },
-	"cacp/context/sync":  func(in copied) (string, json.RawMessage) { return "packet", in.Packet },
-}
-
-// take reads a copy and asks whether the visitor may bring it. whole is set for
-// a project that came with what it holds.
-func (s *Services) take(ctx context.Context, v hub.Caller, method string, raw []byte) (c hub.Copy, whole *hub.ProjectCopy, err error) {
-	var in copied
-	if err := api.DecodeLoose(method, raw, &in); err != nil {
-		return c, nil, err
-	}
-	name, thing := members[method](in)
+// readCopy returns the copy in the parameters of a method. whole is set for a
+// project that came with its contents.
+func readCopy(method string, in Copied) (copied hub.Copy, whole *hub.ProjectCopy, err error) {
+	r := copyReaders[method]
 	switch {
-	case in.ID == "" && name != "project":
-		return c, nil, hub.Errorf(hub.CodeInvalid, method, "projectId required")
-	case some(thing) == nil:
-		return c, nil, hub.Errorf(hub.CodeInvalid, method, "%s required", name)
+	case in.ID == "" && r.name != "project":
+		return copied, nil, hub.Errorf(hub.CodeInvalid, method, "projectId required")
+	case some(r.member(in)) == nil:
+		return copied, nil, hub.Errorf(hub.CodeInvalid, method, "%s required", r.name)
 	}
-	if c, whole, err = unpack[method](in); err != nil {
-		return c, nil, err
+	if copied, whole, err = r.read(in); err != nil {
+		return copied, nil, err
 	}
 	if whole != nil && len(whole.Contracts)+len(whole.Packets) == 0 {
 		whole = nil
 	}
-	if err := s.Access.Admit(ctx, v, method, c.Project); err != nil {
-		return c, nil, err
-	}
-	return c, whole, s.Access.Source(v, in.Source)
+	return copied, whole, nil
 }
 
-// A Synced says what became of a copy.
+// A Synced is the outcome of one copy.
 type Synced struct {
 	hub.Synced
 	Project  hub.ProjectID  `json:"projectId"`
@@ -83,72 +74,71 @@ type Synced struct {
 	Packet   hub.PacketID   `json:"packetId,omitempty"`
 }
 
-// sync merges the copies that requests at the front bring: as many in one go as
-// follow each other.
-func (s *Services) sync(ctx context.Context, v hub.Caller, rest []jsonrpc.Request) []jsonrpc.Response {
-	var answers []jsonrpc.Response
+// syncs defines an operation that merges a copy from a peer. Requests that follow
+// each other in a batch are merged in one go.
+func syncs(method, doc string) op[Copied, Synced] {
+	o := op[Copied, Synced]{Spec: spec(method, doc), Together: mergeCopies}
+	o.MaxBody, o.Group = largeBody, "sync"
+	return o
+}
+
+// mergeCopies merges copies in the order of their requests: those that follow
+// each other in one transaction, a project with its contents by itself.
+func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.Request[Copied]) []rpc.Answer[Synced] {
+	answers := make([]rpc.Answer[Synced], len(requests))
 	var copies []hub.Copy
 	var at []int // the answer of each copy
-	for _, req := range rest {
-		if unpack[req.Method] == nil || req.Invalid != nil {
-			break
+	merge := func() {
+		if len(copies) == 0 {
+			return
 		}
-		res := jsonrpc.Response{ID: req.ID}
-		c, whole, err := s.take(ctx, v, req.Method, req.Params)
-		if err == nil && whole != nil {
-			if len(answers) > 0 {
-				break // it is taken by itself, after those before it
+		done, err := s.Network.Receive(ctx, c.AID, c.Native, copies)
+		for k, i := range at {
+			if answers[i].Err = err; err == nil {
+				answers[i] = synced(copies[k], done[k])
 			}
-			return []jsonrpc.Response{s.syncWhole(ctx, v, req, c, *whole)}
 		}
-		if err != nil {
-			s.observe(ctx, v, req.Method, func() error { return err })
-			res.Error = wireError(err)
-		} else {
-			copies, at = append(copies, c), append(at, len(answers))
-		}
-		answers = append(answers, res)
+		copies, at = nil, nil
 	}
-	var done []hub.Synced
-	failed := s.observe(ctx, v, "sync", func() (err error) {
-		done, err = s.Network.Receive(ctx, v.AID, v.Native, copies)
-		return err
-	})
-	for k, i := range at {
-		if failed != nil {
-			answers[i].Error = wireError(failed)
-			continue
+	for i, req := range requests {
+		copied, whole, err := readCopy(req.Method, req.Params)
+		if err == nil {
+			err = s.Access.Admit(ctx, c, req.Method, copied.Project)
 		}
-		synced(&answers[i], copies[k], done[k])
+		if err == nil {
+			err = s.Access.Source(c, req.Params.Source)
+		}
+		switch {
+		case err != nil:
+			answers[i].Err = err
+		case whole != nil:
+			merge()
+			answers[i] = s.mergeProject(ctx, c, copied, *whole)
+		default:
+			copies, at = append(copies, copied), append(at, i)
+		}
 	}
+	merge()
 	return answers
 }
 
-// syncWhole merges a project with everything in it.
-func (s *Services) syncWhole(ctx context.Context, v hub.Caller, req jsonrpc.Request, c hub.Copy, whole hub.ProjectCopy) jsonrpc.Response {
-	res := jsonrpc.Response{ID: req.ID}
-	var done hub.Synced
-	err := s.observe(ctx, v, req.Method, func() (err error) {
-		done, err = s.Contracts.SyncProject(ctx, v.AID, v.Native, whole)
-		return err
-	})
+// mergeProject merges a project with its contents.
+func (s *Services) mergeProject(ctx context.Context, c hub.Caller, copied hub.Copy, whole hub.ProjectCopy) rpc.Answer[Synced] {
+	done, err := s.Contracts.SyncProject(ctx, c.AID, c.Native, whole)
 	if err != nil {
-		res.Error = wireError(err)
-		return res
+		return rpc.Answer[Synced]{Err: err}
 	}
-	if done.Behind && !v.Native {
-		s.Network.Compare(v.AID) // it will not ask for what it lacks; where nobody is kept in step, nobody is told
+	if done.Behind && !c.Native {
+		s.Network.Compare(c.AID) // it does not ask for missing copies itself; a caller that is no peer is not compared with
 	}
-	synced(&res, c, done)
-	return res
+	return synced(copied, done)
 }
 
-// synced writes what became of a copy. A project that is not here is an answer;
-// what cannot be right or is too large is an error.
-func synced(res *jsonrpc.Response, c hub.Copy, done hub.Synced) {
+// synced returns the answer to a copy. A project that is not here is an outcome;
+// a copy that cannot be right, or is too large, is an error.
+func synced(c hub.Copy, done hub.Synced) rpc.Answer[Synced] {
 	if done.Status == hub.SyncError && done.Code != hub.CodeNotFound {
-		res.Error = wireError(&hub.Error{Code: done.Code, Op: "sync", Err: reason(done.Reason)})
-		return
+		return rpc.Answer[Synced]{Err: &hub.Error{Code: done.Code, Op: "sync", Err: errors.New(done.Reason)}}
 	}
 	out := Synced{Synced: done, Project: c.Project}
 	switch {
@@ -159,21 +149,13 @@ func synced(res *jsonrpc.Response, c hub.Copy, done hub.Synced) {
 	case c.Packet != nil:
 		out.Packet = c.Packet.ID
 	}
-	res.Result, _ = api.Marshal(out) // plain values: cannot fail
+	return rpc.Answer[Synced]{Result: out}
 }
 
-// A reason is a text as an error.
-type reason string
-
-func (r reason) Error() string { return string(r) }
-
-// inStep makes a Method with which hubs find out where they differ.
-func inStep(name, doc string) Method {
-	return Method{Name: name, Doc: doc, call: func(ctx context.Context, s *Services, v hub.Caller, raw []byte) (any, error) {
-		if err := s.Access.Admit(ctx, v, name, ""); err != nil {
-			return nil, err
-		}
-		result, _, err := s.Network.Answer(ctx, v.AID, name, raw)
+// compares defines an operation with which hubs find out where they differ.
+func compares(method, doc string) op[json.RawMessage, any] {
+	return define(method, doc, func(ctx context.Context, s *Services, c hub.Caller, params json.RawMessage) (any, error) {
+		result, _, err := s.Network.Answer(ctx, c.AID, method, params)
 		return result, err
-	}}
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -60,11 +61,11 @@ func start(t *testing.T, o server.Options) *running {
 }
 
 // client calls the hub without tools.
-func (r *running) client(key string) *api.Client { return api.NewClient(r.url, key, "", nil) }
+func (r *running) client(key string) *rpc.Client { return rpc.NewClient(r.url, key, "", nil) }
 
 func (r *running) add(t *testing.T, id hub.AgentID) string {
 	t.Helper()
-	k, err := r.client(r.operator).AddAgent(t.Context(), api.AgentParams{ID: id})
+	k, err := rpc.Call(t.Context(), r.client(r.operator), api.AddAgent, api.AgentParams{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func (r *running) overStdio(t *testing.T, key string) *agent {
 	toClient, fromServer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- mcptools.ServeStdio(context.Background(), "1", api.NewClient(r.url, key, "stdio", nil), toServer, fromServer)
+		done <- mcptools.ServeStdio(context.Background(), "1", rpc.NewClient(r.url, key, "stdio", nil), toServer, fromServer)
 	}()
 	s, err := mcp.NewClient(implementation, nil).Connect(t.Context(), &mcp.IOTransport{Reader: toClient, Writer: fromClient}, nil)
 	if err != nil {
@@ -371,7 +372,7 @@ func TestTools(t *testing.T) {
 			})
 			t.Run("R3-104 acp_status tells the coordinators, here the operator", func(t *testing.T) {
 				got := builder.ok(t, "acp_status", map[string]any{"state": "blocked", "summary": "no access to the bucket", "progress_pct": 40, "blockers": []string{"credentials"}})
-				in, err := r.client(r.operator).Inbox(t.Context(), api.InboxParams{})
+				in, err := rpc.Call(t.Context(), r.client(r.operator), api.Inbox, api.InboxParams{})
 				if err != nil || len(in.Messages) != 1 || string(in.Messages[0].ID) != got.data["id"] || in.Messages[0].From != "builder" || in.Messages[0].Type != hub.TypeStatusBlocked {
 					t.Errorf("operator's inbox: got %+v (%v), want builder's status", in.Messages, err)
 				}
@@ -459,7 +460,7 @@ func TestSessions(t *testing.T) {
 		if res.StatusCode < 400 {
 			t.Errorf("status: got %d, want a refusal", res.StatusCode)
 		}
-		list, err := r.client(bobKey).Query(t.Context(), api.QueryParams{})
+		list, err := rpc.Call(t.Context(), r.client(bobKey), api.Query, api.QueryParams{})
 		if err != nil || len(list.Messages) != 0 {
 			t.Errorf("messages: got %v (%v), want none", list.Messages, err)
 		}
@@ -467,7 +468,7 @@ func TestSessions(t *testing.T) {
 	t.Run("R3-007 a message carries the session that the hub knows", func(t *testing.T) {
 		alice := r.overHTTP(t, aliceKey)
 		alice.ok(t, "acp_send", map[string]any{"to": []string{"bob"}, "text": "hello", "context": map[string]any{"external_refs": []any{map[string]any{"type": "pr", "value": "#1"}}}})
-		list, err := r.client(bobKey).Query(t.Context(), api.QueryParams{})
+		list, err := rpc.Call(t.Context(), r.client(bobKey), api.Query, api.QueryParams{})
 		if err != nil || len(list.Messages) != 1 || list.Messages[0].From != "alice" || list.Messages[0].Context.SessionID != alice.ID() {
 			t.Errorf("message: got %+v (%v), want alice and her session %s", list.Messages, err, alice.ID())
 		}
@@ -475,7 +476,7 @@ func TestSessions(t *testing.T) {
 	t.Run("a revoked key is refused at once inside an open session", func(t *testing.T) {
 		bob := r.overHTTP(t, bobKey)
 		bob.ok(t, "acp_inbox", nil)
-		if _, err := r.client(r.operator).RevokeKeys(t.Context(), api.AgentParams{ID: "bob"}); err != nil {
+		if _, err := rpc.Call(t.Context(), r.client(r.operator), api.RevokeKeys, api.AgentParams{ID: "bob"}); err != nil {
 			t.Fatal(err)
 		}
 		if res, err := bob.CallTool(t.Context(), &mcp.CallToolParams{Name: "acp_inbox"}); err == nil {

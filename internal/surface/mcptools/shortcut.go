@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -31,7 +31,6 @@ const (
 	// shorter than idle.
 	refresh = idle / 6
 
-	maxBody     = 1 << 20
 	maxSessions = 10_000 // that are known at a time; others go the whole way
 )
 
@@ -81,41 +80,37 @@ func (p *passes) revoke(id string) {
 	delete(p.all, id)
 }
 
-// ServeHTTP answers one request of a client.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Serve answers one request of a client. It is an rpc.Page.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Caller) error {
 	session := r.Header.Get(sessionHeader)
 	if session == "" || r.Method != http.MethodPost {
 		if r.Method == http.MethodDelete {
 			h.passes.revoke(session)
 		}
-		h.library.ServeHTTP(w, r)
-		return
+		h.serveLibrary(w, r, caller)
+		return nil
 	}
-	actor, err := h.admit(r)
-	if err != nil {
-		h.library.ServeHTTP(w, r) // which says no in its own way
-		return
-	}
-	if h.passes.valid(r, actor.ID, time.Now()) && plainHeaders(r.Header) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if h.passes.valid(r, caller.ID, time.Now()) && plainHeaders(r.Header) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.DefaultBody))
 		if err == nil {
-			if req, o, args, ok := plainCall(body); ok {
-				actor.Session = session
-				h.answer(w, r, actor, req, o, args)
-				return
+			if req, m, args, ok := h.plainCall(body); ok {
+				caller.Session = session
+				h.answer(w, r, caller, req, m, args)
+				return nil
 			}
 		}
-		// The library reads what was read, and meets the same error.
+		// The library reads the same bytes, and meets the same error.
 		r.Body = struct {
 			io.Reader
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(body), failing{err}), r.Body}
 	}
 	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-	h.library.ServeHTTP(seen, r)
+	h.serveLibrary(seen, r, caller)
 	if seen.status == http.StatusOK {
-		h.passes.issue(r, actor.ID, time.Now())
+		h.passes.issue(r, caller.ID, time.Now())
 	}
+	return nil
 }
 
 // failing reports the error with which reading ended before.
@@ -155,44 +150,45 @@ func plainHeaders(h http.Header) bool {
 // waiting are the tools whose calls may take long.
 var waiting = []string{"acp_inbox"}
 
-var byTool = func() map[string]api.Operation {
-	m := map[string]api.Operation{}
-	for _, o := range api.Operations {
-		if o.Tool != "" && !slices.Contains(waiting, o.Tool) {
-			m[o.Tool] = o
+// quickTools returns the methods that may take the shortcut, by tool.
+func quickTools(d *rpc.Dispatcher) map[string]*rpc.Method {
+	byTool := map[string]*rpc.Method{}
+	for _, m := range d.Methods() {
+		if m.Tool != "" && !slices.Contains(waiting, m.Tool) {
+			byTool[m.Tool] = m
 		}
 	}
-	return m
-}()
+	return byTool
+}
 
 // plainCall reads a body that is one call of a tool and nothing else.
-func plainCall(body []byte) (req jsonrpc.Request, o api.Operation, args json.RawMessage, ok bool) {
+func (h *Handler) plainCall(body []byte) (req jsonrpc.Request, m *rpc.Method, args json.RawMessage, ok bool) {
 	requests, batch, err := jsonrpc.ParseRequests(body)
 	if err != nil || batch || len(requests) != 1 {
-		return req, o, nil, false
+		return req, nil, nil, false
 	}
 	req = requests[0]
 	if req.Invalid != nil || req.Notification() || string(req.ID) == "null" || req.Method != "tools/call" {
-		return req, o, nil, false
+		return req, nil, nil, false
 	}
 	var params map[string]json.RawMessage
 	if json.Unmarshal(req.Params, &params) != nil { // jsonrpc has checked the names
-		return req, o, nil, false
+		return req, nil, nil, false
 	}
 	var name string
 	if json.Unmarshal(params["name"], &name) != nil {
-		return req, o, nil, false
+		return req, nil, nil, false
 	}
 	args = params["arguments"]
 	delete(params, "name")
 	delete(params, "arguments")
-	o, ok = byTool[name]
-	return req, o, args, ok && len(params) == 0 // _meta may ask for more than an answer
+	m, ok = h.byTool[name]
+	return req, m, args, ok && len(params) == 0 // _meta may ask for more than an answer
 }
 
 // answer performs a call that took the shortcut.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, actor hub.Caller, req jsonrpc.Request, o api.Operation, args json.RawMessage) {
-	result, err := h.services.Call(r.Context(), actor, o, arguments(args))
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Caller, req jsonrpc.Request, m *rpc.Method, args json.RawMessage) {
+	result, err := h.dispatcher.Call(r.Context(), caller, m, arguments(args))
 	raw, err := json.Marshal(toolResult(result, err))
 	answer := jsonrpc.Response{ID: req.ID, Result: raw}
 	if err != nil {

@@ -1,0 +1,102 @@
+// Package api is the table of the hub's own operations: messages, handoffs,
+// runs, agents, the journal and what a person decides. Each entry is a variable,
+// by which a client calls it: rpc.Call(ctx, client, api.Send, params).
+package api
+
+import (
+	"context"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// Services are the services that the operations work on.
+type Services struct {
+	Mail     *mailroom.Mailroom
+	Handoffs *handoff.Service
+	Runs     *run.Service
+	Access   *access.Access
+	Journal  *journal.Journal
+	Records  Records
+}
+
+// The operations.
+var (
+	Send    = changes("acp/send", "Send a message to other agents.", send).AsTool("acp_send", sendSchema)
+	Respond = changes("acp/respond", "Answer a message. Thread and recipient follow from it, and it counts as read.", respond).AsTool("acp_respond", respondSchema)
+	Query   = reads("acp/query", "Search messages you sent or received, newest first.", query).AsTool("acp_query", querySchema)
+	Inbox   = changes("acp/inbox", "Read your inbox, most pressing first. Ack what you have dealt with, else it comes again.", inbox).AsTool("acp_inbox", inboxSchema)
+	Status  = changes("acp/status", "Tell the coordinators how your work stands.", status).AsTool("acp_status", statusSchema)
+	Handoff = changes("acp/handoff", "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).AsTool("acp_handoff", handoffSchema)
+
+	Team      = deferred("acp/team", coordinatorsOnly)
+	Subscribe = deferred("acp/subscribe", nil)
+	Broadcast = deferred("acp/broadcast", nil)
+
+	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
+	Trace  = reads("parley/trace", "Show one message from end to end.", trace)
+
+	BeginRun = changes("parley/run/begin", "Record that an agent begins to work on a task, and lend it a key: the operator for any agent, an agent for itself.", runBegin)
+	MoveRun  = changes("parley/run/move", "Record how far a run has come; only for the caller that began it.", runMove)
+	EndRun   = changes("parley/run/end", "Record how a run ended, with report, evidence and verdict; only for the caller that began it.", runEnd)
+	ShowRun  = reads("parley/run/show", "Show one run from end to end.", runShow)
+	ListRuns = reads("parley/run/list", "List runs: all of them for those who audit, else those that concern you.", runList)
+
+	ListAgents  = reads("parley/agent/list", "List every agent on this hub.", agentList)
+	AddAgent    = administers("parley/agent/add", "Add an agent and make its first key.", agentAdd)
+	AddKey      = administers("parley/agent/key", "Make another key for an agent.", agentKey)
+	RevokeKeys  = administers("parley/agent/revoke", "Revoke keys of an agent.", agentRevoke)
+	PauseAgent  = administers("parley/agent/pause", "Keep an agent from sending.", agentState(hub.AgentPaused))
+	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
+	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
+
+	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
+	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
+	Archive = patient(administers("parley/archive", "Move old entries into a file.", archive))
+	Export  = patient(administers("parley/export", "Write everything as JSONL into a folder on the hub's machine.", export))
+	Backup  = patient(administers("parley/backup", "Copy the hub's home into a folder on its machine.", backup))
+
+	ListHeld = reads("parley/held", "List messages and handoffs that wait for a human.", held)
+	Approve  = administers("parley/approve", "Let a held message pass.", approve)
+	Deny     = administers("parley/deny", "Make a held message fail.", deny)
+)
+
+// Operations is the table.
+var Operations = rpc.Table[*Services]{
+	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
+	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, PauseAgent, ResumeAgent, ResetAgent,
+	Audit, Verify, Archive, Export, Backup, ListHeld, Approve, Deny,
+}
+
+// An op is an operation of this table.
+type op[P, R any] = rpc.Operation[*Services, P, R]
+
+// reads defines an operation for agents of this hub that changes nothing.
+func reads[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
+	return op[P, R]{Spec: rpc.Spec{Method: method, Doc: doc, Callers: rpc.Local, Dialect: rpc.Strict}, Do: do}
+}
+
+// changes defines an operation for agents of this hub.
+func changes[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
+	o := reads(method, doc, do)
+	o.Changes = true
+	return o
+}
+
+// administers defines an operation for the operator.
+func administers[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
+	o := changes(method, doc, do)
+	o.Callers = rpc.OperatorOnly
+	return o
+}
+
+// patient marks an operation that may take minutes.
+func patient[P, R any](o op[P, R]) op[P, R] {
+	o.Patient = true
+	return o
+}

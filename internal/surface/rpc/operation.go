@@ -1,0 +1,181 @@
+// Package rpc is the kernel under the hub's tables of operations.
+//
+// An Operation is one entry of a table: method, help, callers, tool, decoding and
+// limits, with typed parameters and a typed result. Tables bind their operations
+// to services and meet in a Dispatcher, which checks the caller's kind, decodes,
+// performs, and records refusals, failures and durations in one place. The Door
+// serves the merged tables over HTTP and identifies each caller once. The Client
+// calls an operation by its entry: Call(ctx, client, api.Send, params).
+//
+// The package knows no operation and decides nothing about the things that
+// operations touch: services do.
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Kinds of callers that operations are often open to.
+var (
+	// OperatorOnly is for the person who runs the hub.
+	OperatorOnly = []hub.CallerKind{hub.CallerOperator}
+	// Local is for the operator and for agents of this hub.
+	Local = []hub.CallerKind{hub.CallerOperator, hub.CallerAgent, hub.CallerRun}
+	// Identified is for every caller that the hub knows, other hubs included.
+	Identified = []hub.CallerKind{
+		hub.CallerOperator, hub.CallerAgent, hub.CallerRun, hub.CallerPeer, hub.CallerLegacyPeer, hub.CallerToken, hub.CallerAnyone,
+	}
+	// Everybody is for callers without a key, too.
+	Everybody = append([]hub.CallerKind{hub.CallerGuest}, Identified...)
+)
+
+// A Dialect says how the parameters and errors of an operation are written.
+type Dialect string
+
+// The dialects.
+const (
+	// Strict is the hub's own: names are spelt exactly, unknown members are
+	// refused, and an error carries the hub's capabilities.
+	Strict Dialect = "strict"
+	// Tolerant is that of the coordination protocol, which others speak too: names
+	// in camelCase or snake_case, unknown members left alone, five error codes
+	// whose texts begin with the code's name.
+	Tolerant Dialect = "tolerant"
+)
+
+// A Spec is the part of an operation that needs no types.
+type Spec struct {
+	Method  string // in JSON-RPC
+	Doc     string // for people and models
+	Callers []hub.CallerKind
+	Changes bool // false for an operation that only reads
+	Dialect Dialect
+
+	Tool  string          // as an MCP tool; "" if it is none
+	Input json.RawMessage // JSON Schema of the parameters; nil if it is no tool
+
+	MaxBody int64  // bytes of a request; 0 for DefaultBody
+	Patient bool   // takes so long that a client waits until its context ends
+	Group   string // requests of one group that follow each other in a batch are performed together; "" for none
+}
+
+// An Operation is one entry of a table: it works on services S, takes parameters
+// P and returns a result R. Exactly one of Do, Stream and Together is set.
+type Operation[S, P, R any] struct {
+	Spec
+
+	// Do performs the operation.
+	Do func(ctx context.Context, services S, caller hub.Caller, params P) (R, error)
+
+	// Stream performs an operation whose result may be too large to hold: it
+	// writes the JSON of an R while it reads the store.
+	Stream func(ctx context.Context, services S, caller hub.Caller, params P, w io.Writer) error
+
+	// Together performs several requests of one group, in order, and returns an
+	// answer for each.
+	Together func(ctx context.Context, services S, caller hub.Caller, requests []Request[P]) []Answer[R]
+}
+
+// A Request is one request of a group.
+type Request[P any] struct {
+	Method string
+	Params P
+}
+
+// An Answer is the result of a request, or the error that it ended with.
+type Answer[R any] struct {
+	Result R
+	Err    error
+}
+
+// AsTool makes an operation available as an MCP tool.
+func (o Operation[S, P, R]) AsTool(name, schema string) Operation[S, P, R] {
+	o.Tool, o.Input = name, json.RawMessage(schema)
+	return o
+}
+
+// Bind returns the operation as a method that works on services.
+func (o Operation[S, P, R]) Bind(services S) *Method {
+	decode := func(raw []byte) (P, error) {
+		var p P
+		err := Decode(o.Method, o.Dialect, raw, &p)
+		return p, err
+	}
+	m := &Method{Spec: o.Spec, read: func(raw json.RawMessage) (any, error) {
+		var out R
+		err := json.Unmarshal(raw, &out)
+		return out, err
+	}}
+	if m.MaxBody == 0 {
+		m.MaxBody = DefaultBody
+	}
+	switch {
+	case o.Stream != nil:
+		m.stream = func(ctx context.Context, caller hub.Caller, raw []byte, w io.Writer) error {
+			p, err := decode(raw)
+			if err != nil {
+				return err
+			}
+			return o.Stream(ctx, services, caller, p, w)
+		}
+	case o.Together != nil:
+		m.together = func(ctx context.Context, caller hub.Caller, calls []call) {
+			requests := make([]Request[P], 0, len(calls))
+			at := make([]int, 0, len(calls)) // the call of each request
+			for i, c := range calls {
+				p, err := decode(c.params)
+				if err != nil {
+					calls[i].err = err
+					continue
+				}
+				requests, at = append(requests, Request[P]{c.method, p}), append(at, i)
+			}
+			for k, a := range o.Together(ctx, services, caller, requests) {
+				calls[at[k]].result, calls[at[k]].err = a.Result, a.Err
+			}
+		}
+	default:
+		m.do = func(ctx context.Context, caller hub.Caller, raw []byte) (any, error) {
+			p, err := decode(raw)
+			if err != nil {
+				return nil, err
+			}
+			return o.Do(ctx, services, caller, p)
+		}
+	}
+	return m
+}
+
+// A Method is an operation whose types are hidden.
+type Method struct {
+	Spec
+	do       func(ctx context.Context, caller hub.Caller, params []byte) (any, error)
+	stream   func(ctx context.Context, caller hub.Caller, params []byte, w io.Writer) error
+	together func(ctx context.Context, caller hub.Caller, calls []call)
+	read     func(json.RawMessage) (any, error) // returns a result as its own type
+}
+
+// A call is one request of a group, and its answer.
+type call struct {
+	method string
+	params []byte
+	result any
+	err    error
+}
+
+// A Table is a list of operations on the same services.
+type Table[S any] []interface{ Bind(services S) *Method }
+
+// Bind returns every operation as a method that works on services. Methods that
+// are bound to nothing can be called through a Client only.
+func (t Table[S]) Bind(services S) []*Method {
+	list := make([]*Method, len(t))
+	for i, o := range t {
+		list[i] = o.Bind(services)
+	}
+	return list
+}

@@ -1,0 +1,379 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+const (
+	eventPage     = 500              // journal entries read at once
+	keepAlive     = 15 * time.Second // between comments that keep proxies from closing a stream
+	uploadTimeout = 5 * time.Minute  // for the body of an upload
+	registerBody  = 16 << 10         // bytes of a peer's registration
+)
+
+// routes returns the handler of every path of the hub. Others may know the hub
+// under a path of its own; its door and its pages about itself are there, too.
+func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
+	mux := http.NewServeMux()
+	bases := []string{""}
+	if u, err := url.Parse(s.self.URL); err == nil {
+		if base := strings.TrimRight(u.Path, "/"); base != "" {
+			bases = append(bases, base)
+			mux.Handle("POST "+base, door)
+		}
+	}
+	card := s.self.Card()
+	for _, base := range bases {
+		mux.Handle("POST "+base+"/{$}", door)
+		for _, name := range []string{peer.CardPath, "/.well-known/agent-card.json"} {
+			mux.HandleFunc("GET "+base+name, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
+		}
+		mux.HandleFunc("GET "+base+peer.HealthPath, s.health)
+		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods()) })
+		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))
+		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
+	}
+	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.tools.Serve))
+	mux.Handle("GET /events", door.Page("events", rpc.Local, s.events(door)))
+	mux.Handle("POST /artifacts", door.Page("artifact.put", rpc.Local, s.putArtifact))
+	mux.Handle("GET /artifacts/{sha256}", door.Page("artifact.get", rpc.Local, s.getArtifact))
+	mux.HandleFunc("GET /schema/{name...}", getSchema)
+	var metrics http.Handler = meters
+	if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
+		metrics = door.Page("metrics", rpc.Local, func(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+			meters.ServeHTTP(w, r)
+			return nil
+		})
+	}
+	mux.Handle("GET /metrics", metrics)
+	return mux
+}
+
+// cleanPaths serves a path with needless slashes or dots as the clean one, and
+// never with a redirect: agents do not follow one.
+func cleanPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		clean := path.Clean("/" + r.URL.Path)
+		if r.URL.RawPath != "" {
+			clean = r.URL.Path // an escaped path is a name
+		}
+		if clean != "/" && clean != r.URL.Path && strings.HasSuffix(r.URL.Path, "/") {
+			clean += "/"
+		}
+		if clean != r.URL.Path {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = clean, ""
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guard refuses requests that a page in a browser could have been tricked into
+// making: those for another host, and those from another origin.
+func (s *Server) guard(next http.Handler) http.Handler {
+	allowed := map[string]bool{}
+	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.opts.Hosts...) {
+		allowed[strings.ToLower(h)] = true
+	}
+	if host, _, err := net.SplitHostPort(s.opts.Addr); err == nil && host != "" {
+		allowed[strings.ToLower(host)] = true
+	}
+	if u, err := url.Parse(s.self.URL); err == nil {
+		allowed[strings.ToLower(u.Hostname())] = true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		host = strings.ToLower(strings.Trim(host, "[]"))
+		if !allowed[host] {
+			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
+				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
+			return
+		}
+		own := "http://" + r.Host
+		if r.TLS != nil {
+			own = "https://" + r.Host
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && !strings.EqualFold(origin, own) {
+			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "calls from other web pages are refused"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// healthy is the status of a hub that can work.
+const healthy = "healthy"
+
+// health reports whether the hub can work, and its names.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	status, code := healthy, http.StatusOK
+	head, err := s.journal.Head(ctx)
+	peers := 0
+	if err == nil {
+		peers, err = s.peerCount(ctx)
+	}
+	if err == nil {
+		err = s.store.Fault(ctx)
+	}
+	if err != nil {
+		status, code = "degraded", http.StatusServiceUnavailable
+	}
+	rpc.WriteJSON(w, code, map[string]any{
+		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
+	})
+}
+
+// peerCount returns how many peers are kept in step.
+func (s *Server) peerCount(ctx context.Context) (int, error) {
+	n := 0
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		peers, err := r.Peers()
+		for _, p := range peers {
+			if p.State == hub.PeerApproved {
+				n++
+			}
+		}
+		return err
+	})
+	return n, err
+}
+
+// listMethods answers GET /methods: every name, and each operation with its help.
+func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
+	type operation struct {
+		Method     string           `json:"method"`
+		Tool       string           `json:"tool,omitempty"`
+		Doc        string           `json:"doc"`
+		Permission string           `json:"permission"` // operator or anyone
+		Callers    []hub.CallerKind `json:"callers"`
+	}
+	names := make([]string, len(methods))
+	operations := make([]operation, len(methods))
+	for i, m := range methods {
+		permission := "anyone"
+		if len(m.Callers) == 1 {
+			permission = string(m.Callers[0])
+		}
+		names[i], operations[i] = m.Method, operation{m.Method, m.Tool, m.Doc, permission, m.Callers}
+	}
+	slices.Sort(names)
+	rpc.WriteJSON(w, http.StatusOK, map[string]any{"methods": names, "operations": operations})
+}
+
+func getSchema(w http.ResponseWriter, r *http.Request) {
+	text, err := schema.Text(r.PathValue("name"))
+	if err != nil {
+		rpc.WriteError(w, hub.Errorf(hub.CodeNotFound, "schema", "%w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/schema+json")
+	w.Write(text)
+}
+
+// listPeers answers GET /peers: to the operator everything, to other callers the
+// names and addresses.
+func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+	if c.Kind == hub.CallerLegacyPeer || c.Scope != nil {
+		return hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", c.AID)
+	}
+	all, err := s.syncer.Standings(r.Context())
+	if err != nil {
+		return err
+	}
+	if !c.IsOperator() {
+		for i, p := range all {
+			all[i] = hub.Standing{Lag: p.Lag, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, AddedAt: p.AddedAt}}
+		}
+	}
+	rpc.WriteJSON(w, http.StatusOK, coordination.Peers{Peers: all})
+	return nil
+}
+
+// registerPeer answers POST /peers/register, with which a peer makes itself
+// known. A caller without a key may be vouched for by the directory; a key that
+// is shown must be valid.
+func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
+	const op = "peers/register"
+	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+		if !door.RequireJSON(w, r) {
+			return nil
+		}
+		if c.Kind == hub.CallerGuest && (r.Header.Get("Authorization") != "" || r.Header.Get("X-Project-Token") != "") {
+			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with that of the peer")
+		}
+		var in coordination.PeerParams
+		body, err := rpc.ReadBody(w, r, registerBody)
+		if err == nil {
+			err = rpc.Decode(op, rpc.Tolerant, bytes.TrimSpace(body), &in)
+		}
+		if err == nil && (in.AID == "" || in.Endpoint == "") {
+			err = hub.Errorf(hub.CodeInvalid, op, "agentId and endpoint required")
+		}
+		if err != nil {
+			return err
+		}
+		p, err := s.access.RegisterPeer(r.Context(), c, access.NewPeer{AID: in.AID, Endpoint: in.Endpoint, Repo: in.Repo})
+		if err != nil {
+			return err
+		}
+		count, err := s.peerCount(r.Context())
+		if err != nil {
+			return err
+		}
+		rpc.WriteJSON(w, http.StatusOK, map[string]any{"status": "registered", "peerCount": count, "state": p.State}) // pending until the operator approves it
+		return nil
+	}
+}
+
+// An Artifact is the answer to POST /artifacts: stored content, as a reference to
+// send.
+type Artifact struct {
+	Artifact hub.ArtifactRef `json:"artifact"`
+}
+
+// putArtifact answers POST /artifacts: it stores the body and answers with a
+// reference that can be sent in context.artifacts.
+func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+	rpc.ArriveWithin(w, uploadTimeout)
+	path, sum, size, err := s.artifacts.Put(r.Body)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload broke off")
+	}
+	if err == nil {
+		err = s.journal.ArtifactPut(r.Context(), c, sum, size)
+	}
+	if err != nil {
+		return err
+	}
+	rpc.WriteJSON(w, http.StatusOK, Artifact{hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size}})
+	return nil
+}
+
+// getArtifact answers GET /artifacts/SHA256. A caller that knows the hash may
+// read the content.
+func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+	f, err := s.artifacts.Open(r.PathValue("sha256"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	io.Copy(w, f) // a caller that went away needs no answer
+	return nil
+}
+
+// events answers GET /events with journal entries that the caller may see, as
+// server-sent events, each with its number as the event's id. A client that comes
+// back with Last-Event-ID (or ?after=N) misses nothing; one that gives neither
+// begins with the next entry.
+func (s *Server) events(door *rpc.Door) rpc.Page {
+	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+		after, err := s.startAt(r)
+		if err != nil {
+			return err
+		}
+		rc := http.NewResponseController(w)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Accel-Buffering", "no")
+		fmt.Fprintf(w, ": events after %d\n\n", after)
+		if rc.Flush() != nil {
+			return nil
+		}
+		hints, cancel := s.hints.Subscribe(hub.TopicJournal)
+		defer cancel()
+		tick := time.NewTicker(keepAlive)
+		defer tick.Stop()
+		for {
+			// The key may have been revoked while the stream was open.
+			if _, err := door.Identify(r); err != nil {
+				return nil
+			}
+			if after, err = s.writeEvents(w, r, c, after); err != nil {
+				s.log.Warn("event stream ended", "actor", c.ID, "err", err)
+				return nil
+			}
+			if rc.Flush() != nil {
+				return nil
+			}
+			select {
+			case <-hints:
+			case <-tick.C:
+				fmt.Fprint(w, ": \n\n")
+			case <-r.Context().Done():
+				return nil
+			case <-s.stopping:
+				return nil
+			}
+		}
+	}
+}
+
+// writeEvents writes the entries after a number, and returns the number of the
+// last entry of the journal.
+func (s *Server) writeEvents(w http.ResponseWriter, r *http.Request, c hub.Caller, after int64) (int64, error) {
+	for {
+		entries, last, err := s.journal.Events(r.Context(), c, after, eventPage)
+		if err != nil {
+			return after, err
+		}
+		for _, e := range entries {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return after, err
+			}
+			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Action, data)
+		}
+		if last == after {
+			return after, nil
+		}
+		after = last
+	}
+}
+
+// startAt returns the number after which a stream begins.
+func (s *Server) startAt(r *http.Request) (int64, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	head, err := s.journal.Head(r.Context())
+	if text == "" || err != nil {
+		return head.Seq, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not the number of an event", text)
+	}
+	if n > head.Seq {
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head.Seq).
+			WithHint("the number may come from another hub; begin with ?after=0")
+	}
+	return n, nil
+}
