@@ -18,12 +18,12 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// A Check is one thing that was looked at.
+// A Check is the result of looking at one part of a hub.
 type Check struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
-	Hint   string `json:"hint,omitempty"` // what to do if it is not OK
+	Hint   string `json:"hint,omitempty"` // how to repair it, if it is not OK
 }
 
 // Diagnose looks at a hub's home and at the hub itself, which should be at

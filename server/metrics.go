@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// meters counts what the hub does, for Prometheus.
+// meters counts calls and their durations, for Prometheus.
 type meters struct {
 	http.Handler
 	calls *prometheus.CounterVec

@@ -27,7 +27,7 @@ type Coordination struct {
 	Language string
 	URL      string         // where other hubs reach this one; default where it listens
 	Allow    []netip.Prefix // networks of peers that are not public
-	Open     bool           // everybody may do everything; on loopback only
+	Open     bool           // callers need no key; on loopback only
 	Exchange string         // directory of agents; default none, and none is asked
 }
 

@@ -1,5 +1,5 @@
-// Package server puts a hub together and serves it over HTTP. It is what the
-// parley command runs, and other programs can embed a hub with it.
+// Package server builds a hub and serves it over HTTP. The parley command runs
+// it, and other programs can embed a hub with it.
 //
 // A server owns its home folder: a second one on the same home is refused. It
 // answers only callers that hold a key, and binds to anything but loopback only
@@ -41,14 +41,14 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// Limits bounds what one sender and one conversation may do.
+// Limits bounds one sender and one conversation.
 type Limits = mailroom.Limits
 
 // Options says how a hub is put together. Only Home is required.
 type Options struct {
 	Home    string
 	Addr    string // default DefaultAddr; port 0 picks a free one
-	Version string // of the program, for those who ask
+	Version string // of the program, as /health and MCP report it
 
 	TLSCert, TLSKey string   // files; both or neither
 	NoTLSBecause    string   // lets a hub without TLS bind to more than loopback
@@ -60,7 +60,7 @@ type Options struct {
 	Channels     []hub.Channel // switched on; default none besides the inbox
 	Lenient      bool          // ignore a claimed sender in place of refusing it
 	FullSync     bool          // every change survives power loss
-	Roots        []string      // folders in which handoffs are checked against what is there
+	Roots        []string      // folders in which the hub checks the claims of handoffs
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	NoInboxFiles bool          // do not render inboxes as files
 
@@ -110,7 +110,7 @@ type Server struct {
 }
 
 // New opens the hub in opts.Home and begins to listen. The caller must call
-// Serve, which closes what New opened, or Close.
+// Serve or Close: both release the home.
 //
 // It builds from the ground up: store and listener, the hub's own identity, the
 // services, the tables of operations over them, and the door in front.
@@ -241,12 +241,12 @@ func (s *Server) openDoor(context.Context) error {
 func (s *Server) URL() string { return s.url }
 
 // Head returns number and hash of the newest journal entry when the server
-// began. Whoever keeps it elsewhere can later tell whether the journal up to it
-// is still the same.
+// began. With a copy kept elsewhere, one can tell later whether the journal up
+// to that entry is still the same.
 func (s *Server) Head() (seq int64, hash string) { return s.head.Seq, s.head.Hash }
 
 // Serve answers until ctx ends, then stops in order: no new calls, waiting
-// ones are answered, what is under way is finished, the store is closed.
+// calls are answered, work under way is finished, the store is closed.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -283,11 +283,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Close releases what New opened. Serve does so by itself.
+// Close releases the home and the listener. Serve does so by itself.
 func (s *Server) Close() error {
 	if s.listener != nil {
 		s.listener.Close()                             // closed already if the server was serving
-		os.Remove(filepath.Join(s.opts.Home, URLFile)) // nobody is there any more
+		os.Remove(filepath.Join(s.opts.Home, URLFile)) // the hub is not there any more
 	}
 	if s.client != nil {
 		s.client.Close()
@@ -298,7 +298,7 @@ func (s *Server) Close() error {
 	return s.store.Close()
 }
 
-// checkBind refuses to listen where others could listen in.
+// checkBind refuses an address on which keys could be overheard.
 func checkBind(o Options) (*tls.Config, error) {
 	const op = "server.New"
 	host, _, err := net.SplitHostPort(o.Addr)
@@ -339,7 +339,7 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// checkHome refuses to begin anew in a home whose database is gone.
+// checkHome refuses a home that was used before and has no database now.
 func checkHome(home string) error {
 	const op = "server.New"
 	if home == "" {

@@ -72,7 +72,7 @@ agent ended for another reason than success.`,
 	return cmd
 }
 
-// policy returns what an agent may do.
+// policy returns the permissions of an agent.
 func (a *app) policy(name string) (sandbox.Policy, error) {
 	switch {
 	case name != "":
@@ -91,7 +91,7 @@ func (a *app) policy(name string) (sandbox.Policy, error) {
 	return policy, nil
 }
 
-// policyFlag adds the flag that says what an agent may do.
+// policyFlag adds the flag for the permissions of an agent.
 func policyFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "policy", "", "what the agent may do (default ask on a terminal, else read)")
 	var names []string
@@ -101,7 +101,7 @@ func policyFlag(cmd *cobra.Command, into *string) {
 	cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// asker returns what asks the person at the terminal, one question at a time.
+// asker returns a function that asks the person at the terminal, one question at a time.
 func (a *app) asker() sandbox.Asker {
 	var mu sync.Mutex
 	in := bufio.NewReader(a.in)
@@ -191,7 +191,7 @@ func (a *app) acpStart(ctx context.Context, command []string, dir string, opts *
 }
 
 // onSecondSignal calls f when the user interrupts twice: the first time is for
-// being polite. It returns what ends the wait.
+// being polite. It returns a function that ends the wait.
 func onSecondSignal(f func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -214,7 +214,7 @@ func onSecondSignal(f func()) (stop func()) {
 	}
 }
 
-// frameTap returns what writes every frame as a line of JSON.
+// frameTap returns a function that writes every frame as a line of JSON.
 func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 	var mu sync.Mutex // both directions write
 	enc := json.NewEncoder(a.out)
@@ -222,11 +222,11 @@ func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 	return func(d jsonrpc.Direction, f jsonrpc.Frame) {
 		mu.Lock()
 		defer mu.Unlock()
-		enc.Encode(run.NewRecordedFrame(d, f)) // who reads may be gone; the turn goes on
+		enc.Encode(run.NewRecordedFrame(d, f)) // the reader may be away; the turn goes on
 	}
 }
 
-// printTurn prints what an agent says and does, as it comes.
+// printTurn prints the words and actions of an agent, as they come.
 func (a *app) printTurn(turn *acp.Turn) {
 	p := a.narrator()
 	for u := range turn.Updates() {
@@ -235,7 +235,7 @@ func (a *app) printTurn(turn *acp.Turn) {
 	p.end()
 }
 
-// A narrator prints what an agent says and does.
+// A narrator prints the words and actions of an agent.
 type narrator struct {
 	*app
 	titles  map[string]string // of tool calls
@@ -250,13 +250,13 @@ func (a *app) narrator() *narrator {
 // tell prints an update.
 func (n *narrator) tell(u *acp.Update) {
 	if kind := u.Kind(); kind != acp.KindAgentMessage && isTerminal(n.out) {
-		n.end() // what is not said stands on lines of its own
+		n.end() // actions stand on lines of their own
 	}
 	switch u.Kind() {
 	case acp.KindAgentMessage:
 		id, whole := u.Message()
 		if whole && n.printed[id] {
-			return // what stands there cannot be replaced
+			return // the line on the terminal cannot be replaced
 		}
 		if len(n.printed) < 1000 {
 			n.printed[id] = true
@@ -290,7 +290,7 @@ func (n *narrator) tell(u *acp.Update) {
 // maxDiff is how many lines of a change are printed.
 const maxDiff = 20
 
-// diff prints the lines between what two texts begin and end with alike.
+// diff prints the lines between the common beginning and the common end of two texts.
 func (n *narrator) diff(d acp.Diff) {
 	old, now := strings.Split(d.Old, "\n"), strings.Split(d.New, "\n")
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
@@ -436,7 +436,7 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 			return "-"
 		})
 	}
-	t.Flush() // as with every other output, who reads may be gone
+	t.Flush() // as with every other output, the reader may be away
 	for _, x := range answers {
 		for _, m := range x.AuthMethods {
 			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, readable(m.ID), readable(m.Type), readable(strings.TrimSpace(m.Name+" "+m.Description)))

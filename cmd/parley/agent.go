@@ -52,7 +52,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 func (a *app) agentListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List everybody on the hub",
+		Short: "List the agents of the hub",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd.Context(), a, api.ListAgents, api.None{}, func(w io.Writer, got api.AgentList) {

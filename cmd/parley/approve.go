@@ -52,7 +52,7 @@ the operator can do this.`,
 	return cmd
 }
 
-// confirm shows a held message and asks, if there is somebody to ask.
+// confirm shows a held message and asks the person at the terminal, if there is one.
 func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, question string, yes bool) (bool, error) {
 	if yes || !isTerminal(a.in) {
 		return true, nil

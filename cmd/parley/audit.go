@@ -74,7 +74,7 @@ func writeEntry(w io.Writer, e hub.Entry) {
 	fmt.Fprintln(w)
 }
 
-// followAudit shows what there is and then each entry as it happens, also over
+// followAudit shows the entries so far and then each entry as it happens, also over
 // a restart of the hub.
 func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams, page api.AuditPage) error {
 	enc := json.NewEncoder(a.out)

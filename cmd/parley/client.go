@@ -99,7 +99,7 @@ func (a *app) hubURL() (string, error) {
 	return "http://" + server.DefaultAddr, nil
 }
 
-// content returns what an argument stands for: itself, the file after an @, or
+// content returns the value of an argument: itself, the file after an @, or
 // standard input for a dash.
 func (a *app) content(ctx context.Context, arg string) ([]byte, error) {
 	const most = 1 << 20

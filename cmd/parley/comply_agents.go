@@ -76,7 +76,7 @@ func (a *app) knownAgents() ([]comply.KnownAgent, error) {
 	return comply.KnownAgents(filepath.Join(home, "agents"))
 }
 
-// startModel starts the scripted model if an agent needs it, and returns what ends it.
+// startModel starts the scripted model if an agent needs it, and returns a function that ends it.
 func (f *complyFlags) startModel(ctx context.Context, agents []comply.Agent) (end func() error, _ error) {
 	if !f.withModel && f.script == "" && !slices.ContainsFunc(agents, comply.Agent.UsesModel) {
 		return func() error { return nil }, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A config is what the configuration file may say. The flags of serve have the
+// A config holds the settings of a configuration file. The flags of serve have the
 // same members.
 type config struct {
 	Addr         string   `yaml:"addr"`
@@ -103,7 +103,7 @@ func (a *app) loadConfig(home string) (config, error) {
 
 var unknownMember = regexp.MustCompile(`field (\S+) not found in type ([\w.]+)`)
 
-// configError says what is wrong with a configuration file, in a line.
+// configError describes an error in a configuration file, in a line.
 func configError(path string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var several *yaml.TypeError
@@ -160,7 +160,7 @@ func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// overlay puts what top says over c.
+// overlay replaces the settings of c that top has, too.
 func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},

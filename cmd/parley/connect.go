@@ -29,7 +29,7 @@ type connection struct {
 	keyFile string // where the key is kept for the CLI
 }
 
-// connected is what connect answers with --json.
+// connected is the answer of connect with --json.
 type connected struct {
 	CLI     string            `json:"cli"`
 	Agent   hub.AgentID       `json:"agent,omitempty"`
@@ -53,7 +53,7 @@ func (a *app) connectCommand() *cobra.Command {
 		Short: "Give an installed agent CLI the hub's tools, under an identity of its own",
 		Long: `Give an installed agent CLI the hub's tools: write its MCP entry with a key of its
 own, and one line of instruction that makes the agent look at its inbox. The
-agent is added to the hub if nobody is called that yet. What was there before is
+agent is added to the hub if there is none with that name. What was there before is
 kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`,
 		Example: `  parley connect claude --agent planner
   parley connect codex --agent builder --print
@@ -143,7 +143,7 @@ func (c *connection) show() error {
 // anyKey stands for a key where only the rest matters.
 const anyKey = "key"
 
-// plan works out what to write for a key.
+// plan returns the changes of files for a key.
 func (c *connection) plan(key string) (catalog.Change, error) {
 	e := c.entry
 	if e.Transport == catalog.HTTP {
@@ -174,7 +174,7 @@ func (c *connection) connect(ctx context.Context) error {
 	switch hub.CodeOf(err) {
 	case "":
 		out.Added = true
-		if _, err := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // nobody has it
+		if _, err := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // no program has it
 			return err
 		}
 	case hub.CodeConflict: // it is there
@@ -193,7 +193,7 @@ func (c *connection) connect(ctx context.Context) error {
 		_, revoked := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: made.Label})
 		return errors.Join(err, revoked)
 	}
-	// The key of an earlier connect is of no use to anybody now.
+	// The key of an earlier connect has no user any more.
 	if out.Revoked, err = revoke(ctx, client, c.agent, old); err != nil {
 		return err
 	}
@@ -290,11 +290,11 @@ func writeBackups(w io.Writer, written []catalog.Written) {
 }
 
 // undo takes the hub out of the CLI's files, removes the key's file and revokes
-// the key. If the hub is away, it says what is left to do.
+// the key. If the hub is away, it prints the steps that are left.
 func (c *connection) undo(ctx context.Context, printOnly bool) error {
 	change, err := catalog.Undo(c.cli, c.entry.Name, c.place)
 	if err != nil {
-		if !printOnly && c.agent != "" { // what is left in the file must not work
+		if !printOnly && c.agent != "" { // a key that is left in the file must not work
 			if n, revoked := c.revokeOf(ctx, c.agent); revoked == nil && n > 0 {
 				fmt.Fprintf(c.err, "%d keys revoked\n", n)
 			}
@@ -312,7 +312,7 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		return err
 	}
 	files := []string{c.keyFile}
-	if c.agent == "" { // whoever the CLI was
+	if c.agent == "" { // the agent's name is in the file
 		if files, err = filepath.Glob(filepath.Join(filepath.Dir(c.keyFile), c.cli.Name+".*.key")); err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 	})
 }
 
-// revokeOf revokes what connect made for an agent.
+// revokeOf revokes the keys that connect made for an agent.
 func (c *connection) revokeOf(ctx context.Context, agent hub.AgentID) (int, error) {
 	client, err := c.client()
 	if err != nil {

@@ -154,7 +154,7 @@ func (a *app) contextListCommand() *cobra.Command {
 	return cmd
 }
 
-// writePackets shows packets as what they are: text of others.
+// writePackets shows packets, with the text of other agents made safe to print.
 func writePackets(w io.Writer, packets []hub.Packet) {
 	if len(packets) == 0 {
 		fmt.Fprintln(w, "nothing was shared")

@@ -51,11 +51,11 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 // demoLines prints the lines of a demo.
 type demoLines struct {
 	*app
-	colours map[string]string // of those who act
-	scenes  []string          // what was told, for --json
+	colours map[string]string // by actor
+	scenes  []string          // printed lines, for --json
 }
 
-// tell says what happens.
+// tell prints one line.
 func (s *demoLines) tell(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	s.scenes = append(s.scenes, strings.TrimSpace(line))
@@ -184,7 +184,7 @@ func (s *taskDemo) handOver(ctx context.Context) error {
 	return nil
 }
 
-// accept takes the task over and returns what was checked.
+// accept takes the task over and returns the hub's checks.
 func (s *taskDemo) accept(ctx context.Context) ([]hub.Check, error) {
 	id, err := s.task(ctx, hub.HandoffProposed)
 	if err != nil {
@@ -286,6 +286,6 @@ func (s *taskDemo) check(ctx context.Context) error {
 	if !got.Clean() {
 		return fmt.Errorf("the records do not hold: %v", got.Findings)
 	}
-	s.tell("Everything is in a journal that nobody can change unseen: %d entries, %d messages, %d handoff, all checked.", got.Entries, got.Messages, got.Handoffs)
+	s.tell("Everything is in a journal that cannot be changed unseen: %d entries, %d messages, %d handoff, all checked.", got.Entries, got.Messages, got.Handoffs)
 	return nil
 }

@@ -291,7 +291,7 @@ func (p *pair) complete(ctx context.Context, n *demoHub, file string) error {
 	return err
 }
 
-// reunite brings the hub back; both find out what they missed.
+// reunite brings the hub back; both receive the changes that they missed.
 func (p *pair) reunite(ctx context.Context) error {
 	if err := p.front.open(ctx); err != nil {
 		return err
@@ -311,7 +311,7 @@ func (p *pair) reunite(ctx context.Context) error {
 	return nil
 }
 
-// finish does what is left, and compares the two hubs.
+// finish verifies the contracts, and compares the two hubs.
 func (p *pair) finish(ctx context.Context) error {
 	if _, err := on(ctx, p.front, coordination.VerifyWork, coordination.VerifyParams{InContract: p.of(p.profile), Result: contract.VerifySuccess, Notes: "both sides together"}); err != nil {
 		return err

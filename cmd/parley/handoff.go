@@ -264,7 +264,7 @@ func localArtifact(ctx context.Context, name string) (hub.ArtifactRef, error) {
 	if err != nil {
 		return fail("%v", err)
 	}
-	// What is no regular file is not opened: that could wait for ever.
+	// Only a regular file is opened: another kind could wait for ever.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -17,7 +17,7 @@ func (a *app) implCommand() *cobra.Command {
 		a.implStartCommand(), a.implCompleteCommand(), a.implVerifyCommand(), a.implStatusCommand())
 	cmd.Long = `Say that your repository begins to implement a contract, has implemented it, or
 that the implementations work together. When all have completed a contract it is
-implemented; when somebody has verified it, it is done.`
+implemented; when one of them has verified it, it is done.`
 	return cmd
 }
 

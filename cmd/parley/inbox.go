@@ -116,7 +116,7 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 		if len(got.Messages) == 0 {
 			continue
 		}
-		got.Next = "" // what is left comes by itself
+		got.Next = "" // the rest comes by itself
 		if err := a.printInbox(got); err != nil {
 			return err
 		}

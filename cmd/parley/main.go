@@ -24,7 +24,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what the first could not
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -36,12 +36,12 @@ const (
 	exitCheck    = 1 // a check failed
 	exitUsage    = 2 // usage or invalid input
 	exitRefused  = 3 // authority, policy or limit
-	exitMissing  = 4 // not found, or in conflict with what is there
+	exitMissing  = 4 // not found, or in conflict with the present state
 	exitDegraded = 5 // the hub cannot be reached or cannot work
 	exitSignal   = 130
 )
 
-// exitCodes maps the hub's codes. What is not in it is a usage error.
+// exitCodes maps the hub's codes. All other codes are usage errors.
 var exitCodes = map[hub.Code]int{
 	hub.CodeUnauthenticated: exitRefused, hub.CodeTampering: exitRefused, hub.CodeDenied: exitRefused, hub.CodePolicy: exitRefused,
 	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused,
@@ -77,7 +77,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	if !a.began && slices.Contains(args, "--json") {
-		a.json = true // it may stand behind what was not understood
+		a.json = true // it may stand behind a flag that was not understood
 	}
 	switch {
 	case err == nil:
@@ -98,7 +98,7 @@ func usagef(format string, args ...any) *hub.Error {
 	return hub.Errorf(codeUsage, "parley", format, args...)
 }
 
-// fail says what went wrong and returns the exit code for it.
+// fail prints an error and returns the exit code for it.
 func (a *app) fail(cmd *cobra.Command, err error) int {
 	var e *hub.Error
 	switch {
@@ -130,8 +130,8 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	return code
 }
 
-// visible returns s without what could move a cursor or hide text: an error
-// may quote what somebody else has written.
+// visible returns s without characters that move a cursor or hide text: an error
+// may quote the text of another agent.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

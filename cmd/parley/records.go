@@ -18,7 +18,7 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// fromRecords returns what offline reads from the records in the hub's home, if the
+// fromRecords returns the result of offline on the records in the hub's home, if the
 // caller is the operator and no hub is running there. Else it calls the operation.
 func fromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P, offline func(api.Records) (R, error)) (R, error) {
 	var none R

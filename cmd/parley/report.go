@@ -53,7 +53,7 @@ func (a *app) reportParseCommand() *cobra.Command {
 	return cmd
 }
 
-// reportReader returns what reads a report in the given form and mode.
+// reportReader returns a reader of reports in the given form and mode.
 func reportReader(form string, mode report.Mode) (func(string) (report.Result, error), error) {
 	if mode != report.Tolerant && mode != report.Reference {
 		return nil, usagef("--mode: there is no mode %q", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
@@ -215,7 +215,7 @@ func (a *app) eachReport(ctx context.Context, files []string, f func(name, text 
 	return nil
 }
 
-// reportText returns what a file, or standard input for a dash, holds.
+// reportText returns the content of a file, or standard input for a dash.
 func (a *app) reportText(ctx context.Context, file string) (string, error) {
 	in := a.in
 	if file == "-" {
@@ -245,18 +245,18 @@ func (a *app) reportText(ctx context.Context, file string) (string, error) {
 // A message can be written in canonical form.
 type message interface{ Text() (string, error) }
 
-// printParsed prints what was read in canonical form, and on stderr what there
-// is to say about it.
+// printParsed prints a report in canonical form, and the findings about it on
+// stderr.
 func (a *app) printParsed(name string, m message, said []report.Diagnostic) error {
 	return a.print(m, func(w io.Writer) {
-		if text, err := m.Text(); err == nil { // fails for what is no message: the diagnostics say so
+		if text, err := m.Text(); err == nil { // fails for a text that is no message: the diagnostics say so
 			io.WriteString(w, visible(text))
 		}
 		a.printDiagnostics(name, said)
 	})
 }
 
-// printDiagnostics says on stderr what there is to say about a text.
+// printDiagnostics prints the findings about a text on stderr.
 func (a *app) printDiagnostics(name string, all []report.Diagnostic) {
 	for _, d := range all {
 		fmt.Fprintln(a.err, finding(name, d))

@@ -43,7 +43,7 @@ func (m *messageFlags) register(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"low", "normal", "high", "critical"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// params fills in what the flags say.
+// params returns the parameters that the flags name.
 func (m *messageFlags) params(cmd *cobra.Command, a *app, c *rpc.Client, text string) (api.SendParams, error) {
 	p := api.SendParams{
 		Text: text, Priority: hub.Priority(m.priority), Topic: m.topic, ThreadID: m.thread, IdempotencyKey: m.idempotency,
@@ -112,7 +112,7 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) 
 	return json.Marshal(out)
 }
 
-// compose returns a client and what it is to send, from the flags and from the
+// compose returns a client and the parameters to send, from the flags and from the
 // argument that is the text.
 func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (*rpc.Client, api.SendParams, error) {
 	text, err := a.text(cmd.Context(), args, m.payload)

@@ -110,7 +110,7 @@ func tuneMemory() {
 
 func is(b *bool) bool { return b != nil && *b }
 
-// options turns a configuration into what the server wants.
+// options turns a configuration into the server's options.
 func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,

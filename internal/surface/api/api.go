@@ -1,5 +1,5 @@
 // Package api is the table of the hub's own operations: messages, handoffs,
-// runs, agents, the journal and what a person decides. Each entry is a variable,
+// runs, agents, the journal and the decisions of a person. Each entry is a variable,
 // by which a client calls it: rpc.Call(ctx, client, api.Send, params).
 package api
 

@@ -12,9 +12,9 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// HandoffParams say what to do with a handoff. A package is given whole, or
-// by the members that matter most, or both: what is given by itself goes into
-// the package.
+// HandoffParams are the parameters of acp/handoff. A package is given whole, or
+// by its most important members, or both: members beside the package are put
+// into it.
 type HandoffParams struct {
 	Action string        `json:"action"`
 	ID     hub.HandoffID `json:"handoff_id,omitempty"`
@@ -25,10 +25,10 @@ type HandoffParams struct {
 	TaskID         string            `json:"task_id,omitempty"`
 	Title          string            `json:"title,omitempty"`
 	Objective      string            `json:"objective,omitempty"` // default the title
-	Summary        string            `json:"summary,omitempty"`   // of the context; to complete: of what was done
+	Summary        string            `json:"summary,omitempty"`   // of the context; to complete: of the finished work
 	NextStep       string            `json:"next_step,omitempty"`
 	Criteria       []string          `json:"success_criteria,omitempty"`
-	Artifacts      []hub.ArtifactRef `json:"artifacts,omitempty"` // to complete: what was made
+	Artifacts      []hub.ArtifactRef `json:"artifacts,omitempty"` // to complete: results of the work
 	Worktree       string            `json:"worktree_path,omitempty"`
 	Branch         string            `json:"branch,omitempty"`
 	Priority       hub.Priority      `json:"priority,omitempty"`
@@ -48,7 +48,7 @@ type HandoffParams struct {
 	Limit  int              `json:"limit,omitempty"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
-	From json.RawMessage `json:"from,omitempty"` // refused: the sender is who authenticated
+	From json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
 }
 
 // A HandoffAnswer is one handoff or, for the action list, a page of them.
@@ -84,7 +84,7 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 // handoffActions is everything that can be done with a handoff.
 var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Caller, HandoffParams) (handoff.Report, error){
 	"initiate": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
-		pkg, err := p.parcel()
+		pkg, err := p.fullPackage()
 		if err != nil {
 			return handoff.Report{}, err
 		}
@@ -119,7 +119,7 @@ var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Call
 func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {
 	const op = "acp/handoff"
 	if p.From != nil {
-		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is who authenticated; the input must not carry \"from\"").
+		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is the authenticated caller; the input must not carry \"from\"").
 			WithHint("leave \"from\" out: you are %s", a.ID)
 	}
 	if p.Action == "list" {
@@ -149,20 +149,21 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	return HandoffAnswer{Report: &r}, err
 }
 
-// unread counts what lies in the caller's inbox, and adds the warnings of every
-// answer. What was done must be said whatever else fails.
+// unread returns the number of messages in the caller's inbox, and adds the
+// warnings of every answer. A failure to count is a warning, because the answer
+// must report the finished change.
 func (s *Services) unread(ctx context.Context, a hub.Caller, warnings []string) (int, []string) {
 	warnings = append(warnings, s.Mail.Warnings()...)
 	n, err := s.Mail.Unread(ctx, a.ID)
 	if err != nil {
-		warnings = append(warnings, "what lies in your inbox could not be counted")
+		warnings = append(warnings, "the messages in your inbox could not be counted")
 	}
 	return n, warnings
 }
 
-// parcel returns the package with what was given beside it put in. Something
-// that is given twice must be the same.
-func (p HandoffParams) parcel() (json.RawMessage, error) {
+// fullPackage returns the package with the members that were given beside it. A
+// member must not be given twice.
+func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 	const op = "acp/handoff"
 	if p.plain() {
 		return p.Package, nil // as it came, so that a hash in it holds
@@ -236,7 +237,7 @@ func (p HandoffParams) parcel() (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// plain reports whether nothing was given beside the package.
+// plain reports whether no member was given beside the package.
 func (p HandoffParams) plain() bool {
 	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
 		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
@@ -268,8 +269,8 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 	return HeldList{messages, waiting}, err
 }
 
-// decide asks about a message and, if there is none of that id, about a
-// handoff: both have ids of one kind, and a person should not have to know.
+// decide decides about the message with an id or, if there is none, about the
+// handoff: both have ids of one kind, and a person need not know which it is.
 func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error)) (mailroom.Verdict, error) {
 	v, err := message()
 	if hub.CodeOf(err) != hub.CodeNotFound {

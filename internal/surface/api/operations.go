@@ -56,7 +56,7 @@ type SendParams struct {
 	Protocol       string          `json:"protocol,omitempty"`
 	Version        string          `json:"version,omitempty"`
 
-	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is who authenticated
+	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
 	Unknown jsontext.Value  `json:",embed"`
 }
 
@@ -93,8 +93,8 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	return d, nil
 }
 
-// claimedSender finds a sender in the parameters, however its name is spelt,
-// and returns the other members that nobody knows here.
+// claimedSender returns the sender that the parameters claim, in any case of its
+// name, and the other unknown members.
 func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMessage, err error) {
 	if p.From != nil {
 		s := string(p.From)
@@ -151,7 +151,7 @@ func respond(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mail
 	return s.Mail.Respond(ctx, a, d)
 }
 
-// QueryParams choose messages. Empty members do not restrict.
+// QueryParams are the parameters of acp/query. An empty member does not restrict.
 type QueryParams struct {
 	Agent  hub.AgentID       `json:"agent,omitempty"`
 	Thread string            `json:"thread_id,omitempty"`
@@ -172,7 +172,7 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (mailr
 	})
 }
 
-// InboxParams say what to fetch.
+// InboxParams are the parameters of acp/inbox.
 type InboxParams struct {
 	Limit   int    `json:"limit,omitempty"`
 	Cursor  string `json:"cursor,omitempty"`
@@ -182,8 +182,8 @@ type InboxParams struct {
 	Peek    bool   `json:"peek,omitempty"`
 }
 
-// An AckSet says what the caller has dealt with: everything that this call
-// returns, or the messages named.
+// An AckSet names the messages that the caller has finished: all that this call
+// returns, or those with the ids.
 type AckSet struct {
 	All bool
 	IDs []hub.EnvelopeID
@@ -219,8 +219,8 @@ func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailr
 	})
 }
 
-// StatusParams say how work stands. The members of an envelope that a send may
-// carry are allowed too.
+// StatusParams are the parameters of acp/status: the state of the caller's work,
+// and the members of an envelope that a send may carry.
 type StatusParams struct {
 	State    string   `json:"state"`
 	Summary  string   `json:"summary"`
@@ -300,7 +300,7 @@ func trace(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom
 	return s.Mail.Trace(ctx, a, p.ID)
 }
 
-// AgentList is everybody on the hub.
+// An AgentList lists every agent of the hub.
 type AgentList struct {
 	Agents []access.Profile `json:"agents"`
 }
@@ -310,7 +310,7 @@ func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentLis
 	return AgentList{list}, err
 }
 
-// AgentParams name an agent and what is to be done with it.
+// AgentParams are the parameters of operations on one agent.
 type AgentParams struct {
 	ID       hub.AgentID `json:"id"`
 	Role     hub.Role    `json:"role,omitempty"`

@@ -89,7 +89,7 @@ func verify(ctx context.Context, s *Services, a hub.Caller, _ None) (records.Aud
 	return s.Records.Verify(ctx)
 }
 
-// ArchiveParams say what to archive.
+// ArchiveParams are the parameters of parley/archive.
 type ArchiveParams struct {
 	KeepS  int64 `json:"keep_s,omitempty"` // seconds that anything is kept; default 90 days
 	DryRun bool  `json:"dry_run,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/run"
 )
 
-// RunParams say what a run is about.
+// RunParams are the parameters of parley/run/begin.
 type RunParams struct {
 	ID       hub.RunID     `json:"run_id"`
 	Agent    hub.AgentID   `json:"agent"`
@@ -20,8 +20,8 @@ type RunParams struct {
 	TimeoutS int           `json:"timeout_s"`
 }
 
-// RunKey is a run that has begun, with the key that its agent is lent. The secret
-// is in it this once.
+// A RunKey is a new run with the key that its agent is lent. The secret is shown
+// only here.
 type RunKey struct {
 	Run hub.Run `json:"run"`
 	Key string  `json:"key"`
@@ -36,7 +36,7 @@ func runBegin(ctx context.Context, s *Services, a hub.Caller, p RunParams) (RunK
 	return RunKey{r, key}, err
 }
 
-// RunMoveParams say how far a run has come.
+// RunMoveParams are the parameters of parley/run/move.
 type RunMoveParams struct {
 	ID      hub.RunID    `json:"run_id"`
 	State   hub.RunState `json:"state"`
@@ -47,7 +47,7 @@ func runMove(ctx context.Context, s *Services, a hub.Caller, p RunMoveParams) (h
 	return s.Runs.Move(ctx, a, p.ID, p.State, p.Session)
 }
 
-// RunEndParams say how a run ended and what was found.
+// RunEndParams are the parameters of parley/run/end.
 type RunEndParams struct {
 	ID             hub.RunID           `json:"run_id"`
 	State          hub.RunState        `json:"state"`
@@ -66,7 +66,7 @@ func runEnd(ctx context.Context, s *Services, a hub.Caller, p RunEndParams) (hub
 	})
 }
 
-// A RunTrace is a run with what the journal says of it.
+// A RunTrace is a run with its journal entries.
 type RunTrace = run.Trace
 
 // RunIDParams name a run.

@@ -77,7 +77,7 @@ func shareTypes(ctx context.Context, s *Services, c hub.Caller, p TypesParams) (
 	})
 }
 
-// shareValue shares what is made here.
+// shareValue shares content that the hub encodes.
 func (s *Services) shareValue(ctx context.Context, c hub.Caller, p InProject, r Relations, t hub.ContextType, content map[string]string) (Shared, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
@@ -125,13 +125,13 @@ type ContextParams struct {
 	Contract hub.ContractID  `json:"contractId,omitempty"`
 	Since    hub.Instant     `json:"since,omitzero"` // with a zone or without
 	Limit    int             `json:"limit,omitempty"`
-	Cursor   string          `json:"cursor,omitempty"` // next of the page before, for what is older
+	Cursor   string          `json:"cursor,omitempty"` // next of the page before, for older packets
 }
 
 // Context is the answer to cacp/context/list.
 type Context struct {
 	Packets []hub.Packet `json:"packets"`        // oldest first
-	Next    string       `json:"next,omitempty"` // to ask for as cursor, for what is older
+	Next    string       `json:"next,omitempty"` // the cursor of the page with older packets
 }
 
 // contextPage is how many packets a list has unless asked for otherwise.

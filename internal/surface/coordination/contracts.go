@@ -141,7 +141,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(shown)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (c *Contract) UnmarshalJSON(b []byte) error {
 	var extra struct {
 		ProjectID hub.ProjectID `json:"projectId"`

@@ -15,7 +15,7 @@ type StartParams struct {
 	Files []string `json:"estimatedFiles,omitempty"`
 }
 
-// WorkState is the answer to what changes an implementation.
+// A WorkState is the answer to operations that change an implementation.
 type WorkState struct {
 	Status         string             `json:"status"` // started, complete, verified, failed or partial
 	ContractID     hub.ContractID     `json:"contractId"`

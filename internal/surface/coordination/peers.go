@@ -113,7 +113,7 @@ type Peers struct {
 }
 
 func listPeers(ctx context.Context, s *Services, c hub.Caller, _ None) (Peers, error) {
-	if _, err := s.Access.Peers(ctx, c); err != nil { // who may see them
+	if _, err := s.Access.Peers(ctx, c); err != nil { // only the operator may list peers
 		return Peers{}, err
 	}
 	all, err := s.Network.Standings(ctx)
@@ -123,7 +123,7 @@ func listPeers(ctx context.Context, s *Services, c hub.Caller, _ None) (Peers, e
 // None are the parameters of a method that has none.
 type None struct{}
 
-// PeerChanged is the answer to what changes a peer.
+// PeerChanged is the answer to operations that change a peer.
 type PeerChanged struct {
 	Peer hub.Peer `json:"peer"`
 }
@@ -140,7 +140,7 @@ func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (P
 
 // PeerNames is the answer to parley/peer/sync.
 type PeerNames struct {
-	Peers []hub.AID `json:"peers"` // that are compared with now
+	Peers []hub.AID `json:"peers"` // that the hub compares with now
 }
 
 func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerNames, error) {

@@ -81,7 +81,7 @@ func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams,
 type ListParams struct {
 	After   hub.ProjectID `json:"after,omitempty"`
 	Limit   int           `json:"limit,omitempty"`   // default all
-	Summary bool          `json:"summary,omitempty"` // leave out what the projects hold
+	Summary bool          `json:"summary,omitempty"` // without the contents of the projects
 }
 
 // Projects is the answer to cacp/project/list, without the contents of projects.

@@ -18,11 +18,11 @@ import (
 )
 
 // Most requests are tool calls in a session that was used a moment ago, and
-// the library spends several times as long on one as the hub does. Those that
-// need nothing of it take a shortcut to the operation; the answer is the same.
-// Everything else goes the whole way: the first call of a session, one now and
+// the library spends several times as long on one as the hub does. Calls that
+// need nothing of it take a shortcut to the operation, with the same answer.
+// All others go the whole way: the first call of a session, one now and
 // then so that the library knows that the session lives, calls that may wait
-// and so must be cancellable, and whatever is not plainly a tool call.
+// and so must be cancellable, and every request that is not plainly a tool call.
 const (
 	sessionHeader  = "Mcp-Session-Id"
 	protocolHeader = "Mcp-Protocol-Version"
@@ -134,10 +134,10 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets an http.ResponseController reach what is underneath.
+// Unwrap returns the writer inside, for an http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush sends what is written.
+// Flush sends the buffered bytes.
 func (w *statusWriter) Flush() { http.NewResponseController(w.ResponseWriter).Flush() }
 
 // plainHeaders reports whether the headers are those of an ordinary call. What
@@ -199,7 +199,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Call
 	w.Write(answer.AppendTo(nil)) // a caller that is gone needs no answer
 }
 
-// toolResult is what a model gets to see of a result or of an error.
+// toolResult returns a result or an error as a model reads it.
 func toolResult(result any, err error) *mcp.CallToolResult {
 	if err != nil {
 		return failure(err)

@@ -30,7 +30,7 @@ const (
 )
 
 // SessionHeader names the caller's session for callers that have no MCP session.
-// It says which calls belong together, not who calls.
+// It groups calls and proves nothing about the caller.
 const SessionHeader = "Parley-Session"
 
 // A Door serves a dispatcher's methods as JSON-RPC over HTTP, and pages beside
@@ -154,7 +154,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // ServeHTTP answers one JSON-RPC request or batch. A caller that was identified
-// gets status 200 whatever the answer says, or 204 if there is none. A request
+// gets status 200 for a result and for an error, or 204 if there is no answer. A request
 // without a key is refused with status 401, unless it is a single call of an
 // operation that is open to guests.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
