@@ -118,33 +118,26 @@ func (a *app) contextDecideCommand() *cobra.Command {
 }
 
 func (a *app) contextListCommand() *cobra.Command {
-	var project *projectFlag
 	var kind, contract, since, cursor string
 	var limit int
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "list", Short: "Show what was shared, the newest of it", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		p := coordination.ContextParams{InProject: in, Type: hub.ContextType(kind), Contract: hub.ContractID(contract), Limit: limit, Cursor: cursor}
+		from, err := moment("since", since, -1)
+		if err != nil {
+			return err
+		}
+		if !from.IsZero() {
+			p.Since = hub.InstantAt(from.Time)
+		}
+		return answer(ctx, a, coordination.ListContext, p, func(w io.Writer, got coordination.Context) {
+			writePackets(w, got.Packets)
+			if got.Next != "" {
+				fmt.Fprintf(w, "older: add --cursor %s\n", got.Next)
 			}
-			p := coordination.ContextParams{InProject: in, Type: hub.ContextType(kind), Contract: hub.ContractID(contract), Limit: limit, Cursor: cursor}
-			from, err := moment("since", since, -1)
-			if err != nil {
-				return err
-			}
-			if !from.IsZero() {
-				p.Since = hub.InstantAt(from.Time)
-			}
-			return answer(cmd.Context(), a, coordination.ListContext, p, func(w io.Writer, got coordination.Context) {
-				writePackets(w, got.Packets)
-				if got.Next != "" {
-					fmt.Fprintf(w, "older: add --cursor %s\n", got.Next)
-				}
-			})
-		},
-	}
-	project = projectOf(cmd)
+		})
+	})
 	f := cmd.Flags()
 	f.StringVar(&kind, "type", "", "only packets of one type")
 	f.StringVar(&contract, "contract", "", "only packets about one contract")
@@ -169,20 +162,13 @@ func writePackets(w io.Writer, packets []hub.Packet) {
 }
 
 func (a *app) contextThreadCommand() *cobra.Command {
-	var project *projectFlag
 	var deep bool
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "thread PACKET", Short: "Show a packet with the answers to it", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			p := coordination.ThreadParams{InProject: in, Packet: hub.PacketID(args[0]), Deep: deep}
-			return answer(cmd.Context(), a, coordination.GetThread, p, func(w io.Writer, got coordination.Thread) { writePackets(w, got.Thread) })
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InProject, args []string) error {
+		p := coordination.ThreadParams{InProject: in, Packet: hub.PacketID(args[0]), Deep: deep}
+		return answer(ctx, a, coordination.GetThread, p, func(w io.Writer, got coordination.Thread) { writePackets(w, got.Thread) })
+	})
 	cmd.Flags().BoolVar(&deep, "deep", false, "from where the thread began, with answers to answers")
 	return cmd
 }

@@ -29,27 +29,20 @@ a new version.`
 }
 
 func (a *app) contractProposeCommand() *cobra.Command {
-	var project *projectFlag
 	var kind, name, content string
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "propose --type TYPE --name NAME --content JSON|@FILE|-", Short: "Propose an interface",
 		Example: `  parley contract propose --type api_endpoint --name "Get User" \
     --content '{"method":"GET","path":"/users/{id}","responseBody":{"type":"object"}}'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := a.object(cmd.Context(), "--content", content)
-			if err != nil {
-				return err
-			}
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			return answer(cmd.Context(), a, coordination.Propose,
-				coordination.Proposal{InProject: in, Type: hub.ContractType(kind), Name: name, Content: raw}, a.writeProposed)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		raw, err := a.object(ctx, "--content", content)
+		if err != nil {
+			return err
+		}
+		return answer(ctx, a, coordination.Propose,
+			coordination.Proposal{InProject: in, Type: hub.ContractType(kind), Name: name, Content: raw}, a.writeProposed)
+	})
 	f := cmd.Flags()
 	f.StringVar(&kind, "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
 	f.StringVar(&name, "name", "", "what it is called")
@@ -83,26 +76,19 @@ func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 }
 
 func (a *app) contractUpdateCommand() *cobra.Command {
-	var project *projectFlag
 	var content, note string
 	var version int
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "update ID --content JSON|@FILE|-", Short: "Give a contract its next version",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := a.object(cmd.Context(), "--content", content)
-			if err != nil {
-				return err
-			}
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			return answer(cmd.Context(), a, coordination.Update,
-				coordination.Revision{InContract: in, Content: raw, Note: note, Version: version}, a.writeProposed)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		raw, err := a.object(ctx, "--content", content)
+		if err != nil {
+			return err
+		}
+		return answer(ctx, a, coordination.Update,
+			coordination.Revision{InContract: in, Content: raw, Note: note, Version: version}, a.writeProposed)
+	})
 	f := cmd.Flags()
 	f.StringVar(&content, "content", "", "the interface: a JSON object, @FILE, or - for standard input")
 	f.StringVar(&note, "note", "", "what changed, and why")
@@ -111,56 +97,42 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 }
 
 func (a *app) contractRespondCommand() *cobra.Command {
-	var project *projectFlag
 	var comment string
 	var version int
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "respond ID agree|request_change|reject", Short: "Agree to a contract, ask for a change, or reject it",
 		Example:   `  parley contract respond 0199... request_change --comment "avatar may be null"`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
+	}, func(ctx context.Context, in coordination.InContract, args []string) error {
+		p := coordination.Response{InContract: in, Action: args[1], Comment: comment, Version: version}
+		return answer(ctx, a, coordination.Respond, p, func(w io.Writer, got coordination.Responded) {
+			fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
+			if len(got.PendingRepos) > 0 {
+				fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
 			}
-			p := coordination.Response{InContract: in, Action: args[1], Comment: comment, Version: version}
-			return answer(cmd.Context(), a, coordination.Respond, p, func(w io.Writer, got coordination.Responded) {
-				fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
-				if len(got.PendingRepos) > 0 {
-					fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
-				}
-			})
-		},
-	}
-	project = projectOf(cmd)
+		})
+	})
 	cmd.Flags().StringVar(&comment, "comment", "", "what the others should know")
 	cmd.Flags().IntVar(&version, "version", 0, "the version that you have seen; refused if there is a newer one")
 	return cmd
 }
 
 func (a *app) contractShowCommand() *cobra.Command {
-	var project *projectFlag
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "show ID", Short: "Show a contract and who has implemented it", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		return answer(ctx, a, coordination.GetContract, coordination.GetParams{InContract: in, History: true}, func(w io.Writer, got coordination.Contract) {
+			fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
+			for _, i := range got.Implementations {
+				fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
 			}
-			return answer(cmd.Context(), a, coordination.GetContract, coordination.GetParams{InContract: in, History: true}, func(w io.Writer, got coordination.Contract) {
-				fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
-				for _, i := range got.Implementations {
-					fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
-				}
-				for _, c := range got.Conflicts {
-					fmt.Fprintf(w, "  another version %d was proposed at the same time and lost; it is kept (--json shows it)\n", c.Version)
-				}
-				writeObject(w, got.Content)
-			})
-		},
-	}
-	project = projectOf(cmd)
+			for _, c := range got.Conflicts {
+				fmt.Fprintf(w, "  another version %d was proposed at the same time and lost; it is kept (--json shows it)\n", c.Version)
+			}
+			writeObject(w, got.Content)
+		})
+	})
 	return cmd
 }
 
@@ -174,19 +146,12 @@ func writeObject(w io.Writer, raw json.RawMessage) {
 }
 
 func (a *app) contractDiffCommand() *cobra.Command {
-	var project *projectFlag
 	var from, to int
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			return answer(cmd.Context(), a, coordination.DiffContract, coordination.DiffParams{InContract: in, From: from, To: to}, a.writeDiff)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		return answer(ctx, a, coordination.DiffContract, coordination.DiffParams{InContract: in, From: from, To: to}, a.writeDiff)
+	})
 	cmd.Flags().IntVar(&from, "from", 0, "the older version (default the one before)")
 	cmd.Flags().IntVar(&to, "to", 0, "the newer version (default the newest)")
 	return cmd
@@ -211,43 +176,36 @@ func (a *app) writeDiff(w io.Writer, d contract.Diff) {
 }
 
 func (a *app) contractListCommand() *cobra.Command {
-	var project *projectFlag
 	var status, kind string
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "list", Short: "List the contracts of a project", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := project.find(cmd.Context(), a)
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		p := coordination.ListContractsParams{InProject: in, Status: hub.ContractStatus(status), Type: hub.ContractType(kind)}
+		all := coordination.Contracts{Contracts: []coordination.Contract{}}
+		for {
+			got, err := call(ctx, a, coordination.ListContracts, p)
 			if err != nil {
 				return err
 			}
-			p := coordination.ListContractsParams{InProject: in, Status: hub.ContractStatus(status), Type: hub.ContractType(kind)}
-			all := coordination.Contracts{Contracts: []coordination.Contract{}}
-			for {
-				got, err := call(cmd.Context(), a, coordination.ListContracts, p)
-				if err != nil {
-					return err
-				}
-				all.Contracts = append(all.Contracts, got.Contracts...)
-				if got.Next == "" {
-					break
-				}
-				p.After = got.Next
+			all.Contracts = append(all.Contracts, got.Contracts...)
+			if got.Next == "" {
+				break
 			}
-			return a.print(all, func(w io.Writer) {
-				if len(all.Contracts) == 0 {
-					fmt.Fprintln(w, "no contracts")
-					return
-				}
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(t, "ID\tVERSION\tSTATUS\tTYPE\tNAME")
-				for _, c := range all.Contracts {
-					fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", c.ID, c.Version, c.Status, c.Type, visible(c.Name))
-				}
-				t.Flush()
-			})
-		},
-	}
-	project = projectOf(cmd)
+			p.After = got.Next
+		}
+		return a.print(all, func(w io.Writer) {
+			if len(all.Contracts) == 0 {
+				fmt.Fprintln(w, "no contracts")
+				return
+			}
+			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "ID\tVERSION\tSTATUS\tTYPE\tNAME")
+			for _, c := range all.Contracts {
+				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", c.ID, c.Version, c.Status, c.Type, visible(c.Name))
+			}
+			t.Flush()
+		})
+	})
 	cmd.Flags().StringVar(&status, "status", "", "only those that are proposed, negotiating, agreed, implemented or verified")
 	cmd.Flags().StringVar(&kind, "type", "", "only those of one type")
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(words(hub.ContractStatuses), cobra.ShellCompDirectiveNoFileComp))
@@ -255,70 +213,56 @@ func (a *app) contractListCommand() *cobra.Command {
 }
 
 func (a *app) contractHistoryCommand() *cobra.Command {
-	var project *projectFlag
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "history ID", Short: "Show the versions of a contract and what was said about them", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			got, err := call(cmd.Context(), a, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
-			if err != nil {
-				return err
-			}
-			said, err := call(cmd.Context(), a, coordination.ListContext, coordination.ContextParams{InProject: in.InProject, Contract: in.Contract})
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]any{"contract": got, "context": said.Packets}, func(w io.Writer) {
-				for _, v := range got.History {
-					fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
-					if v.ChangeNotes != "" {
-						fmt.Fprintf(w, ": %s", visible(v.ChangeNotes))
-					}
-					fmt.Fprintln(w)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
+		if err != nil {
+			return err
+		}
+		said, err := call(ctx, a, coordination.ListContext, coordination.ContextParams{InProject: in.InProject, Contract: in.Contract})
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]any{"contract": got, "context": said.Packets}, func(w io.Writer) {
+			for _, v := range got.History {
+				fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
+				if v.ChangeNotes != "" {
+					fmt.Fprintf(w, ": %s", visible(v.ChangeNotes))
 				}
-				fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
-				for _, p := range said.Packets {
-					fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, visible(string(p.FromAgent)), p.Type, visible(string(p.Content)))
-				}
-			})
-		},
-	}
-	project = projectOf(cmd)
+				fmt.Fprintln(w)
+			}
+			fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
+			for _, p := range said.Packets {
+				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, visible(string(p.FromAgent)), p.Type, visible(string(p.Content)))
+			}
+		})
+	})
 	return cmd
 }
 
 func (a *app) contractCheckCommand() *cobra.Command {
-	var project *projectFlag
 	var repo, require string
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
 		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
 agreed, implemented or verified, as --require says. Prints the contracts that are
 not, and the repositories that they wait for. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			got, err := call(cmd.Context(), a, coordination.Check, coordination.CheckParams{InProject: in, Repo: repo, Require: hub.ContractStatus(require)})
-			if err != nil {
-				return err
-			}
-			if err := a.print(got, func(w io.Writer) { a.writeVerdict(w, got) }); err != nil {
-				return err
-			}
-			if !got.OK {
-				return errCheck
-			}
-			return nil
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		got, err := call(ctx, a, coordination.Check, coordination.CheckParams{InProject: in, Repo: repo, Require: hub.ContractStatus(require)})
+		if err != nil {
+			return err
+		}
+		if err := a.print(got, func(w io.Writer) { a.writeVerdict(w, got) }); err != nil {
+			return err
+		}
+		if !got.OK {
+			return errCheck
+		}
+		return nil
+	})
 	cmd.Flags().StringVar(&repo, "repo", "", "only contracts that this repository takes part in (default all)")
 	cmd.Flags().StringVar(&require, "require", "", "agreed, implemented or verified (default agreed)")
 	cmd.RegisterFlagCompletionFunc("require", cobra.FixedCompletions([]string{"agreed", "implemented", "verified"}, cobra.ShellCompDirectiveNoFileComp))

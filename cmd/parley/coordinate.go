@@ -48,3 +48,25 @@ func (f *projectFlag) contract(ctx context.Context, a *app, id string) (coordina
 	in, err := f.find(ctx, a)
 	return coordination.InContract{InProject: in, Contract: hub.ContractID(id)}, err
 }
+
+// inProject completes a command about one project: it adds the flag, and
+// finds the project before run.
+func (a *app) inProject(cmd *cobra.Command, run func(ctx context.Context, in coordination.InProject, args []string) error) *cobra.Command {
+	project := projectOf(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := project.find(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), in, args)
+	}
+	return cmd
+}
+
+// inContract completes a command about the contract that its first argument
+// names.
+func (a *app) inContract(cmd *cobra.Command, run func(ctx context.Context, in coordination.InContract, args []string) error) *cobra.Command {
+	return a.inProject(cmd, func(ctx context.Context, in coordination.InProject, args []string) error {
+		return run(ctx, coordination.InContract{InProject: in, Contract: hub.ContractID(args[0])}, args)
+	})
+}

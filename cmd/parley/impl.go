@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -30,41 +31,27 @@ func writeWorkState(w io.Writer, got coordination.WorkState) {
 }
 
 func (a *app) implStartCommand() *cobra.Command {
-	var project *projectFlag
 	var plan string
 	var files []string
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "start CONTRACT", Short: "Say that your repository begins", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			return answer(cmd.Context(), a, coordination.StartWork, coordination.StartParams{InContract: in, Plan: plan, Files: files}, writeWorkState)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		return answer(ctx, a, coordination.StartWork, coordination.StartParams{InContract: in, Plan: plan, Files: files}, writeWorkState)
+	})
 	cmd.Flags().StringVar(&plan, "plan", "", "how it will be done")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "file that will probably change (repeatable)")
 	return cmd
 }
 
 func (a *app) implCompleteCommand() *cobra.Command {
-	var project *projectFlag
 	var files []string
 	var notes, endpoint string
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "complete CONTRACT --file FILE", Short: "Say that your repository is done", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			p := coordination.CompleteParams{InContract: in, Files: files, Notes: notes, TestEndpoint: endpoint}
-			return answer(cmd.Context(), a, coordination.CompleteWork, p, writeWorkState)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		p := coordination.CompleteParams{InContract: in, Files: files, Notes: notes, TestEndpoint: endpoint}
+		return answer(ctx, a, coordination.CompleteWork, p, writeWorkState)
+	})
 	f := cmd.Flags()
 	f.StringArrayVar(&files, "file", nil, "file that was changed (repeatable)")
 	f.StringVar(&notes, "notes", "", "what the others should know")
@@ -73,19 +60,12 @@ func (a *app) implCompleteCommand() *cobra.Command {
 }
 
 func (a *app) implVerifyCommand() *cobra.Command {
-	var project *projectFlag
 	var result, notes string
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "verify CONTRACT --result success|failure|partial", Short: "Say whether the implementations work together", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			return answer(cmd.Context(), a, coordination.VerifyWork, coordination.VerifyParams{InContract: in, Result: result, Notes: notes}, writeWorkState)
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		return answer(ctx, a, coordination.VerifyWork, coordination.VerifyParams{InContract: in, Result: result, Notes: notes}, writeWorkState)
+	})
 	cmd.Flags().StringVar(&result, "result", "", "success, failure or partial")
 	cmd.Flags().StringVar(&notes, "notes", "", "what was tried, and what was seen")
 	cmd.RegisterFlagCompletionFunc("result", cobra.FixedCompletions([]string{contract.VerifySuccess, contract.VerifyFailure, contract.VerifyPartial}, cobra.ShellCompDirectiveNoFileComp))
@@ -93,27 +73,20 @@ func (a *app) implVerifyCommand() *cobra.Command {
 }
 
 func (a *app) implStatusCommand() *cobra.Command {
-	var project *projectFlag
-	cmd := &cobra.Command{
+	cmd := a.inContract(&cobra.Command{
 		Use: "status CONTRACT", Short: "Show how far each repository is", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := project.contract(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
+	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
+		return answer(ctx, a, coordination.WorkStatus, coordination.ContractParams{InContract: in}, func(w io.Writer, got coordination.Progress) {
+			fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
+			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+			for _, i := range got.Implementations {
+				fmt.Fprintf(t, "  %s\t%s\t%s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
 			}
-			return answer(cmd.Context(), a, coordination.WorkStatus, coordination.ContractParams{InContract: in}, func(w io.Writer, got coordination.Progress) {
-				fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				for _, i := range got.Implementations {
-					fmt.Fprintf(t, "  %s\t%s\t%s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
-				}
-				t.Flush()
-				if len(got.PendingRepos) > 0 {
-					fmt.Fprintf(w, "not completed by %s\n", visible(strings.Join(got.PendingRepos, ", ")))
-				}
-			})
-		},
-	}
-	project = projectOf(cmd)
+			t.Flush()
+			if len(got.PendingRepos) > 0 {
+				fmt.Fprintf(w, "not completed by %s\n", visible(strings.Join(got.PendingRepos, ", ")))
+			}
+		})
+	})
 	return cmd
 }

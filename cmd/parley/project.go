@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -126,88 +127,68 @@ func orAny(p hub.AgreementPolicy) hub.AgreementPolicy {
 }
 
 func (a *app) projectJoinCommand() *cobra.Command {
-	var project *projectFlag
 	var repo, endpoint string
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "join --repo NAME", Short: "Claim a repository of a project",
 		Long: `Claim a repository of a project for yourself: as the operator for the hub, as an
 agent for that agent. What you say about contracts is then said for it.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			p := coordination.JoinParams{InProject: in, Repo: repo, Endpoint: endpoint}
-			return answer(cmd.Context(), a, coordination.JoinProject, p, func(w io.Writer, got coordination.Joined) {
-				fmt.Fprintf(w, "%s of %s is yours\n", repo, visible(got.Project))
-			})
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		p := coordination.JoinParams{InProject: in, Repo: repo, Endpoint: endpoint}
+		return answer(ctx, a, coordination.JoinProject, p, func(w io.Writer, got coordination.Joined) {
+			fmt.Fprintf(w, "%s of %s is yours\n", repo, visible(got.Project))
+		})
+	})
 	cmd.Flags().StringVar(&repo, "repo", "", "the repository")
 	cmd.Flags().StringVar(&endpoint, "endpoint", "", "where you can be called")
 	return cmd
 }
 
 func (a *app) projectSetCommand() *cobra.Command {
-	var project *projectFlag
 	var status, policy string
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "set [--status STATUS] [--policy POLICY]", Short: "Say how far a project has come, or whose word makes a contract agreed",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if status == "" && policy == "" {
-				return usagef("give --status or --policy")
-			}
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		if status == "" && policy == "" {
+			return usagef("give --status or --policy")
+		}
+		var got coordination.ProjectChanged
+		var err error
+		if policy != "" {
+			if got, err = call(ctx, a, coordination.SetPolicy, coordination.PolicyParams{InProject: in, Policy: hub.AgreementPolicy(policy)}); err != nil {
 				return err
 			}
-			var got coordination.ProjectChanged
-			if policy != "" {
-				if got, err = call(cmd.Context(), a, coordination.SetPolicy, coordination.PolicyParams{InProject: in, Policy: hub.AgreementPolicy(policy)}); err != nil {
-					return err
-				}
+		}
+		if status != "" {
+			if got, err = call(ctx, a, coordination.UpdateProjectStatus, coordination.StatusParams{InProject: in, Status: hub.ProjectStatus(status)}); err != nil {
+				return err
 			}
-			if status != "" {
-				if got, err = call(cmd.Context(), a, coordination.UpdateProjectStatus, coordination.StatusParams{InProject: in, Status: hub.ProjectStatus(status)}); err != nil {
-					return err
-				}
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s, agreement by %s\n", got.Status, got.Policy) })
-		},
-	}
-	project = projectOf(cmd)
+		}
+		return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s, agreement by %s\n", got.Status, got.Policy) })
+	})
 	cmd.Flags().StringVar(&status, "status", "", "planning, implementing, integrating or complete")
 	cmd.Flags().StringVar(&policy, "policy", "", "any, counterparty or all")
 	return cmd
 }
 
 func (a *app) projectTokenCommand() *cobra.Command {
-	var project *projectFlag
 	var agent string
 	var permissions []string
 	var ttl time.Duration
-	cmd := &cobra.Command{
+	cmd := a.inProject(&cobra.Command{
 		Use: "token --agent NAME", Short: "Make a token for one agent and one project (operator)",
 		Long: `Make a token that lets one agent do some things in one project, for a while. It
 is sent as X-Project-Token, and shown this once.`,
 		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			p := coordination.TokenParams{InProject: in, Agent: agent, Permissions: typed[coordination.Permission](permissions), TTLS: int64(ttl / time.Second)}
-			return answer(cmd.Context(), a, coordination.MintToken, p, func(w io.Writer, got coordination.Token) {
-				fmt.Fprintln(w, got.Token)
-				fmt.Fprintf(a.err, "for %s until %s; it is shown this once\n", got.Agent, got.ExpiresAt)
-			})
-		},
-	}
-	project = projectOf(cmd)
+	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
+		p := coordination.TokenParams{InProject: in, Agent: agent, Permissions: typed[coordination.Permission](permissions), TTLS: int64(ttl / time.Second)}
+		return answer(ctx, a, coordination.MintToken, p, func(w io.Writer, got coordination.Token) {
+			fmt.Fprintln(w, got.Token)
+			fmt.Fprintf(a.err, "for %s until %s; it is shown this once\n", got.Agent, got.ExpiresAt)
+		})
+	})
 	f := cmd.Flags()
 	f.StringVar(&agent, "agent", "", "an agent of this hub, or the agent id of another")
 	f.StringSliceVar(&permissions, "permissions", nil, "what it permits (default project:read, contract:propose, contract:respond, context:share, implementation:update)")

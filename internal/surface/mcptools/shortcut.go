@@ -20,6 +20,7 @@ import (
 // Most requests are tool calls in a session that was used a moment ago, and
 // the library spends several times as long on one as the hub does. Calls that
 // need nothing of it take a shortcut to the operation, with the same answer.
+// The row of make bench for acp_send over MCP needs it (docs/adr/0006).
 // All others go the whole way: the first call of a session, one now and
 // then so that the library knows that the session lives, calls that may wait
 // and so must be cancellable, and every request that is not plainly a tool call.
