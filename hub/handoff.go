@@ -49,15 +49,12 @@ func (s HandoffState) CanBecome(next HandoffState) bool { return slices.Contains
 // Known reports whether s is one of HandoffStates.
 func (s HandoffState) Known() bool { return slices.Contains(HandoffStates, s) }
 
-// Active reports whether a handoff in state s claims its task: there is at most
-// one such handoff for a task.
-func (s HandoffState) Active() bool {
-	switch s {
-	case HandoffProposed, HandoffValidating, HandoffAccepted, HandoffActivated:
-		return true
-	}
-	return false
-}
+// ActiveHandoffs lists the states in which a handoff claims its task: there is
+// at most one such handoff for a task.
+var ActiveHandoffs = []HandoffState{HandoffProposed, HandoffValidating, HandoffAccepted, HandoffActivated}
+
+// Active reports whether s is one of ActiveHandoffs.
+func (s HandoffState) Active() bool { return slices.Contains(ActiveHandoffs, s) }
 
 // A RejectReason says why a handoff was rejected.
 type RejectReason string
@@ -183,6 +180,13 @@ type HandoffStep struct {
 	Checks []Check      `json:"checks,omitempty"`
 }
 
+// A Lateness says when an accepted handoff that is not completed counts as late.
+type Lateness struct {
+	AcceptedBefore  Time // it was accepted before this time
+	DeadlineBy      Time // or its deadline has come by this time
+	EscalatedBefore Time // and it was not escalated at or after this time
+}
+
 // A HandoffQuery chooses handoffs. Empty members do not restrict.
 type HandoffQuery struct {
 	Viewer AgentID // restricts to what this agent gives or takes
@@ -191,6 +195,8 @@ type HandoffQuery struct {
 	To     AgentID
 	Task   string
 	States []HandoffState
+	Owned  bool      // was accepted at some time
+	Late   *Lateness // is late
 	Cursor HandoffID // the last one of the page before
 	Limit  int       // how many at most; positive
 }

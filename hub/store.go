@@ -86,10 +86,10 @@ type AgentReader interface {
 
 // An AgentWriter writes agents and keys.
 type AgentWriter interface {
-	// AddAgent reports CodeConflict when the name is taken.
-	AddAgent(Agent) error
-	// SetAgentState reports CodeNotFound when there is no such agent.
-	SetAgentState(id AgentID, s AgentState) error
+	// PutAgent stores a new agent if was is empty, and reports CodeConflict
+	// when the name is taken. Else it stores a's State provided the stored one
+	// is still was; otherwise it reports CodeConflict.
+	PutAgent(a Agent, was AgentState) error
 	// AddKey reports CodeConflict when the agent has a live or revoked key of
 	// that label, and CodeNotFound when there is no such agent.
 	AddKey(Key) error
@@ -134,8 +134,26 @@ type Query struct {
 	Since  Time   // created at or after
 	Until  Time   // created before
 	Text   string // words that must all occur
+	Held   bool   // waiting for a human; then the oldest come first
 	Cursor string
 	Limit  int // how many at most; positive
+}
+
+// A CountFilter chooses messages to count: those in an agent's inbox, fetched or
+// not, or those of a thread.
+type CountFilter struct {
+	Inbox  AgentID
+	Thread string      // if Inbox is empty
+	Type   MessageType // of that thread; all if empty
+	Limit  int         // the count stops here
+}
+
+// A SentFilter chooses among the messages of one sender.
+type SentFilter struct {
+	From       AgentID
+	Since      Time // at or after
+	Broadcasts bool // those to everyone only
+	Limit      int  // how many at most; positive
 }
 
 // A Sent is a trace of an earlier send, as much as limits need.
@@ -174,24 +192,15 @@ type MessageReader interface {
 	// Inbox returns what is unread or delivered, most pressing first and
 	// oldest first among equals.
 	Inbox(agent AgentID, f InboxFilter) (Page, error)
-	// Unread counts what lies in the inbox, fetched or not, up to limit.
-	Unread(agent AgentID, limit int) (int, error)
-	// Held returns the messages that wait for a human, oldest first.
-	Held(limit int) ([]Message, error)
 	// Query returns matching messages, newest first.
 	Query(q Query) (Page, error)
-	// ThreadSize counts the messages of a thread up to limit.
-	ThreadSize(thread string, limit int) (int, error)
-	// ThreadRounds counts the messages of one type in a thread up to limit.
-	ThreadRounds(thread string, t MessageType, limit int) (int, error)
+	// CountMessages counts matching messages up to the filter's limit.
+	CountMessages(f CountFilter) (int, error)
 	// ThreadSequence returns the greatest sequence in a thread and whether
 	// there is any.
 	ThreadSequence(thread string) (int64, bool, error)
-	// SentSince returns what an agent sent at or after a time, newest first.
-	SentSince(agent AgentID, since Time, limit int) ([]Sent, error)
-	// BroadcastsSince returns when an agent sent to everyone at or after a
-	// time, newest first.
-	BroadcastsSince(agent AgentID, since Time, limit int) ([]Time, error)
+	// Sent returns what an agent sent lately, newest first.
+	Sent(f SentFilter) ([]Sent, error)
 	// Expired returns messages that are pending or delivered though their
 	// time has passed.
 	Expired(now Time, limit int) ([]EnvelopeID, error)
@@ -214,10 +223,10 @@ type MessageWriter interface {
 	// PutParty stores the state of a recipient provided it is still was;
 	// otherwise it reports CodeConflict.
 	PutParty(id EnvelopeID, agent AgentID, next, was PartyState) error
-	// AddDelivery appends to the ledger and returns the row's number.
-	AddDelivery(Delivery) (int64, error)
-	// PutDelivery stores status, times and error of the row with d.ID.
-	PutDelivery(d Delivery) error
+	// PutDelivery appends to the ledger if d.ID is 0, else it stores status,
+	// times and error of the row with that number. It returns the number, and
+	// reports CodeNotFound when there is no such message or row.
+	PutDelivery(d Delivery) (int64, error)
 	// MarkProcessed remembers that the agent processed the message and
 	// reports whether this was the first time.
 	MarkProcessed(id EnvelopeID, agent AgentID, at Time) (bool, error)
@@ -231,35 +240,24 @@ type MessageWriter interface {
 // A HandoffReader reads handoffs and their history.
 type HandoffReader interface {
 	Handoff(id HandoffID) (Handoff, error)
-	// ActiveHandoff returns the handoff that claims a task now.
-	ActiveHandoff(task string) (Handoff, error)
 	// Handoffs returns those that match, newest first.
 	Handoffs(q HandoffQuery) ([]Handoff, error)
 	// HandoffSteps returns the history of a handoff in order.
 	HandoffSteps(id HandoffID) ([]HandoffStep, error)
-	// Owned returns the handoffs of a task that were ever accepted, oldest
-	// first.
-	Owned(task string) ([]Handoff, error)
-	// Late returns handoffs that were accepted and are not completed, though
-	// they were accepted before a time or their deadline has come by another;
-	// those escalated at or after a third are left out.
-	Late(acceptedBefore, deadlineBy, escalatedBefore Time, limit int) ([]Handoff, error)
 }
 
 // A HandoffWriter writes handoffs. A move and its step in the history are one
 // operation: there is no way to change the one without the other.
 type HandoffWriter interface {
-	// AddHandoff stores a handoff with its first step. It reports CodeConflict
-	// when the id is taken, and CodeOwnership when another handoff claims the
-	// task.
-	AddHandoff(h Handoff, first HandoffStep) error
-	// PutHandoff stores h with the step that moved it, provided the stored
-	// state is still was; otherwise it reports CodeConflict. The package and
-	// those it concerns stay as they were.
-	PutHandoff(h Handoff, was HandoffState, step HandoffStep) error
-	// NoteHandoff stores what may change of h without a move: approval,
-	// ownership and when it was escalated.
-	NoteHandoff(h Handoff) error
+	// PutHandoff stores a new handoff with its first step if was is empty. It
+	// reports CodeConflict when the id is taken, and CodeOwnership when another
+	// handoff claims the task.
+	//
+	// Else it stores h with the step that moved it, provided the stored state
+	// is still was; otherwise it reports CodeConflict. Package, task, sender
+	// and receiver stay as they were. Without a step nothing moves: approval,
+	// ownership and the time of escalation are stored.
+	PutHandoff(h Handoff, was HandoffState, step *HandoffStep) error
 }
 
 // A RunReader reads runs.
@@ -271,11 +269,11 @@ type RunReader interface {
 
 // A RunWriter writes runs.
 type RunWriter interface {
-	// AddRun reports CodeConflict when the id is taken, and CodeNotFound when
-	// there is no such agent.
-	AddRun(Run) error
-	// PutRun stores what r has become, provided the stored state is still was;
-	// otherwise it reports CodeConflict. What was asked for stays as it was.
+	// PutRun stores a new run if was is empty. It reports CodeConflict when the
+	// id is taken, and CodeNotFound when there is no such agent.
+	//
+	// Else it stores the progress of r, provided the stored state is still was;
+	// otherwise it reports CodeConflict. Agent, task and place stay as they were.
 	PutRun(r Run, was RunState) error
 }
 
@@ -358,8 +356,11 @@ type ContractQuery struct {
 	Project ProjectID // must be given
 	Status  ContractStatus
 	Type    ContractType
-	After   ContractID // the last one of the page before
-	Limit   int        // how many at most; positive
+	// Conflicted restricts to contracts with contents that lost against
+	// another one of their version.
+	Conflicted bool
+	After      ContractID // the last one of the page before
+	Limit      int        // how many at most; positive
 }
 
 // A PacketQuery chooses packets of one project. Empty members do not restrict.
@@ -394,9 +395,6 @@ type ProjectReader interface {
 	// Versions returns the earlier versions of a contract, oldest first, and
 	// the contents that lost, newest version first.
 	Versions(project ProjectID, id ContractID) (history, conflicts []ContractVersion, err error)
-	// Conflicted returns the contracts of a project that have contents which
-	// lost, by id, beginning after one.
-	Conflicted(project ProjectID, after ContractID, limit int) ([]ContractID, error)
 	Packet(project ProjectID, id PacketID) (Packet, error)
 	// Packets returns packets by time.
 	Packets(q PacketQuery) (PacketPage, error)
@@ -415,11 +413,12 @@ type ProjectWriter interface {
 	// PutProject stores all of p but its tally. It reports CodeNotFound when
 	// there is no such project.
 	PutProject(p Project) error
-	// AddContract stores a contract with History and Conflicts. It reports
-	// CodeConflict when the id is taken within the project.
-	AddContract(c Contract) error
-	// PutContract stores c in place of was, provided the stored one still has
-	// was's version and time; otherwise it reports CodeConflict. History and
+	// PutContract stores a new contract with History and Conflicts if was is
+	// the zero value. It reports CodeConflict when the id is taken within the
+	// project.
+	//
+	// Else it stores c in place of was, provided the stored one still has was's
+	// version and time; otherwise it reports CodeConflict. History and
 	// Conflicts stay as they are.
 	PutContract(c, was Contract) error
 	// AddVersion keeps an earlier version of a contract.
@@ -460,13 +459,18 @@ type PeerReader interface {
 	PeerByKey(hash string) (Peer, error)
 	Peers() ([]Peer, error) // by AID
 	Outbox(peer AID) (Outbox, error)
-	Outboxes() ([]Outbox, error) // by AID
 	// DeadLetters returns what was given up, newest first.
 	DeadLetters(peer AID, limit int) ([]DeadLetter, error)
-	Invite(id string) (Invite, error)
-	InviteByHash(hash string) (Invite, error)
-	// Invites returns those of a project, or all, newest first.
-	Invites(project ProjectID, limit int) ([]Invite, error)
+	// Invites returns matching invites, newest first.
+	Invites(q InviteQuery) ([]Invite, error)
+}
+
+// An InviteQuery chooses invites. Empty members do not restrict.
+type InviteQuery struct {
+	ID      string
+	Hash    string // of the secret
+	Project ProjectID
+	Limit   int // how many at most; positive
 }
 
 // A PeerWriter writes what is known about other hubs.

@@ -24,15 +24,15 @@ func (w *world) handoff(task string, from, to hub.AgentID) hub.Handoff {
 }
 
 // step returns the step that leads to where h is.
-func step(h hub.Handoff, at hub.Time) hub.HandoffStep {
-	return hub.HandoffStep{State: h.Status, At: at, Actor: h.From}
+func step(h hub.Handoff, at hub.Time) *hub.HandoffStep {
+	return &hub.HandoffStep{State: h.Status, At: at, Actor: h.From}
 }
 
 // hand stores a proposed handoff.
 func (w *world) hand(task string, from, to hub.AgentID) hub.Handoff {
 	w.Helper()
 	h := w.handoff(task, from, to)
-	w.update(func(tx hub.Tx) error { return tx.AddHandoff(h, step(h, h.InitiatedAt)) })
+	w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, "", step(h, h.InitiatedAt)) })
 	return h
 }
 
@@ -63,38 +63,37 @@ var handoffTests = []storeTest{
 		h := w.handoff("T", "ada", "bob")
 		h.Previous, h.Restricted, h.NeedsHuman, h.Deadline = "0199f000-0000-7000-8000-000000000001", true, true, epoch.Add(time.Hour)
 		first := hub.HandoffStep{N: 1, State: h.Status, At: epoch, Actor: "ada", Note: "note", Checks: []hub.Check{{What: "w", Result: hub.CheckFailed, Detail: "d", Reason: hub.RejectOther}}}
-		w.update(func(tx hub.Tx) error { return tx.AddHandoff(h, first) })
+		w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, "", &first) })
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {
 			got, err := r.Handoff(h.ID)
 			w.equal("handoff", got, h)
-			active, err2 := r.ActiveHandoff("T")
-			w.equal("active", active, h)
+			active, err2 := r.Handoffs(hub.HandoffQuery{Task: "T", States: hub.ActiveHandoffs, Limit: 9})
+			w.equal("active", active, []hub.Handoff{h})
 			steps, err3 := r.HandoffSteps(h.ID)
 			w.equal("steps", steps, []hub.HandoffStep{first})
 			return errors.Join(err, err2, err3)
 		})
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Handoff(hub.HandoffID(w.ids.Next())); return err })
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.ActiveHandoff("U"); return err })
 	}},
 	{"an id is taken once", func(w *world) {
 		h := w.hand("T", "ada", "bob")
 		h.TaskID = "U"
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddHandoff(h, step(h, epoch)) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutHandoff(h, "", step(h, epoch)) })
 	}},
 	{"R3-056 one active handoff claims a task", func(w *world) {
 		first := w.hand("T", "ada", "bob")
 		second := w.handoff("T", "cleo", "bob")
-		w.refuse(hub.CodeOwnership, func(tx hub.Tx) error { return tx.AddHandoff(second, step(second, epoch)) })
+		w.refuse(hub.CodeOwnership, func(tx hub.Tx) error { return tx.PutHandoff(second, "", step(second, epoch)) })
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Handoff(second.ID); return err })
 		w.walk(first, epoch, hub.HandoffValidating, hub.HandoffRejected)
-		w.update(func(tx hub.Tx) error { return tx.AddHandoff(second, step(second, epoch)) })
+		w.update(func(tx hub.Tx) error { return tx.PutHandoff(second, "", step(second, epoch)) })
 	}},
 	{"R3-056 a draft claims its task when it is proposed, not before", func(w *world) {
 		a, b := w.handoff("T", "ada", "bob"), w.handoff("T", "cleo", "bob")
 		a.Status, b.Status = hub.HandoffDraft, hub.HandoffDraft
 		w.update(func(tx hub.Tx) error {
-			return errors.Join(tx.AddHandoff(a, step(a, epoch)), tx.AddHandoff(b, step(b, epoch)))
+			return errors.Join(tx.PutHandoff(a, "", step(a, epoch)), tx.PutHandoff(b, "", step(b, epoch)))
 		})
 		w.walk(a, epoch, hub.HandoffProposed)
 		moved, err := b.Advance(hub.HandoffProposed, epoch)
@@ -109,7 +108,7 @@ var handoffTests = []storeTest{
 		for i := range 50 {
 			h := w.handoff("T", hub.AgentID(fmt.Sprintf("agent-%d", i)), "bob")
 			wg.Go(func() {
-				err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddHandoff(h, step(h, epoch)) })
+				err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutHandoff(h, "", step(h, epoch)) })
 				switch hub.CodeOf(err) {
 				case "":
 					won.Add(1)
@@ -142,7 +141,7 @@ var handoffTests = []storeTest{
 			for _, to := range hub.HandoffStates {
 				h := w.handoff(string(from)+string(to), "ada", "bob")
 				h.Status = from
-				w.update(func(tx hub.Tx) error { return tx.AddHandoff(h, step(h, epoch)) })
+				w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, "", step(h, epoch)) })
 				moved := h
 				moved.Status = to
 				err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutHandoff(moved, from, step(moved, epoch)) })
@@ -170,14 +169,14 @@ var handoffTests = []storeTest{
 	{"what may change without a move is noted", func(w *world) {
 		h := w.hand("T", "ada", "bob")
 		h.ApprovedAt, h.Ownership, h.Escalated = epoch, hub.OwnershipManual, epoch.Add(time.Second)
-		w.update(func(tx hub.Tx) error { return tx.NoteHandoff(h) })
+		w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, h.Status, nil) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Handoff(h.ID)
 			w.equal("handoff", got, h)
 			return err
 		})
 		h.ID = hub.HandoffID(w.ids.Next())
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.NoteHandoff(h) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutHandoff(h, h.Status, nil) })
 	}},
 	{"handoffs are listed newest first, by whatever is asked", func(w *world) {
 		a, b, c := w.hand("A", "ada", "bob"), w.hand("B", "bob", "cleo"), w.hand("C", "ada", "cleo")
@@ -217,8 +216,8 @@ var handoffTests = []storeTest{
 		w.walk(w.hand("T", "bob", "eve"), epoch, hub.HandoffValidating, hub.HandoffRejected)
 		b := w.walk(w.hand("T", "bob", "cleo"), epoch, hub.HandoffValidating, hub.HandoffAccepted)
 		w.view(func(r hub.Reader) error {
-			got, err := r.Owned("T")
-			w.equal("owned", handoffIDs(got), []hub.HandoffID{a.ID, b.ID})
+			got, err := r.Handoffs(hub.HandoffQuery{Task: "T", Owned: true, Limit: 9})
+			w.equal("owned", handoffIDs(got), []hub.HandoffID{b.ID, a.ID})
 			return err
 		})
 	}},
@@ -226,14 +225,14 @@ var handoffTests = []storeTest{
 		late := w.walk(w.hand("late", "ada", "bob"), epoch, hub.HandoffValidating, hub.HandoffAccepted, hub.HandoffActivated)
 		due := w.handoff("due", "ada", "bob")
 		due.Deadline = epoch.Add(time.Hour)
-		w.update(func(tx hub.Tx) error { return tx.AddHandoff(due, step(due, epoch)) })
+		w.update(func(tx hub.Tx) error { return tx.PutHandoff(due, "", step(due, epoch)) })
 		due = w.walk(due, epoch.Add(time.Minute), hub.HandoffValidating, hub.HandoffAccepted)
 		w.walk(w.hand("done", "ada", "bob"), epoch, hub.HandoffValidating, hub.HandoffAccepted, hub.HandoffActivated, hub.HandoffCompleted)
 		w.hand("proposed", "ada", "bob")
 		check := func(name string, accepted, deadline, told hub.Time, want ...hub.HandoffID) {
 			w.Helper()
 			w.view(func(r hub.Reader) error {
-				got, err := r.Late(accepted, deadline, told, 10)
+				got, err := r.Handoffs(hub.HandoffQuery{Late: &hub.Lateness{AcceptedBefore: accepted, DeadlineBy: deadline, EscalatedBefore: told}, Limit: 10})
 				ids := handoffIDs(got)
 				slices.Sort(ids)
 				slices.Sort(want)
@@ -246,7 +245,7 @@ var handoffTests = []storeTest{
 		check("past its deadline", epoch, epoch.Add(time.Hour), epoch, due.ID)
 		check("both", epoch.Add(time.Second), epoch.Add(time.Hour), epoch, late.ID, due.ID)
 		late.Escalated = epoch.Add(time.Hour)
-		w.update(func(tx hub.Tx) error { return tx.NoteHandoff(late) })
+		w.update(func(tx hub.Tx) error { return tx.PutHandoff(late, late.Status, nil) })
 		check("told lately", epoch.Add(time.Second), epoch, epoch.Add(time.Hour))
 		check("told before", epoch.Add(time.Second), epoch, epoch.Add(2*time.Hour), late.ID)
 	}},

@@ -23,7 +23,7 @@ var ledgerTests = []storeTest{
 		}
 		w.update(func(tx hub.Tx) error {
 			for i := range rows {
-				id, err := tx.AddDelivery(rows[i])
+				id, err := tx.PutDelivery(rows[i])
 				if err != nil {
 					return err
 				}
@@ -33,7 +33,12 @@ var ledgerTests = []storeTest{
 		})
 		rows[0].Status, rows[0].DeliveredAt, rows[0].ReadAt = hub.DeliveryRead, epoch, epoch.Add(time.Second)
 		rows[2].Status, rows[2].Error = hub.DeliveryFailed, "refused"
-		w.update(func(tx hub.Tx) error { return errors.Join(tx.PutDelivery(rows[0]), tx.PutDelivery(rows[2])) })
+		w.update(func(tx hub.Tx) error {
+			_, err := tx.PutDelivery(rows[0])
+			id, err2 := tx.PutDelivery(rows[2])
+			w.equal("number", id, rows[2].ID)
+			return errors.Join(err, err2)
+		})
 		w.view(func(r hub.Reader) error {
 			got, err := r.Deliveries(m.ID)
 			w.equal("ledger", got, rows)
@@ -42,10 +47,11 @@ var ledgerTests = []storeTest{
 			return errors.Join(err, err2)
 		})
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error {
-			return tx.PutDelivery(hub.Delivery{ID: rows[2].ID + 1, Status: hub.DeliveryRead})
+			_, err := tx.PutDelivery(hub.Delivery{ID: rows[2].ID + 1, Status: hub.DeliveryRead})
+			return err
 		})
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error {
-			_, err := tx.AddDelivery(hub.Delivery{MessageID: w.ids.Next(), Recipient: "bob", Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
+			_, err := tx.PutDelivery(hub.Delivery{MessageID: w.ids.Next(), Recipient: "bob", Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
 			return err
 		})
 	}},

@@ -110,11 +110,11 @@ var projectTests = []storeTest{
 	{"a contract comes back with its versions as it was stored", func(w *world) {
 		w.project("p")
 		want := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.AddContract(want) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(want, hub.Contract{}) })
 		w.store = w.reopen()
 		same(w, "contract", w.read("p", "c"), want)
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddContract(want) })
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddContract(fullContract("nowhere", "c")) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(want, hub.Contract{}) })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.PutContract(fullContract("nowhere", "c"), hub.Contract{}) })
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Contract("p", "x"); return err })
 	}},
 	{"one id may name contracts of several projects", func(w *world) {
@@ -122,15 +122,15 @@ var projectTests = []storeTest{
 		w.project("q")
 		a, b := fullContract("p", "c"), fullContract("q", "c")
 		b.Name = "Other"
-		w.update(func(tx hub.Tx) error { return tx.AddContract(a) })
-		w.update(func(tx hub.Tx) error { return tx.AddContract(b) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(a, hub.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(b, hub.Contract{}) })
 		same(w, "first", w.read("p", "c"), a)
 		same(w, "second", w.read("q", "c"), b)
 	}},
 	{"a contract is put only in place of what it was made from", func(w *world) {
 		w.project("p")
 		was := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.AddContract(was) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(was, hub.Contract{}) })
 		next := was
 		next.Version, next.Status, next.UpdatedAt, next.Content = 4, hub.ContractProposed, at(20), json.RawMessage(`{}`)
 		w.update(func(tx hub.Tx) error { return tx.PutContract(next, was) })
@@ -144,7 +144,7 @@ var projectTests = []storeTest{
 		w.project("p")
 		c := fullContract("p", "c")
 		c.History, c.Conflicts = nil, nil
-		w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
 		v := hub.ContractVersion{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "why"}
 		w.update(func(tx hub.Tx) error { return tx.AddVersion("p", "c", v) })
 		c.History = []hub.ContractVersion{v}
@@ -160,11 +160,14 @@ var projectTests = []storeTest{
 			if id == "b" {
 				c.Conflicts = nil
 			}
-			w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+			w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
 		}
 		find := func(after hub.ContractID, limit int) (ids []hub.ContractID) {
 			w.view(func(r hub.Reader) (err error) {
-				ids, err = r.Conflicted("p", after, limit)
+				found, err := r.Contracts(hub.ContractQuery{Project: "p", Conflicted: true, After: after, Limit: limit})
+				for _, c := range found {
+					ids = append(ids, c.ID)
+				}
 				return err
 			})
 			return ids
@@ -183,7 +186,7 @@ var projectTests = []storeTest{
 			if i%2 == 1 {
 				c.Status, c.Type = hub.ContractVerified, hub.ContractModel
 			}
-			w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+			w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
 		}
 		list := func(q hub.ContractQuery) (ids []hub.ContractID) {
 			q.Project = "p"
@@ -204,7 +207,7 @@ var projectTests = []storeTest{
 	{"what a project holds is counted", func(w *world) {
 		w.project("p")
 		c := hub.Contract{Project: "p", ID: "c", Type: hub.ContractCustom, Name: "n", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r1", CreatedAt: at(1), UpdatedAt: at(1)}
-		w.update(func(tx hub.Tx) error { return tx.AddContract(c) })
+		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
 		same(w, "proposed", w.tally("p"), hub.Tally{Contracts: 1, Bytes: 2})
 		next := c
 		next.Status, next.UpdatedAt, next.Content = hub.ContractImplemented, at(2), json.RawMessage(`{"ab":1}`)

@@ -20,7 +20,7 @@ func (w *world) newRun(agent, by hub.AgentID) hub.Run {
 func (w *world) begin(agent, by hub.AgentID) hub.Run {
 	w.Helper()
 	r := w.newRun(agent, by)
-	w.update(func(tx hub.Tx) error { return tx.AddRun(r) })
+	w.update(func(tx hub.Tx) error { return tx.PutRun(r, "") })
 	return r
 }
 
@@ -29,7 +29,7 @@ func (w *world) people(ids ...hub.AgentID) {
 	w.Helper()
 	for _, id := range ids {
 		w.update(func(tx hub.Tx) error {
-			return tx.AddAgent(hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch})
+			return tx.PutAgent(hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}, "")
 		})
 	}
 }
@@ -47,7 +47,7 @@ var runTests = []storeTest{
 		w.people("ada", "bob")
 		r := w.newRun("ada", "bob")
 		r.Handoff = w.hand("T", "bob", "ada").ID
-		w.update(func(tx hub.Tx) error { return tx.AddRun(r) })
+		w.update(func(tx hub.Tx) error { return tx.PutRun(r, "") })
 		w.store = w.reopen()
 		w.view(func(rd hub.Reader) error {
 			got, err := rd.Run(r.ID)
@@ -55,8 +55,8 @@ var runTests = []storeTest{
 			return err
 		})
 		w.miss(hub.CodeNotFound, func(rd hub.Reader) error { _, err := rd.Run(hub.RunID(w.ids.Next())); return err })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddRun(r) })
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddRun(w.newRun("nobody", "bob")) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutRun(r, "") })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.PutRun(w.newRun("nobody", "bob"), "") })
 	}},
 	{"a run moves along its arrows and not when somebody was faster", func(w *world) {
 		w.people("ada")
@@ -97,7 +97,7 @@ var runTests = []storeTest{
 		h := w.hand("T", "ada", "eve")
 		d := w.newRun("eve", "eve")
 		d.Handoff = h.ID
-		w.update(func(tx hub.Tx) error { return tx.AddRun(d) })
+		w.update(func(tx hub.Tx) error { return tx.PutRun(d, "") })
 		for _, test := range []struct {
 			name string
 			q    hub.RunQuery

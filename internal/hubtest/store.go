@@ -198,7 +198,7 @@ var agentTests = []storeTest{
 	{"an agent is found as it was added", func(w *world) {
 		a := hub.Agent{ID: "ada", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentActive, CreatedAt: epoch}
 		b := hub.Agent{ID: "bob", Role: hub.RoleExecutor, State: hub.AgentPaused, CreatedAt: epoch.Add(time.Second)}
-		w.update(func(tx hub.Tx) error { return errors.Join(tx.AddAgent(b), tx.AddAgent(a)) })
+		w.update(func(tx hub.Tx) error { return errors.Join(tx.PutAgent(b, ""), tx.PutAgent(a, "")) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Agent("ada")
 			w.equal("agent", got, a)
@@ -210,34 +210,36 @@ var agentTests = []storeTest{
 	}},
 	{"a name is taken once", func(w *world) {
 		a := hub.Agent{ID: "ada", Role: hub.RoleReviewer, State: hub.AgentActive, CreatedAt: epoch}
-		w.update(func(tx hub.Tx) error { return tx.AddAgent(a) })
+		w.update(func(tx hub.Tx) error { return tx.PutAgent(a, "") })
 		b := a
 		b.Role = hub.RoleCoordinator
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddAgent(b) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutAgent(b, "") })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Agent("ada")
 			w.equal("role", got.Role, hub.RoleReviewer)
 			return err
 		})
 	}},
-	{"the state of an agent that does not exist cannot be set", func(w *world) {
-		w.update(func(tx hub.Tx) error {
-			return tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch})
-		})
-		w.update(func(tx hub.Tx) error { return tx.SetAgentState("ada", hub.AgentPaused) })
+	{"the state of an agent is set provided it is as the caller believes", func(w *world) {
+		a := hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}
+		w.update(func(tx hub.Tx) error { return tx.PutAgent(a, "") })
+		a.State = hub.AgentPaused
+		w.update(func(tx hub.Tx) error { return tx.PutAgent(a, hub.AgentActive) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutAgent(a, hub.AgentActive) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Agent("ada")
 			w.equal("state", got.State, hub.AgentPaused)
 			return err
 		})
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.SetAgentState("eve", hub.AgentPaused) })
+		a.ID = "eve"
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutAgent(a, hub.AgentActive) })
 	}},
 	{"keys are found by hash and listed oldest first", func(w *world) {
 		k1 := hub.Key{ID: "k1", Agent: "ada", Label: "laptop", Hash: hub.HashSecret("one"), Hint: "xone", CreatedAt: epoch, ExpiresAt: epoch.Add(time.Hour)}
 		k2 := hub.Key{ID: "k2", Agent: "ada", Label: "ci", Hash: hub.HashSecret("two"), Hint: "xtwo", CreatedAt: epoch.Add(time.Second)}
 		w.update(func(tx hub.Tx) error {
 			return errors.Join(
-				tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}),
+				tx.PutAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}, ""),
 				tx.AddKey(k2), tx.AddKey(k1))
 		})
 		w.view(func(r hub.Reader) error {
@@ -259,7 +261,7 @@ var agentTests = []storeTest{
 			return hub.Key{ID: hub.KeyID(id), Agent: owner, Label: "laptop", Hash: hub.HashSecret(secret), CreatedAt: epoch}
 		}
 		w.update(func(tx hub.Tx) error {
-			return errors.Join(tx.AddAgent(agent("ada")), tx.AddAgent(agent("bob")), tx.AddKey(key("k1", "one", "ada")))
+			return errors.Join(tx.PutAgent(agent("ada"), ""), tx.PutAgent(agent("bob"), ""), tx.AddKey(key("k1", "one", "ada")))
 		})
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddKey(key("k2", "two", "ada")) })
 		w.update(func(tx hub.Tx) error { _, err := tx.RevokeKeys("ada", "", epoch); return err })
@@ -271,7 +273,7 @@ var agentTests = []storeTest{
 	{"revoking counts the keys that were live", func(w *world) {
 		at := epoch.Add(time.Minute)
 		w.update(func(tx hub.Tx) error {
-			err := tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch})
+			err := tx.PutAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}, "")
 			for _, label := range []string{"a", "b", "c"} {
 				err = errors.Join(err, tx.AddKey(hub.Key{ID: hub.KeyID(label), Agent: "ada", Label: label, Hash: hub.HashSecret(label), CreatedAt: epoch}))
 			}
@@ -439,13 +441,13 @@ var messageTests = []storeTest{
 		}
 		w.send("ada", "bob")
 		w.view(func(r hub.Reader) error {
-			size, err := r.ThreadSize(thread, 100)
+			size, err := r.CountMessages(hub.CountFilter{Thread: thread, Limit: 100})
 			w.equal("size", size, 5)
-			upTo, err2 := r.ThreadSize(thread, 3)
+			upTo, err2 := r.CountMessages(hub.CountFilter{Thread: thread, Limit: 3})
 			w.equal("size up to 3", upTo, 3)
-			rounds, err3 := r.ThreadRounds(thread, hub.TypeTaskCounter, 100)
+			rounds, err3 := r.CountMessages(hub.CountFilter{Thread: thread, Type: hub.TypeTaskCounter, Limit: 100})
 			w.equal("rounds", rounds, 3)
-			upTo, err4 := r.ThreadRounds(thread, hub.TypeTaskCounter, 2)
+			upTo, err4 := r.CountMessages(hub.CountFilter{Thread: thread, Type: hub.TypeTaskCounter, Limit: 2})
 			w.equal("rounds up to 2", upTo, 2)
 			seq, any, err5 := r.ThreadSequence(thread)
 			w.equal("sequence", seq, int64(30))
@@ -469,18 +471,18 @@ var messageTests = []storeTest{
 			w.send("bob", "ada")
 		}
 		w.view(func(r hub.Reader) error {
-			got, err := r.SentSince("ada", sent[2].CreatedAt, 3)
+			got, err := r.Sent(hub.SentFilter{From: "ada", Since: sent[2].CreatedAt, Limit: 3})
 			var want []hub.Sent
 			for _, i := range []int{5, 4, 3} {
 				want = append(want, hub.Sent{At: sent[i].CreatedAt, To: sent[i].To, Type: sent[i].Type, Payload: sent[i].Payload})
 			}
 			w.same("sent", got, want)
-			all, err2 := r.SentSince("ada", sent[2].CreatedAt, 99)
+			all, err2 := r.Sent(hub.SentFilter{From: "ada", Since: sent[2].CreatedAt, Limit: 99})
 			w.equal("sent at or after", len(all), 4)
-			times, err3 := r.BroadcastsSince("ada", sent[3].CreatedAt, 99)
-			w.equal("broadcasts", times, []hub.Time{sent[5].CreatedAt, sent[3].CreatedAt})
-			times, err4 := r.BroadcastsSince("ada", epoch, 1)
-			w.equal("one broadcast", times, []hub.Time{sent[5].CreatedAt})
+			some, err3 := r.Sent(hub.SentFilter{From: "ada", Since: sent[3].CreatedAt, Broadcasts: true, Limit: 99})
+			w.same("broadcasts", some, []hub.Sent{want[0], want[2]})
+			some, err4 := r.Sent(hub.SentFilter{From: "ada", Since: epoch, Broadcasts: true, Limit: 1})
+			w.same("one broadcast", some, want[:1])
 			return errors.Join(err, err2, err3, err4)
 		})
 	}},
@@ -525,10 +527,10 @@ var messageTests = []storeTest{
 			w.send("ada", "bob")
 		}
 		w.view(func(r hub.Reader) error {
-			got, err := r.Held(99)
-			w.equal("held", idsOf(got), idsOf(held))
-			got, err2 := r.Held(2)
-			w.equal("first two", idsOf(got), idsOf(held[:2]))
+			got, err := r.Query(hub.Query{Audit: true, Held: true, Limit: 99})
+			w.equal("held", idsOf(got.Messages), idsOf(held))
+			got, err2 := r.Query(hub.Query{Audit: true, Held: true, Limit: 2})
+			w.equal("first two", idsOf(got.Messages), idsOf(held[:2]))
 			return errors.Join(err, err2)
 		})
 		w.update(func(tx hub.Tx) error {
@@ -537,8 +539,8 @@ var messageTests = []storeTest{
 				tx.PutParty(held[1].ID, "bob", hub.PartyFailed, hub.PartyHeld), tx.PutParty(held[1].ID, "cleo", hub.PartyFailed, hub.PartyHeld))
 		})
 		w.view(func(r hub.Reader) error {
-			got, err := r.Held(99)
-			w.equal("still held", idsOf(got), idsOf(held[2:]))
+			got, err := r.Query(hub.Query{Audit: true, Held: true, Limit: 99})
+			w.equal("still held", idsOf(got.Messages), idsOf(held[2:]))
 			return err
 		})
 	}},

@@ -17,7 +17,7 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 	if err := tx.AddMessage(m, parties(m, hub.PartyUnread)); err != nil {
 		return err
 	}
-	row, err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
+	row, err := tx.PutDelivery(hub.Delivery{MessageID: id, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
 	if err != nil {
 		return err
 	}
@@ -26,14 +26,20 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 	delivered := m.Envelope
 	delivered.Status = hub.StatusDelivered
 	return errors.Join(err, err2,
-		tx.PutDelivery(hub.Delivery{ID: row, Status: hub.DeliveryOffered, DeliveredAt: epoch}),
+		offer(tx, row),
 		tx.PutStatus(delivered, m.Status),
 		tx.PutParty(id, m.To[0], hub.PartyDelivered, hub.PartyUnread),
-		tx.AddAgent(hub.Agent{ID: agent, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}),
+		tx.PutAgent(hub.Agent{ID: agent, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}, ""),
 		tx.AddKey(hub.Key{ID: hub.KeyID("k-" + agent), Agent: agent, Label: "l", Hash: hub.HashSecret(string(agent)), CreatedAt: epoch}),
 		tx.AddReceipt(hub.Receipt{Actor: agent, Key: "k", Request: "r", Message: id, At: epoch}),
 		tx.PutSessionMark(hub.SessionMark{Agent: agent, Session: "s", Message: id, At: epoch}),
 		tx.PutCursor("consumer", 3), tx.PutMeta("fact", "x"))
+}
+
+// offer marks a row of the ledger as offered.
+func offer(tx hub.Tx, row int64) error {
+	_, err := tx.PutDelivery(hub.Delivery{ID: row, Status: hub.DeliveryOffered, DeliveredAt: epoch})
+	return err
 }
 
 // traces returns which of the changes of writeAll can be seen.

@@ -14,8 +14,9 @@ import (
 // goroutine at a time.
 type conn struct {
 	db       *sqlite3.Conn
-	stmts    [stmtCount]*sqlite3.Stmt
-	policies map[string]hub.Policy // as read, by their text; see policy
+	stmts    []*sqlite3.Stmt          // by stmtID; prepared at their first use
+	made     map[string]*sqlite3.Stmt // by their text; see dynamic
+	policies map[string]hub.Policy    // as read, by their text; see policy
 
 	repoLists map[string][]hub.Repo // likewise; see repos
 }
@@ -27,7 +28,7 @@ func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
+	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(statements)), made: map[string]*sqlite3.Stmt{}, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
 	if err := c.prepare(busy, cacheKiB); err != nil {
 		db.Close()
 		return nil, err
@@ -62,6 +63,10 @@ func (c *conn) close() error {
 			c.stmts[i] = nil
 		}
 	}
+	for _, s := range c.made {
+		s.Close()
+	}
+	clear(c.made)
 	return c.db.Close()
 }
 
@@ -71,6 +76,9 @@ func (c *conn) reset() {
 		if s != nil {
 			s.Reset()
 		}
+	}
+	for _, s := range c.made {
+		s.Reset()
 	}
 }
 
@@ -98,6 +106,29 @@ type query struct {
 func (c *conn) query(id stmtID) query {
 	s, err := c.stmt(id)
 	return query{s: s, err: err}
+}
+
+// maxMade is how many statements of callers' choices a connection keeps.
+const maxMade = 64
+
+// dynamic returns a query whose text was made of a caller's choices. No other
+// such query of this connection may be under way.
+func (c *conn) dynamic(sql string) query {
+	if s := c.made[sql]; s != nil {
+		return query{s: s}
+	}
+	if len(c.made) >= maxMade {
+		for _, s := range c.made {
+			s.Close()
+		}
+		clear(c.made)
+	}
+	s, _, err := c.db.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
+	if err != nil {
+		return query{err: fmt.Errorf("prepare %s: %w", sql, err)}
+	}
+	c.made[sql] = s
+	return query{s: s}
 }
 
 func (q *query) note(err error) {

@@ -85,10 +85,10 @@ func fillEveryTable(t testing.TB, s *Store) {
 	gone.CreatedAt, gone.ThreadID = gone.ID.Time(), string(gone.ID)
 	steps := []func(hub.Tx) error{
 		func(tx hub.Tx) error {
-			return tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now})
+			return tx.PutAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now}, "")
 		},
 		func(tx hub.Tx) error {
-			return tx.AddAgent(hub.Agent{ID: "bob", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentPaused, CreatedAt: now})
+			return tx.PutAgent(hub.Agent{ID: "bob", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentPaused, CreatedAt: now}, "")
 		},
 		func(tx hub.Tx) error {
 			return tx.AddKey(hub.Key{ID: "bob/z", Agent: "bob", Label: "z", Hash: "h1", Hint: "1234", CreatedAt: now})
@@ -105,23 +105,23 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddHandoff(open, hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
+			return tx.PutHandoff(open, "", &hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddHandoff(closed, hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada"})
+			return tx.PutHandoff(closed, "", &hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada"})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now})
+			return tx.PutRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now}, "")
 		},
 		func(tx hub.Tx) error {
 			return tx.AddProject(hub.Project{ID: "p", Name: "n", Status: hub.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []hub.Repo{{ID: "r", Name: "back"}}})
 		},
 		func(tx hub.Tx) error {
 			content := json.RawMessage(`{"path":"/<me>"}`)
-			return tx.AddContract(hub.Contract{
+			return tx.PutContract(hub.Contract{
 				Project: "p", ID: "c", Type: hub.ContractAPI, Name: "n", Version: 2, Status: hub.ContractProposed, Content: content, ProposedBy: "r",
 				CreatedAt: instant, UpdatedAt: instant, History: []hub.ContractVersion{{Version: 1, Content: content, ProposedBy: "r", At: instant}},
-			})
+			}, hub.Contract{})
 		},
 		func(tx hub.Tx) error {
 			return tx.AddPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)})

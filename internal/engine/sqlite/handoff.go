@@ -4,134 +4,156 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/parley-agents/parley/hub"
 )
 
-// scanHandoff reads a row of handoffHead.
-func scanHandoff(s *sqlite3.Stmt) (hub.Handoff, error) {
-	h := hub.Handoff{
-		ID:           hub.HandoffID(s.ColumnText(0)),
-		ThreadID:     s.ColumnText(1),
-		TaskID:       s.ColumnText(2),
-		From:         hub.AgentID(s.ColumnText(3)),
-		To:           hub.AgentID(s.ColumnText(4)),
-		Title:        s.ColumnText(5),
-		Reason:       s.ColumnText(6),
-		Package:      columnJSON(s, 7),
-		Status:       hub.HandoffState(s.ColumnText(9)),
-		InitiatedAt:  columnTime(s, 10),
-		ResolvedAt:   columnTime(s, 11),
-		Notes:        s.ColumnText(12),
-		Previous:     hub.HandoffID(s.ColumnText(13)),
-		Restricted:   s.ColumnBool(14),
-		NeedsHuman:   s.ColumnBool(15),
-		ApprovedAt:   columnTime(s, 16),
-		Ownership:    hub.Ownership(s.ColumnText(17)),
-		Deadline:     columnTime(s, 18),
-		AcceptedAt:   columnTime(s, 19),
-		Escalated:    columnTime(s, 20),
-		RejectReason: hub.RejectReason(s.ColumnText(21)),
-		Ending:       hub.Ending(s.ColumnText(22)),
-	}
-	var v struct {
-		Hash string `json:"package_hash"`
-	}
-	if err := json.Unmarshal(s.ColumnRawText(8), &v); err != nil {
-		return h, hub.Errorf(hub.CodeDegraded, "sqlite.Handoff", "handoff %s has a broken verification: %v", h.ID, err)
-	}
-	h.Hash = v.Hash
-	return h, nil
+// lastID comes after every id.
+const lastID = "~"
+
+// handoffs joins the protocol's table, which stays as published, with the hub's
+// own columns. It is read as one and written as two.
+var handoffs = &table[hub.Handoff]{
+	name: "handoffs JOIN handoff_meta ON handoff_id = id", noun: "handoff",
+	columns: []string{
+		"id", "thread_id", "task_id", "from_agent", "to_agent", "title", "reason", "package_json", "status", "verification_json ->> 'package_hash'",
+		"initiated_at", "resolved_at", "resolution_notes", "previous_id", "restricted", "needs_human", "approved_at", "ownership", "deadline",
+		"accepted_at", "escalated_at", "reject_reason", "ending",
+	},
+	fields: func(c *codec, h *hub.Handoff) {
+		c.text((*string)(&h.ID))
+		c.text(&h.ThreadID)
+		c.text(&h.TaskID)
+		c.text((*string)(&h.From))
+		c.text((*string)(&h.To))
+		c.text(&h.Title)
+		c.text(&h.Reason)
+		c.json(&h.Package)
+		c.text((*string)(&h.Status))
+		c.text(&h.Hash)
+		c.time(&h.InitiatedAt)
+		c.time(&h.ResolvedAt)
+		c.optional(&h.Notes)
+		c.optional((*string)(&h.Previous))
+		c.bool(&h.Restricted)
+		c.bool(&h.NeedsHuman)
+		c.time(&h.ApprovedAt)
+		c.text((*string)(&h.Ownership))
+		c.time(&h.Deadline)
+		c.time(&h.AcceptedAt)
+		c.time(&h.Escalated)
+		c.optional((*string)(&h.RejectReason))
+		c.optional((*string)(&h.Ending))
+	},
 }
+
+var handoffSteps = newTable("handoff_history", "step of a handoff", "n, state, at, actor, note, checks_json", func(c *codec, s *hub.HandoffStep) {
+	c.int(&s.N)
+	c.text((*string)(&s.State))
+	c.stamp(&s.At)
+	c.text((*string)(&s.Actor))
+	c.optional(&s.Note)
+	c.encoded(&s.Checks, len(s.Checks) == 0)
+})
+
+var (
+	handoffByID = handoffs.query(`WHERE id = ?1`)
+	stepsOf     = handoffSteps.query(`WHERE handoff_id = ?1 ORDER BY n`)
+	addHandoff  = statement(`INSERT INTO handoffs (id, thread_id, task_id, from_agent, to_agent, title, reason, package_json, status,
+		provenance_json, verification_json, initiated_at, resolved_at, resolution_notes)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`)
+	addHandoffMeta = statement(`INSERT INTO handoff_meta (handoff_id, previous_id, restricted, needs_human, deadline, approved_at, ownership,
+		accepted_at, escalated_at, reject_reason, ending) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`)
+	addStep = statement(`INSERT INTO handoff_history (handoff_id, n, state, at, actor, note, checks_json)
+		VALUES (?1, 1 + (SELECT count(*) FROM handoff_history WHERE handoff_id = ?1), ?2, ?3, ?4, ?5, ?6)`)
+	putHandoff     = statement(`UPDATE handoffs SET status = ?2, resolved_at = ?3, resolution_notes = ?4 WHERE id = ?1 AND status = ?5`)
+	putHandoffMeta = statement(`UPDATE handoff_meta SET approved_at = ?3, ownership = ?4, accepted_at = ?5, escalated_at = ?6, reject_reason = ?7,
+		ending = ?8 WHERE handoff_id = ?1 AND (SELECT status FROM handoffs WHERE id = ?1) = ?2`)
+)
 
 func (r *reader) Handoff(id hub.HandoffID) (hub.Handoff, error) {
-	q := r.c.query(stmtHandoff)
-	q.text(string(id))
-	return one("sqlite.Handoff", "handoff", string(id), &q, scanHandoff)
-}
-
-func (r *reader) ActiveHandoff(task string) (hub.Handoff, error) {
-	q := r.c.query(stmtActiveHandoff)
-	q.text(task)
-	return one("sqlite.ActiveHandoff", "active handoff of task", task, &q, scanHandoff)
+	return handoffs.one(r, string(id), handoffByID, string(id))
 }
 
 func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
-	const op = "sqlite.Handoffs"
-	id := stmtHandoffs
-	if f.Viewer != "" {
-		id = stmtHandoffsOfViewer
-	}
-	states := ""
-	if len(f.States) > 0 {
-		var err error
-		if states, err = encodeJSON(f.States); err != nil {
-			return nil, engineError(op, err)
+	var w filter
+	for _, agent := range []hub.AgentID{f.Viewer, f.Agent} {
+		if agent != "" {
+			w.add(`id IN (SELECT id FROM handoffs WHERE from_agent = ? UNION SELECT id FROM handoffs WHERE to_agent = ?)`, string(agent), string(agent))
 		}
 	}
-	q := r.c.query(id)
-	q.some(string(f.Viewer))
-	q.some(string(f.Agent))
-	q.some(string(f.From))
-	q.some(string(f.To))
-	q.some(f.Task)
-	q.some(states)
-	q.text(cmp.Or(string(f.Cursor), "~")) // no id comes after that
-	q.int(int64(max(f.Limit, 0)))
-	return collect(op, &q, scanHandoff)
+	w.equal("from_agent", string(f.From))
+	w.equal("to_agent", string(f.To))
+	w.equal("task_id", f.Task)
+	if len(f.States) > 0 {
+		states, err := encodeJSON(f.States)
+		if err != nil {
+			return nil, engineError(handoffs.op(), err)
+		}
+		w.add(`status IN (SELECT value FROM json_each(?))`, states)
+	}
+	if f.Owned {
+		w.add(`accepted_at IS NOT NULL`)
+	}
+	if l := f.Late; l != nil {
+		w.add(`status IN ('accepted','activated')`)
+		w.add(`accepted_at < ? OR deadline <= ?`, l.AcceptedBefore, l.DeadlineBy)
+		w.add(`escalated_at IS NULL OR escalated_at < ?`, l.EscalatedBefore)
+	}
+	if f.Cursor != "" {
+		w.add(`id < ?`, string(f.Cursor))
+	}
+	return handoffs.filtered(r, w, `ORDER BY id DESC`, f.Limit)
 }
 
 func (r *reader) HandoffSteps(id hub.HandoffID) ([]hub.HandoffStep, error) {
-	q := r.c.query(stmtHandoffSteps)
-	q.text(string(id))
-	var all []hub.HandoffStep
-	for q.next() {
-		s := hub.HandoffStep{
-			N: q.s.ColumnInt(0), State: hub.HandoffState(q.s.ColumnText(1)), At: columnTime(q.s, 2),
-			Actor: hub.AgentID(q.s.ColumnText(3)), Note: q.s.ColumnText(4),
-		}
-		if b := q.s.ColumnRawText(5); len(b) > 0 {
-			if err := json.Unmarshal(b, &s.Checks); err != nil {
-				q.note(hub.Errorf(hub.CodeDegraded, "sqlite.HandoffSteps", "step %d of handoff %s has broken checks: %v", s.N, id, err))
-			}
-		}
-		all = append(all, s)
+	return handoffSteps.all(r, stepsOf, string(id))
+}
+
+func (t *tx) PutHandoff(h hub.Handoff, was hub.HandoffState, step *hub.HandoffStep) error {
+	const op = "sqlite.PutHandoff"
+	var err error
+	switch {
+	case was == "":
+		err = t.addHandoff(op, h)
+	case step == nil:
+		return t.compareAndSet("handoff", string(h.ID), putHandoffMeta, append([]any{string(h.ID), string(was)}, progress(h)...)...)
+	default:
+		err = t.moveHandoff(op, h, was)
 	}
-	return all, engineError("sqlite.HandoffSteps", q.done())
+	if err != nil {
+		return err
+	}
+	var checks string
+	if len(step.Checks) > 0 {
+		checks, err = encodeJSON(step.Checks)
+	}
+	if err == nil {
+		_, err = t.run(op, addStep, string(h.ID), string(step.State), step.At.String(), string(step.Actor), orNull(step.Note), orNull(checks))
+	}
+	if err != nil {
+		t.spoil(err) // the handoff is stored without its step
+	}
+	return err
 }
 
-func (r *reader) Owned(task string) ([]hub.Handoff, error) {
-	q := r.c.query(stmtOwned)
-	q.text(task)
-	return collect("sqlite.Owned", &q, scanHandoff)
+// progress returns the values of the hub's own columns that change.
+func progress(h hub.Handoff) []any {
+	return []any{h.ApprovedAt, string(h.Ownership), h.AcceptedAt, h.Escalated, orNull(h.RejectReason), orNull(h.Ending)}
 }
 
-func (r *reader) Late(acceptedBefore, deadlineBy, escalatedBefore hub.Time, limit int) ([]hub.Handoff, error) {
-	q := r.c.query(stmtLate)
-	q.text(acceptedBefore.String())
-	q.text(deadlineBy.String())
-	q.text(escalatedBefore.String())
-	q.int(int64(max(limit, 0)))
-	return collect("sqlite.Late", &q, scanHandoff)
-}
-
-func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {
-	const op = "sqlite.AddHandoff"
+// addHandoff stores a new handoff without its first step.
+func (t *tx) addHandoff(op string, h hub.Handoff) error {
 	if !h.Status.Known() {
 		return hub.Errorf(hub.CodeInvalid, op, "%q is not a state of a handoff", h.Status)
 	}
-	// What is in the way is looked up first: the engine would say only that
-	// something is.
+	// Both obstacles are looked for first: the engine would name neither.
 	if _, err := t.Handoff(h.ID); err == nil {
 		return hub.Errorf(hub.CodeConflict, op, "there is a handoff %s already", h.ID)
 	} else if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
 	if h.Status.Active() {
-		if other, err := t.ActiveHandoff(h.TaskID); err == nil {
-			return taskTaken(op, h.TaskID, other)
-		} else if hub.CodeOf(err) != hub.CodeNotFound {
+		if err := t.claimed(op, h.TaskID); err != nil {
 			return err
 		}
 	}
@@ -142,114 +164,35 @@ func (t *tx) AddHandoff(h hub.Handoff, first hub.HandoffStep) error {
 	if err := json.Unmarshal(h.Package, &members); err != nil || members.Provenance == nil || members.Verification == nil {
 		return hub.Errorf(hub.CodeInvalid, op, "handoff %s has no complete package", h.ID)
 	}
-	q := t.c.query(stmtAddHandoff)
-	q.text(string(h.ID))
-	q.text(h.ThreadID)
-	q.text(h.TaskID)
-	q.text(string(h.From))
-	q.text(string(h.To))
-	q.text(h.Title)
-	q.text(h.Reason)
-	q.text(string(h.Package))
-	q.text(string(h.Status))
-	q.text(string(members.Provenance))
-	q.text(string(members.Verification))
-	q.text(h.InitiatedAt.String())
-	q.time(h.ResolvedAt)
-	q.some(h.Notes)
-	if _, err := t.change(op, &q); err != nil {
+	if _, err := t.run(op, addHandoff, string(h.ID), h.ThreadID, h.TaskID, string(h.From), string(h.To), h.Title, h.Reason, string(h.Package),
+		string(h.Status), string(members.Provenance), string(members.Verification), h.InitiatedAt.String(), h.ResolvedAt, orNull(h.Notes)); err != nil {
 		return err
 	}
-	// From here on an error leaves half a handoff behind.
-	q = t.c.query(stmtAddHandoffMeta)
-	q.text(string(h.ID))
-	q.some(string(h.Previous))
-	q.int(boolInt(h.Restricted))
-	q.int(boolInt(h.NeedsHuman))
-	q.time(h.ApprovedAt)
-	q.text(string(h.Ownership))
-	q.time(h.Deadline)
-	q.time(h.AcceptedAt)
-	q.time(h.Escalated)
-	q.some(string(h.RejectReason))
-	q.some(string(h.Ending))
-	_, err := t.change(op, &q)
-	if err == nil {
-		err = t.addStep(op, h.ID, first)
-	}
+	_, err := t.run(op, addHandoffMeta, append([]any{string(h.ID), orNull(h.Previous), h.Restricted, h.NeedsHuman, h.Deadline}, progress(h)...)...)
 	if err != nil {
-		t.spoil(err)
+		t.spoil(err) // half a handoff is stored
 	}
 	return err
 }
 
-func taskTaken(op, task string, other hub.Handoff) error {
-	return hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, other.ID, other.From, other.To, other.Status)
-}
-
-func (t *tx) addStep(op string, id hub.HandoffID, s hub.HandoffStep) error {
-	checks := ""
-	if len(s.Checks) > 0 {
-		var err error
-		if checks, err = encodeJSON(s.Checks); err != nil {
-			return engineError(op, err)
-		}
+// moveHandoff stores a move without its step.
+func (t *tx) moveHandoff(op string, h hub.Handoff, was hub.HandoffState) error {
+	err := t.compareAndSet("handoff", string(h.ID), putHandoff, string(h.ID), string(h.Status), h.ResolvedAt, orNull(h.Notes), string(was))
+	if hub.CodeOf(err) == hub.CodeConflict && h.Status.Active() && !was.Active() { // a draft that is proposed claims its task
+		return cmp.Or(t.claimed(op, h.TaskID), err)
 	}
-	q := t.c.query(stmtAddStep)
-	q.text(string(id))
-	q.text(string(s.State))
-	q.text(s.At.String())
-	q.text(string(s.Actor))
-	q.some(s.Note)
-	q.some(checks)
-	_, err := t.change(op, &q)
-	return err
-}
-
-func (t *tx) PutHandoff(h hub.Handoff, was hub.HandoffState, step hub.HandoffStep) error {
-	const op = "sqlite.PutHandoff"
-	q := t.c.query(stmtPutHandoff)
-	q.text(string(h.ID))
-	q.text(string(h.Status))
-	q.time(h.ResolvedAt)
-	q.some(h.Notes)
-	q.text(string(was))
-	n, err := t.change(op, &q)
-	switch {
-	case hub.CodeOf(err) == hub.CodeConflict: // a draft that is proposed claims its task
-		if other, err := t.ActiveHandoff(h.TaskID); err == nil {
-			return taskTaken(op, h.TaskID, other)
-		}
-		return err
-	case err != nil:
-		return err
-	case n == 0:
-		return hub.Errorf(hub.CodeConflict, op, "handoff %s is not %s any more", h.ID, was)
-	}
-	if err := t.NoteHandoff(h); err != nil {
-		t.spoil(err)
-		return err
-	}
-	if err := t.addStep(op, h.ID, step); err != nil {
-		t.spoil(err)
-		return err
-	}
-	return nil
-}
-
-func (t *tx) NoteHandoff(h hub.Handoff) error {
-	const op = "sqlite.NoteHandoff"
-	q := t.c.query(stmtPutHandoffMeta)
-	q.text(string(h.ID))
-	q.time(h.ApprovedAt)
-	q.text(string(h.Ownership))
-	q.time(h.AcceptedAt)
-	q.time(h.Escalated)
-	q.some(string(h.RejectReason))
-	q.some(string(h.Ending))
-	n, err := t.change(op, &q)
-	if err == nil && n == 0 {
-		return notFound(op, "handoff", string(h.ID))
+	if err == nil {
+		_, err = t.run(op, putHandoffMeta, append([]any{string(h.ID), string(h.Status)}, progress(h)...)...)
 	}
 	return err
+}
+
+// claimed reports CodeOwnership if a handoff claims the task.
+func (t *tx) claimed(op, task string) error {
+	active, err := t.Handoffs(hub.HandoffQuery{Task: task, States: hub.ActiveHandoffs, Limit: 1})
+	if err != nil || len(active) == 0 {
+		return err
+	}
+	h := active[0]
+	return hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, h.ID, h.From, h.To, h.Status)
 }

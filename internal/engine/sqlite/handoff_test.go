@@ -23,7 +23,7 @@ func TestHandoffsAgainstOthers(t *testing.T) {
 		Package: json.RawMessage(`{"provenance":{},"verification":{"package_hash":"h"}}`), Hash: "h", Status: hub.HandoffProposed,
 	}
 	step := hub.HandoffStep{State: hub.HandoffProposed, Actor: "ada"}
-	if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddHandoff(h, step) }); err != nil {
+	if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutHandoff(h, "", &step) }); err != nil {
 		t.Fatal(err)
 	}
 	db := raw(t, dir)

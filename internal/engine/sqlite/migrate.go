@@ -33,8 +33,8 @@ var runSchema string
 //go:embed schema/0005_coordination.sql
 var coordinationSchema string
 
-//go:embed schema/0006_leases.sql
-var leaseSchema string
+//go:embed schema/0006_plain.sql
+var plainSchema string
 
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
@@ -50,7 +50,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(handoffSchema) },
 	func(c *conn) error { return c.db.Exec(runSchema) },
 	func(c *conn) error { return c.db.Exec(coordinationSchema) },
-	func(c *conn) error { return c.db.Exec(leaseSchema) },
+	func(c *conn) error { return c.db.Exec(plainSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can

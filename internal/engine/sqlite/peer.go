@@ -1,251 +1,174 @@
 package sqlite
 
-import (
-	"encoding/json"
+import "github.com/parley-agents/parley/hub"
 
-	"github.com/ncruces/go-sqlite3"
+var changes = newTable("changes", "change", "seq, project, kind, object, version, at, origin", func(c *codec, v *hub.Change) {
+	c.int64(&v.Seq)
+	c.text((*string)(&v.Project))
+	c.text((*string)(&v.Kind))
+	c.text(&v.Object)
+	c.int(&v.Version)
+	c.stamp(&v.At)
+	c.optional((*string)(&v.Origin))
+})
 
-	"github.com/parley-agents/parley/hub"
+var peers = newTable("peers", "peer", "aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at",
+	func(c *codec, p *hub.Peer) {
+		c.text((*string)(&p.AID))
+		c.text(&p.Endpoint)
+		c.optional(&p.Repo)
+		c.text((*string)(&p.State))
+		c.text((*string)(&p.Trust))
+		c.optional(&p.Legacy)
+		c.bool(&p.Native)
+		c.optional(&p.KeyHash)
+		c.optional(&p.Sealed)
+		c.text((*string)(&p.Health))
+		c.int(&p.Fails)
+		c.optional(&p.Fault)
+		c.instant(&p.Seen)
+		c.moment(&p.AddedAt)
+	})
+
+var outboxes = newTable("outboxes", "outbox", "peer, sent, catch_up, tries, next_try, fault", func(c *codec, o *hub.Outbox) {
+	c.text((*string)(&o.Peer))
+	c.int64(&o.Sent)
+	c.bool(&o.CatchUp)
+	c.int(&o.Tries)
+	c.instant(&o.NextTry)
+	c.optional(&o.Fault)
+})
+
+var deadLetters = newTable("dead_letters", "dead letter", "peer, change_json, fault, at", func(c *codec, d *hub.DeadLetter) {
+	c.text((*string)(&d.Peer))
+	c.encoded(&d.Change, false)
+	c.text(&d.Fault)
+	c.moment(&d.At)
+})
+
+var invites = newTable("invites", "invite", "id, hash, hint, project, repo, permissions_json, created_by, created_at, expires_at, redeemed_at, redeemed_by, revoked_at",
+	func(c *codec, i *hub.Invite) {
+		c.text(&i.ID)
+		c.text(&i.Hash)
+		c.text(&i.Hint)
+		c.text((*string)(&i.Project))
+		c.text(&i.Repo)
+		if i.Permissions == nil {
+			i.Permissions = []string{} // never stored as null
+		}
+		c.encoded(&i.Permissions, false)
+		c.text((*string)(&i.By))
+		c.moment(&i.CreatedAt)
+		c.moment(&i.ExpiresAt)
+		c.instant(&i.RedeemedAt)
+		c.optional((*string)(&i.RedeemedBy))
+		c.instant(&i.RevokedAt)
+	})
+
+// deadLettersKept is how many dead letters a peer has at most; the oldest go.
+const deadLettersKept = 1000
+
+var (
+	changesAfter = changes.query(`WHERE seq > ?1 ORDER BY seq LIMIT ?2`)
+	changeSpan   = statement(`SELECT (SELECT min(seq) FROM changes), (SELECT max(seq) FROM changes)`)
+	addChange    = statement(`INSERT INTO changes (project, kind, object, version, at, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`)
+	dropChanges  = statement(`DELETE FROM changes WHERE seq IN (SELECT seq FROM changes WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM changes)
+		ORDER BY seq LIMIT ?2)`)
+
+	peerByAID   = peers.query(`WHERE aid = ?1`)
+	peerByKey   = peers.query(`WHERE key_hash = ?1`)
+	peersByAID  = peers.query(`ORDER BY aid`)
+	replacePeer = statement(`INSERT INTO peers (aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+		ON CONFLICT (aid) DO UPDATE SET endpoint = ?2, repo = ?3, state = ?4, trust = ?5, legacy = ?6, native = ?7, key_hash = ?8, sealed = ?9,
+		health = ?10, fails = ?11, fault = ?12, seen = ?13, added_at = ?14`)
+
+	outboxOf      = outboxes.query(`WHERE peer = ?1`)
+	replaceOutbox = statement(`INSERT INTO outboxes (peer, sent, catch_up, tries, next_try, fault) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+		ON CONFLICT (peer) DO UPDATE SET sent = ?2, catch_up = ?3, tries = ?4, next_try = ?5, fault = ?6`)
+
+	deadLettersOf   = deadLetters.query(`WHERE peer = ?1 ORDER BY id DESC LIMIT ?2`)
+	trimDeadLetters = statement(`DELETE FROM dead_letters WHERE peer = ?1 AND id <=
+		(SELECT id FROM dead_letters WHERE peer = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`)
+
+	useInvite = invites.update(1, "redeemed_at", ` AND redeemed_at IS NULL AND revoked_at IS NULL`)
 )
 
 func (r *reader) Changes(seq int64, limit int) ([]hub.Change, error) {
-	q := r.c.query(stmtChanges)
-	q.int(seq)
-	q.int(int64(max(limit, 0)))
-	return collect("sqlite.Changes", &q, func(s *sqlite3.Stmt) (hub.Change, error) {
-		return hub.Change{
-			Seq: s.ColumnInt64(0), Project: hub.ProjectID(s.ColumnText(1)), Kind: hub.ChangeKind(s.ColumnText(2)), Object: s.ColumnText(3),
-			Version: s.ColumnInt(4), At: columnTime(s, 5), Origin: hub.AID(s.ColumnText(6)),
-		}, nil
-	})
+	return changes.all(r, changesAfter, seq, max(limit, 0))
 }
 
 func (r *reader) ChangeSpan() (oldest, newest int64, err error) {
-	for id, to := range map[stmtID]*int64{stmtFirstChange: &oldest, stmtLastChange: &newest} {
-		q := r.c.query(id)
-		if q.next() {
-			*to = q.s.ColumnInt64(0)
-		}
-		if err := q.done(); err != nil {
-			return 0, 0, engineError("sqlite.ChangeSpan", err)
-		}
+	q := r.c.query(changeSpan)
+	if q.next() {
+		oldest, newest = q.s.ColumnInt64(0), q.s.ColumnInt64(1)
 	}
-	return oldest, newest, nil
+	return oldest, newest, engineError("sqlite.ChangeSpan", q.done())
 }
 
 func (t *tx) AddChange(c hub.Change) error {
-	q := t.c.query(stmtAddChange)
-	q.text(string(c.Project))
-	q.text(string(c.Kind))
-	q.text(c.Object)
-	q.int(int64(c.Version))
-	q.text(c.At.String())
-	q.some(string(c.Origin))
-	_, err := t.change("sqlite.AddChange", &q)
+	_, err := t.run("sqlite.AddChange", addChange, string(c.Project), string(c.Kind), c.Object, c.Version, c.At, orNull(c.Origin))
 	return err
 }
 
 func (t *tx) DropChanges(upTo int64, limit int) (int, error) {
-	q := t.c.query(stmtDropChanges)
-	q.int(upTo)
-	q.int(int64(max(limit, 0)))
-	n, err := t.change("sqlite.DropChanges", &q)
+	n, err := t.run("sqlite.DropChanges", dropChanges, upTo, max(limit, 0))
 	return int(n), err
 }
 
-// scanPeer reads a row of peerHead.
-func scanPeer(s *sqlite3.Stmt) (hub.Peer, error) {
-	return hub.Peer{
-		AID: hub.AID(s.ColumnText(0)), Endpoint: s.ColumnText(1), Repo: s.ColumnText(2), State: hub.PeerState(s.ColumnText(3)),
-		Trust: hub.TrustLevel(s.ColumnText(4)), Legacy: s.ColumnText(5), Native: s.ColumnBool(6), KeyHash: s.ColumnText(7), Sealed: s.ColumnText(8),
-		Health: hub.PeerHealth(s.ColumnText(9)), Fails: s.ColumnInt(10), Fault: s.ColumnText(11), Seen: columnInstant(s, 12), AddedAt: columnInstant(s, 13),
-	}, nil
-}
-
 func (r *reader) Peer(aid hub.AID) (hub.Peer, error) {
-	q := r.c.query(stmtPeer)
-	q.text(string(aid))
-	return one("sqlite.Peer", "peer", string(aid), &q, scanPeer)
+	return peers.one(r, string(aid), peerByAID, string(aid))
 }
 
 func (r *reader) PeerByKey(hash string) (hub.Peer, error) {
-	q := r.c.query(stmtPeerByKey)
-	q.text(hash)
-	return one("sqlite.PeerByKey", "peer with that", "key", &q, scanPeer)
+	return peers.one(r, "with that key", peerByKey, hash)
 }
 
-func (r *reader) Peers() ([]hub.Peer, error) {
-	q := r.c.query(stmtPeers)
-	return collect("sqlite.Peers", &q, scanPeer)
-}
+func (r *reader) Peers() ([]hub.Peer, error) { return peers.all(r, peersByAID) }
 
 func (t *tx) PutPeer(p hub.Peer) error {
-	const op = "sqlite.PutPeer"
-	q := t.c.query(stmtPutPeer)
-	q.text(string(p.AID))
-	q.text(p.Endpoint)
-	q.some(p.Repo)
-	q.text(string(p.State))
-	q.text(string(p.Trust))
-	q.some(p.Legacy)
-	q.int(boolInt(p.Native))
-	q.some(p.KeyHash)
-	q.some(p.Sealed)
-	q.text(string(p.Health))
-	q.int(int64(p.Fails))
-	q.some(p.Fault)
-	q.instant(p.Seen)
-	q.int(p.AddedAt.Micro())
-	_, err := t.change(op, &q)
+	_, err := peers.write(t, replacePeer, &p)
 	if hub.CodeOf(err) == hub.CodeConflict {
-		return hub.Errorf(hub.CodeConflict, op, "another peer has that key")
+		return hub.Errorf(hub.CodeConflict, peers.op(), "another peer has that key")
 	}
 	return err
-}
-
-// scanOutbox reads a row of outboxHead.
-func scanOutbox(s *sqlite3.Stmt) (hub.Outbox, error) {
-	return hub.Outbox{
-		Peer: hub.AID(s.ColumnText(0)), Sent: s.ColumnInt64(1), CatchUp: s.ColumnBool(2), Tries: s.ColumnInt(3), NextTry: columnInstant(s, 4),
-		Fault: s.ColumnText(5),
-	}, nil
 }
 
 func (r *reader) Outbox(peer hub.AID) (hub.Outbox, error) {
-	q := r.c.query(stmtOutbox)
-	q.text(string(peer))
-	return one("sqlite.Outbox", "outbox of", string(peer), &q, scanOutbox)
-}
-
-func (r *reader) Outboxes() ([]hub.Outbox, error) {
-	q := r.c.query(stmtOutboxes)
-	return collect("sqlite.Outboxes", &q, scanOutbox)
+	return outboxes.one(r, string(peer), outboxOf, string(peer))
 }
 
 func (t *tx) PutOutbox(o hub.Outbox) error {
-	const op = "sqlite.PutOutbox"
-	q := t.c.query(stmtPutOutbox)
-	q.text(string(o.Peer))
-	q.int(o.Sent)
-	q.int(boolInt(o.CatchUp))
-	q.int(int64(o.Tries))
-	q.instant(o.NextTry)
-	q.some(o.Fault)
-	_, err := t.change(op, &q)
+	_, err := outboxes.write(t, replaceOutbox, &o)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return notFound(op, "peer", string(o.Peer))
+		return notFound(outboxes.op(), "peer", string(o.Peer))
 	}
 	return err
 }
 
-// deadLettersKept is how many a peer has at most; the oldest go.
-const deadLettersKept = 1000
-
 func (r *reader) DeadLetters(peer hub.AID, limit int) ([]hub.DeadLetter, error) {
-	q := r.c.query(stmtDeadLetters)
-	q.text(string(peer))
-	q.int(int64(max(limit, 0)))
-	return collect("sqlite.DeadLetters", &q, func(s *sqlite3.Stmt) (hub.DeadLetter, error) {
-		d := hub.DeadLetter{Peer: peer, Fault: s.ColumnText(1), At: columnInstant(s, 2)}
-		return d, json.Unmarshal(s.ColumnRawText(0), &d.Change)
-	})
+	return deadLetters.all(r, deadLettersOf, string(peer), max(limit, 0))
 }
 
 func (t *tx) AddDeadLetter(d hub.DeadLetter) error {
-	const op = "sqlite.AddDeadLetter"
-	change, err := encodeJSON(d.Change)
-	if err != nil {
-		return engineError(op, err)
+	err := deadLetters.add(t, "of "+string(d.Peer), &d)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return notFound(deadLetters.op(), "peer", string(d.Peer))
 	}
-	q := t.c.query(stmtAddDeadLetter)
-	q.text(string(d.Peer))
-	q.text(change)
-	q.text(d.Fault)
-	q.int(d.At.Micro())
-	if _, err := t.change(op, &q); err != nil {
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			return notFound(op, "peer", string(d.Peer))
-		}
-		return err
-	}
-	q = t.c.query(stmtTrimDeadLetters)
-	q.text(string(d.Peer))
-	q.int(deadLettersKept)
-	_, err = t.change(op, &q)
-	return err
-}
-
-// scanInvite reads a row of inviteHead.
-func scanInvite(s *sqlite3.Stmt) (hub.Invite, error) {
-	i := hub.Invite{
-		ID: s.ColumnText(0), Hash: s.ColumnText(1), Hint: s.ColumnText(2), Project: hub.ProjectID(s.ColumnText(3)), Repo: s.ColumnText(4),
-		By: hub.AgentID(s.ColumnText(6)), CreatedAt: columnInstant(s, 7), ExpiresAt: columnInstant(s, 8), RedeemedAt: columnInstant(s, 9),
-		RedeemedBy: hub.AID(s.ColumnText(10)), RevokedAt: columnInstant(s, 11),
-	}
-	return i, json.Unmarshal(s.ColumnRawText(5), &i.Permissions)
-}
-
-func (r *reader) Invite(id string) (hub.Invite, error) {
-	q := r.c.query(stmtInvite)
-	q.text(id)
-	return one("sqlite.Invite", "invite", id, &q, scanInvite)
-}
-
-func (r *reader) InviteByHash(hash string) (hub.Invite, error) {
-	q := r.c.query(stmtInviteByHash)
-	q.text(hash)
-	return one("sqlite.InviteByHash", "such", "invite", &q, scanInvite)
-}
-
-func (r *reader) Invites(project hub.ProjectID, limit int) ([]hub.Invite, error) {
-	id := stmtInvites
-	if project != "" {
-		id = stmtInvitesOf
-	}
-	q := r.c.query(id)
-	q.int(int64(max(limit, 0)))
-	if project != "" {
-		q.text(string(project))
-	}
-	return collect("sqlite.Invites", &q, scanInvite)
-}
-
-func (t *tx) AddInvite(i hub.Invite) error {
-	const op = "sqlite.AddInvite"
-	permissions, err := encodeJSON(append([]string{}, i.Permissions...))
-	if err != nil {
-		return engineError(op, err)
-	}
-	q := t.c.query(stmtAddInvite)
-	q.text(i.ID)
-	q.text(i.Hash)
-	q.text(i.Hint)
-	q.text(string(i.Project))
-	q.text(i.Repo)
-	q.text(permissions)
-	q.text(string(i.By))
-	q.int(i.CreatedAt.Micro())
-	q.int(i.ExpiresAt.Micro())
-	q.instant(i.RedeemedAt)
-	q.some(string(i.RedeemedBy))
-	q.instant(i.RevokedAt)
-	_, err = t.change(op, &q)
-	if hub.CodeOf(err) == hub.CodeConflict {
-		return hub.Errorf(hub.CodeConflict, op, "there is an invite %s already", i.ID)
+	if err == nil {
+		_, err = t.run(deadLetters.op(), trimDeadLetters, string(d.Peer), deadLettersKept)
 	}
 	return err
 }
 
-func (t *tx) PutInvite(i hub.Invite) error {
-	const op = "sqlite.PutInvite"
-	q := t.c.query(stmtPutInvite)
-	q.text(i.ID)
-	q.instant(i.RedeemedAt)
-	q.some(string(i.RedeemedBy))
-	q.instant(i.RevokedAt)
-	n, err := t.change(op, &q)
-	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "invite %s is redeemed or revoked, or does not exist", i.ID)
-	}
-	return err
+func (r *reader) Invites(f hub.InviteQuery) ([]hub.Invite, error) {
+	var w filter
+	w.equal("id", f.ID)
+	w.equal("hash", f.Hash)
+	w.equal("project", string(f.Project))
+	return invites.filtered(r, w, `ORDER BY id DESC`, f.Limit)
 }
+
+func (t *tx) AddInvite(i hub.Invite) error { return invites.add(t, i.ID, &i) }
+
+func (t *tx) PutInvite(i hub.Invite) error { return invites.put(t, i.ID, useInvite, &i) }

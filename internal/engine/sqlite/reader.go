@@ -9,84 +9,6 @@ import (
 // A reader is a hub.Reader on a connection that is in a transaction.
 type reader struct{ c *conn }
 
-// scanAgent reads a row of agents.
-func scanAgent(s *sqlite3.Stmt) hub.Agent {
-	return hub.Agent{
-		ID:        hub.AgentID(s.ColumnText(0)),
-		Role:      hub.Role(s.ColumnText(1)),
-		Auditor:   s.ColumnBool(2),
-		State:     hub.AgentState(s.ColumnText(3)),
-		CreatedAt: columnTime(s, 4),
-	}
-}
-
-func (r *reader) Agent(id hub.AgentID) (a hub.Agent, err error) {
-	const op = "sqlite.Agent"
-	q := r.c.query(stmtAgent)
-	q.text(string(id))
-	found := q.next()
-	if found {
-		a = scanAgent(q.s)
-	}
-	if err := q.done(); err != nil {
-		return hub.Agent{}, engineError(op, err)
-	}
-	if !found {
-		return hub.Agent{}, notFound(op, "agent", string(id))
-	}
-	return a, nil
-}
-
-func (r *reader) Agents() ([]hub.Agent, error) {
-	q := r.c.query(stmtAgents)
-	var all []hub.Agent
-	for q.next() {
-		all = append(all, scanAgent(q.s))
-	}
-	return all, engineError("sqlite.Agents", q.done())
-}
-
-// scanKey reads a row of agent_keys.
-func scanKey(s *sqlite3.Stmt) hub.Key {
-	return hub.Key{
-		ID:        hub.KeyID(s.ColumnText(0)),
-		Agent:     hub.AgentID(s.ColumnText(1)),
-		Label:     s.ColumnText(2),
-		Hash:      s.ColumnText(3),
-		Hint:      s.ColumnText(4),
-		CreatedAt: columnTime(s, 5),
-		ExpiresAt: columnTime(s, 6),
-		RevokedAt: columnTime(s, 7),
-	}
-}
-
-func (r *reader) KeyByHash(hash string) (k hub.Key, err error) {
-	const op = "sqlite.KeyByHash"
-	q := r.c.query(stmtKeyByHash)
-	q.text(hash)
-	found := q.next()
-	if found {
-		k = scanKey(q.s)
-	}
-	if err := q.done(); err != nil {
-		return hub.Key{}, engineError(op, err)
-	}
-	if !found {
-		return hub.Key{}, hub.Errorf(hub.CodeNotFound, op, "no such key")
-	}
-	return k, nil
-}
-
-func (r *reader) Keys(agent hub.AgentID) ([]hub.Key, error) {
-	q := r.c.query(stmtKeys)
-	q.text(string(agent))
-	var all []hub.Key
-	for q.next() {
-		all = append(all, scanKey(q.s))
-	}
-	return all, engineError("sqlite.Keys", q.done())
-}
-
 func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
 	const op = "sqlite.Message"
 	q := r.c.query(stmtMessage)
@@ -218,13 +140,23 @@ func (q *query) count(op string) (n int, err error) {
 	return n, engineError(op, q.done())
 }
 
-func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
-	const op = "sqlite.Unread"
+func (r *reader) CountMessages(f hub.CountFilter) (int, error) {
+	const op = "sqlite.CountMessages"
+	limit := max(f.Limit, 0)
+	ids, key := []stmtID{stmtThreadSize}, f.Thread
+	switch {
+	case f.Inbox != "":
+		ids, key = []stmtID{stmtCountUnread, stmtCountDelivered}, string(f.Inbox)
+	case f.Type != "":
+		ids = []stmtID{stmtThreadRounds}
+	}
 	total := 0
-	for _, id := range [...]stmtID{stmtCountUnread, stmtCountDelivered} {
+	for _, id := range ids {
 		q := r.c.query(id)
-		q.text(string(agent))
-		q.int(int64(max(limit-total, 0)))
+		q.bind(key, limit-total)
+		if id == stmtThreadRounds {
+			q.text(string(f.Type))
+		}
 		n, err := q.count(op)
 		if err != nil {
 			return 0, err
@@ -232,37 +164,6 @@ func (r *reader) Unread(agent hub.AgentID, limit int) (int, error) {
 		total += n
 	}
 	return total, nil
-}
-
-func (r *reader) Held(limit int) ([]hub.Message, error) {
-	const op = "sqlite.Held"
-	q := r.c.query(stmtHeld)
-	q.int(int64(max(limit, 0)))
-	var all []hub.Message
-	for q.next() {
-		m, _, err := r.c.scanMessage(q.s)
-		if err != nil {
-			q.note(err)
-			break
-		}
-		all = append(all, m)
-	}
-	return all, engineError(op, q.done())
-}
-
-func (r *reader) ThreadSize(thread string, limit int) (int, error) {
-	q := r.c.query(stmtThreadSize)
-	q.text(thread)
-	q.int(int64(max(limit, 0)))
-	return q.count("sqlite.ThreadSize")
-}
-
-func (r *reader) ThreadRounds(thread string, t hub.MessageType, limit int) (int, error) {
-	q := r.c.query(stmtThreadRounds)
-	q.text(thread)
-	q.text(string(t))
-	q.int(int64(max(limit, 0)))
-	return q.count("sqlite.ThreadRounds")
 }
 
 func (r *reader) ThreadSequence(thread string) (n int64, found bool, err error) {
@@ -274,11 +175,13 @@ func (r *reader) ThreadSequence(thread string) (n int64, found bool, err error) 
 	return n, found, engineError("sqlite.ThreadSequence", q.done())
 }
 
-func (r *reader) SentSince(agent hub.AgentID, since hub.Time, limit int) ([]hub.Sent, error) {
-	q := r.c.query(stmtSentSince)
-	q.text(string(agent))
-	q.text(since.String())
-	q.int(int64(max(limit, 0)))
+func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
+	id := stmtSentSince
+	if f.Broadcasts {
+		id = stmtBroadcastsSince
+	}
+	q := r.c.query(id)
+	q.bind(string(f.From), f.Since, max(f.Limit, 0))
 	var all []hub.Sent
 	for q.next() {
 		to, err := decodeAgents(q.s.ColumnRawText(1))
@@ -290,19 +193,7 @@ func (r *reader) SentSince(agent hub.AgentID, since hub.Time, limit int) ([]hub.
 			At: columnTime(q.s, 0), To: to, Type: hub.MessageType(q.s.ColumnText(2)), Payload: columnJSON(q.s, 3),
 		})
 	}
-	return all, engineError("sqlite.SentSince", q.done())
-}
-
-func (r *reader) BroadcastsSince(agent hub.AgentID, since hub.Time, limit int) ([]hub.Time, error) {
-	q := r.c.query(stmtBroadcastsSince)
-	q.text(string(agent))
-	q.text(since.String())
-	q.int(int64(max(limit, 0)))
-	var all []hub.Time
-	for q.next() {
-		all = append(all, columnTime(q.s, 0))
-	}
-	return all, engineError("sqlite.BroadcastsSince", q.done())
+	return all, engineError("sqlite.Sent", q.done())
 }
 
 func (r *reader) Expired(now hub.Time, limit int) ([]hub.EnvelopeID, error) {

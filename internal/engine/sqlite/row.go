@@ -10,30 +10,6 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// collect reads the rows of a query.
-func collect[T any](op string, q *query, scan func(*sqlite3.Stmt) (T, error)) ([]T, error) {
-	var all []T
-	for q.next() {
-		v, err := scan(q.s)
-		q.note(err)
-		all = append(all, v)
-	}
-	return all, engineError(op, q.done())
-}
-
-// one reads the one row of a query about a thing.
-func one[T any](op, kind, name string, q *query, scan func(*sqlite3.Stmt) (T, error)) (T, error) {
-	all, err := collect(op, q, scan)
-	if err == nil && len(all) == 0 {
-		err = notFound(op, kind, name)
-	}
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return all[0], nil
-}
-
 // columnTime reads a stored time; NULL is the zero time. A time that another
 // program wrote in a form of its own is the zero time, too.
 func columnTime(s *sqlite3.Stmt, col int) hub.Time {

@@ -2,145 +2,74 @@ package sqlite
 
 import (
 	"cmp"
-	"encoding/json"
-
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// scanRun reads a row of runHead.
-func scanRun(s *sqlite3.Stmt) (hub.Run, error) {
-	r := hub.Run{
-		ID:         hub.RunID(s.ColumnText(0)),
-		Agent:      hub.AgentID(s.ColumnText(1)),
-		By:         hub.AgentID(s.ColumnText(2)),
-		Task:       s.ColumnText(3),
-		Dir:        s.ColumnText(4),
-		ThreadID:   s.ColumnText(5),
-		Handoff:    hub.HandoffID(s.ColumnText(6)),
-		Key:        hub.KeyID(s.ColumnText(7)),
-		State:      hub.RunState(s.ColumnText(8)),
-		Session:    s.ColumnText(9),
-		StopReason: s.ColumnText(10),
-		Reason:     s.ColumnText(11),
-		Report:     columnJSON(s, 12),
-		Verdict:    hub.RunVerdict(s.ColumnText(13)),
-		Evidence:   columnJSON(s, 15),
-		Message:    hub.EnvelopeID(s.ColumnText(16)),
-		StartedAt:  columnTime(s, 17),
-		ExpiresAt:  columnTime(s, 18),
-		EndedAt:    columnTime(s, 19),
-	}
-	r.Contradictions = []hub.Contradiction{}
-	if b := s.ColumnRawText(14); len(b) > 0 {
-		if err := json.Unmarshal(b, &r.Contradictions); err != nil {
-			return r, hub.Errorf(hub.CodeDegraded, "sqlite.Run", "run %s has broken contradictions: %v", r.ID, err)
+var runs = newTable("runs", "run", "id, agent, by_agent, task, dir, thread_id, handoff_id, key_id, started_at, expires_at, "+
+	"state, session_id, stop_reason, reason, report_json, verdict, contradictions_json, evidence_json, message_id, ended_at",
+	func(c *codec, r *hub.Run) {
+		c.text((*string)(&r.ID))
+		c.text((*string)(&r.Agent))
+		c.text((*string)(&r.By))
+		c.text(&r.Task)
+		c.text(&r.Dir)
+		c.text(&r.ThreadID)
+		c.optional((*string)(&r.Handoff))
+		c.text((*string)(&r.Key))
+		c.stamp(&r.StartedAt)
+		c.stamp(&r.ExpiresAt)
+		c.text((*string)(&r.State))
+		c.optional(&r.Session)
+		c.optional(&r.StopReason)
+		c.optional(&r.Reason)
+		c.json(&r.Report)
+		c.optional((*string)(&r.Verdict))
+		if c.q == nil {
+			r.Contradictions = []hub.Contradiction{}
 		}
-	}
-	return r, nil
-}
+		c.encoded(&r.Contradictions, len(r.Contradictions) == 0)
+		c.json(&r.Evidence)
+		c.optional((*string)(&r.Message))
+		c.time(&r.EndedAt)
+	})
 
-// runs collects the rows of a query for runHead.
-func (q *query) runs(op string) ([]hub.Run, error) {
-	var all []hub.Run
-	for q.next() {
-		r, err := scanRun(q.s)
-		q.note(err)
-		all = append(all, r)
-	}
-	return all, engineError(op, q.done())
-}
+var (
+	runByID = runs.query(`WHERE id = ?1`)
+	putRun  = runs.update(1, "state", ` AND state = ?21`)
+)
 
 func (r *reader) Run(id hub.RunID) (hub.Run, error) {
-	const op = "sqlite.Run"
-	q := r.c.query(stmtRun)
-	q.text(string(id))
-	all, err := q.runs(op)
-	if err == nil && len(all) == 0 {
-		err = notFound(op, "run", string(id))
-	}
-	if err != nil {
-		return hub.Run{}, err
-	}
-	return all[0], nil
+	return runs.one(r, string(id), runByID, string(id))
 }
 
 func (r *reader) Runs(f hub.RunQuery) ([]hub.Run, error) {
-	id := stmtRuns
-	switch { // by what restricts most
-	case f.Handoff != "":
-		id = stmtRunsOfHandoff
-	case f.Open:
-		id = stmtRunsOpen
-	case f.Viewer != "":
-		id = stmtRunsOfViewer
+	var w filter
+	if f.Viewer != "" {
+		w.add(`id IN (SELECT id FROM runs WHERE agent = ? UNION SELECT id FROM runs WHERE by_agent = ?)`, string(f.Viewer), string(f.Viewer))
 	}
-	q := r.c.query(id)
-	q.some(string(f.Viewer))
-	q.some(string(f.Agent))
-	q.some(string(f.Handoff))
-	q.int(boolInt(f.Open))
-	q.text(cmp.Or(string(f.Cursor), "~")) // no id comes after that
-	q.int(int64(max(f.Limit, 0)))
-	return q.runs("sqlite.Runs")
-}
-
-func (t *tx) AddRun(r hub.Run) error {
-	const op = "sqlite.AddRun"
-	if _, err := t.Run(r.ID); err == nil { // the engine would say only that something is in the way
-		return hub.Errorf(hub.CodeConflict, op, "there is a run %s already", r.ID)
-	} else if hub.CodeOf(err) != hub.CodeNotFound {
-		return err
+	w.equal("agent", string(f.Agent))
+	w.equal("handoff_id", string(f.Handoff))
+	if f.Open {
+		w.add(`state IN ('starting','running','checking')`)
 	}
-	q := t.c.query(stmtAddRun)
-	q.text(string(r.ID))
-	q.text(string(r.Agent))
-	q.text(string(r.By))
-	q.text(r.Task)
-	q.text(r.Dir)
-	q.text(r.ThreadID)
-	q.some(string(r.Handoff))
-	q.text(string(r.Key))
-	q.text(r.StartedAt.String())
-	q.text(r.ExpiresAt.String())
-	q.progress(r)
-	_, err := t.change(op, &q)
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		return notFound(op, "agent or handoff of run", string(r.ID))
-	}
-	return err
-}
-
-// progress binds what changes of a run.
-func (q *query) progress(r hub.Run) {
-	contradictions := ""
-	if len(r.Contradictions) > 0 {
-		var err error
-		contradictions, err = encodeJSON(r.Contradictions)
-		q.note(err)
-	}
-	q.text(string(r.State))
-	q.some(r.Session)
-	q.some(r.StopReason)
-	q.some(r.Reason)
-	q.some(string(r.Report))
-	q.some(string(r.Verdict))
-	q.some(contradictions)
-	q.some(string(r.Evidence))
-	q.some(string(r.Message))
-	q.time(r.EndedAt)
+	w.add(`id < ?`, cmp.Or(string(f.Cursor), lastID))
+	return runs.filtered(r, w, `ORDER BY id DESC`, f.Limit)
 }
 
 func (t *tx) PutRun(r hub.Run, was hub.RunState) error {
-	const op = "sqlite.PutRun"
-	q := t.c.query(stmtPutRun)
-	q.text(string(r.ID))
-	q.text(string(was))
-	q.progress(r)
-	n, err := t.change(op, &q)
-	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "run %s is not %s any more", r.ID, was)
+	if was != "" {
+		return runs.put(t, string(r.ID), putRun, &r, string(was))
+	}
+	// The trigger that keeps runs for ever answers before the primary key does.
+	if _, err := t.Run(r.ID); err == nil {
+		return hub.Errorf(hub.CodeConflict, runs.op(), "there is a run %s already", r.ID)
+	} else if hub.CodeOf(err) != hub.CodeNotFound {
+		return err
+	}
+	err := runs.add(t, string(r.ID), &r)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return notFound(runs.op(), "agent or handoff of run", string(r.ID))
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func queryKey(q hub.Query) uint32 {
 		kind = "audit"
 	}
 	return keyOf(kind, string(q.Viewer), string(q.Agent), q.Thread, string(q.Type), string(q.Status), q.Topic,
-		q.Since.String(), q.Until.String(), q.Text)
+		q.Since.String(), q.Until.String(), q.Text, strconv.FormatBool(q.Held))
 }
 
 func keyOf(parts ...string) uint32 {
@@ -85,102 +85,60 @@ func keyOf(parts ...string) uint32 {
 	return h.Sum32()
 }
 
-// Query answers from the index that fits the filter best. What a viewer may
-// see decides first: no statement for one walks over other agents' messages,
-// save those of a thread that was asked for by name.
+// A walk is a way through the messages: the rows it starts from, and the order
+// in which an index gives them.
+type walk struct {
+	from      string // the tables, joined in this order; each walk exists for the sake of one index
+	seq       string // the column of the seq that is nearest to the index
+	byCreated bool   // ordered by time and then by seq; else by seq alone
+	oldest    bool   // oldest first, not newest first
+}
+
+const (
+	joinMeta     = ` CROSS JOIN message_meta AS d ON d.message_id = m.id`
+	joinMessages = ` CROSS JOIN messages AS m ON m.id = d.message_id`
+	joinBoth     = ` CROSS JOIN message_meta AS d ON d.seq = p.seq` + joinMessages
+)
+
+// The walks. Those of parties never touch messages of other agents, and neither
+// do those of words; a viewer walks over others' only in a thread that it names.
+var (
+	walkWords  = walk{from: `message_text AS p CROSS JOIN message_meta AS d ON d.seq = p.rowid` + joinMessages, seq: `p.rowid`}
+	walkParty  = walk{from: `message_party AS p` + joinBoth, seq: `p.seq`}
+	walkHeld   = walk{from: `(SELECT DISTINCT seq FROM message_party INDEXED BY message_party_held WHERE state = 'held') AS p` + joinBoth, seq: `d.seq`, oldest: true}
+	walkThread = walk{from: `messages AS m INDEXED BY idx_messages_thread` + joinMeta, seq: `d.seq`, byCreated: true}
+	walkType   = walk{from: `messages AS m INDEXED BY idx_messages_type` + joinMeta, seq: `d.seq`, byCreated: true}
+	walkStatus = walk{from: `messages AS m INDEXED BY idx_messages_status` + joinMeta, seq: `d.seq`, byCreated: true}
+	walkAll    = walk{from: `message_meta AS d` + joinMessages, seq: `d.seq`}
+)
+
+// Query picks the walk that restricts most and adds what is left of the filter
+// as conditions. It costs the rows walked over: those of the page, and those
+// between them that a condition leaves out.
 func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	const op = "sqlite.Query"
 	if f.Limit <= 0 {
 		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
 	}
-	key := queryKey(f)
-	var below position
-	if f.Cursor != "" {
-		var err error
-		if below, err = decodeCursor(op, f.Cursor, key); err != nil {
-			return hub.Page{}, err
-		}
-	}
-
-	viewer, agent := f.Viewer, f.Agent
 	if f.Audit {
-		viewer = ""
-	} else if viewer == "" {
-		return hub.Page{}, nil // nobody has seen anything
+		f.Viewer = ""
+	} else if f.Viewer == "" {
+		return hub.Page{}, nil // no agent, no message
 	}
-	if agent == viewer {
-		agent = ""
+	key := queryKey(f)
+	if f.Agent == f.Viewer {
+		f.Agent = ""
 	}
-
-	var match string
-	id := stmtQueryAll
-	switch {
-	case f.Text != "" || f.Topic != "":
-		var err error
-		if match, err = matchExpression(op, viewer, agent, f.Topic, f.Text); err != nil {
-			return hub.Page{}, err
-		}
-		id = stmtQueryText
-	case f.Thread != "":
-		id = stmtQueryThread
-	case viewer != "" && f.Type != "":
-		id = stmtQueryPartyType
-	case viewer != "":
-		id = stmtQueryParty
-	case agent != "":
-		id = stmtQueryAgent
-	case f.Type != "":
-		id = stmtQueryType
-	case f.Status != "":
-		id = stmtQueryStatus
+	way, where, err := plan(op, f)
+	if err != nil {
+		return hub.Page{}, err
 	}
-
-	q := r.c.query(id)
-	q.some(string(viewer))
-	q.some(string(agent))
-	q.some(f.Thread)
-	q.some(string(f.Type))
-	q.some(string(f.Status))
-	q.some(f.Topic)
-	least, end := int64(0), int64(math.MaxInt64)
-	if !f.Since.IsZero() {
-		least = seqAt(f.Since)
+	if err := way.bounds(op, &where, f, key); err != nil {
+		return hub.Page{}, err
 	}
-	if !f.Until.IsZero() {
-		end = seqAt(f.Until)
-	}
-	byCreated := id == stmtQueryThread || id == stmtQueryType || id == stmtQueryStatus
-	switch {
-	case f.Cursor == "":
-	case byCreated:
-		end = below.b // of its own millisecond; since and until are times here
-	default:
-		end = min(end, below.b)
-	}
-	q.int(least)
-	q.int(end)
+	q := r.c.dynamic(`SELECT ` + messageColumns + ` FROM ` + way.from + ` ` + where.where() + way.order() + ` LIMIT ?`)
+	q.bind(where.args...)
 	q.int(int64(f.Limit) + 1)
-	// Not every statement has the rest.
-	if id == stmtQueryText {
-		q.text(match)
-	}
-	if byCreated {
-		q.n++ // ?10
-		if f.Cursor == "" {
-			q.null()
-		} else {
-			q.text(hub.At(time.UnixMilli(below.a)).String())
-		}
-		since, until := "", "~" // "~" comes after every digit
-		if !f.Since.IsZero() {
-			since = f.Since.String()
-		}
-		if !f.Until.IsZero() {
-			until = f.Until.String()
-		}
-		q.text(since)
-		q.text(until)
-	}
 
 	var page hub.Page
 	var last position
@@ -201,4 +159,95 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 		return hub.Page{}, engineError(op, err)
 	}
 	return page, nil
+}
+
+// plan returns the walk for a query, and the conditions that the walk does not
+// fulfil by itself.
+func plan(op string, f hub.Query) (way walk, w filter, err error) {
+	viewer, agent := f.Viewer, f.Agent
+	switch {
+	case f.Text != "" || f.Topic != "":
+		match, err := matchExpression(op, viewer, agent, f.Topic, f.Text)
+		if err != nil {
+			return way, w, err
+		}
+		way = walkWords
+		w.add(`message_text MATCH ?`, match)
+	case f.Held:
+		way = walkHeld
+	case f.Thread != "":
+		way = walkThread
+	case viewer != "":
+		way, viewer = walkParty, ""
+		w.add(`p.agent = ? AND p.hidden = 0`, string(f.Viewer))
+		w.equal(`p.type`, string(f.Type)) // without a look at the message
+	case agent != "":
+		way, agent = walkParty, ""
+		w.add(`p.agent = ?`, string(f.Agent))
+	case f.Type != "":
+		way = walkType
+	case f.Status != "":
+		way = walkStatus
+	default:
+		way = walkAll
+	}
+	if viewer != "" {
+		w.add(`EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ? AND v.seq = d.seq AND v.hidden = 0)`, string(viewer))
+	}
+	if agent != "" {
+		w.add(`EXISTS (SELECT 1 FROM message_party AS a WHERE a.agent = ? AND a.seq = d.seq)`, string(agent))
+	}
+	w.equal(`m.thread_id`, f.Thread)
+	w.equal(`m.type`, string(f.Type))
+	w.equal(`m.status`, string(f.Status))
+	w.equal(`m.topic`, f.Topic)
+	return way, w, nil
+}
+
+// bounds restricts a walk to the times of a query and to the rows behind its
+// cursor. A span of time is a span of seq.
+func (way walk) bounds(op string, w *filter, f hub.Query, key uint32) error {
+	if !f.Since.IsZero() && way.byCreated {
+		w.add(`m.created_at >= ?`, f.Since)
+	} else if !f.Since.IsZero() {
+		w.add(way.seq+` >= ?`, seqAt(f.Since))
+	}
+	if !f.Until.IsZero() && way.byCreated {
+		w.add(`m.created_at < ?`, f.Until)
+	} else if !f.Until.IsZero() {
+		w.add(way.seq+` < ?`, seqAt(f.Until))
+	}
+	if f.Cursor == "" {
+		return nil
+	}
+	last, err := decodeCursor(op, f.Cursor, key)
+	if err != nil {
+		return err
+	}
+	behind := ` < `
+	if way.oldest {
+		behind = ` > `
+	}
+	if !way.byCreated {
+		w.add(way.seq+behind+`?`, last.b)
+		return nil
+	}
+	// The first condition bounds the walk of the index, the second the rows of
+	// one millisecond.
+	at := hub.At(time.UnixMilli(last.a))
+	w.add(`m.created_at`+behind[:2]+`= ?`, at)
+	w.add(`m.created_at`+behind+`? OR d.seq`+behind+`?`, at, last.b)
+	return nil
+}
+
+// order returns the order in which a walk gives messages.
+func (way walk) order() string {
+	direction := ` DESC`
+	if way.oldest {
+		direction = ``
+	}
+	if way.byCreated {
+		return ` ORDER BY m.created_at` + direction + `, d.seq` + direction
+	}
+	return ` ORDER BY ` + way.seq + direction
 }

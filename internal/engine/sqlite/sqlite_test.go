@@ -396,10 +396,10 @@ func TestSchema(t *testing.T) {
 			if err := tx.AddMessage(m, parties); err != nil {
 				return err
 			}
-			if err := tx.AddAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: m.CreatedAt}); err != nil {
+			if err := tx.PutAgent(hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: m.CreatedAt}, ""); err != nil {
 				return err
 			}
-			row, err = tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: "bob", Channel: hub.ChannelInbox, Status: hub.DeliveryPending})
+			row, err = tx.PutDelivery(hub.Delivery{MessageID: m.ID, Recipient: "bob", Channel: hub.ChannelInbox, Status: hub.DeliveryPending})
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -422,7 +422,7 @@ func TestSchema(t *testing.T) {
 			was = next
 		}
 		for _, next := range append(hub.DeliveryStatuses, "nonsense") {
-			try(string(next), func(tx hub.Tx) error { return tx.PutDelivery(hub.Delivery{ID: row, Status: next}) }, next != "nonsense")
+			try(string(next), func(tx hub.Tx) error { _, err := tx.PutDelivery(hub.Delivery{ID: row, Status: next}); return err }, next != "nonsense")
 		}
 		state := hub.PartyUnread
 		for _, next := range []hub.PartyState{
@@ -431,8 +431,10 @@ func TestSchema(t *testing.T) {
 			try(string(next), func(tx hub.Tx) error { return tx.PutParty(m.ID, "bob", next, state) }, next != "nonsense")
 			state = next
 		}
+		before := hub.AgentActive
 		for _, next := range []hub.AgentState{hub.AgentPaused, hub.AgentActive, "nonsense"} {
-			try(string(next), func(tx hub.Tx) error { return tx.SetAgentState("ada", next) }, next != "nonsense")
+			try(string(next), func(tx hub.Tx) error { return tx.PutAgent(hub.Agent{ID: "ada", State: next}, before) }, next != "nonsense")
+			before = next
 		}
 		n, np := benchMessage(testIDs, "ada", "bob")
 		n.Status = "nonsense"
@@ -524,8 +526,8 @@ func TestMigration(t *testing.T) {
 					t.Errorf("inbox of %s: got %v (%v), want %v", agent, got, err, want)
 				}
 			}
-			held, err := r.Held(9)
-			if err != nil || len(held) != 1 || held[0].ID != "m4" {
+			held, err := r.Query(hub.Query{Audit: true, Held: true, Limit: 9})
+			if err != nil || len(held.Messages) != 1 || held.Messages[0].ID != "m4" {
 				t.Errorf("held: got %v (%v), want m4", held, err)
 			}
 			m, err := r.Message(m1)

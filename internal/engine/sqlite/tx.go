@@ -60,68 +60,11 @@ func (t *tx) spoil(err error) {
 	}
 }
 
-func (t *tx) AddAgent(a hub.Agent) error {
-	const op = "sqlite.AddAgent"
-	q := t.c.query(stmtAddAgent)
-	q.text(string(a.ID))
-	q.text(string(a.Role))
-	q.int(boolInt(a.Auditor))
-	q.text(string(a.State))
-	q.text(a.CreatedAt.String())
-	_, err := t.change(op, &q)
-	if hub.CodeOf(err) == hub.CodeConflict {
-		return hub.Errorf(hub.CodeConflict, op, "there is an agent %q already", a.ID)
-	}
-	return err
-}
-
 func boolInt(b bool) int64 {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-func (t *tx) SetAgentState(id hub.AgentID, s hub.AgentState) error {
-	const op = "sqlite.SetAgentState"
-	q := t.c.query(stmtSetAgentState)
-	q.text(string(id))
-	q.text(string(s))
-	n, err := t.change(op, &q)
-	if err == nil && n == 0 {
-		return notFound(op, "agent", string(id))
-	}
-	return err
-}
-
-func (t *tx) AddKey(k hub.Key) error {
-	const op = "sqlite.AddKey"
-	q := t.c.query(stmtAddKey)
-	q.text(string(k.ID))
-	q.text(string(k.Agent))
-	q.text(k.Label)
-	q.text(k.Hash)
-	q.text(k.Hint)
-	q.text(k.CreatedAt.String())
-	q.time(k.ExpiresAt)
-	q.time(k.RevokedAt)
-	_, err := t.change(op, &q)
-	switch hub.CodeOf(err) {
-	case hub.CodeNotFound:
-		return notFound(op, "agent", string(k.Agent))
-	case hub.CodeConflict:
-		return hub.Errorf(hub.CodeConflict, op, "%s has a key labelled %q already, or the key exists", k.Agent, k.Label)
-	}
-	return err
-}
-
-func (t *tx) RevokeKeys(agent hub.AgentID, label string, at hub.Time) (int, error) {
-	q := t.c.query(stmtRevokeKeys)
-	q.text(string(agent))
-	q.some(label)
-	q.text(at.String())
-	n, err := t.change("sqlite.RevokeKeys", &q)
-	return int(n), err
 }
 
 func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
@@ -295,41 +238,39 @@ func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyS
 	return err
 }
 
-func (t *tx) AddDelivery(d hub.Delivery) (int64, error) {
-	const op = "sqlite.AddDelivery"
+func (t *tx) PutDelivery(d hub.Delivery) (int64, error) {
+	const op = "sqlite.PutDelivery"
 	if !slices.Contains(hub.DeliveryStatuses, d.Status) {
 		return 0, hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
 	}
-	q := t.c.query(stmtAddDelivery)
-	q.text(string(d.MessageID))
-	q.text(string(d.Recipient))
-	q.text(string(d.Channel))
-	q.text(string(d.Status))
-	q.time(d.DeliveredAt)
-	q.time(d.ReadAt)
-	q.some(d.Error)
-	if _, err := t.change(op, &q); err != nil {
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			return 0, notFound(op, "message", string(d.MessageID))
-		}
-		return 0, err
+	id := stmtAddDelivery
+	if d.ID != 0 {
+		id = stmtPutDelivery
 	}
-	return t.c.db.LastInsertRowID(), nil
-}
-
-func (t *tx) PutDelivery(d hub.Delivery) error {
-	const op = "sqlite.PutDelivery"
-	q := t.c.query(stmtPutDelivery)
-	q.int(d.ID)
+	q := t.c.query(id)
+	if d.ID != 0 {
+		q.int(d.ID)
+	} else {
+		q.text(string(d.MessageID))
+		q.text(string(d.Recipient))
+		q.text(string(d.Channel))
+	}
 	q.text(string(d.Status))
 	q.time(d.DeliveredAt)
 	q.time(d.ReadAt)
 	q.some(d.Error)
 	n, err := t.change(op, &q)
-	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return 0, notFound(op, "message", string(d.MessageID))
+	case err != nil:
+		return 0, err
+	case d.ID == 0:
+		return t.c.db.LastInsertRowID(), nil
+	case n == 0:
+		return 0, hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
 	}
-	return err
+	return d.ID, nil
 }
 
 func (t *tx) MarkProcessed(id hub.EnvelopeID, agent hub.AgentID, at hub.Time) (bool, error) {

@@ -67,7 +67,7 @@ func wantLists(t testing.TB, s *Store, inbox, sent []hub.EnvelopeID) {
 		if got := idsIn(page); err != nil || !slices.Equal(got, inbox) {
 			t.Errorf("inbox: got %q, %v, want %q", got, err, inbox)
 		}
-		if n, err := r.Unread("bob", 5000); err != nil || n != len(inbox) {
+		if n, err := r.CountMessages(hub.CountFilter{Inbox: "bob", Limit: 5000}); err != nil || n != len(inbox) {
 			t.Errorf("unread: got %d, %v, want %d", n, err, len(inbox))
 		}
 		page, err = r.Query(hub.Query{Viewer: "ada", Limit: 5000})

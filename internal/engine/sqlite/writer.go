@@ -11,12 +11,31 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// maxBatch is how many functions share one transaction at most; maxQueue is
-// how many wait for the writer. Who finds the queue full waits until his
-// context ends.
+// The writer is the one goroutine that changes the database. Update puts a
+// function into its queue and waits. The writer takes every function that is
+// queued, at most maxBatch, runs them one after the other in one transaction,
+// commits once and answers all of them: group commit, whose cost per function
+// falls as the load rises. It keeps these invariants:
+//
+//   - No caller is answered before the commit that holds its change.
+//   - A function that returns an error, panics or breaks a statement changes
+//     nothing. If it failed before it wrote, the batch goes on without it. If it
+//     failed afterwards, the whole batch is rolled back and each function runs
+//     again in a transaction of its own; so a function may run twice, and has no
+//     effect but on its transaction.
+//   - A caller whose context ends while its function is queued is not served. A
+//     function that was taken runs to its end, and its caller learns the truth.
+//   - A batch is synced to disk if one of its functions asks for it.
+//   - head, lag and topSeq of the transaction are those of the database after a
+//     commit, and go back with it after a rollback (topSeq may stay too high).
+//   - After an error that leaves the connection in doubt it is closed; the next
+//     transaction opens another.
+//
+// While no function is queued the writer indexes words, a batch at a time; see
+// wordindex.go. A function that arrives meanwhile waits for one such batch.
 const (
-	maxBatch = 256
-	maxQueue = 1024
+	maxBatch = 256  // functions that share a transaction
+	maxQueue = 1024 // functions that wait; a further caller waits until its context ends
 )
 
 // A job is one Update on its way through the writer.
@@ -28,7 +47,7 @@ type job struct {
 	done  chan struct{} // receives when err is set
 	err   error
 
-	settled bool // err says what happened to it; only while it is replayed
+	replayed bool // err is its own; only while a batch is replayed
 }
 
 // The states of a job. A job leaves jobQueued once: the writer takes it, or
@@ -50,7 +69,7 @@ func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx)
 	if j == nil {
 		j = &job{done: make(chan struct{}, 1)}
 	}
-	j.ctx, j.level, j.fn, j.err, j.settled = ctx, d, fn, nil, false
+	j.ctx, j.level, j.fn, j.err, j.replayed = ctx, d, fn, nil, false
 	j.state.Store(jobQueued)
 	select {
 	case s.queue <- j:
@@ -65,9 +84,9 @@ func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx)
 	case <-j.done:
 	case <-ctx.Done():
 		if j.state.CompareAndSwap(jobQueued, jobGivenUp) {
-			return ctx.Err() // the writer drops j
+			return ctx.Err() // the writer passes over j
 		}
-		<-j.done // what was done is the truth
+		<-j.done // the function has run, and its outcome is the answer
 	}
 	err := j.err
 	j.ctx, j.fn, j.err = nil, nil, nil
@@ -98,7 +117,7 @@ func (w *writer) run() {
 			return
 		}
 		// A function has ended this goroutine (runtime.Goexit, as a test
-		// that fails does). Its batch is undone; another goroutine goes on.
+		// that fails does). The batch is discarded; another goroutine goes on.
 		w.rollback()
 		w.answer(hub.Errorf(hub.CodeInternal, "sqlite.Update", "a function ended the writer's goroutine"))
 		go w.run()
@@ -146,9 +165,9 @@ func (w *writer) alone(fn func(*tx) error) error {
 	return j.err
 }
 
-// gather takes what is queued, and lets those run first who are about to put
-// more there: a commit costs as much as several changes. It does not wait for
-// anybody else.
+// gather takes every queued function. It yields the processor first to
+// goroutines that are about to queue more, since a commit costs as much as
+// several functions, and waits for none that is not ready to run.
 func (w *writer) gather() {
 	w.drain()
 	for before := 0; before < len(w.batch) && len(w.batch) < maxBatch; w.drain() {
@@ -172,7 +191,7 @@ func (w *writer) drain() {
 	}
 }
 
-// take puts a job into the batch, unless its caller has gone.
+// take puts a job into the batch, unless its caller has given up.
 func (w *writer) take(j *job) {
 	if !j.state.CompareAndSwap(jobQueued, jobTaken) {
 		return
@@ -185,7 +204,7 @@ func (w *writer) take(j *job) {
 	w.batch = append(w.batch, j)
 }
 
-// serve runs the batch and answers everyone in it.
+// serve runs the batch and answers its callers.
 func (w *writer) serve() {
 	if len(w.batch) == 0 {
 		return
@@ -195,22 +214,22 @@ func (w *writer) serve() {
 		level = max(level, j.level)
 	}
 	if err := w.transact(w.batch, level); err == errReplay {
-		// Somebody failed after he had written. Each for himself now.
+		// A function failed after it had written. Each runs alone now.
 		for i, j := range w.batch {
 			if j.err = j.ctx.Err(); j.err == nil {
 				w.transact(w.batch[i:i+1], j.level)
 			}
-			j.settled = true
+			j.replayed = true
 		}
 	}
 	w.answer(nil)
 }
 
-// answer lets the callers of the batch go, with an error if there is one for
-// all who are not settled.
+// answer wakes the callers of the batch. err, if not nil, is the answer to every
+// function that was not replayed.
 func (w *writer) answer(err error) {
 	for i, j := range w.batch {
-		if err != nil && !j.settled {
+		if err != nil && !j.replayed {
 			j.err = err
 		}
 		w.batch[i] = nil
@@ -219,11 +238,12 @@ func (w *writer) answer(err error) {
 	w.batch = w.batch[:0]
 }
 
-// errReplay says that a transaction of several was rolled back because of one.
+// errReplay ends a batch that was rolled back because of one of its functions.
 var errReplay = errors.New("replay")
 
 // transact runs jobs in one transaction and sets their errors. If one of
-// several spoils it, nothing is changed and errReplay is returned.
+// several makes it unfit to be committed, transact changes nothing and returns
+// errReplay.
 func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	if err := w.begin(level); err != nil {
 		w.s.faulty.Store(true)
@@ -275,8 +295,9 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	return nil
 }
 
-// verdict returns an error if the transaction cannot be committed after a
-// function that returned err.
+// verdict returns an error if the transaction must not be committed after a
+// function that returned err: the function wrote before it failed, one of its
+// statements broke, or the engine ended the transaction by itself.
 func (w *writer) verdict(err error) error {
 	switch {
 	case err != nil && (w.tx.wrote || w.tx.fault != nil):
@@ -292,12 +313,12 @@ func (w *writer) verdict(err error) error {
 	return nil
 }
 
-// call runs one function. A panic in it is an error of its caller.
+// call runs one function. A panic becomes the error of its caller.
 func (w *writer) call(j *job) (err error) {
 	w.tx.wrote, w.tx.fault = false, nil
 	defer func() {
 		if v := recover(); v != nil {
-			w.c.reset() // the panic may have come from the midst of a statement
+			w.c.reset() // the panic may have left a statement under way
 			err = hub.Errorf(hub.CodeInternal, "sqlite.Update", "panic: %v", v)
 			w.s.log.Error("panic in a transaction", "op", "sqlite.Update", "err", err, "stack", string(debug.Stack()))
 		}
@@ -305,7 +326,7 @@ func (w *writer) call(j *job) (err error) {
 	return j.fn(&w.tx)
 }
 
-// begin starts a transaction whose commit has the given durability.
+// begin starts a transaction whose commit is as durable as level asks.
 func (w *writer) begin(level hub.Durability) error {
 	const op = "sqlite.Update"
 	if w.c == nil {
@@ -378,7 +399,7 @@ func (w *writer) disconnect() {
 	w.tx.use(nil)
 }
 
-// rollback undoes the transaction, if the engine has not done so itself.
+// rollback discards the transaction, unless the engine has done so itself.
 func (w *writer) rollback() {
 	w.tx.head, w.tx.lag = w.committed, w.committedLag
 	if w.c == nil {
@@ -396,7 +417,7 @@ func (w *writer) rollback() {
 	w.relax()
 }
 
-// relax takes back what begin set for a commit that is synced.
+// relax ends the syncing of commits that begin turned on.
 func (w *writer) relax() {
 	if !w.strict {
 		return

@@ -242,7 +242,7 @@ func (a *Access) add(ctx context.Context, actor hub.Caller, agent hub.Agent, k N
 		return hub.Agent{}, hub.Key{}, "", err
 	}
 	err = a.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		if err := tx.AddAgent(agent); err != nil {
+		if err := tx.PutAgent(agent, ""); err != nil {
 			return err
 		}
 		if _, err := tx.Append(added(actor, agent)); err != nil {
@@ -386,10 +386,11 @@ func (a *Access) SetState(ctx context.Context, actor hub.Caller, agent hub.Agent
 		if got, err = tx.Agent(agent); err != nil || got.State == s {
 			return err
 		}
-		if err := tx.SetAgentState(agent, s); err != nil {
+		was := got.State
+		got.State = s
+		if err := tx.PutAgent(got, was); err != nil {
 			return err
 		}
-		got.State = s
 		_, err = tx.Append(entry(a.clock.Now(), actor, action, string(agent), nil))
 		return err
 	})

@@ -66,7 +66,7 @@ func (a *Access) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hub
 		if _, ok := p.RepoNamed(n.Repo); !ok {
 			return hub.Errorf(hub.CodeNotFound, op, "project %s has no repository %.200q", n.Project, n.Repo).WithHint("parley project show %s lists them", n.Project)
 		}
-		made, err := tx.Invites(n.Project, maxInvites)
+		made, err := tx.Invites(hub.InviteQuery{Project: n.Project, Limit: maxInvites})
 		if err != nil {
 			return err
 		}
@@ -108,6 +108,19 @@ func whole(text string) bool {
 	return len(text) <= 64 && strings.HasPrefix(text, "INV-") && i > 4 && inviteCheck(text[:i]) == text[i+1:]
 }
 
+// findInvite returns the invite that matches.
+func findInvite(r hub.Reader, op string, q hub.InviteQuery) (hub.Invite, error) {
+	q.Limit = 1
+	found, err := r.Invites(q)
+	if err != nil {
+		return hub.Invite{}, err
+	}
+	if len(found) == 0 {
+		return hub.Invite{}, hub.Errorf(hub.CodeNotFound, op, "this hub gave out no such invite")
+	}
+	return found[0], nil
+}
+
 // RevokeInvite makes an invite useless. Only the operator may.
 func (a *Access) RevokeInvite(ctx context.Context, actor hub.Caller, id string) (hub.Invite, error) {
 	const op = "access.RevokeInvite"
@@ -116,7 +129,7 @@ func (a *Access) RevokeInvite(ctx context.Context, actor hub.Caller, id string) 
 	}
 	var in hub.Invite
 	err := a.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		if in, err = tx.Invite(id); err != nil {
+		if in, err = findInvite(tx, op, hub.InviteQuery{ID: id}); err != nil {
 			return err
 		}
 		if !in.RevokedAt.IsZero() {
@@ -143,7 +156,7 @@ func (a *Access) Invites(ctx context.Context, actor hub.Caller, project hub.Proj
 	}
 	out := []hub.Invite{}
 	err := a.store.View(ctx, func(r hub.Reader) error {
-		got, err := r.Invites(project, maxInvites)
+		got, err := r.Invites(hub.InviteQuery{Project: project, Limit: maxInvites})
 		out = append(out[:0], got...)
 		return err
 	})
@@ -183,10 +196,7 @@ func (a *Access) Redeem(ctx context.Context, c hub.Caller, r hub.Redemption) (hu
 	p.Trust = trust(p)
 	var in hub.Invite
 	err = a.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		if in, err = tx.InviteByHash(hub.HashSecret(r.Invite)); err != nil {
-			if hub.CodeOf(err) == hub.CodeNotFound {
-				return hub.Errorf(hub.CodeNotFound, op, "this hub gave out no such invite")
-			}
+		if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hub.HashSecret(r.Invite)}); err != nil {
 			return err
 		}
 		if err := usable(op, in, hub.InstantAt(now)); err != nil {

@@ -36,7 +36,7 @@ func (a *Access) Enlist(tx hub.Tx, actor hub.Caller, id hub.AgentID) error {
 		return err
 	}
 	agent := hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: a.clock.Now()}
-	if err := tx.AddAgent(agent); err != nil {
+	if err := tx.PutAgent(agent, ""); err != nil {
 		return err
 	}
 	_, err = tx.Append(added(actor, agent))

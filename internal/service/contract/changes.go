@@ -156,16 +156,20 @@ func (s *Service) trim(ctx context.Context, keep int64) error {
 				return err
 			}
 			upTo := newest - keep
-			boxes, err := tx.Outboxes()
+			peers, err := tx.Peers()
 			if err != nil {
 				return err
 			}
-			for _, box := range boxes {
-				peer, err := tx.Peer(box.Peer)
-				if err != nil {
-					return err
+			for _, peer := range peers {
+				if peer.State != hub.PeerApproved {
+					continue
 				}
-				if peer.State == hub.PeerApproved {
+				box, err := tx.Outbox(peer.AID)
+				switch {
+				case hub.CodeOf(err) == hub.CodeNotFound:
+				case err != nil:
+					return err
+				default:
 					upTo = min(upTo, box.Sent)
 				}
 			}

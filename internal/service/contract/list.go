@@ -62,17 +62,13 @@ func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID,
 		if _, err := project(r, op, id); err != nil {
 			return err
 		}
-		found, err := r.Conflicted(id, after, limit)
+		found, err := r.Contracts(hub.ContractQuery{Project: id, Conflicted: true, After: after, Limit: limit})
 		if err != nil {
 			return err
 		}
 		out = make([]Conflict, 0, len(found))
-		for _, contractID := range found {
-			c, err := r.Contract(id, contractID)
-			if err != nil {
-				return err
-			}
-			_, lost, err := r.Versions(id, contractID)
+		for _, c := range found {
+			_, lost, err := r.Versions(id, c.ID)
 			if err != nil {
 				return err
 			}

@@ -109,17 +109,14 @@ func (t *memoryTx) Versions(project hub.ProjectID, id hub.ContractID) (history, 
 	return c.History, c.Conflicts, nil
 }
 
-func (t *memoryTx) AddContract(c hub.Contract) error {
-	t.s.contracts[contractKey{c.Project, c.ID}] = c
-	return nil
-}
-
 func (t *memoryTx) PutContract(c, was hub.Contract) error {
 	key := contractKey{c.Project, c.ID}
 	if is := t.s.contracts[key]; is.Version != was.Version || is.UpdatedAt != was.UpdatedAt {
 		return hub.Errorf(hub.CodeConflict, "memory", "it is not as it was")
 	}
-	c.History, c.Conflicts = t.s.contracts[key].History, t.s.contracts[key].Conflicts
+	if was.Version > 0 {
+		c.History, c.Conflicts = t.s.contracts[key].History, t.s.contracts[key].Conflicts
+	}
 	t.s.contracts[key] = c
 	return nil
 }

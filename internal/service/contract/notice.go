@@ -44,7 +44,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 		if !ok || r.ID == by || id == se.caller.ID || slices.Contains(to, id) {
 			continue
 		}
-		if unread, err := se.tx.Unread(id, maxUnread); err != nil {
+		if unread, err := se.tx.CountMessages(hub.CountFilter{Inbox: id, Limit: maxUnread}); err != nil {
 			return err
 		} else if unread < maxUnread {
 			to = append(to, id)
@@ -53,7 +53,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 	if len(to) == 0 {
 		return nil
 	}
-	recent, err := se.tx.SentSince(hub.Self, se.now.Add(-time.Minute), noticesPerMinute)
+	recent, err := se.tx.Sent(hub.SentFilter{From: hub.Self, Since: se.now.Add(-time.Minute), Limit: noticesPerMinute})
 	if err != nil || len(recent) >= noticesPerMinute {
 		return err
 	}

@@ -47,7 +47,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		if err := s.roomForContract(op, in, int64(len(content))); err != nil {
 			return err
 		}
-		if err := se.tx.AddContract(c); err != nil {
+		if err := se.tx.PutContract(c, hub.Contract{}); err != nil {
 			return err
 		}
 		out = Result{Contract: c, Repo: r.ID}

@@ -332,7 +332,7 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		if err := m.s.roomForContract(op, p, contentBytes(merged)); err != nil {
 			return hub.Synced{}, err
 		}
-		if err := m.tx.AddContract(merged); err != nil {
+		if err := m.tx.PutContract(merged, hub.Contract{}); err != nil {
 			return hub.Synced{}, err
 		}
 		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}

@@ -458,7 +458,7 @@ func TestNotices(t *testing.T) {
 		now := hub.Clock((&clock{now: start}).read)
 		for _, id := range []hub.AgentID{"ada", "bob"} {
 			err := store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-				return tx.AddAgent(hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now.Now()})
+				return tx.PutAgent(hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now.Now()}, "")
 			})
 			if err != nil {
 				t.Fatal(err)

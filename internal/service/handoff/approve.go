@@ -49,7 +49,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 			return err
 		}
 		h.ApprovedAt = m.now
-		if err := m.tx.NoteHandoff(h); err != nil {
+		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
 		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {

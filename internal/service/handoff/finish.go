@@ -200,7 +200,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return outOfState(op, h, "it is not accepted")
 		case actor.IsOperator() && h.Ownership == hub.OwnershipManual:
 			h.Ownership = hub.OwnershipConfirmed
-			if err := m.tx.NoteHandoff(h); err != nil {
+			if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 				return err
 			}
 			return m.entry(hub.ActionHandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To})

@@ -326,7 +326,7 @@ func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks 
 		return err
 	}
 	step := hub.HandoffStep{State: next, At: m.now, Actor: m.actor, Note: note, Checks: checks}
-	if err := m.tx.PutHandoff(moved, h.Status, step); err != nil {
+	if err := m.tx.PutHandoff(moved, h.Status, &step); err != nil {
 		return err
 	}
 	*h = moved

@@ -58,7 +58,9 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 		now := s.clock.Now()
 		var late []hub.Handoff
 		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			late, err = r.Late(now.Add(-s.sla), now, now.Add(-escalateWait), latePage)
+			late, err = r.Handoffs(hub.HandoffQuery{Late: &hub.Lateness{
+				AcceptedBefore: now.Add(-s.sla), DeadlineBy: now, EscalatedBefore: now.Add(-escalateWait),
+			}, Limit: latePage})
 			return err
 		})
 		if err != nil {
@@ -102,7 +104,7 @@ func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffI
 			return err
 		}
 		h.Escalated = m.now
-		if err := m.tx.NoteHandoff(h); err != nil {
+		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
 		return m.entry(hub.ActionHandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": m.posted[0].ID})

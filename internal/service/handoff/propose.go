@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -94,7 +95,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 			}
 		}
 		first := hub.HandoffStep{State: hub.HandoffDraft, At: m.now, Actor: actor.ID}
-		if err := m.tx.AddHandoff(h, first); err != nil {
+		if err := m.tx.PutHandoff(h, "", &first); err != nil {
 			return err
 		}
 		if err := m.record(h, first); err != nil {
@@ -201,10 +202,11 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 // active handoff that the actor ends with this one, if any. It refuses a task of
 // another owner, and a receiver that owned the task before.
 func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
-	owned, err := tx.Owned(task)
+	owned, err := tx.Handoffs(hub.HandoffQuery{Task: task, Owned: true, Limit: math.MaxInt32})
 	if err != nil {
 		return nil, nil, err
 	}
+	slices.Reverse(owned) // oldest first
 	var chain []hub.AgentID
 	add := func(id hub.AgentID) {
 		if !slices.Contains(chain, id) {
@@ -215,19 +217,21 @@ func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.Agen
 		add(h.From)
 		add(h.To)
 	}
-	active, err := tx.ActiveHandoff(task)
+	claims, err := tx.Handoffs(hub.HandoffQuery{Task: task, States: hub.ActiveHandoffs, Limit: 1})
+	if err != nil {
+		return nil, nil, err
+	}
 	var old *hub.Handoff
 	switch {
-	case err == nil && active.Status == hub.HandoffActivated && active.To == actor.ID:
-		old = &active
-	case err == nil:
+	case len(claims) > 0 && claims[0].Status == hub.HandoffActivated && claims[0].To == actor.ID:
+		old = &claims[0]
+	case len(claims) > 0:
+		active := claims[0]
 		e := hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff", task)
 		if active.Concerns(actor.ID) || actor.Audits() { // others do not learn its parties
 			e = hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status)
 		}
 		return nil, nil, e.WithHint("wait until it is completed, or ask its sender to withdraw it or the operator to release it")
-	case hub.CodeOf(err) != hub.CodeNotFound:
-		return nil, nil, err
 	case len(owned) > 0:
 		// A task that was handed on and not accepted belongs to its last owner. A
 		// task that was done or released has no owner.

@@ -24,8 +24,8 @@ func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) 
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 	err := m.store.View(ctx, func(r hub.Reader) error {
-		held, err := r.Held(maxPage)
-		for _, msg := range held {
+		held, err := r.Query(hub.Query{Audit: true, Held: true, Limit: maxPage})
+		for _, msg := range held.Messages {
 			out.Messages = append(out.Messages, msg.Envelope)
 		}
 		return err
@@ -139,7 +139,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 		default:
 			d.Status = hub.DeliveryPending
 		}
-		if err := tx.PutDelivery(d); err != nil {
+		if _, err := tx.PutDelivery(d); err != nil {
 			return nil, err
 		}
 	}

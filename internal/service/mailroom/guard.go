@@ -123,16 +123,16 @@ const handoffs = "handoff"
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
 	if e.Broadcast() {
-		times, err := tx.BroadcastsSince(actor.ID, now.Add(-time.Hour+time.Millisecond), m.limits.BroadcastPerHour)
+		sent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Broadcasts: true, Limit: m.limits.BroadcastPerHour})
 		if err != nil {
 			return err
 		}
-		if len(times) >= m.limits.BroadcastPerHour {
-			return tooFast(op, actor, "to everyone", m.limits.BroadcastPerHour, "hour", times[len(times)-1].Add(time.Hour).Sub(now.Time))
+		if len(sent) >= m.limits.BroadcastPerHour {
+			return tooFast(op, actor, "to everyone", m.limits.BroadcastPerHour, "hour", sent[len(sent)-1].At.Add(time.Hour).Sub(now.Time))
 		}
 	}
 	window := max(time.Minute, m.limits.RepeatWindow)
-	recent, err := tx.SentSince(actor.ID, now.Add(-window+time.Millisecond), 1000)
+	recent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-window + time.Millisecond), Limit: 1000})
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 	if msg.ThreadID == string(msg.ID) {
 		return nil // it starts its thread
 	}
-	n, err := tx.ThreadSize(msg.ThreadID, m.limits.ThreadHops)
+	n, err := tx.CountMessages(hub.CountFilter{Thread: msg.ThreadID, Limit: m.limits.ThreadHops})
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
 		if e.Type != t {
 			continue
 		}
-		n, err := tx.ThreadRounds(e.ThreadID, t, most)
+		n, err := tx.CountMessages(hub.CountFilter{Thread: e.ThreadID, Type: t, Limit: most})
 		if err != nil {
 			return err
 		}

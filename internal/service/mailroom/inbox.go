@@ -134,7 +134,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 			return err
 		}
 		mark = deepest(actor, page.Messages, now)
-		out.Unread, err = r.Unread(actor.ID, maxUnread)
+		out.Unread, err = r.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread})
 		return err
 	}
 	if err := m.store.View(ctx, read); err != nil {
@@ -158,7 +158,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 				page.Messages[i] = fresh
 			}
 			var err error
-			if out.Unread, err = tx.Unread(actor.ID, maxUnread); err != nil {
+			if out.Unread, err = tx.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread}); err != nil {
 				return err
 			}
 			return tx.PutSessionMark(mark)

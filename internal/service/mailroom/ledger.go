@@ -290,7 +290,7 @@ func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery)
 		if d.Status == hub.DeliveryAccepted || d.Status == hub.DeliveryOffered {
 			d.DeliveredAt = now
 		}
-		if err := tx.PutDelivery(d); err != nil {
+		if _, err := tx.PutDelivery(d); err != nil {
 			return err
 		}
 		facts, err := json.Marshal(map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status})

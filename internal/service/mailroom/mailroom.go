@@ -352,7 +352,7 @@ func (m *Mailroom) unread(ctx context.Context, agent hub.AgentID) (int, error) {
 		return t.n, nil
 	}
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
-		t.n, err = r.Unread(agent, maxUnread)
+		t.n, err = r.CountMessages(hub.CountFilter{Inbox: agent, Limit: maxUnread})
 		return err
 	})
 	if err != nil {

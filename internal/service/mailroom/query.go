@@ -59,7 +59,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 			out.Messages = append(out.Messages, msg.Envelope)
 		}
 		out.Next = page.Next
-		out.Unread, err = r.Unread(actor.ID, maxUnread)
+		out.Unread, err = r.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread})
 		return err
 	})
 	if err != nil {

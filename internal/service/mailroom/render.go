@@ -227,7 +227,7 @@ func (r *renderer) render(ctx context.Context, agent hub.AgentID) error {
 		if page, err = rd.Inbox(agent, hub.InboxFilter{Limit: fileMessages, Now: r.m.clock.Now()}); err != nil {
 			return err
 		}
-		n, err = rd.Unread(agent, maxUnread)
+		n, err = rd.CountMessages(hub.CountFilter{Inbox: agent, Limit: maxUnread})
 		return err
 	})
 	if err != nil {

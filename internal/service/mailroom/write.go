@@ -64,7 +64,7 @@ func (m *Mailroom) checkJoin(tx hub.Tx, op string, actor hub.Caller, thread stri
 	if actor.Audits() {
 		return nil
 	}
-	n, err := tx.ThreadSize(thread, 1)
+	n, err := tx.CountMessages(hub.CountFilter{Thread: thread, Limit: 1})
 	if err != nil || n == 0 {
 		return err
 	}
@@ -227,7 +227,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	var forecasts []Forecast
 	for _, r := range to {
 		for _, d := range m.route(msg.Envelope, r.agent) {
-			if _, err := tx.AddDelivery(d); err != nil {
+			if _, err := tx.PutDelivery(d); err != nil {
 				return nil, err
 			}
 			forecasts = append(forecasts, m.forecast(d, r.keyed))
@@ -314,7 +314,8 @@ func updateLedger(tx hub.Tx, id hub.EnvelopeID, agent hub.AgentID, c hub.Channel
 	for _, d := range slices.Backward(ledger) {
 		if d.Recipient == agent && d.Channel == c {
 			change(&d)
-			return tx.PutDelivery(d)
+			_, err := tx.PutDelivery(d)
+			return err
 		}
 	}
 	return nil
@@ -349,7 +350,7 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 	const perMinute = 60
 	id := m.ids.Next()
 	now := id.Time()
-	recent, err := tx.SentSince(hub.Self, now.Add(-time.Minute), perMinute)
+	recent, err := tx.Sent(hub.SentFilter{From: hub.Self, Since: now.Add(-time.Minute), Limit: perMinute})
 	if err != nil || len(recent) >= perMinute {
 		return sendResult{}, err
 	}

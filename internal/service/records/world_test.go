@@ -239,7 +239,7 @@ func (w *world) propose(title string, restricted bool) hub.Handoff {
 	h.Package, h.Hash = handoffPackage(w.t, title)
 	step := hub.HandoffStep{State: hub.HandoffProposed, At: at, Actor: "ada", Note: "please"}
 	w.update(func(tx hub.Tx) error {
-		if err := tx.AddHandoff(h, step); err != nil {
+		if err := tx.PutHandoff(h, "", &step); err != nil {
 			return err
 		}
 		return w.record(tx, h, step, map[string]any{"sha256": h.Digest()})
@@ -280,7 +280,7 @@ func (w *world) move(h hub.Handoff, next hub.HandoffState) hub.Handoff {
 		more["reject_reason"], more["ending"] = moved.RejectReason, moved.Ending
 	}
 	w.update(func(tx hub.Tx) error {
-		if err := tx.PutHandoff(moved, h.Status, step); err != nil {
+		if err := tx.PutHandoff(moved, h.Status, &step); err != nil {
 			return err
 		}
 		return w.record(tx, moved, step, more)

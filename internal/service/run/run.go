@@ -138,7 +138,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		if r.Key, secret, err = s.keys.Lend(tx, actor, b.Agent, label(b.ID), r.ExpiresAt); err != nil {
 			return err
 		}
-		if err := tx.AddRun(r); err != nil {
+		if err := tx.PutRun(r, ""); err != nil {
 			return err
 		}
 		return record(tx, actor.ID, now, r)
