@@ -109,8 +109,8 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 // exactly as far as its cursor says.
 const (
 	wordCursor = "sqlite.texts"
-	wordBatch  = 512  // messages indexed in one transaction
-	maxLag     = 8192 // unindexed messages from which the writer indexes a batch after each commit
+	wordBatch  = 128  // messages indexed in one transaction: a few milliseconds, for which changes wait
+	maxLag     = 2048 // unindexed messages from which the writer indexes a batch after each commit
 )
 
 // A lag is the distance between the word index and the messages, in rowids of
