@@ -139,17 +139,24 @@ func turns(first, second load) (float64, float64) {
 
 // sustained measures a load that lasts, between turns of its baseline, and adds
 // the row of the median ratio. The time until finish returns belongs to the
-// load: then everything that it put off is done. It returns the median rate.
+// load: then everything that it put off is done. A second row compares the
+// processor time of both, which says more on a machine that has other things to
+// do. It returns the median rate.
 func (t *table) sustained(what string, ours, baseline load, finish func(), target float64) float64 {
 	b := t.b
 	type result struct{ got, base float64 }
 	var all []result
+	var times, works [2]float64 // of the baseline and of the load, together
 	for range loads {
+		before := ticks(b, "self")
 		n, took := run(baseline, rest)
+		between := ticks(b, "self")
 		base := float64(n) / took.Seconds()
+		times[0], works[0] = times[0]+float64(between-before), works[0]+float64(n)
 		began := time.Now()
 		n, _ = run(ours, loadTime(b))
 		finish()
+		times[1], works[1] = times[1]+float64(ticks(b, "self")-between), works[1]+float64(n)
 		all = append(all, result{float64(n) / time.Since(began).Seconds(), base})
 	}
 	slices.SortFunc(all, func(a, b result) int { return cmp.Compare(a.got/a.base, b.got/b.base) })
@@ -158,6 +165,11 @@ func (t *table) sustained(what string, ours, baseline load, finish func(), targe
 	}
 	middle := all[loads/2]
 	t.ratio(what, middle.got, middle.base, "/s", target, true)
+	if times[0] > 0 {
+		micros := func(i int) float64 { return times[i] * 1e4 / works[i] }
+		t.fact("processor time of one of these, callers included; of the baseline; ratio",
+			fmt.Sprintf("%.0f µs, %.0f µs, %.2f", micros(1), micros(0), micros(0)/micros(1)))
+	}
 	return middle.got
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Durability says what an acknowledged change survives.
+// A Durability is the accident that an acknowledged change survives.
 type Durability int
 
 // The durabilities. A store may give more than it was asked for, never less.
@@ -45,11 +45,13 @@ type Store interface {
 	// Updates of the work call CheckLease first.
 	Lease(ctx context.Context, name string, ttl time.Duration) (Lease, error)
 
-	// Close waits for what is under way and releases what the store holds.
+	// Close waits for calls that are under way and releases files and connections.
 	Close() error
 }
 
-// A Reader reads. What does not exist is reported as CodeNotFound.
+// A Reader reads one snapshot. A method that returns one thing reports
+// CodeNotFound when it does not exist; a method that returns a list returns an
+// empty one.
 type Reader interface {
 	AgentReader
 	MessageReader
@@ -62,7 +64,9 @@ type Reader interface {
 	MetaReader
 }
 
-// A Tx reads its own changes and writes.
+// A Tx reads its own changes and writes. Put methods with a parameter was compare
+// and set: they store provided the stored state is still was, and report
+// CodeConflict otherwise, so that two callers never move one thing twice.
 type Tx interface {
 	Reader
 	AgentWriter
@@ -98,7 +102,7 @@ type AgentWriter interface {
 	RevokeKeys(agent AgentID, label string, at Time) (int, error)
 }
 
-// A Message is an envelope as it is kept, with what the hub knows beside it.
+// A Message is an envelope as it is stored, with its place in a chain of causes.
 type Message struct {
 	Envelope
 	Hop   int        // how many messages caused this one, one after the other
@@ -113,16 +117,16 @@ type Page struct {
 
 // An InboxFilter chooses from an agent's inbox.
 type InboxFilter struct {
-	NewOnly bool   // leave out what was fetched before
+	NewOnly bool   // leave out messages that were fetched before
 	Cursor  string // Next of the page before
 	Limit   int    // how many at most; positive
-	Now     Time   // what has expired by then is left out
+	Now     Time   // messages that expired by then are left out
 }
 
 // A Query chooses messages. Empty members do not restrict.
 type Query struct {
-	// Viewer restricts to what this agent sent or received, unless Audit. What
-	// is hidden from it was not received.
+	// Viewer restricts to messages that this agent sent or received, unless
+	// Audit. A message that is held back from it was not received.
 	Viewer AgentID
 	Audit  bool // the viewer may see everything
 
@@ -164,7 +168,7 @@ type Sent struct {
 	Payload json.RawMessage
 }
 
-// A SessionMark is what a session read last.
+// A SessionMark is the last message that a session read.
 type SessionMark struct {
 	Agent   AgentID
 	Session string
@@ -177,20 +181,20 @@ type SessionMark struct {
 type Receipt struct {
 	Actor   AgentID
 	Key     string
-	Request string // hash of what was asked
+	Request string // hash of the request
 	Message EnvelopeID
 	At      Time
 }
 
-// A MessageReader reads messages and what became of them.
+// A MessageReader reads messages, their parties and their deliveries.
 type MessageReader interface {
 	Message(id EnvelopeID) (Message, error)
 	// Parties returns the sender and every recipient, in no order.
 	Parties(id EnvelopeID) ([]Party, error)
 	// Party returns one of them.
 	Party(id EnvelopeID, agent AgentID) (Party, error)
-	// Inbox returns what is unread or delivered, most pressing first and
-	// oldest first among equals.
+	// Inbox returns messages that are unread or delivered, most pressing first
+	// and oldest first among equals.
 	Inbox(agent AgentID, f InboxFilter) (Page, error)
 	// Query returns matching messages, newest first.
 	Query(q Query) (Page, error)
@@ -199,7 +203,8 @@ type MessageReader interface {
 	// ThreadSequence returns the greatest sequence in a thread and whether
 	// there is any.
 	ThreadSequence(thread string) (int64, bool, error)
-	// Sent returns what an agent sent lately, newest first.
+	// Sent returns an agent's own messages of late, newest first, as rate limits
+	// need them.
 	Sent(f SentFilter) ([]Sent, error)
 	// Expired returns messages that are pending or delivered though their
 	// time has passed.
@@ -212,9 +217,10 @@ type MessageReader interface {
 	Receipt(actor AgentID, key string) (Receipt, error)
 }
 
-// A MessageWriter writes messages and what becomes of them.
+// A MessageWriter writes messages, their parties and their deliveries.
 type MessageWriter interface {
-	// AddMessage stores a message with those it concerns. It reports
+	// AddMessage stores a message with its sender and recipients, and makes it
+	// findable by all but its words in the same transaction. It reports
 	// CodeConflict when the id is taken.
 	AddMessage(m Message, parties []Party) error
 	// PutStatus stores e's Status and UpdatedAt provided the stored status is
@@ -381,7 +387,7 @@ type PacketPage struct {
 	Next    string // cursor for the part after this one, or "" at the end
 }
 
-// A ProjectReader reads projects and what they hold.
+// A ProjectReader reads projects, contracts, packets and requests for files.
 type ProjectReader interface {
 	// Project returns a project with its tally. Its list of repositories may be
 	// shared, and must not be written to.
@@ -406,7 +412,7 @@ type ProjectReader interface {
 	FileRequests(project ProjectID, limit int) ([]FileRequest, error)
 }
 
-// A ProjectWriter writes projects and what they hold.
+// A ProjectWriter writes projects, contracts, packets and requests for files.
 type ProjectWriter interface {
 	// AddProject reports CodeConflict when the id is taken.
 	AddProject(Project) error
@@ -423,14 +429,14 @@ type ProjectWriter interface {
 	PutContract(c, was Contract) error
 	// AddVersion keeps an earlier version of a contract.
 	AddVersion(project ProjectID, id ContractID, v ContractVersion) error
-	// PutVersions stores History and Conflicts of c in place of what is there.
+	// PutVersions stores History and Conflicts of c in place of the stored ones.
 	PutVersions(c Contract) error
 	// AddPacket reports CodeConflict when the id is taken within the project.
 	AddPacket(p Packet) error
 	// PutPacket stores p in place of a packet with its id.
 	PutPacket(p Packet) error
 	AddFileRequest(FileRequest) error
-	// PutFileRequest stores what became of a request.
+	// PutFileRequest stores the file that fulfilled a request.
 	PutFileRequest(FileRequest) error
 }
 
@@ -452,14 +458,14 @@ type ChangeWriter interface {
 	DropChanges(upTo int64, limit int) (int, error)
 }
 
-// A PeerReader reads what is known about other hubs.
+// A PeerReader reads other hubs, their outboxes and invites.
 type PeerReader interface {
 	Peer(aid AID) (Peer, error)
 	// PeerByKey returns the peer that sends the key with this hash.
 	PeerByKey(hash string) (Peer, error)
 	Peers() ([]Peer, error) // by AID
 	Outbox(peer AID) (Outbox, error)
-	// DeadLetters returns what was given up, newest first.
+	// DeadLetters returns changes that could not be sent, newest first.
 	DeadLetters(peer AID, limit int) ([]DeadLetter, error)
 	// Invites returns matching invites, newest first.
 	Invites(q InviteQuery) ([]Invite, error)
@@ -473,7 +479,7 @@ type InviteQuery struct {
 	Limit   int // how many at most; positive
 }
 
-// A PeerWriter writes what is known about other hubs.
+// A PeerWriter writes other hubs, their outboxes and invites.
 type PeerWriter interface {
 	// PutPeer stores a peer, new or known.
 	PutPeer(Peer) error
@@ -488,8 +494,8 @@ type PeerWriter interface {
 	PutInvite(i Invite) error
 }
 
-// A Bus carries hints between those who write and those who wait. It never
-// carries truth: a hint may be lost, and whoever gets one looks in the store.
+// A Bus carries hints from goroutines that write to goroutines that wait. It
+// never carries truth: a hint may be lost, and its receiver reads the store.
 type Bus interface {
 	// Publish wakes the subscribers of a topic. It does not wait for them.
 	Publish(topic string)

@@ -1,5 +1,7 @@
-// Package hubtest holds what the tests of several packages share: conformance
-// suites that every engine must pass. Only tests import it.
+// Package hubtest is the conformance suite of hub.Store: every engine passes it
+// unchanged. Each case is named after the rule it checks; together they say in
+// words and in code what the interface promises. A new method of the interface
+// comes with its case here. Only tests import this package.
 package hubtest
 
 import (

@@ -1,5 +1,5 @@
-// Package blobs keeps content in files named by its SHA-256. What is too large
-// for a message goes here, and the message carries the reference.
+// Package blobs keeps content in files named by its SHA-256. Content that is too
+// large for a message goes here, and the message carries the reference.
 package blobs
 
 import (
@@ -29,7 +29,7 @@ type Store struct {
 	maxFile  int64
 	maxTotal int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards stored and pending
 	stored  int64      // bytes; perhaps more than there are, never fewer
 	pending int64      // bytes that are about to be stored
 }
@@ -90,7 +90,7 @@ func (s *Store) size() (n int64, err error) {
 // partial ends the name of a file that is being written.
 const partial = ".partial"
 
-// Put stores what r holds, syncs it to disk, and returns where it is, its
+// Put stores the content of r, syncs it to disk, and returns its path, its
 // hash and its size. Content that is there already is not stored twice.
 func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	const op = "blobs.Put"
@@ -125,7 +125,7 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 		}
 	}
 	err = keep(tmp, path)
-	s.settle(size, err == nil)
+	s.release(size, err == nil)
 	if err != nil {
 		return "", "", 0, degraded(op, err)
 	}
@@ -179,8 +179,8 @@ func (s *Store) reserve(size int64) bool {
 	return true
 }
 
-// recount reserves room after a look at what is really there: files may have
-// been removed, and content that came twice at once was counted twice.
+// recount reserves room after it has counted the files: some may have been
+// removed, and content that arrived twice at once was counted twice.
 func (s *Store) recount(op string, size int64) error {
 	stored, err := s.size()
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *Store) recount(op string, size int64) error {
 	return nil
 }
 
-// settle ends a reservation.
-func (s *Store) settle(size int64, kept bool) {
+// release ends a reservation; kept says whether its bytes were stored.
+func (s *Store) release(size int64, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending -= size

@@ -1,4 +1,6 @@
-// Package bus carries hints inside one process.
+// Package bus carries hints inside one process. A hint says that something may
+// have changed; its receiver reads the store. Hints that arrive while one waits
+// are the same hint, so that no publisher ever waits for a subscriber.
 package bus
 
 import "sync"

@@ -12,9 +12,12 @@ const (
 	// to be copied, and synced, only once.
 	walPages = 128 << 20 / 4096
 
-	// An attempt that found somebody in the way is made again when the log
+	// An attempt that a reader or the writer blocked is repeated when the log
 	// has grown by walPagesMore.
 	walPagesMore = walPages / 4
+
+	// The writer may be blocked for so many pages.
+	walPagesLeft = 256
 )
 
 // walGrew is called by the writer's connection after each commit, always by
@@ -37,9 +40,15 @@ func (s *Store) walGrew(_ *sqlite3.Conn, _ string, pages int) error {
 func (s *Store) runCheckpoints(c *conn) {
 	defer close(s.checkpointsDone)
 	for range s.checkpoint {
-		// The first pass copies nearly everything beside the writer; the
-		// second holds it up only for what was written meanwhile.
-		_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
+		// Passive passes copy pages beside the writer, each the pages written
+		// during the one before. The last pass blocks the writer, so it should
+		// have little left to copy and to sync.
+		var err error
+		for left, pass := walPages, 0; left > walPagesLeft && pass < 3 && err == nil; pass++ {
+			var logged, copied int
+			logged, copied, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
+			left = logged - copied
+		}
 		if err == nil {
 			_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART)
 		}

@@ -21,8 +21,8 @@ type conn struct {
 	repoLists map[string][]hub.Repo // likewise; see repos
 }
 
-// openConn opens the database file, which must exist, and sets on it what
-// every connection must have.
+// openConn opens the database file, which must exist, with the pragmas that
+// every connection needs.
 func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
 	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *conn) exec(id stmtID) error {
 }
 
 // number returns the first column of the first row of a statement given as
-// text, for what is asked once.
+// text, for questions that are asked once.
 func (c *conn) number(sql string) (n int64, err error) {
 	s, _, err := c.db.Prepare(sql)
 	if err != nil {

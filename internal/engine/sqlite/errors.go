@@ -9,10 +9,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// restoreHint is what to do about a damaged database.
+// restoreHint tells the operator how to go on after damage.
 const restoreHint = "restore a backup, or move hub.db and the files beside it away; nothing was changed"
 
-// errInterrupted is what a read ends with when its context has ended.
+// errInterrupted ends a read whose context has ended.
 var errInterrupted = errors.New("interrupted")
 
 // engineError turns an error of the driver into one of the hub's. The driver's
@@ -54,7 +54,7 @@ func engineError(op string, err error) error {
 		case sqlite3.CONSTRAINT_UNIQUE, sqlite3.CONSTRAINT_PRIMARYKEY, sqlite3.CONSTRAINT_ROWID:
 			return hub.Errorf(hub.CodeConflict, op, "it exists already: %v", err)
 		case sqlite3.CONSTRAINT_FOREIGNKEY:
-			return hub.Errorf(hub.CodeNotFound, op, "what this belongs to does not exist")
+			return hub.Errorf(hub.CodeNotFound, op, "the row that this one refers to does not exist")
 		case sqlite3.CONSTRAINT_TRIGGER, sqlite3.CONSTRAINT_CHECK, sqlite3.CONSTRAINT_NOTNULL:
 			return hub.Errorf(hub.CodeInvalid, op, "%v", err)
 		}
@@ -62,9 +62,9 @@ func engineError(op string, err error) error {
 	return hub.Errorf(hub.CodeInternal, op, "%v", err)
 }
 
-// notFound returns the answer to a read of what is not there.
-func notFound(op, what, id string) error {
-	return hub.Errorf(hub.CodeNotFound, op, "no %s %q", what, id)
+// notFound returns the error of a read whose row does not exist.
+func notFound(op, noun, name string) error {
+	return hub.Errorf(hub.CodeNotFound, op, "no %s %q", noun, name)
 }
 
 // closedError returns the answer to a call after Close.

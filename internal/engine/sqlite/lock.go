@@ -28,7 +28,7 @@ func lockHome(path string) (*os.File, error) {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot lock the hub's home: %v", err).
 			WithHint("look at the permissions of the hub's folder")
 	}
-	// Who holds the lock is for people; the lock itself does not depend on it.
+	// The process id in the file is for people; the lock does not depend on it.
 	if err := f.Truncate(0); err == nil {
 		io.WriteString(f, strconv.Itoa(os.Getpid())+"\n")
 	}

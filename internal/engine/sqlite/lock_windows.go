@@ -8,7 +8,7 @@ import (
 
 var errLocked = errors.New("locked")
 
-// errSharingViolation is what a second opener gets.
+// errSharingViolation is the error of a second opener.
 const errSharingViolation = syscall.Errno(32)
 
 // openLocked opens the file so that others may read but not open it for

@@ -262,7 +262,7 @@ func migrateOne(c *conn, from int) (err error) {
 	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, from+1))
 }
 
-// stateFor is what a message's status says about its recipients.
+// stateFor maps the status of a message to the state of its recipients.
 var stateFor = map[hub.MessageStatus]hub.PartyState{
 	hub.StatusPending:   hub.PartyUnread,
 	hub.StatusDelivered: hub.PartyDelivered,
@@ -274,8 +274,7 @@ var stateFor = map[hub.MessageStatus]hub.PartyState{
 // backfillSize is how many messages are read at a time.
 const backfillSize = 256
 
-// backfill writes what this hub keeps beside a message for messages that
-// another program wrote.
+// backfill files messages that another program wrote.
 func backfill(c *conn) error {
 	if err := normalizeTimes(c); err != nil {
 		return err
@@ -369,7 +368,7 @@ func normalizeTimes(c *conn) error {
 		"handoffs":     {"initiated_at", "resolved_at"},
 	} {
 		for _, column := range columns {
-			// Only what is surely of that form: UTC, whole seconds.
+			// Other forms stay: this one is surely UTC in whole seconds.
 			if err := c.db.Exec(fmt.Sprintf(`UPDATE %[1]s SET %[2]s = replace(%[2]s, ' ', 'T') || '.000Z'
 				WHERE %[2]s GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9]'`, table, column)); err != nil {
 				return err
@@ -379,9 +378,9 @@ func normalizeTimes(c *conn) error {
 	return nil
 }
 
-// partiesOf works out whom a message concerns. Who a broadcast went to is
-// known from the delivery ledger alone. A message that must pass a human is
-// held if it is not delivered: nothing says that somebody let it pass.
+// partiesOf returns the parties of a message that has none. The recipients of a
+// broadcast stand in the delivery ledger alone. A message that needs approval is
+// held unless it was delivered: nothing says that a person approved it.
 func partiesOf(t *tx, m hub.Message) ([]hub.Party, error) {
 	to := m.To
 	if m.Broadcast() {

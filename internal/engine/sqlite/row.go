@@ -77,7 +77,8 @@ func columnConst(s *sqlite3.Stmt, col int, usual string) string {
 	return usual
 }
 
-// maxPolicies bounds what a connection remembers; the protocol has 18.
+// maxPolicies bounds how many decoded policies a connection remembers; the
+// protocol has 18.
 const maxPolicies = 64
 
 // policy decodes a stored policy, of which there are few different ones.

@@ -38,8 +38,8 @@ type position struct{ a, b int64 }
 
 func (p position) before(q position) bool { return p.a < q.a || p.a == q.a && p.b < q.b }
 
-// encodeCursor returns a position as text for callers, who must not look
-// inside, bound to the question that it belongs to.
+// encodeCursor returns a position as text that is opaque to callers, bound to
+// the query that it belongs to.
 func encodeCursor(p position, key uint32) string {
 	var b [20]byte
 	binary.BigEndian.PutUint32(b[0:], key)
@@ -51,14 +51,14 @@ func encodeCursor(p position, key uint32) string {
 func decodeCursor(op, s string, key uint32) (position, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != 20 || binary.BigEndian.Uint32(b) != key {
-		return position{}, hub.Errorf(hub.CodeInvalid, op, "this cursor does not belong to this question").
-			WithHint("ask again without a cursor")
+		return position{}, hub.Errorf(hub.CodeInvalid, op, "this cursor belongs to another query").
+			WithHint("repeat the query without a cursor")
 	}
 	return position{int64(binary.BigEndian.Uint64(b[4:])), int64(binary.BigEndian.Uint64(b[12:]))}, nil
 }
 
-// inboxKey and queryKey tell questions apart. They keep honest callers from
-// mistakes; they are not a secret.
+// inboxKey and queryKey identify a query in its cursors. They keep honest
+// callers from mistakes; they are no secret.
 func inboxKey(agent hub.AgentID, f hub.InboxFilter) uint32 {
 	kind := "inbox"
 	if f.NewOnly {
@@ -112,8 +112,8 @@ var (
 	walkAll    = walk{from: `message_meta AS d` + joinMessages, seq: `d.seq`}
 )
 
-// Query picks the walk that restricts most and adds what is left of the filter
-// as conditions. It costs the rows walked over: those of the page, and those
+// Query picks the walk that restricts most and adds the rest of the filter as
+// conditions. It costs the rows walked over: those of the page, and those
 // between them that a condition leaves out.
 func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	const op = "sqlite.Query"

@@ -41,7 +41,7 @@ const (
 	countRest = ` AND state IN ('unread','delivered') LIMIT ?2)`
 )
 
-// notHandoff leaves out what is kept for ever.
+// notHandoff leaves out the messages about handoffs, which are kept for ever.
 const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
 
 const (

@@ -1,14 +1,18 @@
 // Package sqlite is hub.Store on SQLite: one file in the hub's home, owned by
 // one process.
 //
-// It promises what hub.Store asks for, and beyond it: Updates that come
+// It keeps the promises of hub.Store, and some more: Updates that arrive
 // together share one transaction and one commit (group commit), so that many
 // callers cost little more than one; readers never wait for the writer nor
 // the writer for readers; a database that is damaged or was made by a newer
 // version is refused and left as it is.
 //
-// It does not check what is written against the protocol, nor who may read:
-// services do. The only visibility it knows is that of Query.
+// writer.go describes the writer, wordindex.go the index of words, search.go
+// the walks of a query, table.go how rows are read and written, and
+// schema/*.sql the tables.
+//
+// The store checks neither values against the protocol nor callers against
+// their rights: services do. The only visibility it knows is that of Query.
 package sqlite
 
 import (
@@ -32,7 +36,7 @@ const (
 
 // KiB of page cache per connection.
 const (
-	writerCache = 16 << 10
+	writerCache = 8 << 10
 	readerCache = 4 << 10
 )
 

@@ -201,7 +201,7 @@ func (t *table[T]) rows(r *reader, q query) ([]T, error) {
 	return all, engineError(t.op(), q.done())
 }
 
-// one returns the row of a query. name is what the caller looked for.
+// one returns the row of a query. name identifies it in the error.
 func (t *table[T]) one(r *reader, name string, id stmtID, args ...any) (v T, err error) {
 	all, err := t.all(r, id, args...)
 	if err == nil && len(all) == 0 {

@@ -59,7 +59,7 @@ func (t *tx) indexWords(seq int64, m *hub.Message, parties []hub.Party) error {
 const everyonePrefix = "oallz"
 
 // ownerPrefix begins the words of an agent's own. Two agents may share one:
-// what is found is checked anyway.
+// every message found is checked against its parties anyway.
 func ownerPrefix(id hub.AgentID) string {
 	h := fnv.New64a()
 	h.Write([]byte(id))
@@ -67,7 +67,7 @@ func ownerPrefix(id hub.AgentID) string {
 }
 
 // matchExpression returns the search for all words of a text and for a topic,
-// among what concerns the viewer (everything if it is "") and the agent. Words
+// among the messages of the viewer (of all if it is "") and of the agent. Words
 // are quoted, so that nothing in them is syntax.
 func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (string, error) {
 	words := wordsOf(text)

@@ -76,8 +76,8 @@ func wordsOf(text string) []string {
 func agentTag(id hub.AgentID) string { return tag('x', string(id)) }
 func topicTag(topic string) string   { return tag('t', topic) }
 
-// tag makes one word of any text; long ones are hashed, since what is found
-// is compared with the text itself anyway.
+// tag makes one word of any text. A long text is hashed: every message found is
+// compared with the text itself anyway.
 func tag(kind byte, s string) string {
 	if len(s) > sha256.Size {
 		sum := sha256.Sum256([]byte(s))

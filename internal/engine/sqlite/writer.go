@@ -176,7 +176,7 @@ func (w *writer) gather() {
 	}
 }
 
-// drain takes what else is queued.
+// drain takes the functions that are queued now.
 func (w *writer) drain() {
 	for len(w.batch) < maxBatch {
 		select {

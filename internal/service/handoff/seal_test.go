@@ -1,0 +1,68 @@
+package handoff_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
+)
+
+// A racingStore calls after once, when a View is over.
+type racingStore struct {
+	hub.Store
+	after func()
+}
+
+func (s *racingStore) View(ctx context.Context, fn func(hub.Reader) error) error {
+	err := s.Store.View(ctx, fn)
+	if after := s.after; after != nil {
+		s.after = nil
+		after()
+	}
+	return err
+}
+
+func TestSealing(t *testing.T) {
+	t.Run("R3-060 a task that changes hands while its package is sealed gets the owners that it has then", func(t *testing.T) {
+		d := open(t)
+		store := &racingStore{Store: d.store}
+		store.after = func() { // another handoff of the task comes and goes
+			h := d.accept(tester, d.propose(planner, "tester", pkg("T", nil)).ID)
+			if _, err := d.Complete(t.Context(), tester, h.ID, handoff.Completion{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		racing := handoff.New(store, d.mail, &handoff.Options{Clock: d.clock})
+		got, err := racing.Initiate(t.Context(), builder, handoff.Proposal{To: "auditor", Package: pkg("T", nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store.after != nil {
+			t.Fatal("nothing happened while the package was sealed")
+		}
+		d.view(func(r hub.Reader) error {
+			h, err := r.Handoff(got.ID)
+			if err != nil {
+				return err
+			}
+			var p struct {
+				Provenance struct {
+					Chain []hub.AgentID `json:"handoff_chain"`
+				} `json:"provenance"`
+			}
+			if err := json.Unmarshal(h.Package, &p); err != nil {
+				return err
+			}
+			if got, want := len(p.Provenance.Chain), 3; got != want {
+				t.Errorf("chain: got %v, want planner, tester and builder", p.Provenance.Chain)
+			}
+			hash, err := hub.PackageHash(h.Package)
+			if hash != h.Hash {
+				t.Errorf("hash: got %s, want %s", h.Hash, hash)
+			}
+			return err
+		})
+	})
+}
