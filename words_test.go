@@ -28,7 +28,6 @@ var notRenamed = []string{
 	"comply/model.scene",
 	"hub.ActionContractSettled",
 	"internal/reach/catalog.Written",
-	"internal/reftest.news",
 }
 
 func TestNamesHaveMeaning(t *testing.T) {

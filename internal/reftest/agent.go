@@ -1,11 +1,10 @@
-// Package reftest is an agent that coordinates as the reference implementation
-// of the protocol does, with its habits and its bugs: what it was measured to
-// accept, to refuse, to overwrite and to forget. Tests run hubs against it.
+// Package reftest is an agent that behaves as the reference implementation of the
+// protocol does, with its habits and its bugs, as they were measured. Tests run hubs
+// against it.
 //
-// It keeps everything in memory. It reads no header, asks for no key, stamps
-// what it accepts with its own clock, replaces whole objects, tells peers of a
-// change while the caller waits, and gives a peer up for ever after three
-// failures.
+// It keeps everything in memory. It reads no header, requires no key, stamps accepted
+// objects with its own clock, replaces whole objects, announces a change to its peers
+// while the caller waits, and drops a peer for ever after three failures.
 package reftest
 
 import (
@@ -229,15 +228,15 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 		return http.StatusOK, res
 	}
 	a.mu.Lock()
-	result, news, err := handle(a, dict(p))
+	result, announced, err := handle(a, dict(p))
 	a.mu.Unlock()
 	if err != nil {
 		res.Error = err
 		return http.StatusOK, res
 	}
 	res.Result = result
-	if news != nil {
-		a.broadcast(*news)
+	if announced != nil {
+		a.broadcast(*announced)
 	}
 	return http.StatusOK, res
 }
@@ -288,35 +287,35 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// news is what peers are told.
-type news struct {
+// An announcement is a call that every healthy peer gets after a change.
+type announcement struct {
 	method string
 	params map[string]any
 }
 
-// broadcast tells every healthy peer, at the same time, and waits.
-func (a *Agent) broadcast(n news) {
+// broadcast calls every healthy peer, at the same time, and waits.
+func (a *Agent) broadcast(n announcement) {
 	n.params["source_agent"] = a.ID
 	a.mu.Lock()
-	var told []*remote
+	var healthy []*remote
 	for _, p := range a.peers {
 		if p.healthy {
-			told = append(told, p)
+			healthy = append(healthy, p)
 		}
 	}
-	raw, err := json.Marshal(n.params) // before anything changes
+	raw, err := json.Marshal(n.params) // a copy: the objects may change afterwards
 	a.mu.Unlock()
 	if err != nil {
 		return
 	}
 	var wg sync.WaitGroup
-	for _, p := range told {
+	for _, p := range healthy {
 		wg.Go(func() { a.call(p, n.method, json.RawMessage(raw)) })
 	}
 	wg.Wait()
 }
 
-// call asks a peer. Only what is not a success of HTTP counts as a failure.
+// call calls a peer. Only an HTTP status other than success counts as a failure.
 func (a *Agent) call(p *remote, method string, params any) {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": method, "params": params, "id": a.ID + "-1"})
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A handler answers one method. It runs with a.mu held; news goes to peers
-// afterwards.
-type handler func(a *Agent, p dict) (result any, n *news, err *rpcError)
+// A handler answers one method. It runs with a.mu held; the announcement goes to
+// peers afterwards.
+type handler func(a *Agent, p dict) (result any, n *announcement, err *rpcError)
 
 var methods map[string]handler
 
@@ -33,7 +33,7 @@ func init() {
 		"cacp/implementation/complete":  complete,
 		"cacp/implementation/verify":    verify,
 		"cacp/implementation/getStatus": status,
-		"cacp/peer/announce": func(a *Agent, _ dict) (any, *news, *rpcError) {
+		"cacp/peer/announce": func(a *Agent, _ dict) (any, *announcement, *rpcError) {
 			return map[string]any{"status": "acknowledged", "myAgentId": a.ID, "myRepoName": a.Repo}, nil, nil
 		},
 	}
@@ -87,11 +87,11 @@ func (a *Agent) findContract(p dict) (*project, *contract, *rpcError) {
 	return nil, nil, invalid("Contract %s not found", id)
 }
 
-// stored stamps a contract and its project, and says what peers are told.
-func (a *Agent) stored(p *project, c *contract) *news {
+// stored stamps a contract and its project, and returns the announcement.
+func (a *Agent) stored(p *project, c *contract) *announcement {
 	c.UpdatedAt = a.now()
 	a.touch(p)
-	return &news{"cacp/contract/sync", map[string]any{"projectId": p.ID, "contract": c}}
+	return &announcement{"cacp/contract/sync", map[string]any{"projectId": p.ID, "contract": c}}
 }
 
 func (c *contract) move(to string) bool {
@@ -102,7 +102,7 @@ func (c *contract) move(to string) bool {
 	return true
 }
 
-func getProject(a *Agent, p dict) (any, *news, *rpcError) {
+func getProject(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, err := a.find(p)
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +110,7 @@ func getProject(a *Agent, p dict) (any, *news, *rpcError) {
 	return clone(found), nil, nil
 }
 
-func listProjects(a *Agent, _ dict) (any, *news, *rpcError) {
+func listProjects(a *Agent, _ dict) (any, *announcement, *rpcError) {
 	list := []any{}
 	for _, id := range a.order {
 		p := a.projects[id]
@@ -128,7 +128,7 @@ func (a *Agent) add(p *project) {
 	a.projects[p.ID] = p
 }
 
-func createProject(a *Agent, p dict) (any, *news, *rpcError) {
+func createProject(a *Agent, p dict) (any, *announcement, *rpcError) {
 	repos, err := each(p, "repos", func(d dict) (*repo, *rpcError) {
 		for _, key := range []string{"name", "role", "language"} {
 			if _, err := d.take(key); err != nil {
@@ -155,10 +155,10 @@ func createProject(a *Agent, p dict) (any, *news, *rpcError) {
 	}
 	made.Repos = repos
 	a.add(made)
-	return map[string]any{"projectId": made.ID, "status": "created", "repoCount": len(repos)}, &news{"cacp/project/sync", map[string]any{"project": made}}, nil
+	return map[string]any{"projectId": made.ID, "status": "created", "repoCount": len(repos)}, &announcement{"cacp/project/sync", map[string]any{"project": made}}, nil
 }
 
-func joinProject(a *Agent, p dict) (any, *news, *rpcError) {
+func joinProject(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, err := a.find(p)
 	if err != nil {
 		return nil, nil, err
@@ -180,12 +180,12 @@ func joinProject(a *Agent, p dict) (any, *news, *rpcError) {
 		}
 		a.touch(found)
 		return map[string]any{"status": "joined", "repoId": r.ID, "projectName": found.Name},
-			&news{"cacp/repo/sync", map[string]any{"projectId": found.ID, "repo": r}}, nil
+			&announcement{"cacp/repo/sync", map[string]any{"projectId": found.ID, "repo": r}}, nil
 	}
 	return nil, nil, invalid("Repo %s not found in project", name)
 }
 
-func syncProject(a *Agent, p dict) (any, *news, *rpcError) {
+func syncProject(a *Agent, p dict) (any, *announcement, *rpcError) {
 	v, err := p.take("project")
 	if err != nil {
 		return nil, nil, err
@@ -237,7 +237,7 @@ func (a *Agent) incoming(p dict, member string) (*project, dict, any, *rpcError)
 	return found, d, nil, nil
 }
 
-func syncRepo(a *Agent, p dict) (any, *news, *rpcError) {
+func syncRepo(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, d, answer, err := a.incoming(p, "repo")
 	if found == nil {
 		return answer, nil, err
@@ -257,7 +257,7 @@ func syncRepo(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": "created", "repoId": in.ID}, nil, nil
 }
 
-func syncContract(a *Agent, p dict) (any, *news, *rpcError) {
+func syncContract(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, d, answer, err := a.incoming(p, "contract")
 	if found == nil {
 		return answer, nil, err
@@ -288,7 +288,7 @@ func syncContract(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": "created", "contractId": in.ID}, nil, nil
 }
 
-func syncPacket(a *Agent, p dict) (any, *news, *rpcError) {
+func syncPacket(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, d, answer, err := a.incoming(p, "packet")
 	if found == nil {
 		return answer, nil, err
@@ -305,7 +305,7 @@ func syncPacket(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": "created", "packetId": in.ID}, nil, nil
 }
 
-func getContract(a *Agent, p dict) (any, *news, *rpcError) {
+func getContract(a *Agent, p dict) (any, *announcement, *rpcError) {
 	_, c, err := a.findContract(p)
 	if err != nil {
 		return nil, nil, err
@@ -317,7 +317,7 @@ func getContract(a *Agent, p dict) (any, *news, *rpcError) {
 	return m, nil, nil
 }
 
-func listContracts(a *Agent, p dict) (any, *news, *rpcError) {
+func listContracts(a *Agent, p dict) (any, *announcement, *rpcError) {
 	id, err := p.text("projectId")
 	if err != nil {
 		return nil, nil, err
@@ -339,7 +339,7 @@ func listContracts(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"contracts": list}, nil, nil
 }
 
-func propose(a *Agent, p dict) (any, *news, *rpcError) {
+func propose(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, mine, err := a.own(p)
 	if err != nil {
 		return nil, nil, err
@@ -356,10 +356,10 @@ func propose(a *Agent, p dict) (any, *news, *rpcError) {
 	found.Contracts = append(found.Contracts, c)
 	a.touch(found)
 	return map[string]any{"contractId": c.ID, "version": c.Version, "status": c.Status},
-		&news{"cacp/contract/sync", map[string]any{"projectId": found.ID, "contract": c}}, nil
+		&announcement{"cacp/contract/sync", map[string]any{"projectId": found.ID, "contract": c}}, nil
 }
 
-func respond(a *Agent, p dict) (any, *news, *rpcError) {
+func respond(a *Agent, p dict) (any, *announcement, *rpcError) {
 	action, err := p.text("action")
 	if err != nil {
 		return nil, nil, err
@@ -388,7 +388,7 @@ func respond(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": said, "contractVersion": c.Version, "contractStatus": c.Status}, n, nil
 }
 
-func update(a *Agent, p dict) (any, *news, *rpcError) {
+func update(a *Agent, p dict) (any, *announcement, *rpcError) {
 	_, mine, err := a.own(p)
 	if err != nil {
 		return nil, nil, err
@@ -413,7 +413,7 @@ func update(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"contractId": c.ID, "version": c.Version, "status": c.Status}, n, nil
 }
 
-func share(a *Agent, p dict) (any, *news, *rpcError) {
+func share(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, mine, err := a.own(p)
 	if err != nil {
 		return nil, nil, err
@@ -439,10 +439,10 @@ func share(a *Agent, p dict) (any, *news, *rpcError) {
 	}
 	found.Context = append(found.Context, in)
 	a.touch(found)
-	return map[string]any{"packetId": in.ID, "status": "shared"}, &news{"cacp/context/sync", map[string]any{"projectId": found.ID, "packet": in}}, nil
+	return map[string]any{"packetId": in.ID, "status": "shared"}, &announcement{"cacp/context/sync", map[string]any{"projectId": found.ID, "packet": in}}, nil
 }
 
-func listPackets(a *Agent, p dict) (any, *news, *rpcError) {
+func listPackets(a *Agent, p dict) (any, *announcement, *rpcError) {
 	id, err := p.text("projectId")
 	if err != nil {
 		return nil, nil, err
@@ -476,7 +476,7 @@ func listPackets(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"packets": clone(list[max(0, len(list)-limit):])}, nil, nil
 }
 
-func thread(a *Agent, p dict) (any, *news, *rpcError) {
+func thread(a *Agent, p dict) (any, *announcement, *rpcError) {
 	id, err := p.text("projectId")
 	if err != nil {
 		return nil, nil, err
@@ -515,7 +515,7 @@ func (c *contract) work(repo string) *work {
 	return nil
 }
 
-func start(a *Agent, p dict) (any, *news, *rpcError) {
+func start(a *Agent, p dict) (any, *announcement, *rpcError) {
 	_, mine, err := a.own(p)
 	if err != nil {
 		return nil, nil, err
@@ -541,7 +541,7 @@ func start(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": "started", "implementationId": c.ID + ":" + mine.ID}, n, nil
 }
 
-func complete(a *Agent, p dict) (any, *news, *rpcError) {
+func complete(a *Agent, p dict) (any, *announcement, *rpcError) {
 	_, mine, err := a.own(p)
 	if err != nil {
 		return nil, nil, err
@@ -571,7 +571,7 @@ func complete(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": "complete", "contractStatus": c.Status}, n, nil
 }
 
-func verify(a *Agent, p dict) (any, *news, *rpcError) {
+func verify(a *Agent, p dict) (any, *announcement, *rpcError) {
 	found, c, err := a.findContract(p)
 	if err != nil {
 		return nil, nil, err
@@ -599,7 +599,7 @@ func verify(a *Agent, p dict) (any, *news, *rpcError) {
 	return map[string]any{"status": said, "contractStatus": c.Status}, n, nil
 }
 
-func status(a *Agent, p dict) (any, *news, *rpcError) {
+func status(a *Agent, p dict) (any, *announcement, *rpcError) {
 	_, c, err := a.findContract(p)
 	if err != nil {
 		return nil, nil, err

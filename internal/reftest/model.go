@@ -45,12 +45,12 @@ func failed(format string, args ...any) *rpcError {
 	return &rpcError{-32000, "Server error: " + fmt.Sprintf(format, args...)}
 }
 
-// A dict reads members. What is asked of it decides how it fails: a member that
-// the code takes is a server error when it is missing, one that a model wants
-// is a validation error.
+// A dict reads members. The method decides how a missing member fails: as a server
+// error where the reference code reads it unchecked, as a validation error where a
+// model requires it.
 type dict map[string]any
 
-// take returns a member that the reference takes without asking.
+// take returns a member that the reference reads unchecked.
 func (d dict) take(key string) (any, *rpcError) {
 	v, ok := d[key]
 	if !ok {
