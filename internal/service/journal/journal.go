@@ -1,5 +1,5 @@
-// Package journal feeds and reads the journal, the append-only chain of what a
-// hub did: it records refused calls without letting a flood of them fill the
+// Package journal feeds and reads the journal, the append-only chain of a hub's
+// actions: it records refused calls without letting a flood of them fill the
 // disk, and gives each reader the entries that it may see. The files that follow
 // the journal are package records.
 package journal

@@ -34,10 +34,10 @@ type ArchiveOptions struct {
 	DryRun bool          // change nothing, report only
 }
 
-// An ArchiveReport says what went into an archive, or would have gone.
+// An ArchiveReport describes an archive that was made, or that a dry run would make.
 type ArchiveReport struct {
 	DryRun     bool     `json:"dry_run"`
-	Cutoff     hub.Time `json:"cutoff"`           // what is older may go
+	Cutoff     hub.Time `json:"cutoff"`           // older entries and messages may go
 	File       string   `json:"file,omitempty"`   // "" if nothing was old enough
 	First      int64    `json:"first,omitempty"`  // number of the first entry in it
 	Last       int64    `json:"last,omitempty"`   // and of the last
@@ -55,8 +55,8 @@ type ArchiveReport struct {
 // Only the operator and the hub itself may.
 //
 // Killed at any instant, nothing is lost: the segment is complete before the
-// store lists it, the store lists it before anything is removed, and only what
-// is in the segment is removed. The next call removes the rest.
+// store lists it, the store lists it before anything is removed, and only rows
+// in the segment are removed. The next call removes the rest.
 func (r *Records) Archive(ctx context.Context, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	const op = "records.Archive"
 	if !caller.IsOperator() && caller.ID != hub.Self {

@@ -22,7 +22,7 @@ const (
 	exportArchives = "archive"        // the folder of the archives
 )
 
-// A Manifest says what an export holds.
+// A Manifest describes the content of an export.
 type Manifest struct {
 	Schema   int             `json:"schema"` // version of the tables
 	Head     hub.Head        `json:"head"`   // of the journal
@@ -227,7 +227,7 @@ func (e *Export) Next() (table string, row []byte, err error) {
 	return l.Table, l.Row, nil
 }
 
-// changed reports that a snapshot is not what was exported.
+// changed reports a snapshot that is not as it was exported.
 func changed(cause error) error {
 	return hub.Errorf(hub.CodeHashMismatch, "records.OpenExport", "%s was changed or cut off: %v", snapshotName, cause).
 		WithHint("export again; nothing was changed here")

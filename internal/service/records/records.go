@@ -1,7 +1,13 @@
-// Package records keeps the journal and what it is about outside the store: as
-// a trail of files that follow the journal, as archives of what has become old,
-// and as exports. Verify compares the store with the journal, the trail and the
-// archives. It cannot prove more than that they agree: see docs/audit.md.
+// Package records keeps the history of a hub in files, all in one format, the
+// segment: a header, lines, and a seal with counts and hashes. The trail is the
+// segments that follow the journal while it grows, an archive is a segment with
+// old entries and messages that have left the store, and an export is a segment
+// with a snapshot of every table.
+//
+// A process that is killed at any instant loses and doubles nothing, and the
+// same store gives the same bytes. Verify compares the store, the trail and the
+// archives with the journal. It proves that they agree, not that they are true:
+// see docs/audit.md.
 package records
 
 import (

@@ -52,7 +52,7 @@ type line struct {
 	End  *seal `json:"end,omitempty"` // the seal of an old archive
 }
 
-// A seal is the last line of a segment: what the lines before it add up to.
+// A seal is the last line of a segment: counts and hashes of the lines before it.
 type seal struct {
 	First    int64  `json:"first"` // number of the first entry; 0 if there is none
 	Last     int64  `json:"last"`
@@ -170,7 +170,7 @@ type segment struct {
 	lines  *bufio.Scanner
 	length int64 // of the file
 	sum    hash.Hash
-	seal   seal // what was read so far
+	seal   seal // of the lines that were read so far
 }
 
 // openSegment opens a segment and reads its header. It reports errUnsealed if

@@ -51,7 +51,7 @@ type trail struct {
 	sealAfter int64
 	log       *slog.Logger
 
-	mu     sync.Mutex // held during a copy; guards what follows
+	mu     sync.Mutex // held during a copy; guards the fields below
 	known  bool       // the files were read; a failure clears it
 	last   hub.Head   // the last entry in the trail; At may not be set
 	open   string     // the segment without a seal, or ""
@@ -224,18 +224,11 @@ func (t *trail) header() line {
 	return line{Format: segmentFormat, Version: segmentVersion, After: t.last.Seq, Hash: t.last.Hash}
 }
 
-// close seals the open segment. It reads the segment to do so: it is the one
-// check that the file holds what was written.
+// close seals the open segment. It reads the segment to do so, which shows that
+// the disk holds every line.
 func (t *trail) close() error {
-	s, err := openSegment(t.open)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	for err == nil {
-		_, err = s.next()
-	}
-	if !errors.Is(err, errUnsealed) {
+	s, _, err := readToEnd(t.open)
+	if s == nil || !errors.Is(err, errUnsealed) {
 		return err
 	}
 	s.seal.SHA256 = s.fileSum()
