@@ -96,8 +96,10 @@ var layers = map[string][]string{
 		"internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
+	// The demos use a hub as every program can: the server and the typed client.
+	"internal/demo": {"hub", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"cmd/parley": {
-		"hub", "hub/schema", "server", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
+		"hub", "hub/schema", "server", "internal/demo", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/reach/fleet",
 	},
