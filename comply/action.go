@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // do runs the action of the current step. It returns a finding if the agent did

@@ -12,19 +12,19 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// An Agent is a program to test.
+// An Agent is a program to test, and how it is started.
 type Agent struct {
-	Name    string
-	Command string            // a program, looked up in PATH unless it has a slash
+	Name    string            // for reports
+	Command string            // a program, searched in PATH unless it has a slash
 	Args    []string          // its arguments
-	Env     map[string]string // what it needs besides the few variables that every agent gets
-	Dir     string            // where it is started; "" for the working folder of this process
-	Files   map[string]string // what is in its home folder, by the path there
-	Root    string            // the folder that it is installed in; "" if nothing asks for it
+	Env     map[string]string // variables besides the few that every agent gets
+	Dir     string            // its working folder; "" for that of this process
+	Files   map[string]string // files in its home folder, by their relative paths
+	Root    string            // the value of ${root}, the folder that it is installed in; may be ""
 
-	// Serve, if set, is the agent, and Command, Args and Dir are not used: for
-	// agents written in Go that are tested by their own tests. It returns when In
-	// ends or ctx does.
+	// Serve, if set, is the agent, and Command, Args and Dir are not used: an agent
+	// written in Go can be tested by its own tests. It must return when the input ends
+	// or ctx does.
 	Serve func(ctx context.Context, s *Stdio) error
 }
 
@@ -32,8 +32,8 @@ type Agent struct {
 //
 //	{"agent_servers": {"NAME": {"command": "...", "args": ["..."], "env": {"KEY": "..."}}}}
 //
-// Besides, an agent may have a "cwd" and "files" for its home folder.
-// The path is named in errors, which are of type *FileError.
+// An agent may also have a "cwd" and "files" for its home folder. Errors are of type
+// *FileError and name the path.
 func ParseAgents(path string, text []byte) ([]Agent, error) {
 	root, err := jsont.ParseNode(text)
 	if err != nil {
@@ -83,8 +83,7 @@ func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
 	return a
 }
 
-// passed are the variables of this process that every agent gets. None is known
-// to hold a key.
+// passed are the variables of this process that every agent gets. They hold no keys.
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR"}
 
 // baseEnv returns the variables that every agent and every command gets.
@@ -99,7 +98,7 @@ func baseEnv(home, temp string) []string {
 	return append(env, "HOME="+home, "USERPROFILE="+home, "TMPDIR="+temp, "TEMP="+temp, "TMP="+temp)
 }
 
-// command returns the agent ready to be started.
+// command returns the command that starts the agent with the variables in env.
 func (a Agent) command(env []string) (*exec.Cmd, error) {
 	path, err := exec.LookPath(a.Command)
 	if err != nil {

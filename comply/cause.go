@@ -4,26 +4,28 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// The rules that explain an answer which no step was about.
+// The rules that explain an unexpected answer.
 const (
 	ruleLogin     = "INIT-20"
 	ruleEndTurn   = "STOP-01"
 	ruleCancelled = "STOP-05"
 )
 
-// cause returns what explains that the answer to q is not what a step waits for,
-// whatever the step is about: it does not have the form of an answer to such a
-// request, or initialize wants a login, or the turn behind it did not come to its
-// end. It is nil if nothing does. The conversation's lock is held.
+// cause returns a finding that explains an unexpected answer to q better than the rule
+// of the step, nil if there is none. The conversation's lock is held.
 //
-// To a test a prompt or a list is often only a means. An agent that answers all
-// prompts with null breaks one rule, and its author should not read of thirty.
+// A prompt or a list is often only a means to a test. An agent that answers all prompts
+// with null breaks one rule, and its author should read of that rule, not of the thirty
+// rules whose tests use a prompt. Three causes are tried in this order: the answer does
+// not have the form of answers to the method; initialize demands a login; or the turn
+// stopped early, and nothing but the stop reason keeps the answer from matching. The
+// last is found by matching the answer again with end_turn in place of its reason. The
+// first replays the log up to the answer, so a failed step costs one more audit.
 func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	if f := rules.MalformedAnswer(r.test, r.version, r.c.log, r.c.calls(), &q.Call); f != nil {
 		return f
@@ -39,7 +41,7 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	ended, endedResult := maps.Clone(answer), maps.Clone(result)
 	ended["result"], endedResult["stopReason"] = endedResult, "end_turn"
 	if x.bound(r.c.vars).Match(ended) != nil {
-		return nil // it is not only the reason
+		return nil // the stop reason is not the only difference
 	}
 	rule := ""
 	switch reason, _ := result["stopReason"].(string); {
@@ -53,14 +55,13 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	return r.setup(rule, "a turn that ends with end_turn", "it ended with "+jsont.Brief(result["stopReason"]), q.Request, q.Answer)
 }
 
-// loginCode is the code of errors that say that a login is missing.
+// loginCode is the code of the error that a login is missing.
 const loginCode = "-32000"
 
-// shortStops are the reasons of turns that end before their time, and that nobody
-// has cancelled.
+// shortStops are the stop reasons of turns that end early without a cancel.
 var shortStops = []string{"max_tokens", "max_turn_requests", "refusal"}
 
-// cancels reports whether the client gives up a turn with an entry.
+// cancels reports whether an entry cancels a turn.
 func cancels(e *rules.Entry) bool {
 	return e.Direction == jsonrpc.Out && slices.Contains([]string{rules.MethodCancel, rules.MethodClose, jsonrpc.CancelMethod}, e.Method)
 }

@@ -12,28 +12,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// Bounds of one conversation. An agent that goes beyond them is cut off.
+// Bounds of one conversation. The runner stops reading an agent that exceeds them.
 const (
 	maxEntries  = 20_000
-	maxLog      = 64 << 20 // bytes
-	maxFrame    = 32 << 20 // bytes
-	maxServed   = 64       // requests of the agent that are answered at once
-	firstOwnID  = 1_000_000_000
-	outboxSlots = 256
+	maxLog      = 64 << 20      // bytes
+	maxFrame    = 32 << 20      // bytes
+	maxServed   = 64            // requests of the agent that are served at the same time
+	firstOwnID  = 1_000_000_000 // of the runner's own requests; tests use small ids
+	outboxSlots = 256           // lines that wait to be written
 )
 
-// closeGrace is how long an agent may take to end by itself, and again after a
-// signal. There is one such end for each test.
+// closeGrace is how long an agent may take to end after its input was closed, and
+// again after a signal. Each test ends an agent, so a long grace would be paid often.
 const closeGrace = 500 * time.Millisecond
 
-// orphanGrace is how long what an agent leaves behind may take to end, such as
-// a server that sees the end of its input.
+// orphanGrace is how long a process that outlives its agent may take to end, such as
+// an MCP server that sees the end of its input.
 const orphanGrace = 200 * time.Millisecond
 
 var (
@@ -49,39 +48,44 @@ type request struct {
 	deadline  time.Time
 }
 
-// A conversation is one run of an agent with everything that was said.
+// A conversation is the exchange of frames with one instance of an agent.
 //
-// One goroutine reads, one writes, and one for each request of the agent
-// answers it. A full outbox holds up the reader, and so an agent that asks but
-// does not read. close ends all of them.
+// One goroutine reads lines of the agent and appends them to the log, one writes
+// lines from the outbox, and one for each request of the agent serves it. The
+// goroutine of the test waits for changes of the log. A frame is in the log before
+// its effects are: before it is written to the agent, and before its answer is. So the
+// order of the log is an order that the client could have seen, and a frame is never
+// missing when the frame that it caused is there. When the outbox is full, the reader
+// waits: an agent that sends requests but does not read answers is not read either.
+// close ends all goroutines.
 type conversation struct {
 	agent    program
 	services *services
 	startup  time.Duration      // what is added to the first wait
 	trace    func(*rules.Entry) // may be nil
-	clock    *clock
+	clock    *clock             // the time spent waiting
 
 	ctx    context.Context // ends with the conversation
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	serve  chan struct{} // a slot for each request that may be answered at once
+	serve  chan struct{} // a slot for each request that is being served
 	outbox chan []byte
 
-	mu           sync.Mutex // guards what follows; nothing is waited for under it
+	mu           sync.Mutex // guards the fields below; never held while waiting
 	log          []*rules.Entry
 	size         int
-	heard        bool // something came in
+	heard        bool // at least one frame came
 	requests     []*request
 	nextID       int
 	vars         jsont.Variables
 	expectations []*openExpectation // all expectations of the test, in their order
 	changed      chan struct{}
 	held         map[string]*rules.Entry // requests of the agent that wait for a reply step, by name
-	over         error                   // why nothing more comes; nil while more may
+	over         error                   // why no more frames come; nil while more may
 }
 
-// converse begins a conversation with an agent that was started. It ends the
-// agent when it is closed, which it must be.
+// converse starts a conversation with a running agent. The caller must close it, which
+// ends the agent.
 func converse(ctx context.Context, agent program, s *services, startup time.Duration, vars jsont.Variables, trace func(*rules.Entry), clock *clock) *conversation {
 	c := &conversation{
 		agent: agent, services: s, startup: startup, trace: trace, clock: clock, vars: vars, nextID: firstOwnID, held: map[string]*rules.Entry{},
@@ -93,8 +97,8 @@ func converse(ctx context.Context, agent program, s *services, startup time.Dura
 	return c
 }
 
-// close ends the agent and everything that was done for it. It returns how the
-// agent ended.
+// close ends the agent and all goroutines of the conversation. It returns how the agent
+// ended.
 func (c *conversation) close() error {
 	defer c.clock.wait()()
 	c.cancel()
@@ -103,7 +107,7 @@ func (c *conversation) close() error {
 	return err
 }
 
-// read takes in what the agent says until it ends.
+// read appends the frames of the agent to the log until its output ends.
 func (c *conversation) read() {
 	r := jsonrpc.NewReader(c.agent, maxFrame)
 	for {
@@ -116,14 +120,14 @@ func (c *conversation) read() {
 		for _, e := range rules.Entries(f, problem) {
 			if !c.arrive(e) {
 				c.end(errFlood)
-				io.Copy(io.Discard, c.agent) // so that the agent can see the end of its input
+				io.Copy(io.Discard, c.agent) // an agent that blocks on its output would not see the end of its input
 				return
 			}
 		}
 	}
 }
 
-// end notes why nothing more comes.
+// end records why no more frames come.
 func (c *conversation) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,13 +135,13 @@ func (c *conversation) end(err error) {
 	c.notify()
 }
 
-// notify wakes who waits for a change. The lock is held.
+// notify wakes all waiters. The lock is held.
 func (c *conversation) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// note appends to the log. The lock is held.
+// note appends an entry to the log. The lock is held.
 func (c *conversation) note(e *rules.Entry) {
 	e.Seq = len(c.log) + 1
 	c.log = append(c.log, e)
@@ -145,15 +149,16 @@ func (c *conversation) note(e *rules.Entry) {
 	c.notify()
 }
 
-// show lets the tracer see an entry. Those of several goroutines may come in
-// another order than in the log.
+// show passes an entry to the tracer. It is called without the lock, so entries of
+// several goroutines may be traced in another order than they have in the log.
 func (c *conversation) show(e *rules.Entry) {
 	if c.trace != nil {
 		c.trace(e)
 	}
 }
 
-// arrive takes in one entry. It reports false when there were too many.
+// arrive appends an entry of the agent to the log, gives a response to its request, and
+// answers a request. It reports false if the conversation exceeds its bounds.
 func (c *conversation) arrive(e *rules.Entry) bool {
 	c.mu.Lock()
 	c.heard = true
@@ -180,8 +185,8 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	return true
 }
 
-// waiting returns the first request with that id that was not answered yet.
-// The lock is held.
+// waiting returns the first unanswered request with that id, nil if there is none. The
+// lock is held.
 func (c *conversation) waiting(id json.RawMessage) *request {
 	for _, q := range c.requests {
 		if q.Answer == nil && rules.IDKey(q.Request.ID) == rules.IDKey(id) {
@@ -199,9 +204,8 @@ func (c *conversation) calls() (out []*rules.Call) {
 	return out
 }
 
-// twisted returns a response that would answer q if its id were not a string in
-// place of a number, or the other way round; nil if there is none. The lock is
-// held.
+// twisted returns a response whose id is that of q with another type, a string in place
+// of a number or the other way round; nil if there is none. The lock is held.
 func (c *conversation) twisted(q *request) *rules.Entry {
 	if q.Answer != nil {
 		return nil
@@ -219,10 +223,10 @@ func (c *conversation) twisted(q *request) *rules.Entry {
 	return nil
 }
 
-// cannedReply gives a request of the agent to the first expectation that it
-// meets, and returns the reply that the test has for it, nil if it has none, or
-// that it is to wait. So a request is answered as the test wants also if it
-// comes before the step that expects it. The lock is held.
+// cannedReply gives a request of the agent to the first expectation that it meets. It
+// returns the reply of the test, nil if the test has none, and whether the request is
+// held for a reply step. All expectations of the test are tried, not only those of the
+// current step: a request that comes early still gets its reply. The lock is held.
 func (c *conversation) cannedReply(e *rules.Entry) (_ json.RawMessage, held bool) {
 	for _, a := range c.expectations {
 		if a.Class != jsont.ClientRequest || a.met != nil || a.closed || !a.fits(e, c.vars) {
@@ -241,7 +245,8 @@ func (c *conversation) cannedReply(e *rules.Entry) (_ json.RawMessage, held bool
 	return nil, false
 }
 
-// set gives a variable its value.
+// set gives a variable a value. Patterns that were compiled with the old values are
+// dropped.
 func (c *conversation) set(name string, value json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,8 +256,8 @@ func (c *conversation) set(name string, value json.RawMessage) {
 	}
 }
 
-// respond answers a request of the agent: with reply, or with what the services
-// say.
+// respond answers a request of the agent with reply, or from the services if reply is
+// nil.
 func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	if reply != nil {
 		c.send(c.ctx, answerLine(e.ID, reply))
@@ -270,7 +275,8 @@ func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	})
 }
 
-// answerLine returns a response with the given result or error.
+// answerLine returns the response to a request. reply is an object with nothing but a
+// result or an error, or the result itself.
 func answerLine(id json.RawMessage, reply json.RawMessage) []byte {
 	part, value := "result", reply
 	var object map[string]json.RawMessage
@@ -284,12 +290,12 @@ func answerLine(id json.RawMessage, reply json.RawMessage) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"%s":%s}`, id, part, value)
 }
 
-// errorReply returns a reply that is an error.
+// errorReply returns a reply with an error.
 func errorReply(code int, message string) json.RawMessage {
 	return jsont.Encode(map[string]any{"error": jsonrpc.Error{Code: code, Message: message}})
 }
 
-// send notes a frame and puts it into the outbox, followed by a line end.
+// send logs a frame and puts it into the outbox with a line end.
 func (c *conversation) send(ctx context.Context, raw []byte) (*rules.Entry, error) {
 	return c.sendEntry(ctx, raw, withLineEnd(raw), nil)
 }
@@ -297,8 +303,8 @@ func (c *conversation) send(ctx context.Context, raw []byte) (*rules.Entry, erro
 // withLineEnd returns a copy of a frame with a line feed.
 func withLineEnd(frame []byte) []byte { return append(frame[:len(frame):len(frame)], '\n') }
 
-// sendEntry notes raw and sends line. If q is not nil an answer to it is waited
-// for from now on.
+// sendEntry logs raw and puts line into the outbox. If q is not nil, the frame is that
+// request, and a response may be given to it from now on.
 func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *request) (*rules.Entry, error) {
 	e := rules.NewEntry(jsonrpc.Out, raw)
 	c.services.observe(e)
@@ -320,9 +326,9 @@ func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *reque
 	}
 }
 
-// write writes what is in the outbox until the conversation ends, and closes the
-// agent's input for a nil. Once the agent reads no more, the rest is dropped:
-// that it ended shows elsewhere.
+// write writes the lines of the outbox until the conversation ends. A nil line closes
+// the input of the agent. After a failed write it drops all lines: the reader reports
+// that the agent has ended.
 func (c *conversation) write() {
 	var failed error
 	for {
@@ -340,7 +346,7 @@ func (c *conversation) write() {
 	}
 }
 
-// call asks by the runner itself, and waits for the answer.
+// call sends a request of the runner itself and waits for the answer.
 func (c *conversation) call(ctx context.Context, method string, params any, timeout time.Duration) (*rules.Entry, error) {
 	c.mu.Lock()
 	id := c.nextID
@@ -359,10 +365,11 @@ func (c *conversation) call(ctx context.Context, method string, params any, time
 	return answer, err
 }
 
-// wait returns nil once done reports true, errTimeout when the time is over, and
-// another error when nothing more comes. done is called under the lock, again
-// after each change. As long as the agent has not said anything it may still be
-// starting, and the time is longer by what that may take.
+// wait returns nil once done reports true, errTimeout when the time is over, and another
+// error when no more frames come. done is called under the lock, at first and after each
+// change of the log, so no change is missed: the channel that announces the next change
+// is taken under the same lock. Before its first frame the agent may still be starting,
+// and the time is extended once by the startup time.
 func (c *conversation) wait(ctx context.Context, timeout time.Duration, done func() bool) error {
 	defer c.clock.wait()()
 	timer := time.NewTimer(timeout)
@@ -375,7 +382,7 @@ func (c *conversation) wait(ctx context.Context, timeout time.Duration, done fun
 		case ok:
 			return nil
 		case over != nil:
-			return fmt.Errorf("nothing more comes: %w", over)
+			return fmt.Errorf("no more frames come: %w", over)
 		}
 		select {
 		case <-changed:
@@ -391,7 +398,7 @@ func (c *conversation) wait(ctx context.Context, timeout time.Duration, done fun
 	}
 }
 
-// allowance returns what is left of the time an agent may need to start, once.
+// allowance returns the startup time once, and only before the first frame.
 func (c *conversation) allowance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -403,14 +410,14 @@ func (c *conversation) allowance() time.Duration {
 	return extra
 }
 
-// state returns whether the agent can still say something, and if not, why.
+// state returns the reason why no more frames come, nil if more may.
 func (c *conversation) state() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.over
 }
 
-// ending says for people how the agent ended.
+// ending describes the end of the agent for people.
 func ending(err error) string {
 	var exit *jsonrpc.ExitError
 	switch {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // An openExpectation is an expectation in one run of a test.

@@ -13,18 +13,18 @@ import (
 //go:embed agents/*/agent.json
 var known embed.FS
 
-// A KnownAgent is an agent of another project that tests can be run with, because
-// it is known how to start it without an account.
+// A KnownAgent is an agent of another project that the runner can start without an
+// account.
 type KnownAgent struct {
 	Agent
 	Title   string
-	Version string // the one that is known to work
+	Version string // the version that was tested
 	Licence string
-	API     string // the one over which it asks a model; "" if it has none
+	API     string // the API over which it talks to a model; "" if it uses none
 }
 
-// KnownAgents returns the agents that are built in, as they are when installed in
-// folders of their names in dir.
+// KnownAgents returns the known agents, for an installation of each in the folder of its
+// name in dir.
 func KnownAgents(dir string) ([]KnownAgent, error) {
 	files, err := known.ReadDir("agents")
 	if err != nil {
@@ -52,7 +52,7 @@ func KnownAgents(dir string) ([]KnownAgent, error) {
 	return agents, nil
 }
 
-// Installed reports whether the agent is there.
+// Installed reports whether the folder of the agent exists.
 func (a KnownAgent) Installed() bool {
 	_, err := os.Stat(a.Root)
 	return err == nil

@@ -5,17 +5,16 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/comply/fixture"
-
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// httpRecord is the name of the record that the MCP server over HTTP writes into
-// the folder for temporary files.
+// httpRecord is the file in the folder for temporary files to which the MCP server over
+// HTTP writes its record.
 const httpRecord = "http.jsonl"
 
-// mcpServer returns vars with what a test needs to name the built-in MCP server.
-// One that speaks HTTP is only started for a test that names it; it runs until
-// the returned function is called.
+// mcpServer returns vars with the variables that name the built-in MCP server. The server
+// over HTTP is started only for a test that names it, and runs until the returned
+// function is called.
 func (r *runner) mcpServer(t *jsont.Test, w *workspace, vars jsont.Variables) (_ jsont.Variables, closeServer func(), _ error) {
 	program := r.opts.MCPServer
 	if program == "" {

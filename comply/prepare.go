@@ -14,8 +14,8 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// What stands for something that is known only when an agent is started, in its
-// arguments, variables and files.
+// Places in the arguments, variables and files of an agent that are filled when it is
+// started.
 const (
 	placeModel = "${modelURL}" // address of the scripted model
 	placeHome  = "${home}"     // home folder of the agent
@@ -28,13 +28,13 @@ func (a Agent) UsesModel() bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, placeModel) })
 }
 
-// fits returns why the agent cannot be run with the options, nil if it can.
+// fits returns an error if the agent cannot be run with the options.
 func (a Agent) fits(o *Options) error {
 	switch {
 	case o.ModelURL == "" && a.UsesModel():
-		return fmt.Errorf("comply: agent %q is pointed at the scripted model, and there is none", a.Name)
+		return fmt.Errorf("comply: run %s: it uses the scripted model, and there is none; set Options.ModelURL", a.Name)
 	case o.Home != "" && len(a.Files) > 0:
-		return fmt.Errorf("comply: agent %q brings files for its home folder, which are not written to a real one", a.Name)
+		return fmt.Errorf("comply: run %s: it has files for its home folder, which are not written to a real one", a.Name)
 	}
 	return nil
 }

@@ -8,35 +8,35 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/sandbox"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/sandbox"
 )
 
-// How long an agent may take to start in a test, compared with how long it took
-// before the tests, and at least.
+// An agent may take startupFactor times as long to start in a test as it took for the
+// probe, and at least minStartup.
 const (
 	startupFactor = 4
 	minStartup    = 5 * time.Second
 )
 
-// commandsWait is how long the probe waits for an agent to name its commands,
-// which it does unasked, or not at all.
+// commandsWait is how long the probe waits for the update with the commands of an
+// agent, which need not come.
 const commandsWait = 300 * time.Millisecond
 
-// A probe is what is known about an agent before its tests.
+// A probe is the result of the conversation before the tests.
 type probe struct {
 	report   render.AgentReport
 	caps     any           // the agent's capabilities
-	startup  time.Duration // what a test adds to its first wait
-	patience time.Duration // how long the runner waits for what it asks itself
+	startup  time.Duration // added to the wait for the first frame of a test
+	patience time.Duration // how long the runner waits for answers to its own requests
 	ledger   []rules.Finding
-	recorded error // why the conversation could not be written down
+	recorded error // why the conversation could not be recorded
 }
 
-// probe starts the agent once, and initializes it.
+// probe starts the agent, initializes it and opens a session. An agent that fails here is
+// tested all the same; the report has the reason as a note.
 func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * r.opts.TimeoutScale) }
 	longest := scaled(r.opts.Startup)
@@ -51,14 +51,14 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	}
 	w, err := newWorkspace(r.opts.Temp, nil)
 	if err != nil {
-		return fail("no workspace: %v", err)
+		return fail("make a workspace: %v", err)
 	}
 	defer w.remove()
 	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
 	t := &jsont.Test{ID: render.ProbeID, Policy: sandbox.PolicyNone}
 	agent, err := r.start(ctx, a, t, w, vars, 0, &clock{})
 	if err != nil {
-		return fail("it could not be started: %v", err)
+		return fail("the agent could not be started: %v", err)
 	}
 	defer func() {
 		talk := agent.stop()
@@ -80,7 +80,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	return p
 }
 
-// header takes over what the agent says about itself.
+// header sets the part of the report that the agent says about itself.
 func (p *probe) header(answer *rules.Entry) {
 	raw := func(paths ...string) json.RawMessage {
 		for _, path := range paths {
@@ -100,14 +100,14 @@ func (p *probe) header(answer *rules.Entry) {
 	p.report.AgentInfo = raw("agentInfo", "info")
 }
 
-// session makes a session to learn about modes and commands.
+// session opens a session to learn the modes and commands.
 func (p *probe) session(ctx context.Context, agent *instance) {
 	answer, err := agent.call(ctx, rules.MethodNewSession, map[string]any{"cwd": agent.sandbox, "mcpServers": []any{}}, p.patience)
 	if err == nil && answer.Failure() != nil {
 		err = fmt.Errorf("%s", jsont.Brief(answer.Failure()))
 	}
 	if err != nil {
-		p.report.Notes = append(p.report.Notes, "no session could be made: "+ending(err))
+		p.report.Notes = append(p.report.Notes, "no session could be opened: "+ending(err))
 		return
 	}
 	p.report.Modes = names(answer.Value, "result.modes.availableModes", "id")
@@ -116,7 +116,7 @@ func (p *probe) session(ctx context.Context, agent *instance) {
 		return
 	}
 	const update = "params.update."
-	agent.wait(ctx, commandsWait, func() bool { // it is no fault to have none
+	agent.wait(ctx, commandsWait, func() bool { // an agent need not have any
 		for _, e := range agent.log {
 			if p.report.Commands = names(e.Value, update+"availableCommands", "name"); p.report.Commands != nil {
 				return true
@@ -126,8 +126,7 @@ func (p *probe) session(ctx context.Context, agent *instance) {
 	})
 }
 
-// names returns a member of all elements of a list. It is nil if there is no
-// list.
+// names returns a member of each element of a list, nil if there is no list.
 func names(v any, path, member string) []string {
 	list, _ := jsont.Lookup(v, path)
 	items, ok := list.([]any)
@@ -143,7 +142,7 @@ func names(v any, path, member string) []string {
 	return out
 }
 
-// unmet returns why a test does not apply to the agent, "" if it does.
+// unmet returns the reason why a test does not apply to the agent, "" if it does.
 func (p *probe) unmet(t *jsont.Test, version schema.Version, vars jsont.Variables) string {
 	if len(t.Protocols) > 0 && !slices.Contains(t.Protocols, int(version)) {
 		return fmt.Sprintf("the test is for protocol version %d", t.Protocols[0])
@@ -151,7 +150,7 @@ func (p *probe) unmet(t *jsont.Test, version schema.Version, vars jsont.Variable
 	return p.reason(t.Preconditions, vars)
 }
 
-// reason returns which precondition does not hold, "" if all do.
+// reason returns the reason why a precondition does not hold, "" if all do.
 func (p *probe) reason(conds []jsont.Precondition, vars jsont.Variables) string {
 	client, _ := jsont.Decode(vars[jsont.VarCapabilities])
 	for _, c := range conds {

@@ -8,10 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding {
@@ -37,7 +36,7 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 	}
 	if x.Alone {
 		if r.c.agent.HadOrphans() {
-			return r.finding(r.now.step, "no process that outlives the agent", "what the agent started still ran after its end")
+			return r.finding(r.now.step, "no process that outlives the agent", "a process that the agent started still ran after its end")
 		}
 		r.met++
 	}
@@ -53,7 +52,7 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 	return nil
 }
 
-// exit waits until the agent has ended.
+// exit waits until the agent has ended, and compares its exit code.
 func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	r.leaving = true
 	defer r.c.clock.wait()()
@@ -83,8 +82,8 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	return nil
 }
 
-// restart ends the agent and starts it again. What it was asked is judged before
-// that, and each process has a conversation of its own.
+// restart ends the agent and starts it again. Its answers are judged before. Each
+// process has a conversation of its own; variables and expectations go on.
 func (r *testRun) restart(ctx context.Context) *rules.Finding {
 	r.judgeAnswers(ctx)
 	if r.err != nil {

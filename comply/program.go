@@ -14,22 +14,22 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// Stdio is what an agent in this process has in place of a process of its own.
+// A Stdio has the streams and variables of an agent that runs in this process.
 type Stdio struct {
-	In       io.Reader // ends when the agent should
+	In       io.Reader // its end asks the agent to return
 	Out, Err io.Writer
-	Env      []string // as of a process; HOME is an empty folder
+	Env      []string // NAME=VALUE; HOME is an empty folder
 }
 
-// A program is an agent that runs.
+// A program is a running agent: a process, or a function of this process.
 type program interface {
 	io.ReadWriter
 	CloseInput() error
-	Done() <-chan struct{} // closed when it has ended
-	Wait() error           // nil if it ended well
-	HadOrphans() bool      // a process that it started has outlived it
-	Stderr() []byte        // the end of what it wrote to standard error
-	Terminate() error      // sends the signal to end
+	Done() <-chan struct{} // closed at its end
+	Wait() error           // nil if it ended with success
+	HadOrphans() bool      // whether a process that it started outlived it
+	Stderr() []byte        // the last bytes of standard error
+	Terminate() error      // sends SIGTERM
 	Close() error
 }
 
@@ -56,7 +56,7 @@ func startProcess(cmd *exec.Cmd) (program, error) {
 // A childProcess is an agent that is a process.
 type childProcess struct{ *jsonrpc.Process }
 
-// Terminate asks the process itself to end, not what it has started.
+// Terminate sends SIGTERM to the process, not to its group.
 func (c childProcess) Terminate() error {
 	p, err := os.FindProcess(c.Pid())
 	if err != nil {
@@ -112,13 +112,14 @@ func (g *inProcess) Wait() error {
 
 func (g *inProcess) Close() error { return g.close() }
 
-// shut ends the function in steps, as a process is ended.
+// shut ends the function in the steps in which a process is ended: its input, a signal,
+// its output.
 func (g *inProcess) shut() error {
 	defer g.cancel()
 	for _, step := range []func(){
 		func() { g.in.Close() },
 		g.cancel,
-		func() { g.out.CloseWithError(errors.New("nobody reads any more")) },
+		func() { g.out.CloseWithError(errors.New("the output of the agent is closed")) },
 	} {
 		step()
 		if g.within(closeGrace) {
@@ -126,7 +127,7 @@ func (g *inProcess) shut() error {
 			return g.err
 		}
 	}
-	return fmt.Errorf("comply: the agent does not return although its streams are closed")
+	return fmt.Errorf("comply: stop the agent: its function does not return although its streams are closed")
 }
 
 func (g *inProcess) within(d time.Duration) bool {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
@@ -23,44 +22,46 @@ import (
 
 // Options changes how tests are run. The zero value works.
 type Options struct {
-	Protocol     int           // version of the protocol to speak; default 1
+	Protocol     int           // version of the protocol; default 1
 	Jobs         int           // tests run at the same time; default the number of processors
-	TimeoutScale float64       // all timeouts are multiplied with it; default 1
+	TimeoutScale float64       // factor of all timeouts, for slow machines; default 1
 	Startup      time.Duration // how long an agent may take to start, before scaling; default 30 s
-	Record       string        // folder to write all conversations to; "" for none
+	Record       string        // folder that gets all conversations as JSON lines; "" for none
 	Temp         string        // folder for workspaces; "" for the system's
 	Home         string        // home folder of the agents; "" for an empty one per test
 	ModelURL     string        // address of a model for agents that ask for one; "" for none
-	MCPServer    string        // program that is an MCP server when called with "comply mcp-server"; "" for this one
+	MCPServer    string        // program that serves MCP when called with "comply mcp-server"; "" for this one
 
-	// Progress is told what happens, one event after the other.
+	// Progress gets the events of the run, one at a time.
 	Progress func(Event)
 
-	// Trace sees every frame of every conversation, one after the other. Those
-	// of one conversation are numbered; an answer may be shown before what went
-	// out at the same moment. The conversation before the tests is "_probe".
+	// Trace gets every frame of every conversation, one at a time. Seq is the order
+	// within a conversation; frames of the two directions may be traced out of order.
+	// The test id of the conversation before the tests is "_probe".
 	Trace func(agent, test string, f rules.Frame)
 }
 
-// An Event is something that a run has to tell while it goes on.
+// An Event is the start or the end of a test.
 type Event struct {
 	Agent, Test string
-	Result      *render.Result // nil when the test starts
+	Result      *render.Result // nil at the start
 
-	// Wall is how long the test took, and Waited how much of that it waited for the
-	// agent or because a rule wants it to. The difference is the runner's own time.
+	// Wall is the duration of the test, and Waited the part of it in which the runner
+	// waited for the agent, or because a step wants a delay. The difference is the
+	// runner's own time.
 	Wall, Waited time.Duration
 }
 
-// A runner is one run.
+// A runner is one call of Run.
 type runner struct {
 	opts    Options
 	version schema.Version
 	mu      sync.Mutex // for Progress and Trace
 }
 
-// Run tests agents and returns what came out. It fails if it was told something
-// that makes no sense, cannot write records, or ctx ends. opts may be nil.
+// Run runs all tests with all agents and returns the report. Failures of agents are in
+// the report; the error is about invalid options, records that cannot be written, or the
+// end of ctx. opts may be nil.
 func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options) (*render.Report, error) {
 	r := &runner{}
 	if opts != nil {
@@ -80,7 +81,7 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 		o.Startup = 30 * time.Second
 	}
 	if r.version = schema.Version(o.Protocol); r.version != schema.V1 && r.version != schema.V2 {
-		return nil, fmt.Errorf("comply: there is no protocol version %d", o.Protocol)
+		return nil, fmt.Errorf("comply: run: no protocol version %d; use 1 or 2", o.Protocol)
 	}
 	for _, a := range agents {
 		if err := a.fits(o); err != nil {
@@ -117,7 +118,7 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 	return report, failed
 }
 
-// parallel calls f with 0 to n-1, as many at once as there are jobs.
+// parallel calls f with 0 to n-1, at most opts.Jobs at the same time.
 func (r *runner) parallel(n int, f func(int) error) error {
 	errs := make([]error, n)
 	next := make(chan int)
@@ -145,8 +146,7 @@ func (r *runner) progress(e Event) {
 	}
 }
 
-// tracer returns what sees the entries of a conversation, nil if nobody wants
-// to.
+// tracer returns the tracer of a conversation, nil if there is none.
 func (r *runner) tracer(agent, test string) func(*rules.Entry) {
 	if r.opts.Trace == nil {
 		return nil
@@ -164,7 +164,7 @@ type instance struct {
 	*workspace
 }
 
-// start starts an agent in a workspace.
+// start starts an agent in a workspace. The caller must stop the instance.
 func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace, vars jsont.Variables, startup time.Duration, clock *clock) (*instance, error) {
 	home := r.opts.Home
 	if home == "" {
@@ -192,7 +192,7 @@ func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace
 // stop ends the agent and returns the transcript.
 func (r *instance) stop() transcript {
 	select {
-	case <-r.agent.Done(): // its last words may just be being read
+	case <-r.agent.Done(): // the reader may not have reached the end yet
 		r.wait(r.ctx, closeGrace, func() bool { return false })
 	default:
 	}
@@ -204,7 +204,8 @@ func (r *instance) stop() transcript {
 	return transcript{log, r.calls()}
 }
 
-// test runs one test. The error is about the runner, not the agent.
+// test runs one test with one agent and returns the result and the ledger. The error is
+// about the runner, not the agent.
 func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (res render.Result, ledger []rules.Finding, err error) {
 	res = render.Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []rules.Finding{}, Docs: append([]string{}, t.Docs...)}
 	errored := func(err error) (render.Result, []rules.Finding, error) {
@@ -280,15 +281,15 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	return res, ledger, err
 }
 
-// concerns reports whether the test is failed by what breaks a rule in its
-// conversation: one that it is about, or one without which there is no
-// conversation. All else is in the ledger alone, or what an agent does wrong in
-// each of its messages would hide everything that it does right.
+// concerns reports whether a finding of the ledger under this rule fails the test: the
+// test is about the rule, or the rule is about transport or JSON-RPC, without which there
+// is no conversation. Findings under other rules are in the ledger only. Otherwise one
+// mistake that an agent makes in each message would fail all its tests.
 func concerns(t *jsont.Test, rule string) bool {
 	return slices.Contains(t.Rules, rule) || strings.HasPrefix(rule, "TRN-") || strings.HasPrefix(rule, "RPC-")
 }
 
-// record writes a conversation to the folder for records.
+// record writes a conversation as JSON lines to the folder for records, if there is one.
 func (r *runner) record(agent, test string, log []*rules.Entry) error {
 	if r.opts.Record == "" {
 		return nil
@@ -314,7 +315,7 @@ func (r *runner) record(agent, test string, log []*rules.Entry) error {
 	return nil
 }
 
-// fileName returns a name that is safe for a file.
+// fileName returns s with the characters replaced that a file name should not have.
 func fileName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c) {

@@ -8,18 +8,17 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/jsonrpc"
-	"github.com/parley-agents/parley/sandbox"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // codeNotFound is the protocol's code for a resource that does not exist.
 const codeNotFound = -32002
 
-// services answer what an agent asks of its client, with real files, terminals
-// and permissions, as far as the client said that it can do so.
+// services answer the requests of an agent with real files, terminals and permissions,
+// confined to the workspace, as far as the client announced the capabilities.
 type services struct {
 	version     schema.Version
 	roots       *sandbox.Roots
@@ -28,11 +27,11 @@ type services struct {
 	permissions *sandbox.Permissions
 
 	mu        sync.Mutex
-	caps      any             // what the client told the agent
-	cancelled map[string]bool // sessions whose turn was cancelled
+	caps      any             // the capabilities that the client announced
+	cancelled map[string]bool // sessions whose turn the client cancelled
 }
 
-// newServices returns what serves an agent in dir. Commands get env.
+// newServices returns the services for an agent in dir. Commands run with env.
 func newServices(version schema.Version, dir string, policy sandbox.Policy, env []string) (*services, error) {
 	roots, err := sandbox.Open(dir)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *services) close() {
 
 // A service answers one method.
 type service struct {
-	capability string // what the client must have said that it can; "" for nothing
+	capability string // the capability that the client must have announced; "" for none
 	answer     func(*services, context.Context, params) (any, error)
 }
 
@@ -69,7 +68,7 @@ var provided = map[string]service{
 	"session/request_permission": {"", (*services).permission},
 }
 
-// A params holds the members of all params that are served.
+// params has the members of the params of all methods that are served.
 type params struct {
 	SessionID       string        `json:"sessionId"`
 	Path            string        `json:"path"`
@@ -104,7 +103,7 @@ type toolCall struct {
 	Title string `json:"title"`
 }
 
-// observe learns from what is sent to the agent.
+// observe learns capabilities and cancelled turns from the frames of the client.
 func (s *services) observe(e *rules.Entry) {
 	var p struct {
 		SessionID string          `json:"sessionId"`
@@ -135,8 +134,8 @@ func (s *services) observe(e *rules.Entry) {
 	}
 }
 
-// answer returns the reply to a request of the agent: a result, or an object
-// with an error.
+// answer returns the reply to a request of the agent: a result, or an object with an
+// error.
 func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	service, ok := provided[e.Method]
 	if _, exists := s.version.Method(e.Method); !ok || !exists {
@@ -161,8 +160,7 @@ func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	return jsont.Encode(result)
 }
 
-// replyCodes says how a failure is told to the agent. What is not in it is
-// internal.
+// replyCodes has the code of JSON-RPC for a failure. Any other failure is internal.
 var replyCodes = map[sandbox.Code]int{
 	sandbox.CodeInvalid:  jsonrpc.CodeInvalidParams,
 	sandbox.CodeOutside:  jsonrpc.CodeInvalidParams,
@@ -245,8 +243,8 @@ func exitStatus(e sandbox.Exit) map[string]any {
 	return map[string]any{"exitCode": e.Code, "signal": nil}
 }
 
-// permission answers by the policy of the test, or with cancelled if the turn
-// was.
+// permission answers by the policy of the test, or with cancelled if the client
+// cancelled the turn.
 func (s *services) permission(ctx context.Context, r params) (any, error) {
 	s.mu.Lock()
 	cancelled := s.cancelled[r.SessionID]

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
-
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 )
 
-// The rules that are broken when an agent does not get as far as the test.
+// The rules that an agent breaks before it gets to the point of a test.
 const (
 	ruleInitialize = "INIT-01"
 	ruleNewSession = "SNEW-01"
@@ -119,8 +118,8 @@ func (r *testRun) run(ctx context.Context) {
 	}
 }
 
-// giveUp ends a test that cannot come to its point. Requests must be answered
-// all the same, unless one of the agent's own still waits.
+// giveUp ends a test that cannot get to the behaviour that it is about. The agent must
+// still answer its requests, unless it waits for a held request itself.
 func (r *testRun) giveUp(ctx context.Context, why string) {
 	r.moot = why
 	r.c.mu.Lock()
@@ -131,7 +130,7 @@ func (r *testRun) giveUp(ctx context.Context, why string) {
 	}
 }
 
-// initialize opens the conversation as the protocol wants.
+// initialize opens the conversation.
 func (r *testRun) initialize(ctx context.Context) *rules.Finding {
 	answer, err := r.c.call(ctx, rules.MethodInitialize, initializeParams(r.version, r.vars()), r.patience)
 	switch {
@@ -153,9 +152,9 @@ func initializeParams(version schema.Version, vars jsont.Variables) map[string]a
 	return map[string]any{"protocolVersion": int(version), "capabilities": vars[jsont.VarCapabilities], "info": info}
 }
 
-// judgeAnswers waits for what was asked and not answered yet, and judges answers
-// that no expectation has taken. Of an agent that has ended no answers are
-// wanted: that it ended is judged on its own.
+// judgeAnswers waits for the missing answers, and judges the answers that no
+// expectation was about. An agent that has ended owes no answers: its end is a finding
+// of its own.
 func (r *testRun) judgeAnswers(ctx context.Context) {
 	if !r.awaitAnswers(ctx) {
 		return
@@ -175,8 +174,7 @@ func (r *testRun) judgeAnswers(ctx context.Context) {
 	}
 }
 
-// awaitAnswers waits for the answers to all requests. It reports false if the
-// test ends meanwhile.
+// awaitAnswers waits for the answers to all requests. It reports false if ctx ends.
 func (r *testRun) awaitAnswers(ctx context.Context) bool {
 	for _, q := range r.unanswered() {
 		rest := max(0, time.Until(q.deadline))
@@ -200,8 +198,9 @@ func (r *testRun) awaitAnswers(ctx context.Context) bool {
 	return true
 }
 
-// refused returns that a request failed which should not have. Unless the step
-// names a rule it is not held against the one that the test is about.
+// refused returns the finding that a request failed and should not have. Unless the
+// step names a rule, the finding is about the test itself, not about the test's rule: an
+// agent may fail for a reason that the rule has nothing to do with.
 func (r *testRun) refused(q *request, failed string) *rules.Finding {
 	rule := rules.Find(q.step.Rule)
 	if rule.ID == "" {
@@ -210,7 +209,7 @@ func (r *testRun) refused(q *request, failed string) *rules.Finding {
 	return rules.NewFinding(rule, r.test, q.Request.Method+" succeeds", "it failed: "+failed, q.Request, q.Answer)
 }
 
-// vars returns the variables that the step at hand sees.
+// vars returns the variables of the current step.
 func (r *testRun) vars() jsont.Variables {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -220,15 +219,15 @@ func (r *testRun) vars() jsont.Variables {
 	return r.c.vars.Join(r.now.local)
 }
 
-// mark notes that a step is about to send something.
+// mark records that the current step is about to send a frame.
 func (r *testRun) mark() {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	r.lastSend = len(r.c.log)
 }
 
-// since returns from which entry on a forbidden call counts: since the last step
-// that sent something, or the first request that is not answered yet.
+// since returns the length of the log from which on a forbidden frame counts: that
+// before the last step that sent a frame, or before the first unanswered request.
 func (r *testRun) since() int {
 	from := r.lastSend
 	for _, q := range r.unanswered() {
@@ -237,23 +236,22 @@ func (r *testRun) since() int {
 	return from
 }
 
-// unanswered returns the requests of the test that still wait for an answer.
+// unanswered returns the requests of the test without an answer.
 func (r *testRun) unanswered() []*request {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.c.requests), func(q *request) bool { return q.step == nil || q.Answer != nil })
 }
 
-// waits reports whether a request of the test with that id still waits for its
-// answer.
+// waits reports whether a request of the test with that id is unanswered.
 func (r *testRun) waits(id json.RawMessage) bool {
 	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
 }
 
 func (r *testRun) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * r.scale) }
 
-// abort notes why the test cannot be played on. It returns nil: that is no fault
-// of the agent.
+// abort records why the test cannot go on. It returns nil, as that is no fault of the
+// agent.
 func (r *testRun) abort(err error) *rules.Finding {
 	r.err = err
 	return nil
@@ -265,7 +263,7 @@ func (r *testRun) add(f *rules.Finding) {
 	}
 }
 
-// endingText says for people why nothing more comes.
+// endingText describes for people why no more frames come.
 func (r *testRun) endingText(err error) string {
 	if over := r.c.state(); over != nil {
 		return "the agent ended too early: " + ending(over)
@@ -273,8 +271,8 @@ func (r *testRun) endingText(err error) string {
 	return ending(err)
 }
 
-// finding returns what is wrong at a step, under the rule that the step or the
-// test is about.
+// finding returns a finding at a step, under the rule of the step or the first rule of
+// the test, or under the id of the test if there is neither.
 func (r *testRun) finding(st *jsont.Step, expected, actual string, proof ...*rules.Entry) *rules.Finding {
 	id := st.Rule
 	if id == "" && len(r.test.Rules) > 0 {
@@ -293,7 +291,7 @@ func (r *testRun) finding(st *jsont.Step, expected, actual string, proof ...*rul
 	return rules.NewFinding(rule, r.test, expected, actual, proof...)
 }
 
-// setup returns what kept the agent from getting to what the test is about.
+// setup returns the finding that kept the agent from getting to the point of the test.
 func (r *testRun) setup(rule, expected, actual string, proof ...*rules.Entry) *rules.Finding {
 	return rules.NewFinding(rules.Find(rule), r.test, expected, actual, proof...)
 }

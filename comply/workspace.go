@@ -9,11 +9,11 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A workspace is what one run of an agent has to itself: a sandbox to work in,
-// a home, and a place for temporary files.
+// A workspace has the folders of one test: a sandbox that the agent works in, a home, and
+// a folder for temporary files.
 type workspace struct{ root, sandbox, home, temp string }
 
-// tempName is what the folder for temporary files is called.
+// tempName is the name of the folder for temporary files.
 const tempName = "tmp"
 
 // newWorkspace makes a workspace with files in its sandbox.
@@ -62,7 +62,7 @@ func (w *workspace) fill(files []jsont.File) error {
 	return nil
 }
 
-// remove removes everything, also what an agent has made unwritable.
+// remove removes all folders, also those that the agent has made unwritable.
 func (w *workspace) remove() error {
 	if os.RemoveAll(w.root) == nil {
 		return nil

@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// An answer is what the model sends for one request, whatever the API.
+// An answer is the reply of the model to one request, independent of the API.
 type answer struct {
 	id    string
 	parts []part
 	stop  stop
-	fault *Step // what goes wrong after the parts; nil for nothing
+	fault *Step // the failure after the parts; nil for none
 }
 
 // A part is a piece of an answer.
@@ -38,7 +38,7 @@ const (
 	refusalPart partKind = "refusal"
 )
 
-// A stop is why an answer ends.
+// A stop is the reason why an answer ends.
 type stop string
 
 const (
@@ -55,22 +55,23 @@ const (
 	done          = "Done."
 )
 
-// maxAnswers is how often the model may be asked for one prompt, more than a script
-// has steps, before it ends the turn: an agent may ignore what it was told.
+// maxAnswers is how many requests more than the script has steps are answered for one
+// prompt. Then the model ends the turn: an agent that ignores tool calls would loop.
 const maxAnswers = 40
 
-// answer does the next steps.
-func (sc scene) answer(r *request) answer {
+// answer returns the answer with the next steps of the script: all up to and including the
+// next tool call, with the calls that are joined to it. Then the agent must send results.
+func (at position) answer(r *request) answer {
 	a := answer{id: r.key, stop: stopEnd}
-	if sc.wrong != nil {
-		a.say(fmt.Sprintf("cannot %v", sc.wrong))
+	if at.wrong != nil {
+		a.say(fmt.Sprintf("cannot %v", at.wrong))
 		return a
 	}
-	if r.answers() > len(sc.steps)+maxAnswers {
+	if r.answers() > len(at.steps)+maxAnswers {
 		a.say("I was asked too often.")
 		return a
 	}
-	steps := sc.next(r)
+	steps := at.next(r)
 	for i, s := range steps {
 		if s.Times > 0 && r.nth > s.Times {
 			continue
@@ -88,12 +89,14 @@ func (sc scene) answer(r *request) answer {
 	return a
 }
 
-// next returns the steps from which to go on.
-func (sc scene) next(r *request) []Step {
+// next returns the steps that are not done yet. Each tool result since the prompt stands
+// for one step with a tool call, so the first step after that many calls is next. A call
+// that the agent has no tool for was never made, and does not count.
+func (at position) next(r *request) []Step {
 	calls := 0
-	for i, s := range sc.steps {
-		if calls >= sc.results && !s.Join {
-			return sc.steps[i:]
+	for i, s := range at.steps {
+		if calls >= at.results && !s.Join {
+			return at.steps[i:]
 		}
 		if s.asks() {
 			if _, err := r.call(s.orRead()); err == nil {
@@ -104,10 +107,10 @@ func (sc scene) next(r *request) []Step {
 	return nil
 }
 
-// asks reports whether a step makes a tool call, broken or not.
+// asks reports whether a step makes a tool call, be it a broken one.
 func (s Step) asks() bool { return s.calls() || s.Do == Fail && s.How == failJSON }
 
-// orRead returns the call that a broken one is made of.
+// orRead returns the step itself, and for a broken tool call the one that is broken.
 func (s Step) orRead() Step {
 	if s.Do == Fail {
 		return Step{Do: Read, Path: "broken.txt"}
@@ -115,7 +118,7 @@ func (s Step) orRead() Step {
 	return s
 }
 
-// do adds a step to the answer, and reports whether that ends it.
+// do adds a step to the answer, and reports whether the step ends it.
 func (a *answer) do(s Step, r *request) (over bool) {
 	switch {
 	case s.asks():
@@ -188,7 +191,7 @@ func (a *answer) say(text string) {
 	a.parts = append(a.parts, part{kind: textPart, text: text, chunks: chunks(text, 0)})
 }
 
-// summary describes the answer in the log.
+// summary describes the answer for the log.
 func (a *answer) summary() string {
 	var words []string
 	for _, p := range a.parts {
@@ -204,7 +207,7 @@ func (a *answer) summary() string {
 	return strings.Join(append(words, string(a.stop)), ", ")
 }
 
-// chunks cuts text into pieces of n characters; 0 is for one piece.
+// chunks cuts text into pieces of n characters; 0 means one piece.
 func chunks(text string, n int) []string {
 	var out []string
 	for start, end, count := 0, 0, 0; end < len(text); {
@@ -235,8 +238,8 @@ func usage(r *request, a *answer) (in, out int) {
 	return in, out
 }
 
-// encoded writes a value that is known to be fit for JSON.
+// encoded returns JSON for a value that has only strings, numbers, lists and objects.
 func encoded(v any) []byte {
-	text, _ := json.Marshal(v) // only strings, numbers and lists of them
+	text, _ := json.Marshal(v)
 	return text
 }

@@ -5,18 +5,26 @@ import (
 	"strings"
 )
 
-// An api is one way to talk to a model.
+// An api is one wire format for talking to a model. Everything that differs between the
+// formats is behind these functions.
 type api struct {
 	name    string
 	fits    func(path string) bool
 	read    func(path string, body []byte) (*request, error)
-	whole   func(r *request, a *answer) any
-	stream  func(out *events, r *request, a *answer) stream
-	failure func(status int, text string) any
+	whole   func(r *request, a *answer) any // the body of an answer that is not streamed
+	stream  func(exchange) stream
+	failure func(status int, text string) any // the body of an error
 }
 
-// A stream sends an answer in pieces. For each part open is called, then delta
-// for each piece, then close.
+// An exchange is a request, its answer, and the events in which the answer is sent.
+type exchange struct {
+	out *events
+	r   *request
+	a   *answer
+}
+
+// A stream sends an answer in pieces: begin, then for each part open, delta for each piece
+// and close, then end.
 type stream interface {
 	begin()
 	open(p part)
@@ -28,8 +36,8 @@ type stream interface {
 
 var apis = []api{chatAPI, responsesAPI, messagesAPI, geminiAPI}
 
-// apiFor returns the API of a path, nil if there is none. Only the end of the path
-// matters, because agents are given any beginning.
+// apiFor returns the API of a path, nil if there is none. Only the end of the path counts:
+// users configure any base address.
 func apiFor(path string) *api {
 	for i := range apis {
 		if apis[i].fits(path) {
@@ -39,6 +47,7 @@ func apiFor(path string) *api {
 	return nil
 }
 
+// ending returns the condition that a path has a suffix.
 func ending(suffix string) func(string) bool {
 	return func(path string) bool { return strings.HasSuffix(path, suffix) }
 }
@@ -46,7 +55,7 @@ func ending(suffix string) func(string) bool {
 // obj is a JSON object to be sent. Its members are sorted.
 type obj = map[string]any
 
-// epoch is the time that answers carry: the same answer has the same bytes.
+// epoch is the time in all answers, so that the same answer has the same bytes.
 const epoch = 1767225600
 
 // A content is text, or a list of blocks.
@@ -99,7 +108,19 @@ func (c content) kinds() (out []string) {
 	return out
 }
 
-// schemaOf reads a JSON Schema; what is none is an empty one.
+// failureName returns the name of an error: by its status, else the name for failures of
+// the server or of the request.
+func failureName(status int, names map[int]string, server, request string) string {
+	if name, ok := names[status]; ok {
+		return name
+	}
+	if status >= 500 {
+		return server
+	}
+	return request
+}
+
+// schemaOf reads a JSON Schema. Text that is none gives an empty one.
 func schemaOf(text json.RawMessage) map[string]any {
 	schema := map[string]any{}
 	if json.Unmarshal(text, &schema) != nil || schema == nil {
@@ -108,7 +129,7 @@ func schemaOf(text json.RawMessage) map[string]any {
 	return schema
 }
 
-// formatOf returns the schema of an answer that shall be JSON.
+// formatOf returns the schema of an answer that must be JSON, nil for plain text.
 func formatOf(kind string, schema json.RawMessage) any {
 	switch {
 	case len(schema) > 0:

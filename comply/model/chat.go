@@ -3,10 +3,11 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
-// chatAPI is OpenAI's chat completions, which many others speak, too.
+// chatAPI is OpenAI's chat completions, which many other services have, too.
 var chatAPI = api{name: "chat", fits: ending("/chat/completions"), read: readChat, whole: wholeChat, stream: streamChat, failure: openAIFailure}
 
 func readChat(_ string, body []byte) (*request, error) {
@@ -55,7 +56,7 @@ func readChat(_ string, body []byte) (*request, error) {
 		case "tool", "function":
 			it.role = result
 		default:
-			return nil, fmt.Errorf("messages: there is no role %q", m.Role)
+			return nil, fmt.Errorf("messages: no role %q", m.Role)
 		}
 		r.items = append(r.items, it)
 	}
@@ -107,21 +108,17 @@ func chatUsage(r *request, a *answer) obj {
 	return obj{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
 }
 
-// A chatStream sends chunks.
+// A chatStream sends an answer as chunks of a completion.
 type chatStream struct {
-	out   *events
-	r     *request
-	a     *answer
-	calls int // so far
+	exchange
+	calls int // that were sent
 }
 
-func streamChat(out *events, r *request, a *answer) stream { return &chatStream{out: out, r: r, a: a} }
+func streamChat(x exchange) stream { return &chatStream{exchange: x} }
 
 func (s *chatStream) chunk(choices []any, more obj) {
 	c := obj{"id": "chatcmpl-" + s.a.id, "object": "chat.completion.chunk", "created": epoch, "model": s.r.model, "choices": choices}
-	for name, value := range more {
-		c[name] = value
-	}
+	maps.Copy(c, more)
 	s.out.data(c)
 }
 
@@ -166,14 +163,8 @@ func (s *chatStream) end() {
 
 func (s *chatStream) fail(status int, text string) { s.out.data(openAIFailure(status, text)) }
 
-// openAIFailure is an error as OpenAI writes it.
+// openAIFailure returns an error in the form of OpenAI.
 func openAIFailure(status int, text string) any {
-	kind := "invalid_request_error"
-	switch {
-	case status == 429:
-		kind = "rate_limit_exceeded"
-	case status >= 500:
-		kind = "server_error"
-	}
+	kind := failureName(status, map[int]string{429: "rate_limit_exceeded"}, "server_error", "invalid_request_error")
 	return obj{"error": obj{"message": text, "type": kind, "param": nil, "code": kind}}
 }

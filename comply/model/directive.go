@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// directive finds the beginning of a directive.
+// directive matches the beginning of a directive.
 var directive = regexp.MustCompile(`(?:^|[\s>"'` + "`" + `])parley:(\+?)([a-z]+)`)
 
 var memberName = regexp.MustCompile(`^[ \t]+([a-zA-Z]+)=`)
@@ -22,7 +22,7 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 //	parley:ACTION NAME=VALUE NAME=VALUE
 //
 // A value is a word, a JSON string, or text in single quotes. "parley:+ACTION"
-// joins a tool call to the one before. All else in the prompt is ignored.
+// joins a tool call to the one before. Other text in the prompt is ignored.
 func Directives(prompt string) ([]Step, error) {
 	var steps []Step
 	for {
@@ -30,21 +30,18 @@ func Directives(prompt string) ([]Step, error) {
 		if at == nil {
 			return steps, nil
 		}
-		members := map[string]json.RawMessage{"do": quote(prompt[at[4]:at[5]])}
+		action := prompt[at[4]:at[5]]
+		members := map[string]json.RawMessage{"do": encoded(action)}
 		if at[2] != at[3] {
 			members["join"] = json.RawMessage("true")
 		}
 		rest, err := directiveMembers(prompt[at[1]:], members)
-		if err != nil {
-			return nil, fmt.Errorf("parley:%s: %w", prompt[at[4]:at[5]], err)
-		}
-		text, err := json.Marshal(members)
-		if err != nil {
-			return nil, fmt.Errorf("parley:%s: %w", prompt[at[4]:at[5]], err)
-		}
 		var s Step
-		if err := json.Unmarshal(text, &s); err != nil {
-			return nil, fmt.Errorf("parley:%s: %w", prompt[at[4]:at[5]], err)
+		if err == nil {
+			err = json.Unmarshal(encoded(members), &s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parley:%s: %w", action, err)
 		}
 		if len(steps) == maxSteps {
 			return nil, fmt.Errorf("there are more than %d directives", maxSteps)
@@ -54,10 +51,10 @@ func Directives(prompt string) ([]Step, error) {
 	}
 }
 
-// maxSteps is how many steps a prompt or a rule may have.
+// maxSteps is the largest number of steps of a prompt or a rule.
 const maxSteps = 1000
 
-// directiveMembers reads what follows the action and returns the rest.
+// directiveMembers reads the members after the action and returns the rest of the text.
 func directiveMembers(text string, members map[string]json.RawMessage) (rest string, _ error) {
 	for {
 		at := memberName.FindStringSubmatchIndex(text)
@@ -85,15 +82,15 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 			}
 			members[name] = json.RawMessage(value)
 		case name == "entries":
-			members[name], _ = json.Marshal(strings.Split(value, ";")) // strings always can be encoded
+			members[name] = encoded(strings.Split(value, ";"))
 		default:
-			members[name] = quote(value)
+			members[name] = encoded(value)
 		}
 		text = rest
 	}
 }
 
-// directiveValue reads one value and returns the rest.
+// directiveValue reads one value and returns the rest of the text.
 func directiveValue(text string) (value, rest string, _ error) {
 	switch {
 	case strings.HasPrefix(text, `"`):
@@ -114,9 +111,4 @@ func directiveValue(text string) (value, rest string, _ error) {
 		end = len(text)
 	}
 	return text[:end], text[end:], nil
-}
-
-func quote(s string) json.RawMessage {
-	text, _ := json.Marshal(s) // strings always can be encoded
-	return text
 }

@@ -1,19 +1,23 @@
-// Package model is a language model that does what it is told: an HTTP server
-// that speaks the APIs which coding agents are configured with (OpenAI chat
-// completions and responses, Anthropic messages, Gemini) and answers by a script.
-// An agent that is pointed at it runs whole turns, with tool calls, without an
-// account and with the same result each time.
+// Package model is a scripted language model: an HTTP server with the APIs that coding
+// agents are configured with (OpenAI chat completions and responses, Anthropic messages,
+// Gemini), which answers by a script. An agent that is configured to use it runs whole
+// turns, with tool calls, without an account and with the same result each time.
 //
-// What it shall do stands in a [Script], or in the prompt itself as directives:
+// The script is a [Script], or directives in the prompt itself:
 //
 //	parley:write path=a.txt text="hello"
 //	parley:say text="It is written."
 //
-// Where a conversation stands is read from the request alone, by the tool
-// results after the prompt. So one server serves any number of conversations
-// at once, also those that an agent loads again after a restart. The same
-// requests get the same bytes.
+// The server keeps no conversations. Each request of an agent has the whole conversation,
+// and the number of tool results after the prompt tells which step is next. So one server
+// serves any number of conversations at once, also those that an agent loads again after
+// a restart. The same requests get the same bytes.
 //
-// It is not a model: it understands nothing, counts tokens roughly, and does not
-// check requests as strictly as the real services do.
+// A request walks through the files of this package in one direction: server.go finds the
+// API by the path; the file of the API reads the body into a request; script.go finds the
+// steps; answer.go turns the next steps into an answer, with tool.go for tool calls; send.go
+// writes the answer, as the file of the API wants it.
+//
+// The server understands nothing, counts tokens roughly, and does not check requests as
+// strictly as the real services do.
 package model

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// events writes server-sent events.
+// events writes server-sent events, and flushes each.
 type events struct {
 	w   http.ResponseWriter
 	to  *http.ResponseController
@@ -38,7 +38,7 @@ func (e *events) event(name string, v any) {
 	e.raw("event: " + name + "\ndata: " + string(encoded(v)) + "\n\n")
 }
 
-// pause waits, but not longer than somebody listens.
+// pause waits, or returns the error of ctx if it ends before, because the agent has gone.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -68,11 +68,7 @@ func readGemini(path string, body []byte) (*request, error) {
 	name := path[strings.LastIndex(path, "/")+1:]
 	name, _, _ = strings.Cut(name, ":")
 	r := &request{model: name, stream: strings.HasSuffix(path, geminiStream), tokens: in.GenerationConfig.MaxOutputTokens}
-	schema := in.GenerationConfig.ResponseSchema
-	if len(schema) == 0 {
-		schema = in.GenerationConfig.ResponseJSONSchema
-	}
-	r.format = formatOf(in.GenerationConfig.ResponseMIMEType, schema)
+	r.format = formatOf(in.GenerationConfig.ResponseMIMEType, either(in.GenerationConfig.ResponseSchema, in.GenerationConfig.ResponseJSONSchema))
 	if f := in.ToolConfig.FunctionCallingConfig; f.Mode == "ANY" && len(f.AllowedFunctionNames) > 0 {
 		r.forced = f.AllowedFunctionNames[0]
 	}
@@ -84,14 +80,18 @@ func readGemini(path string, body []byte) (*request, error) {
 	}
 	for _, t := range in.Tools {
 		for _, f := range t.FunctionDeclarations {
-			schema := f.JSONSchema
-			if len(schema) == 0 {
-				schema = f.Parameters
-			}
-			r.tools = append(r.tools, tool{name: f.Name, description: f.Description, schema: schemaOf(schema)})
+			r.tools = append(r.tools, tool{name: f.Name, description: f.Description, schema: schemaOf(either(f.JSONSchema, f.Parameters))})
 		}
 	}
 	return r, nil
+}
+
+// either returns the first text that is not empty.
+func either(a, b json.RawMessage) json.RawMessage {
+	if len(a) > 0 {
+		return a
+	}
+	return b
 }
 
 // addGemini adds a message to the conversation.
@@ -155,14 +155,10 @@ func wholeGemini(r *request, a *answer) any {
 	return geminiObject(r, a, parts, geminiStops[a.stop])
 }
 
-// A geminiEvents sends answers of which each has a piece.
-type geminiEvents struct {
-	out *events
-	r   *request
-	a   *answer
-}
+// A geminiEvents sends an answer as whole responses with one piece each.
+type geminiEvents struct{ exchange }
 
-func streamGemini(out *events, r *request, a *answer) stream { return &geminiEvents{out, r, a} }
+func streamGemini(x exchange) stream { return &geminiEvents{x} }
 
 func (s *geminiEvents) begin()     {}
 func (s *geminiEvents) close(part) {}
@@ -190,13 +186,5 @@ var geminiErrors = map[int]string{
 }
 
 func geminiFailure(status int, text string) any {
-	name, ok := geminiErrors[status]
-	switch {
-	case ok:
-	case status >= 500:
-		name = "INTERNAL"
-	default:
-		name = "INVALID_ARGUMENT"
-	}
-	return obj{"error": obj{"code": status, "message": text, "status": name}}
+	return obj{"error": obj{"code": status, "message": text, "status": failureName(status, geminiErrors, "INTERNAL", "INVALID_ARGUMENT")}}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// An Exchange is a request that the model got, and what came of it.
+// An Exchange is a request to the model with a summary of its answer, for the log.
 type Exchange struct {
 	Seq     int             `json:"seq"` // from 1
 	API     string          `json:"api"` // "" if the path belongs to none
@@ -13,16 +13,16 @@ type Exchange struct {
 	Path    string          `json:"path"`
 	Model   string          `json:"model,omitempty"`
 	Stream  bool            `json:"stream,omitempty"`
-	Side    bool            `json:"side,omitempty"` // it is none of the user's conversation
+	Side    bool            `json:"side,omitempty"` // the agent made it for itself
 	Prompt  string          `json:"prompt,omitempty"`
 	Results int             `json:"results,omitempty"` // of tool calls since the prompt
-	Tools   []string        `json:"tools,omitempty"`   // what the agent offers
+	Tools   []string        `json:"tools,omitempty"`   // names of the tools that the agent offers
 	Status  int             `json:"status"`            // of HTTP
-	Answer  string          `json:"answer,omitempty"`  // its parts and why it ended
-	Body    json.RawMessage `json:"body,omitempty"`    // what the agent sent; not there if it was long, or no JSON
+	Answer  string          `json:"answer,omitempty"`  // its parts and its end
+	Body    json.RawMessage `json:"body,omitempty"`    // of the request; absent if it was long or not JSON
 }
 
-// Bounds of the log. What is too much pushes out the oldest.
+// Bounds of the log. The oldest exchanges go first.
 const (
 	maxExchanges = 1000
 	maxLogged    = 16 << 20 // bytes of all bodies
@@ -53,7 +53,7 @@ func (l *exchanges) add(x Exchange) {
 	}
 }
 
-// all returns what is in the log.
+// all returns a copy of the log.
 func (l *exchanges) all() []Exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,18 +52,18 @@ func readMessages(_ string, body []byte) (*request, error) {
 		case "system":
 			r.system += "\n" + item{blocks: m.Content.texts()}.text()
 		default:
-			return nil, fmt.Errorf("messages: there is no role %q", m.Role)
+			return nil, fmt.Errorf("messages: no role %q", m.Role)
 		}
 	}
 	for _, t := range in.Tools {
-		if len(t.Schema) > 0 { // others run at the service itself
+		if len(t.Schema) > 0 { // a tool without a schema runs at the service
 			r.tools = append(r.tools, tool{name: t.Name, description: t.Description, schema: schemaOf(t.Schema)})
 		}
 	}
 	return r, nil
 }
 
-// addUserMessage adds a message of the user, which may have tool results in it.
+// addUserMessage adds a message of the user. Tool results in it become items of their own.
 func (r *request) addUserMessage(c content) {
 	var words content
 	results := false
@@ -90,7 +90,7 @@ func messageObject(r *request, a *answer, blocks []any, stop any, out int) obj {
 	}
 }
 
-// signature stands for the proof that reasoning came from the model.
+// signature is in the place of the proof that reasoning came from the model.
 const signature = "c2NyaXB0ZWQ="
 
 func wholeMessages(r *request, a *answer) any {
@@ -109,7 +109,7 @@ func wholeMessages(r *request, a *answer) any {
 	return messageObject(r, a, blocks, messagesStops[a.stop], out)
 }
 
-// input returns arguments as JSON; broken ones as a string, which no tool takes.
+// input returns arguments as JSON. Broken arguments become a string, which no tool accepts.
 func input(args string) any {
 	if json.Valid([]byte(args)) {
 		return json.RawMessage(args)
@@ -117,17 +117,13 @@ func input(args string) any {
 	return args
 }
 
-// A messagesStream sends events.
+// A messagesStream sends an answer as events about its blocks.
 type messagesStream struct {
-	out *events
-	r   *request
-	a   *answer
-	n   int // the block
+	exchange
+	n int // the index of the current block
 }
 
-func streamMessages(out *events, r *request, a *answer) stream {
-	return &messagesStream{out: out, r: r, a: a}
-}
+func streamMessages(x exchange) stream { return &messagesStream{exchange: x} }
 
 func (s *messagesStream) event(kind string, more obj) {
 	more["type"] = kind
@@ -189,13 +185,6 @@ var messagesErrors = map[int]string{
 }
 
 func messagesFailure(status int, text string) any {
-	kind, ok := messagesErrors[status]
-	switch {
-	case ok:
-	case status >= 500:
-		kind = "api_error"
-	default:
-		kind = "invalid_request_error"
-	}
+	kind := failureName(status, messagesErrors, "api_error", "invalid_request_error")
 	return obj{"type": "error", "error": obj{"type": kind, "message": text}}
 }

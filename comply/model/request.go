@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A request is what an agent asks a model, whatever the API.
+// A request is the request of an agent to its model, independent of the API.
 type request struct {
 	model  string
 	stream bool
@@ -17,11 +17,11 @@ type request struct {
 	forced string // name of the tool that must be called; "" for any or none
 	format any    // JSON Schema of the answer; nil for plain text
 	tokens int    // at most that many in the answer; 0 for any
-	key    string // the same for equal requests
-	nth    int    // how many equal requests came so far, with this one
+	key    string // equal for equal requests, but for the number of a repeated one
+	nth    int    // the number of this request among equal ones, from 1
 }
 
-// A role is whose words an item has.
+// A role is the author of an item.
 type role string
 
 const (
@@ -36,12 +36,12 @@ type item struct {
 	blocks []string // of text
 	kinds  []string // of content that is no text
 	calls  int      // tool calls in it
-	aside  bool     // it came together with tool results
+	aside  bool     // it came together with tool results, so the agent itself added it
 }
 
 func (i item) text() string { return strings.Join(i.blocks, "\n") }
 
-// A prompt is what the user wants, and what came of it so far.
+// A prompt is the text that the model must answer, with the tool results since.
 type prompt struct {
 	text       string
 	directives bool     // there are some in the text
@@ -50,13 +50,17 @@ type prompt struct {
 	results    []string // of tool calls since
 }
 
-// prompt finds the prompt that is to be answered. A turn begins with the user's words after
-// an answer without tool calls. Within one the last words with directives count:
-// what an agent adds on its own has none, and a cancelled prompt is followed by
-// another.
+// prompt returns the prompt that the request must answer.
+//
+// Agents add text of their own to a conversation: reminders, context, notes about a
+// cancelled turn. A turn begins with text of the user after an answer without tool calls.
+// Within a turn the last block with directives is the prompt, because text that an agent
+// adds has none; without directives it is the first text, or the last of several in a
+// row, because a cancelled prompt is followed by another. The items are read once, and
+// results are counted after the prompt that was found.
 func (r *request) prompt(directives bool) prompt {
 	p := prompt{turn: 0}
-	over := true // the item before is no part of a turn that goes on
+	over := true // no turn is open before the current item
 	found := -1
 	for i, it := range r.items {
 		switch {
@@ -67,7 +71,7 @@ func (r *request) prompt(directives bool) prompt {
 		case over && (i == 0 || r.items[i-1].role != user):
 			p = prompt{turn: p.turn + 1, text: it.text(), kinds: it.kinds}
 			found = i
-		case over && !p.directives: // more words of the same prompt, or another one after a cancelled one
+		case over && !p.directives: // more text of the same prompt, or the prompt after a cancelled one
 			p.text, p.kinds = it.text(), append(slices.Clone(p.kinds), it.kinds...)
 			found = i
 		}
@@ -87,8 +91,8 @@ func (r *request) prompt(directives bool) prompt {
 	return p
 }
 
-// answers counts the model's answers since the last words of the user that were
-// not an agent's aside.
+// answers counts the answers of the model since the last text of the user that was not an
+// aside of the agent.
 func (r *request) answers() int {
 	n := 0
 	for _, it := range slices.Backward(r.items) {
@@ -102,7 +106,7 @@ func (r *request) answers() int {
 	return n
 }
 
-// contains reports whether text stands anywhere outside of directives.
+// contains reports whether the conversation has the text outside of directives.
 func (r *request) contains(text string) bool {
 	if strings.Contains(r.system, text) {
 		return true
@@ -140,7 +144,7 @@ func withoutDirectives(text string) string {
 	}
 }
 
-// folders finds the working folder in what an agent tells its model.
+// folders match the working folder in the text that an agent sends to its model.
 var folders = []*regexp.Regexp{
 	regexp.MustCompile("<cwd>([^<\n]+)</cwd>"),
 	regexp.MustCompile("(?i)working (?:directory|folder|dir)[^:\n/]{0,60}[:\\s][\\s`'\"*]*(/[^\n<`'\"]*)"),
@@ -148,8 +152,7 @@ var folders = []*regexp.Regexp{
 	regexp.MustCompile("(?i)workspace (?:directory|directories|folder|folders|root)[^:\n/]{0,60}:[\\s`'\"*-]*(/[^\n<`'\"]*)"),
 }
 
-// folder returns the working folder of the agent's session, "" if it did not
-// say.
+// folder returns the working folder of the agent's session, "" if no text names it.
 func (r *request) folder() string {
 	texts := []string{r.system}
 	for _, it := range r.items {

@@ -91,7 +91,7 @@ func (r *request) addResponseItem(i responseItem) {
 	}
 }
 
-// responseObject is the whole of an answer.
+// responseObject returns the response with the given output.
 func responseObject(r *request, a *answer, status string, output []any) obj {
 	o := obj{
 		"id": "resp_" + a.id, "object": "response", "created_at": epoch, "status": status, "model": r.model, "output": output,
@@ -111,7 +111,7 @@ func responseObject(r *request, a *answer, status string, output []any) obj {
 	return o
 }
 
-// responseStatus is how an answer ends.
+// responseStatus returns the status of a finished answer.
 func responseStatus(a *answer) string {
 	if a.stop == stopLength {
 		return "incomplete"
@@ -119,7 +119,7 @@ func responseStatus(a *answer) string {
 	return "completed"
 }
 
-// responseOutput is the n-th part of an answer, with the text that it has so far.
+// responseOutput returns the n-th part of an answer as an output item with the given text.
 func responseOutput(a *answer, n int, p part, status, text string) obj {
 	switch {
 	case p.kind == thinkPart:
@@ -147,7 +147,7 @@ func responsePart(p part, text string) obj {
 	return obj{"type": "output_text", "text": text, "annotations": []any{}}
 }
 
-// whole is the text of a part, or the arguments of its call.
+// whole returns the text of a part, or the arguments of its call.
 func (p part) whole() string {
 	if p.kind == callPart {
 		return p.call.args
@@ -163,19 +163,15 @@ func wholeResponses(r *request, a *answer) any {
 	return responseObject(r, a, responseStatus(a), output)
 }
 
-// A responsesStream sends events.
+// A responsesStream sends an answer as numbered events about its output items.
 type responsesStream struct {
-	out    *events
-	r      *request
-	a      *answer
-	seq    int
-	n      int   // the part
-	output []any // parts that are done
+	exchange
+	seq    int   // the number of the next event
+	n      int   // the index of the current part
+	output []any // the parts that were closed
 }
 
-func streamResponses(out *events, r *request, a *answer) stream {
-	return &responsesStream{out: out, r: r, a: a, output: []any{}}
-}
+func streamResponses(x exchange) stream { return &responsesStream{exchange: x, output: []any{}} }
 
 func (s *responsesStream) event(kind string, more obj) {
 	more["type"], more["sequence_number"] = kind, s.seq
@@ -183,7 +179,7 @@ func (s *responsesStream) event(kind string, more obj) {
 	s.out.event(kind, more)
 }
 
-// about sends an event about the part at hand.
+// about sends an event about the current part.
 func (s *responsesStream) about(p part, kind string, more obj) {
 	more["output_index"], more["item_id"] = s.n, responseOutput(s.a, s.n, p, "", "")["id"]
 	if p.kind == textPart || p.kind == refusalPart {
@@ -211,8 +207,8 @@ func (s *responsesStream) open(p part) {
 	}
 }
 
-// responseDeltas are the events for the pieces of a part, and the member that has
-// the whole at the end.
+// responseDeltas has the event for the pieces of a part, and the member with the whole
+// text in the last event.
 var responseDeltas = map[partKind][2]string{
 	textPart:    {"response.output_text", "text"},
 	refusalPart: {"response.refusal", "refusal"},

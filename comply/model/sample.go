@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep a sample goes.
+// maxDepth is the depth at which a sample ends.
 const maxDepth = 8
 
-// typeOf returns the type that a JSON Schema wants, in lower case; "string" if it
-// does not say.
+// typeOf returns the type in a JSON Schema, in lower case; "string" if it has none.
 func typeOf(schema map[string]any) string {
 	switch t := schema["type"].(type) {
 	case string:

@@ -9,20 +9,19 @@ import (
 	"regexp"
 )
 
-// A Script says how a model answers. The first of these that fits a conversation
-// is done: the directives of the prompt, the first rule that fits, the turn.
-// If there is none it is Otherwise.
+// A Script has the steps for each prompt. The first of these decides: the directives of
+// the prompt, the first rule that fits, the turn, Otherwise.
 type Script struct {
 	Models    []string // names in the list of models; any name is served
 	Rules     []Rule
 	Turns     [][]Step // what to do at the first prompt of a conversation, at the second, ...
 	Otherwise []Step
 
-	// Deaf makes directives in prompts plain text.
-	Deaf bool
+	// PlainPrompts makes directives in prompts plain text.
+	PlainPrompts bool
 }
 
-// A Rule is what to do in a certain case.
+// A Rule has the steps for some prompts. All its conditions must hold.
 type Rule struct {
 	Prompt *regexp.Regexp // found in the prompt; nil for any
 	Result *regexp.Regexp // found in a tool result since the prompt: the steps begin after it; nil for none needed
@@ -33,8 +32,8 @@ type Rule struct {
 // DefaultModel is the name of the model in the lists, unless a script has others.
 const DefaultModel = "parley-model"
 
-// Default returns the script that does what directives say and answers all else
-// with a few words.
+// Default returns the script that obeys directives, and answers other prompts with a few
+// words.
 func Default() *Script {
 	return &Script{
 		Models:    []string{DefaultModel},
@@ -43,7 +42,7 @@ func Default() *Script {
 	}
 }
 
-// ParseScript reads a script. What it leaves out is as in [Default].
+// ParseScript reads a script. Members that it does not have are as in [Default].
 func ParseScript(text []byte) (*Script, error) {
 	var file struct {
 		Models     []string `json:"models"`
@@ -77,7 +76,7 @@ func ParseScript(text []byte) (*Script, error) {
 	if file.Otherwise != nil {
 		s.Otherwise = file.Otherwise
 	}
-	s.Turns, s.Deaf = file.Turns, file.Directives != nil && !*file.Directives
+	s.Turns, s.PlainPrompts = file.Turns, file.Directives != nil && !*file.Directives
 	for i, r := range file.Rules {
 		rule := Rule{Turn: r.When.Turn, Do: r.Do}
 		for _, p := range []struct {
@@ -101,7 +100,7 @@ func ParseScript(text []byte) (*Script, error) {
 	return s, nil
 }
 
-// offset returns where in a script the decoder failed.
+// offset returns the place in a script at which the decoder failed.
 func offset(d *json.Decoder, err error) int64 {
 	if at := (*json.SyntaxError)(nil); errors.As(err, &at) {
 		return at.Offset
@@ -128,38 +127,37 @@ func (s *Script) check() error {
 	return nil
 }
 
-// A scene is what a script makes of a conversation: the steps to do, and how many
-// tool results have come since they began.
-type scene struct {
+// A position is the place of a conversation in a script.
+type position struct {
 	steps   []Step
-	results int
-	wrong   error // why the directives are none
+	results int   // tool results since the first of the steps
+	wrong   error // of invalid directives
 }
 
-// scene returns the steps for a conversation.
-func (s *Script) scene(r *request) scene {
-	p := r.prompt(!s.Deaf)
-	sc := scene{results: len(p.results)}
+// position returns the place of a conversation in the script.
+func (s *Script) position(r *request) position {
+	p := r.prompt(!s.PlainPrompts)
+	at := position{results: len(p.results)}
 	if p.directives {
-		sc.steps, sc.wrong = Directives(p.text)
-		return sc
+		at.steps, at.wrong = Directives(p.text)
+		return at
 	}
 	for _, rule := range s.Rules {
 		if rule.Turn != 0 && rule.Turn != p.turn || rule.Prompt != nil && !rule.Prompt.MatchString(p.text) {
 			continue
 		}
 		if rule.Result == nil {
-			sc.steps = rule.Do
-			return sc
+			at.steps = rule.Do
+			return at
 		}
 		for i, text := range p.results {
 			if rule.Result.MatchString(text) {
-				return scene{steps: rule.Do, results: len(p.results) - i - 1}
+				return position{steps: rule.Do, results: len(p.results) - i - 1}
 			}
 		}
 	}
-	if sc.steps = s.Otherwise; p.turn >= 1 && p.turn <= len(s.Turns) {
-		sc.steps = s.Turns[p.turn-1]
+	if at.steps = s.Otherwise; p.turn >= 1 && p.turn <= len(s.Turns) {
+		at.steps = s.Turns[p.turn-1]
 	}
-	return sc
+	return at
 }

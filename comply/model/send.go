@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// send sends an answer, with its delays and what goes wrong in it.
+// send sends an answer with its delays and its fault.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, way *api, r *request, a *answer) {
 	w.Header().Set("X-Request-Id", "req_"+a.id)
 	switch {
@@ -20,21 +20,21 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, way *api, r *r
 		}
 		reply(w, status, way.failure(status, text))
 	case r.stream:
-		s.pour(ctx, newEvents(w), way, r, a)
+		s.sendStream(ctx, way, exchange{newEvents(w), r, a})
 	default:
-		s.hand(ctx, w, way, r, a)
+		s.sendWhole(ctx, w, way, r, a)
 	}
 }
 
-// failure is the status and the text of an answer that is an error.
+// failure returns the status and the text of an answer that is an error.
 func (a *answer) failure() (status int, text string) {
 	status = cmp.Or(a.fault.Status, http.StatusInternalServerError)
 	return status, cmp.Or(a.fault.Text, "the script says: "+cmp.Or(http.StatusText(status), "error"))
 }
 
-// pour sends an answer as events.
-func (s *Server) pour(ctx context.Context, out *events, way *api, r *request, a *answer) {
-	to := way.stream(out, r, a)
+// sendStream sends an answer as events.
+func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
+	to, out, a := way.stream(x), x.out, x.a
 	to.begin()
 	for _, p := range a.parts {
 		to.open(p)
@@ -62,14 +62,14 @@ func (s *Server) pour(ctx context.Context, out *events, way *api, r *request, a 
 		p := part{kind: textPart, text: "This is cut", chunks: []string{"This is cu"}}
 		to.open(p)
 		to.delta(p, p.chunks[0])
-		panic(http.ErrAbortHandler) // how a handler ends a connection; the server takes it
+		panic(http.ErrAbortHandler) // aborts the connection; the server recovers it
 	default:
 		to.end()
 	}
 }
 
-// hand sends an answer in one piece.
-func (s *Server) hand(ctx context.Context, w http.ResponseWriter, way *api, r *request, a *answer) {
+// sendWhole sends an answer in one piece.
+func (s *Server) sendWhole(ctx context.Context, w http.ResponseWriter, way *api, r *request, a *answer) {
 	for _, p := range a.parts {
 		for range p.chunks {
 			if pause(ctx, p.delay) != nil {
@@ -84,13 +84,13 @@ func (s *Server) hand(ctx context.Context, w http.ResponseWriter, way *api, r *r
 			return
 		case a.fault.How == failSSE:
 			w.Header().Set("Content-Type", "application/json")
-			w.Write([]byte("{\"broken\": \n")) // whoever asked is gone if it fails
+			w.Write([]byte("{\"broken\": \n")) // a failed write means that the agent has gone
 			return
 		case a.fault.How == failCut:
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte("{"))
 			http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler) // how a handler ends a connection; the server takes it
+			panic(http.ErrAbortHandler) // aborts the connection; the server recovers it
 		}
 	}
 	reply(w, http.StatusOK, way.whole(r, a))

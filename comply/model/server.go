@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Bounds of what a server takes.
+// Bounds of a server.
 const (
 	maxBody   = 32 << 20 // bytes of a request
-	maxSeen   = 10_000   // requests that are remembered to count equal ones
+	maxSeen   = 10_000   // requests of which equal ones are counted
 	maxHeader = 10 * time.Second
 	maxGrace  = 5 * time.Second
 )
@@ -30,7 +30,7 @@ type Server struct {
 	log    exchanges
 
 	mu   sync.Mutex
-	seen map[string]int // how often each request came
+	seen map[string]int // how many equal requests came, by key
 	keys []string       // of seen, the oldest first
 }
 
@@ -42,10 +42,10 @@ func New(script *Script) *Server {
 	return &Server{script: script, seen: map[string]int{}}
 }
 
-// Log returns the requests that came, the newest last, as far as they are kept.
+// Log returns the latest requests, the newest last.
 func (s *Server) Log() []Exchange { return s.log.all() }
 
-// Serve answers requests until ctx ends, and then ends those that still wait. It
+// Serve answers requests until ctx ends, and then ends the requests that still run. It
 // closes the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: s, ReadHeaderTimeout: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx }}
@@ -63,14 +63,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, srv.Close())
 }
 
-// Listen opens a port on an address of this machine that nobody else can reach.
+// Listen opens a port on a loopback address. It refuses any other address, because the
+// model asks for no key.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("model: listen: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("model: listen on %s: it must be a loopback address, such as 127.0.0.1:0, because anybody may ask the model", addr)
+		return nil, fmt.Errorf("model: listen on %s: use a loopback address such as 127.0.0.1:0, because the model asks for no key", addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -86,11 +87,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	x := Exchange{Method: req.Method, Path: req.URL.Path, Status: http.StatusOK}
+	refuse := func(status int, failure func(int, string) any, text string) {
+		x.Status = status
+		s.log.add(x)
+		reply(w, status, failure(status, text))
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
-		x.Status = http.StatusRequestEntityTooLarge
-		s.log.add(x)
-		reply(w, x.Status, openAIFailure(x.Status, err.Error()))
+		refuse(http.StatusRequestEntityTooLarge, openAIFailure, err.Error())
 		return
 	}
 	x.Body = body
@@ -101,24 +105,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	way := apiFor(req.URL.Path)
 	if way == nil {
-		x.Status = http.StatusNotFound
-		s.log.add(x)
-		reply(w, x.Status, openAIFailure(x.Status, "the scripted model has no "+req.URL.Path))
+		refuse(http.StatusNotFound, openAIFailure, "the scripted model has no "+req.URL.Path)
 		return
 	}
 	x.API = way.name
 	r, err := way.read(req.URL.Path, body)
 	if err != nil || req.Method != http.MethodPost {
-		x.Status = http.StatusBadRequest
-		s.log.add(x)
-		reply(w, x.Status, way.failure(x.Status, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST")))))
+		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST"))))
 		return
 	}
 	s.count(r, req.URL.Path, body)
 	a, side := r.side()
-	p := r.prompt(!s.script.Deaf)
+	p := r.prompt(!s.script.PlainPrompts)
 	if !side {
-		a = s.script.scene(r).answer(r)
+		a = s.script.position(r).answer(r)
 	}
 	x.Model, x.Stream, x.Side, x.Prompt, x.Results = r.model, r.stream, side, p.text, len(p.results)
 	for _, t := range r.tools {
@@ -132,7 +132,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.send(req.Context(), w, way, r, &a)
 }
 
-// count gives a request its key, and its number among those that are equal.
+// count sets the key of a request and its number among equal ones.
 func (s *Server) count(r *request, path string, body []byte) {
 	sum := sha256.Sum256(append([]byte(path+"\n"), body...))
 	key := hex.EncodeToString(sum[:6])
@@ -150,7 +150,7 @@ func (s *Server) count(r *request, path string, body []byte) {
 	}
 }
 
-// fixed answers what has nothing to do with a script.
+// fixed answers requests that no script is about: models, token counts, health.
 func (s *Server) fixed(req *http.Request, body []byte) (any, bool) {
 	path := req.URL.Path
 	switch {
@@ -171,7 +171,8 @@ func (s *Server) fixed(req *http.Request, body []byte) (any, bool) {
 	return nil, false
 }
 
-// models lists the models, for OpenAI and Anthropic at once, or as Gemini does.
+// models returns the list of models, in a form for OpenAI and Anthropic at once, or in the
+// form of Gemini.
 func (s *Server) models(gemini bool) any {
 	list := []any{}
 	for _, name := range s.script.Models {
@@ -208,5 +209,5 @@ func (s *Server) serveLog(w http.ResponseWriter, req *http.Request) {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(encoded(v), '\n')) // whoever asked is gone if it fails
+	w.Write(append(encoded(v), '\n')) // a failed write means that the agent has gone
 }

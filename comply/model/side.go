@@ -2,12 +2,13 @@ package model
 
 import "regexp"
 
-// errand finds what agents ask models besides doing what the user wants: titles,
-// summaries, and whether a topic is new.
-var errand = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
+// sideTopic matches requests that agents make for themselves: titles, summaries, and
+// whether a topic is new.
+var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
 
-// side answers a request that is no part of the user's conversation. Such requests
-// quote the conversation, directives and all; the script is not for them.
+// side answers a request that is not part of the user's conversation, and reports whether
+// the request is one. Such requests quote the conversation with its directives, but the
+// script is not for them.
 func (r *request) side() (answer, bool) {
 	a := answer{id: r.key, stop: stopEnd}
 	switch {
@@ -24,7 +25,7 @@ func (r *request) side() (answer, bool) {
 		a.say(string(encoded(sample(r.format, 0))))
 	case r.tokens == 1:
 		a.say("OK")
-	case len(r.tools) == 0 && r.errand():
+	case len(r.tools) == 0 && r.isSide():
 		a.say("Scripted conversation")
 	default:
 		return answer{}, false
@@ -32,18 +33,18 @@ func (r *request) side() (answer, bool) {
 	return a, true
 }
 
-// errand reports whether the request is one of the agent's own.
-func (r *request) errand() bool {
-	if errand.MatchString(opening(r.system)) {
+// isSide reports whether the agent makes the request for itself.
+func (r *request) isSide() bool {
+	if sideTopic.MatchString(opening(r.system)) {
 		return true
 	}
 	for _, it := range r.items {
-		if it.role == user && errand.MatchString(opening(withoutDirectives(it.text()))) {
+		if it.role == user && sideTopic.MatchString(opening(withoutDirectives(it.text()))) {
 			return true
 		}
 	}
 	return false
 }
 
-// opening returns the beginning of a text, where it says what it is about.
+// opening returns the beginning of a text, which names its topic.
 func opening(text string) string { return text[:min(len(text), 400)] }

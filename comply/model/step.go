@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An Action is what a step does.
+// An Action is the kind of a step.
 type Action string
 
 // The actions. Those from [Read] to [Tool] are tool calls.
@@ -17,7 +17,7 @@ const (
 	Say    Action = "say"    // text
 	Think  Action = "think"  // reasoning
 	Slow   Action = "slow"   // numbers, one after the other
-	Recall Action = "recall" // say whether something is in the conversation
+	Recall Action = "recall" // say whether a text or an image is in the conversation
 	Read   Action = "read"
 	Write  Action = "write"
 	Edit   Action = "edit"
@@ -25,20 +25,19 @@ const (
 	Plan   Action = "plan"
 	MCP    Action = "mcp"
 	Tool   Action = "tool"   // one of the agent's tools by its name
-	Refuse Action = "refuse" // stop, because the model does not want to
-	Length Action = "length" // stop, because the answer got too long
+	Refuse Action = "refuse" // stop with a refusal
+	Length Action = "length" // stop at the token limit
 	Error  Action = "error"  // fail with a status of HTTP
-	Fail   Action = "fail"   // answer something broken
+	Fail   Action = "fail"   // send a broken answer
 	Hang   Action = "hang"   // send nothing until the agent gives up
 )
 
-// A Step is one thing that the model does. The fields that an action does not
-// have are zero.
+// A Step is one action of the model. The fields that an action does not have are zero.
 type Step struct {
 	Do Action `json:"do"`
 
-	// Join makes a tool call part of the answer that the call before it is in. Else an
-	// answer ends with its first tool call.
+	// Join puts a tool call into the same answer as the call before it. Otherwise an answer
+	// ends with its first tool call.
 	Join bool `json:"join,omitempty"`
 
 	Text    string          `json:"text,omitempty"`
@@ -62,14 +61,14 @@ type Step struct {
 	How        string `json:"how,omitempty"`        // json, sse, cut or empty
 }
 
-// Bounds of what a step may ask for.
+// Bounds of the members of a step.
 const (
 	maxDelay  = 60_000
 	maxChunks = 10_000
 	maxTimes  = 1000
 )
 
-// An actionRule says which members an action has.
+// An actionRule has the members that an action needs, and those that it may have.
 type actionRule struct{ needs, may []string }
 
 var actions = map[Action]actionRule{
@@ -100,7 +99,8 @@ func (s Step) calls() bool {
 	return false
 }
 
-// UnmarshalJSON reads a step and fails if it is none.
+// UnmarshalJSON reads a step, and refuses one that is not complete or has members that
+// its action does not have.
 func (s *Step) UnmarshalJSON(text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -115,11 +115,11 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 	return s.check(slices.Collect(maps.Keys(members)))
 }
 
-// check looks at the members that a step was given.
+// check returns an error if the given members do not fit the action.
 func (s *Step) check(given []string) error {
 	rule, ok := actions[s.Do]
 	if !ok {
-		return fmt.Errorf("there is no action %q; there are %s", s.Do, strings.Join(known(), ", "))
+		return fmt.Errorf("no action %q; use one of %s", s.Do, strings.Join(known(), ", "))
 	}
 	for _, name := range rule.needs {
 		if !slices.Contains(given, name) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A tool is what an agent offers to its model.
+// A tool is a tool that an agent offers to its model.
 type tool struct {
 	name, description string
 	schema            map[string]any // of the arguments
@@ -24,11 +24,12 @@ type call struct {
 	free bool
 }
 
-// A family is the tools of many agents that do the same.
+// A family describes the tools of different agents that do the same work, such as reading a
+// file: their names, and the arguments that they need.
 type family struct {
 	names []string       // lower case, letters only, the best first
-	like  *regexp.Regexp // of a name that may do
-	slots []string       // what its arguments must have room for
+	like  *regexp.Regexp // matches other names that may be of the family
+	slots []string       // the values that its arguments must have room for
 	modes []string       // names of the mode, for tools that can do several things
 }
 
@@ -40,7 +41,7 @@ var families = map[Action]family{
 	Plan:  {[]string{"updateplan", "todowrite", "writetodos", "todo", "plan"}, regexp.MustCompile(`todo|plan`), []string{"entries"}, nil},
 }
 
-// slotNames are what arguments are called, lower case, letters only, the best
+// slotNames has the names of arguments for each value, lower case, letters only, the best
 // first.
 var slotNames = map[string][]string{
 	"path":    {"absolutepath", "filepath", "path", "targetfile", "file", "filename", "uri"},
@@ -53,7 +54,9 @@ var slotNames = map[string][]string{
 	"status":  {"status", "state"},
 }
 
-// call makes a tool call of a step. The error says why there is none.
+// call returns the tool call for a step, made for the tools that this agent offers: the best
+// tool of the family, else a patch, else a shell command. The error tells why there is
+// none.
 func (r *request) call(s Step) (call, error) {
 	switch s.Do {
 	case Tool:
@@ -84,7 +87,7 @@ func (r *request) call(s Step) (call, error) {
 	return call{}, fmt.Errorf("the agent offers no tool for it")
 }
 
-// callFamily calls the best tool of the step's family.
+// callFamily returns a call of the best tool of the step's family that has room for its values.
 func (r *request) callFamily(s Step) (call, bool) {
 	f := families[s.Do]
 	for _, t := range r.ranked(f) {
@@ -95,8 +98,8 @@ func (r *request) callFamily(s Step) (call, bool) {
 	return call{}, false
 }
 
-// ranked returns the tools that may be of a family, the best first. Tools of MCP
-// servers are none.
+// ranked returns the tools that may be of a family, the best first. Tools of MCP servers
+// are not among them.
 func (r *request) ranked(f family) []tool {
 	var out []tool
 	for _, name := range f.names {
@@ -114,7 +117,8 @@ func (r *request) ranked(f family) []tool {
 	return out
 }
 
-// mcp finds a tool of an MCP server. Each agent has its own way to join the names.
+// mcp finds a tool of an MCP server. Agents join the names of server and tool in different
+// ways, so the closest name wins.
 func (r *request) mcp(server, name string) (tool, bool) {
 	best, found := tool{}, 0
 	for _, t := range r.tools {
@@ -136,7 +140,7 @@ func (r *request) mcp(server, name string) (tool, bool) {
 	return best, found > 0
 }
 
-// with calls the tool with the arguments given.
+// with returns a call of the tool with the given arguments.
 func (t tool) with(args json.RawMessage) call {
 	if args == nil {
 		args = json.RawMessage("{}")
@@ -149,8 +153,9 @@ func (t tool) with(args json.RawMessage) call {
 	return c
 }
 
-// fill makes the arguments of a call, as the tool's schema wants them. It fails if the
-// tool has no room for what the step needs.
+// fill returns a call with arguments that match the tool's schema. It reports false if the
+// tool has no room for a value of the step. Required arguments that the step has no value
+// for get a sample.
 func (t tool) fill(s Step, f family, folder string) (call, bool) {
 	args := map[string]any{}
 	properties, _ := t.schema["properties"].(map[string]any)
@@ -179,11 +184,10 @@ func (t tool) fill(s Step, f family, folder string) (call, bool) {
 			args[name] = sample(properties[name], 0)
 		}
 	}
-	text, err := json.Marshal(args)
-	return call{name: t.name, args: string(text)}, err == nil
+	return call{name: t.name, args: string(encoded(args))}, true
 }
 
-// slotValue returns what a step puts into an argument.
+// slotValue returns the value of a step for an argument, and whether its type fits.
 func slotValue(s Step, slot string, property map[string]any, folder, about string) (any, bool) {
 	kind := typeOf(property)
 	switch slot {
@@ -212,7 +216,7 @@ func slotValue(s Step, slot string, property map[string]any, folder, about strin
 	return s.New, kind == "string"
 }
 
-// planEntries returns the entries of a plan as a tool wants them.
+// planEntries returns the entries of a plan in the form of the tool's schema.
 func planEntries(s Step, property map[string]any) (any, bool) {
 	item, _ := property["items"].(map[string]any)
 	properties, _ := item["properties"].(map[string]any)
@@ -258,7 +262,7 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 	return entries, true
 }
 
-// patch writes or edits through a tool that takes patches as plain text.
+// patch returns a call that writes or edits a file with a tool for patches.
 func (r *request) patch(s Step) (call, bool) {
 	if s.Do != Write && s.Do != Edit {
 		return call{}, false
@@ -283,12 +287,11 @@ func (r *request) patch(s Step) (call, bool) {
 	if !ok {
 		return call{}, false
 	}
-	args, err := json.Marshal(map[string]any{name: text})
-	return call{name: t.name, args: string(args)}, err == nil
+	return call{name: t.name, args: string(encoded(obj{name: text}))}, true
 }
 
-// inShell returns the command that does a step, for agents that do all with
-// commands; "" if there is none.
+// inShell returns a shell command for a step, for agents without file tools; "" if there is
+// none.
 func inShell(s Step) string {
 	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	switch s.Do {

@@ -5,20 +5,23 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 )
 
-// A Baseline lists failures that are expected.
+// A Baseline lists the failures that are expected, so that a run fails only for new
+// ones, and for an entry that has become wrong.
 type Baseline struct{ entries []knownFailure }
 
-type knownFailure struct{ what, agent string } // a test or a rule; agent is "" for all
+// A knownFailure is the id of a test or a rule, and an agent, "" for all.
+type knownFailure struct{ id, agent string }
 
-// ParseBaseline reads a baseline: the id of a test or of a rule in the ledger a
-// line, followed by the name of the agent if it is not for all. Empty lines and what starts with # is ignored. The
-// path is named in errors, which are of type *FileError.
+// ParseBaseline reads a baseline. A line has the id of a test or of a rule in the ledger,
+// and the name of an agent if it is not for all agents. Empty lines and lines that start
+// with # are ignored. Errors are of type [*jsont.FileError] and name the path.
 func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	b := &Baseline{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -27,12 +30,10 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		what, agent, _ := strings.Cut(line, " ")
-		known := knownFailure{what, strings.TrimSpace(agent)}
-		for _, k := range b.entries {
-			if k == known {
-				return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("%s is there twice", line)}
-			}
+		id, agent, _ := strings.Cut(line, " ")
+		known := knownFailure{id, strings.TrimSpace(agent)}
+		if slices.Contains(b.entries, known) {
+			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("%s is there twice", line)}
 		}
 		b.entries = append(b.entries, known)
 	}
@@ -42,9 +43,8 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	return b, nil
 }
 
-// Apply marks the results and findings that the baseline expects, and notes
-// entries that are stale because the test was run and did not fail, or the rule is
-// not in the ledger.
+// Apply marks the results and findings that the baseline expects. An entry is stale if its
+// test ran and did not fail, or the ledger has no finding of its rule.
 func (b *Baseline) Apply(r *Report) {
 	for i := range r.Agents {
 		a := &r.Agents[i]
@@ -52,13 +52,13 @@ func (b *Baseline) Apply(r *Report) {
 			if k.agent != "" && k.agent != a.Name {
 				continue
 			}
-			if rules.Known(k.what) {
-				a.expect(k.what)
+			if rules.Known(k.id) {
+				a.expect(k.id)
 			}
 			for j := range a.Tests {
 				t := &a.Tests[j]
 				switch {
-				case t.ID != k.what:
+				case t.ID != k.id:
 				case t.Status == Pass || t.Status == NA:
 					a.Stale = append(a.Stale, t.ID)
 				default:
@@ -69,8 +69,7 @@ func (b *Baseline) Apply(r *Report) {
 	}
 }
 
-// expect marks the findings in the ledger about a rule, and notes that it is stale
-// if there are none.
+// expect marks the findings of a rule in the ledger. The rule is stale if there are none.
 func (a *AgentReport) expect(rule string) {
 	found := false
 	for i := range a.Ledger {

@@ -38,8 +38,9 @@ type junitNote struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes the report for build servers. It fails there what makes Failed
-// true; what falls short otherwise is skipped, with the reason.
+// JUnit writes the report for build servers. A test case fails if it makes Failed true. A
+// result that falls short otherwise is skipped, with the reason; a warning is output of a
+// case that passes.
 func (r *Report) JUnit(w io.Writer) error {
 	doc := junitSuites{}
 	for _, a := range r.Agents {
@@ -93,7 +94,7 @@ func (s *junitSuite) add(t *Result, agent string) {
 	s.Cases = append(s.Cases, c)
 }
 
-// details lists findings as text.
+// details returns findings as text.
 func details(findings []rules.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -106,7 +107,8 @@ func details(findings []rules.Finding) string {
 	return b.String()
 }
 
-// printable drops what XML cannot hold.
+// printable returns s without control characters, which XML cannot hold and a terminal
+// would obey. Line feeds stay.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c == '\n' || unicode.IsPrint(c) {

@@ -16,12 +16,13 @@ const methodology = "Methodology: each agent was started once and initialized, t
 	"It was spoken to over standard input and output, one JSON message a line. What it sent was compared with patterns; " +
 	"what it asked for was answered as the test says, or with real files, terminals and permissions in the workspace."
 
-// MarkdownOptions changes how a report is written. The zero value works.
+// MarkdownOptions changes the form of a report. The zero value works.
 type MarkdownOptions struct {
-	Summary bool // with a table of all tests and agents, and without a section for each test
+	Summary bool // a table of all tests and agents in place of a section for each test
 }
 
-// Markdown writes the report for people. opts may be nil.
+// Markdown writes the report for people: a section for each agent with its header, and in
+// it the findings with the frames that prove them. opts may be nil.
 func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	if opts == nil {
 		opts = &MarkdownOptions{}
@@ -39,40 +40,24 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	return err
 }
 
-// A markdown is a report that is being written.
+// A markdown collects the text of a report.
 type markdown struct{ text strings.Builder }
 
 func (m *markdown) line(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
 
-// plain makes text of others harmless: one line, without what Markdown or a
-// terminal would take for more than text.
-func plain(s string) string {
-	var b strings.Builder
-	for _, c := range s {
-		switch {
-		case strings.ContainsRune("\\`*[]<>|", c):
-			b.WriteByte('\\')
-			b.WriteRune(c)
-		case c == '\n' || c == '\t':
-			b.WriteByte(' ')
-		case unicode.IsPrint(c):
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
-}
+// markup escapes the characters that Markdown gives a meaning.
+var markup = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "|", `\|`)
 
-// code shows text of others as it is, in one line.
+// plain returns text of an agent so that Markdown and terminals take it for nothing but
+// text in one line.
+func plain(s string) string { return markup.Replace(oneLine(s)) }
+
+// oneLine returns s without control characters, and with spaces for line ends and tabs.
+func oneLine(s string) string { return printable(strings.NewReplacer("\n", " ", "\t", " ").Replace(s)) }
+
+// code returns text of an agent as a code span in one line.
 func code(s string) string {
-	s = strings.Map(func(c rune) rune {
-		switch {
-		case c == '\n' || c == '\t':
-			return ' '
-		case !unicode.IsPrint(c):
-			return -1
-		}
-		return c
-	}, s)
+	s = oneLine(s)
 	fence := "`"
 	for strings.Contains(s, fence) {
 		fence += "`"
@@ -83,8 +68,8 @@ func code(s string) string {
 	return fence + s + fence
 }
 
-// table writes the overview: a row for each area, a column for each agent, and
-// a note for what is neither PASS nor NA.
+// table writes the overview: a row for each test, a column for each agent, and a note for
+// each status that is neither PASS nor NA. The last row is the ledger.
 func (m *markdown) table(r *Report) {
 	rows := [][]string{{"Compliance Area"}}
 	var notes []string
@@ -145,7 +130,7 @@ func (m *markdown) table(r *Report) {
 	}
 }
 
-// marks points to the notes after the first n, up to the last.
+// marks returns the references to the notes after the first n, up to the last.
 func marks(n, last int) (s string) {
 	for n++; n <= last; n++ {
 		s += fmt.Sprintf(" [%d]", n)
@@ -153,7 +138,7 @@ func marks(n, last int) (s string) {
 	return s
 }
 
-// remark says in one sentence why a result is not PASS.
+// remark returns in one sentence why a result is not PASS.
 func (t *Result) remark() string {
 	s := t.Reason
 	for _, f := range t.Findings {
@@ -196,7 +181,7 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	m.ledger(a)
 }
 
-// ledger writes what the checks of every frame found, each rule once.
+// ledger writes the findings of the ledger, each rule once.
 func (m *markdown) ledger(a *AgentReport) {
 	count := map[string]int{}
 	var first []rules.Finding
@@ -224,7 +209,7 @@ func (m *markdown) ledger(a *AgentReport) {
 	m.line("")
 }
 
-// capsLine writes capabilities as a list of paths with their values.
+// capsLine returns capabilities as a sorted list of paths with their values.
 func capsLine(raw json.RawMessage) string {
 	v, _ := jsont.Decode(raw)
 	var parts []string
@@ -256,7 +241,7 @@ func list(items []string, none string) string {
 	return jsont.Shorten(plain(strings.Join(items, ", ")), 4000)
 }
 
-// notesLine says what stands out about an agent.
+// notesLine returns the problems of an agent in one line.
 func notesLine(a *AgentReport) string {
 	notes := slices.Clone(a.Notes)
 	for _, t := range a.Tests {
@@ -277,8 +262,7 @@ func notesLine(a *AgentReport) string {
 	return jsont.Shorten(plain(strings.Join(notes, "; ")), 4000)
 }
 
-// linksLine lists the pages about what is not as it should be, or else about
-// everything that was tested.
+// linksLine returns the links of all findings, or of all tests if there is no finding.
 func linksLine(a *AgentReport) string {
 	var bad, all []string
 	for _, t := range a.Tests {

@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // FuzzLedger lets a conversation pass the ledger, a line for each message, those

@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/jsonrpc"
-
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // An event is an entry of a conversation with its parts taken out.
