@@ -61,7 +61,7 @@ type request struct {
 type conversation struct {
 	agent    program
 	services *services
-	startup  time.Duration      // what is added to the first wait
+	startup  time.Duration      // added to the wait for the first frame; 0 once it was used
 	trace    func(*rules.Entry) // may be nil
 	clock    *clock             // the time spent waiting
 

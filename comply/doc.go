@@ -1,6 +1,6 @@
 // Package comply tests agents that speak the Agent Client Protocol over standard
-// input and output. It reports what is broken, by which rule, and which frames
-// prove it.
+// input and output. It reports the rules that an agent breaks, and the
+// frames that prove it.
 //
 // A test is a JSON template with the ending .jsont: files for a folder to work
 // in, frames to send, and patterns for the frames that must come, or must not. No

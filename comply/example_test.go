@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/comply"
 )
 
-// Run the built-in tests on an agent and print what is broken.
+// Run the built-in tests on an agent and print its findings.
 func ExampleRun() {
 	tests, err := comply.Suite()
 	if err != nil {
@@ -29,7 +29,7 @@ func ExampleRun() {
 	}
 }
 
-// What is wrong with a test file is said with its line.
+// An error in a test file has its line.
 func ExampleParse() {
 	_, err := comply.Parse("mine.jsont", []byte(`{
   "title": "Mine",

@@ -40,7 +40,7 @@ func (a Agent) fits(o *Options) error {
 }
 
 // prepare returns the agent as it is started in a home folder, and writes its files
-// there. What is there already is kept: a test may start an agent twice.
+// there. Existing files are kept: a test may start an agent twice.
 func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	places := map[string]string{placeModel: modelURL, placeHome: home, placeRoot: a.Root}
 	plain, quoted := replacer(places, func(s string) string { return s }), replacer(places, inJSON)

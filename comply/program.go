@@ -141,7 +141,7 @@ func (g *inProcess) within(d time.Duration) bool {
 	}
 }
 
-// A tailBuffer keeps the end of what is written to it.
+// A tailBuffer keeps the last bytes that were written to it.
 type tailBuffer struct {
 	mu   sync.Mutex
 	data []byte

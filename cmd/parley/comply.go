@@ -32,17 +32,17 @@ func (a *app) complyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "comply [flags] -- COMMAND [ARG...]",
 		Short: "Test whether an agent speaks the Agent Client Protocol; exit 1 if a required test fails",
-		Long: `Start an agent, once for each test, and tell what is broken, by which rule of
-the protocol, and which frames prove it. The report goes to standard output,
+		Long: `Start an agent, once for each test, and report the rules of the protocol that it
+breaks, with the frames that prove it. The report goes to standard output,
 progress to standard error.
 
 The agent gets few variables and an empty home folder; --env passes more on,
---real-home lets it use yours. With --with-model it may ask a scripted model,
-which does what the prompts of the tests say, so that it needs no account. Some
-agents are known and only have to be installed (--list-agents).
+--real-home lets it use yours. With --with-model it can use a scripted model,
+which obeys the prompts of the tests, so that it needs no account. --list-agents
+lists agents that Parley knows how to start.
 
 Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
-2 usage or an invalid test file.`,
+2 usage or an invalid file.`,
 		Example: `  parley comply -- my-agent --acp
   parley comply --agents agents.json --summary
   parley comply --test required.prompt.cancel --verbose -- node dist/agent.js
@@ -53,10 +53,10 @@ Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" form that editors use`)
-	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name, from the file or of those that are known")
-	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that are known and run none")
+	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name, from the file or from --list-agents")
+	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that Parley knows how to start, and run none")
 	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in arguments, variables and files of an agent is its address")
-	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: do what directives in prompts say)")
+	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: obey directives in prompts)")
 	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
 	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id")
@@ -82,10 +82,10 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		f.format = "json"
 	}
 	if !slices.Contains([]string{"md", "json", "junit"}, f.format) {
-		return usagef("--format: there is no format %q", f.format).WithHint("use md, json or junit")
+		return usagef("--format: no format %q", f.format).WithHint("use md, json or junit")
 	}
 	if f.run.Protocol != 1 && f.run.Protocol != 2 {
-		return usagef("--protocol: there is no version %d", f.run.Protocol).WithHint("use 1 or 2")
+		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
 	}
 	if f.run.TimeoutScale <= 0 {
 		return usagef("--timeout-scale must be more than 0")
@@ -139,7 +139,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		}
 	}
 	if f.asMe && slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
-		return usagef("--real-home: there is an agent that brings files for its home folder").WithHint("leave it out for that one")
+		return usagef("--real-home: an agent has files for its home folder, which are not written to a real one").WithHint("leave --real-home out for that agent")
 	}
 	endModel, err := f.startModel(cmd.Context(), agents)
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	}
 	if f.verbose && wall > 0 {
 		own := wall - waited
-		fmt.Fprintf(a.err, "the tests took %v, the sum of all; %v of that, %.1f percent, was the runner's own, the rest waiting for agents and because rules want it\n",
+		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
 			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
 	}
 	known.Apply(report)
@@ -164,7 +164,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	return nil
 }
 
-// invalid marks an error as one that the caller can mend.
+// invalid marks an error as one that the user can correct.
 func invalid(err error) error { return hub.Errorf(hub.CodeInvalid, "parley", "%w", err) }
 
 func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
@@ -192,13 +192,13 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	}
 	for _, id := range f.tests {
 		if !slices.ContainsFunc(all, func(t *comply.Test) bool { return t.ID == id }) {
-			return nil, usagef("--test: there is no test %q", id).WithHint("parley comply --list-tests shows them")
+			return nil, usagef("--test: no test %q", id).WithHint("parley comply --list-tests lists all")
 		}
 	}
 	for _, id := range f.rules {
 		if !slices.ContainsFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == id }) &&
 			!slices.ContainsFunc(all, func(t *comply.Test) bool { return slices.Contains(t.Rules, id) }) {
-			return nil, usagef("--rule: there is no rule %q", id).WithHint("parley comply --list-rules shows them")
+			return nil, usagef("--rule: no rule %q", id).WithHint("parley comply --list-rules lists all")
 		}
 	}
 	chosen := slices.DeleteFunc(all, func(t *comply.Test) bool {
@@ -211,7 +211,7 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 		return len(t.Protocols) > 0 && !slices.Contains(t.Protocols, f.run.Protocol)
 	})
 	if len(chosen) == 0 {
-		return nil, usagef("no test is left to run").WithHint("parley comply --list-tests shows those for version %d of the protocol", f.run.Protocol)
+		return nil, usagef("no test matches all of --test, --rule and --protocol").WithHint("parley comply --list-tests lists the tests for version %d of the protocol", f.run.Protocol)
 	}
 	return chosen, nil
 }
@@ -235,7 +235,7 @@ func (a *app) listTests(tests []*comply.Test, format string) error {
 	})
 }
 
-// listRules lists the rules that are known or claimed by a test.
+// listRules lists the rules of the table and those that only tests name.
 func (a *app) listRules(tests []*comply.Test, format string) error {
 	type item struct {
 		comply.Rule
@@ -260,7 +260,7 @@ func (a *app) listRules(tests []*comply.Test, format string) error {
 		for _, r := range items {
 			by := strings.Join(r.Tests, ", ")
 			if by == "" {
-				by = "looked for in every frame"
+				by = "checked in every frame"
 			}
 			fmt.Fprintf(w, "%-8s %-6s %s [%s]\n", visible(r.ID), r.Level, visible(r.Text), visible(by))
 		}

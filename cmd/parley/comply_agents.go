@@ -13,15 +13,15 @@ import (
 	"github.com/parley-agents/parley/comply/model"
 )
 
-// selectAgents returns the agents to test: the one on the command line, those of
-// the file, or some of those that are known.
+// selectAgents returns the agents to test: the command line, the agents of the file, or
+// known agents.
 func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error) {
 	var agents []comply.Agent
 	switch {
 	case f.agents == "" && len(args) == 0 && len(f.only) == 0:
-		return nil, usagef("there is no agent to test").WithHint("give its command after --, a file with --agents, or one that --list-agents shows with --agent")
+		return nil, usagef("no agent to test").WithHint("give its command after --, a file with --agents, or a name from --list-agents with --agent")
 	case f.agents != "" && len(args) > 0:
-		return nil, usagef("there are agents in --agents and behind --").WithHint("give one of the two")
+		return nil, usagef("both --agents and a command after --").WithHint("give one of the two")
 	case len(args) > 0:
 		agents = []comply.Agent{{Name: filepath.Base(args[0]), Command: args[0], Args: args[1:]}}
 	case f.agents == "":
@@ -31,7 +31,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 		}
 		for _, k := range known {
 			if slices.Contains(f.only, k.Name) && !k.Installed() {
-				return nil, usagef("--agent: %s is not installed in %s", k.Name, k.Root).WithHint("scripts/agents %s does that", k.Name)
+				return nil, usagef("--agent: %s is not installed in %s", k.Name, k.Root).WithHint("scripts/agents %s installs it", k.Name)
 			}
 			agents = append(agents, k.Agent)
 		}
@@ -46,7 +46,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 	}
 	for _, name := range f.only {
 		if !slices.ContainsFunc(agents, func(a comply.Agent) bool { return a.Name == name }) {
-			return nil, usagef("--agent: there is no agent %q", name).WithHint("parley comply --list-agents shows those that are known")
+			return nil, usagef("--agent: no agent %q", name).WithHint("parley comply --list-agents lists the agents that Parley knows how to start")
 		}
 	}
 	if len(f.only) > 0 {
@@ -67,7 +67,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 	return agents, nil
 }
 
-// knownAgents returns the agents that are built in, as installed in the home.
+// knownAgents returns the known agents, for an installation in the home.
 func (a *app) knownAgents() ([]comply.KnownAgent, error) {
 	home, err := a.homeDir()
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *app) knownAgents() ([]comply.KnownAgent, error) {
 	return comply.KnownAgents(filepath.Join(home, "agents"))
 }
 
-// startModel starts the scripted model if an agent needs it, and returns a function that ends it.
+// startModel starts the scripted model if an agent needs it. The returned function ends it.
 func (f *complyFlags) startModel(ctx context.Context, agents []comply.Agent) (end func() error, _ error) {
 	if !f.withModel && f.script == "" && !slices.ContainsFunc(agents, comply.Agent.UsesModel) {
 		return func() error { return nil }, nil

@@ -196,7 +196,7 @@ func TestComply(t *testing.T) {
 			if r.code != exitUsage || r.out != "" || r.err == "" {
 				t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 			}
-			if slices.Contains(args, "--rule") && !strings.Contains(r.err, `there is no rule "NOPE-1"`) {
+			if slices.Contains(args, "--rule") && !strings.Contains(r.err, `no rule "NOPE-1"`) {
 				t.Errorf("got %s, want that the rule is named", r.err)
 			}
 		})

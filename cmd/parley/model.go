@@ -13,14 +13,14 @@ func (a *app) modelCommand() *cobra.Command {
 	var script, addr string
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Answer as a language model would, by a script, so that agents run without one",
+		Short: "Serve a scripted language model, so that agents run without a real one",
 		Long: `Serve the APIs that coding agents are configured with (OpenAI chat completions
 and responses, Anthropic messages, Gemini) on loopback, and answer by a script.
-Without one the model does what directives in the prompt say, such as
+Without a script the model obeys directives in the prompt, such as
 
   parley:write path=a.txt text="hello"
 
-The requests that came are at /_log. docs/model.md describes scripts.`,
+GET /_log returns the requests so far. docs/model.md describes scripts.`,
 		Example: `  parley model
   parley model --script turn.json --addr 127.0.0.1:8123
   OPENAI_BASE_URL=http://127.0.0.1:8123/v1 OPENAI_API_KEY=any my-agent`,
@@ -38,12 +38,12 @@ The requests that came are at /_log. docs/model.md describes scripts.`,
 			return model.New(s).Serve(cmd.Context(), listener)
 		},
 	}
-	cmd.Flags().StringVar(&script, "script", "", "file with the script (default: do what directives in prompts say)")
+	cmd.Flags().StringVar(&script, "script", "", "file with the script (default: obey directives in prompts)")
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "loopback address to listen on; port 0 picks a free one")
 	return cmd
 }
 
-// modelScript reads a script; without a path it is nil.
+// modelScript reads a script. It returns nil for an empty path.
 func modelScript(path string) (*model.Script, error) {
 	if path == "" {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bounds of what a test may ask for.
+// Bounds of a test.
 const (
 	DefaultTimeout = 10 * time.Second
 	maxTimeout     = 10 * time.Minute

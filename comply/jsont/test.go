@@ -53,7 +53,7 @@ type Test struct {
 	Manual        bool // the runner does not send initialize by itself
 	Lax           bool // conversations are checked for frames and ids only
 	Steps         []Step
-	patch         *Node // what the test changes about the client's capabilities; may be nil
+	patch         *Node // a merge patch for the client's capabilities; may be nil
 }
 
 // A FileError is an error in a file that the user wrote, with its line.

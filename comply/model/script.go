@@ -14,7 +14,7 @@ import (
 type Script struct {
 	Models    []string // names in the list of models; any name is served
 	Rules     []Rule
-	Turns     [][]Step // what to do at the first prompt of a conversation, at the second, ...
+	Turns     [][]Step // steps for the first prompt of a conversation, the second, ...
 	Otherwise []Step
 
 	// PlainPrompts makes directives in prompts plain text.

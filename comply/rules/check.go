@@ -13,8 +13,8 @@ import (
 )
 
 // A check is a rule that any conversation can show to be broken. The tables of
-// checks are written with the functions below, so that an entry says only what is
-// particular to its rule: the events, and the condition.
+// checks are written with the functions below, so that an entry has only the
+// events and the condition of its rule.
 type check struct {
 	rule  string
 	level jsont.Level // "" for the level of the rule
@@ -88,7 +88,7 @@ func paramsOf(e *event) object     { return e.params }
 func resultOfCall(e *event) object { return e.result }
 func updateOf(e *event) object     { return e.update }
 
-// each returns the flaw of the first item that does not fit. what names an item.
+// each returns the flaw of the first item that does not fit, with a name for an item.
 func each(items func(*event) []object, what string, fits func(s *state, o object) bool) flaw {
 	return eachFlaw(items, func(s *state, o object) string { return whenIs(!fits(s, o), what, o) })
 }

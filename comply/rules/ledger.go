@@ -56,8 +56,8 @@ func LedgerIDs() (ids []string) {
 // against the state before them, and then the entry changes the state: an update
 // after the end of its turn is late, although one entry earlier it would not have
 // been. The log has the frames in the order in which the runner read and wrote
-// them, so a frame that crossed another on the way is judged by what the client
-// could know. Each rule is noted once per level, with its first proof: an agent
+// them, so a frame that crossed another on the way is judged by the facts
+// that the client could know. Each rule is noted once per level, with its first proof: an agent
 // that makes one mistake in each of a thousand updates has one finding. One pass
 // costs a run of all checks for each frame of the agent, and a validation of those
 // in which no check found a flaw.

@@ -17,12 +17,12 @@ type Rule struct {
 	Docs  string      `json:"docs,omitempty"` // a link
 	Fix   string      `json:"fix,omitempty"`  // advice for an agent that breaks it
 
-	Class    Class `json:"class,omitempty"`    // what it takes to check it
+	Class    Class `json:"class,omitempty"`    // the means to check it
 	Implied  bool  `json:"implied,omitempty"`  // it follows from the schema or from JSON-RPC, not from a sentence
 	Unstable bool  `json:"unstable,omitempty"` // it is about a draft
 }
 
-// A Class tells what it takes to check a rule.
+// A Class names the means that are needed to check a rule.
 type Class string
 
 // The classes.

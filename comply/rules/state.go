@@ -195,7 +195,7 @@ func (s *state) clientSent(e *event) {
 		}
 	case "session/load", "session/resume":
 		x := s.open(id, e.params)
-		x.loading, x.streams = true, map[string][]string{} // what was said comes again
+		x.loading, x.streams = true, map[string][]string{} // the messages come again
 	case MethodPrompt:
 		if x := s.sessions[id]; x != nil && e.Class == jsont.ClientRequest {
 			t := &turn{session: x, request: e.Entry}

@@ -32,8 +32,8 @@ type Agent struct {
 	env   []string
 	store *store
 
-	mu     sync.Mutex // guards what follows
-	logout bool       // nobody is logged in
+	mu     sync.Mutex // guards the fields below
+	logout bool       // no user is logged in
 	open   map[acp.SessionID]*conversation
 }
 
@@ -103,7 +103,7 @@ func Serve(ctx context.Context, m *Mutant, env []string, in io.Reader, out, stde
 	return acp.Serve(ctx, a.Agent, in, out)
 }
 
-// end ends what sessions have running.
+// end ends the turns of all sessions.
 func (a *Agent) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +143,7 @@ func (a *Agent) authenticate(_ context.Context, method string) error {
 	return nil
 }
 
-// A conversation is what the agent keeps of an open session.
+// A conversation is the state of an open session.
 type conversation struct {
 	*record
 	servers []*server
@@ -157,7 +157,7 @@ func (c *conversation) close() {
 	}
 }
 
-// join makes s a session of the agent, with a record of what was said before.
+// join makes s a session of the agent, with a record of its earlier messages.
 func (a *Agent) join(ctx context.Context, s *acp.AgentSession, r *record) error {
 	c := &conversation{record: r}
 	r.Dir, r.Directories = s.Dir, s.Directories

@@ -5,12 +5,12 @@ import "encoding/json"
 // The shapes of mutants that are caught by single frames. They are in the files
 // whose names begin with frames.
 
-// asLines passes messages on as what f makes of their lines.
+// asLines returns a change that passes messages through f as lines.
 func asLines(m Message, f func(line []byte) []byte) []Message {
 	return keep(Message{Raw: f(append(encode(m.Object), '\n'))})
 }
 
-// once does with the first message that is chosen what f does, and with no other.
+// once applies f to the first chosen message only.
 func once(chosen func(m Message) bool, f filter) filter {
 	return func(w *Wire, m Message) []Message {
 		if w.Note["once"] != nil || !chosen(m) {
@@ -86,7 +86,7 @@ func when(name string, value any, change func(map[string]any)) func(map[string]a
 	}
 }
 
-// pretend changes what the agent gets to hear of the client's capabilities.
+// pretend changes the capabilities of the client before the agent reads them.
 func pretend(change func(caps map[string]any)) filter {
 	return func(_ *Wire, m Message) []Message {
 		if m.Method() == "initialize" {
@@ -109,7 +109,7 @@ func dropStray(_ *Wire, m Message) []Message {
 	return keep(m)
 }
 
-// block changes blocks of content of a type in what the agent says.
+// block changes blocks of content of a type in messages of the agent.
 func block(kind string, change func(map[string]any)) filter {
 	return onUpdate("agent_message_chunk", within("content", when("type", kind, change)))
 }
@@ -139,7 +139,7 @@ func ends(reason string) func(Message) bool {
 	return func(m Message) bool { return answering("session/prompt")(m) && m.Result()["stopReason"] == reason }
 }
 
-// saidBye chooses responses to prompts that were to end so: what follows them does
+// saidBye chooses responses to prompts that were to end so: a frame after them does
 // not come between the steps of another test.
 func saidBye(m Message) bool { return ends("end_turn")(m) && says("Bye.")(m.Answers.Params()) }
 

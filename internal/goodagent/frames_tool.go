@@ -2,7 +2,7 @@ package goodagent
 
 import "fmt"
 
-// shown changes what tool calls show of a type.
+// shown changes the content of a type in tool calls.
 func shown(kind string, change func(map[string]any)) filter {
 	return onUpdate("tool_call_update", each("content", when("type", kind, change)))
 }

@@ -1,6 +1,6 @@
 package goodagent
 
-// empty returns what removes the content of a piece of a message.
+// empty returns a change that removes the content of a piece of a message.
 func empty(tag string) filter { return onUpdate(tag, unset("content")) }
 
 func init() {

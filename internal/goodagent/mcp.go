@@ -178,7 +178,7 @@ func firstMessage(r io.Reader) (json.RawMessage, error) {
 	return nil, lines.Err()
 }
 
-// use calls a tool of one of the servers. It returns what the tool says as
+// use calls a tool of one of the servers. It returns the output of the tool as
 // blocks of content.
 func (c *conversation) use(ctx context.Context, serverName, tool string, args json.RawMessage) (blocks []any, failed bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, toolWait)

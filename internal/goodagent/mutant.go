@@ -15,14 +15,14 @@ import (
 type Mutant struct {
 	Rule string // the id of the rule
 	Name string // tells it from others of the same rule; may be empty
-	Does string // what it does wrong, for people
+	Does string // its mistake, for people
 
 	// Out and In see each message on its way to the client and from it, and
-	// return what goes on in its place. They may change what they get. Both are
+	// return the messages that go on in its place. They may change the message. Both are
 	// called one message after the other, and never at the same time.
 	Out, In func(w *Wire, m Message) []Message
 
-	// Bytes stands before In: it changes what the client wrote, before it is taken
+	// Bytes stands before In: it changes the bytes of the client, before they are taken
 	// apart into lines.
 	Bytes func(in io.Reader) io.Reader
 
@@ -35,7 +35,7 @@ type Mutant struct {
 	// Change changes the agent before it is served.
 	Change func(*Agent)
 
-	// Breaks are rules that nobody can keep who breaks Rule this way.
+	// Breaks are the rules that an agent also breaks when it breaks Rule this way.
 	Breaks []string
 
 	// Process says that it has to be a process of its own.
@@ -78,7 +78,7 @@ func Find(id string) *Mutant {
 
 // A Message is one on its way.
 type Message struct {
-	Object map[string]any // nil for what is no object
+	Object map[string]any // nil for a message that is no object
 	Raw    []byte         // if set, goes out as it is, in place of Object
 
 	// Answers is the request that a response belongs to.
@@ -134,7 +134,7 @@ func decode(raw []byte) any {
 
 // A Wire is where the messages of one conversation pass.
 type Wire struct {
-	Note map[string]any // what a mutant wants to remember
+	Note map[string]any // the memory of the mutant
 
 	m   *Mutant
 	mu  sync.Mutex // held while a message passes
@@ -149,7 +149,7 @@ func (w *Wire) Send(m Message) {
 	if raw == nil {
 		raw = append(encode(m.Object), '\n')
 	}
-	w.out.Write(raw) // the agent sees for itself when nobody reads any more
+	w.out.Write(raw) // the agent notices a closed pipe itself
 }
 
 // Open returns the request of the client with that method that was last made
@@ -203,7 +203,7 @@ func (m *Mutant) filter(in io.Reader, out io.Writer) (io.Reader, io.Writer, func
 	}
 }
 
-// closerOf returns what closes in, or closes nothing.
+// closerOf returns in as a closer, or one that does nothing.
 func closerOf(in io.Reader) io.Closer {
 	if c, ok := in.(io.Closer); ok {
 		return c
@@ -211,7 +211,7 @@ func closerOf(in io.Reader) io.Closer {
 	return io.NopCloser(in)
 }
 
-// read passes on what the client says.
+// read passes on the messages of the client.
 func (w *Wire) read(in io.Reader, feed io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -236,7 +236,7 @@ func (w *Wire) read(in io.Reader, feed io.Writer) error {
 	}
 }
 
-// Write takes what the agent says, whole lines.
+// Write takes whole lines of the agent.
 func (w *Wire) Write(b []byte) (int, error) {
 	for line := range bytes.Lines(b) {
 		for _, m := range w.pass(line, w.m.Out, w.ask, w.in) {

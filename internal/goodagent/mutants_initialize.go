@@ -10,7 +10,7 @@ func version(v string) condition {
 	}
 }
 
-// unadvertised removes a capability from what the agent says that it can do.
+// unadvertised removes a capability from the answer to initialize.
 func unadvertised(group, name string) filter {
 	return onResult("initialize", within("agentCapabilities", within(group, unset(name))))
 }

@@ -11,8 +11,7 @@ func blocks(params map[string]any) int {
 	return len(list)
 }
 
-// active is under what a mutant notes that something goes on in the session of a
-// message.
+// active returns the name of the note that a turn runs in the session of a message.
 func active(m Message) string {
 	session, _ := m.session().(string)
 	return "active " + session

@@ -18,8 +18,7 @@ var providers = []provider{
 // offersProviders advertises them.
 var offersProviders = onResult("initialize", within("agentCapabilities", set("providers", object{})))
 
-// provides answers what is asked about providers as it should be. What flaw makes
-// of the answer is sent.
+// provides answers requests about providers correctly, and sends the answer through flaw.
 func provides(flaw filter) filter {
 	methods := map[string]func(w *Wire, params, response map[string]any){
 		"providers/list": listProviders, "providers/set": setProvider, "providers/disable": disableProvider,
@@ -38,7 +37,7 @@ func provides(flaw filter) filter {
 	}
 }
 
-// disabled is under what it is noted that a provider is switched off.
+// disabled returns the name of the note that a provider is switched off.
 func disabled(id string) string { return "disabled " + id }
 
 func listProviders(w *Wire, _, response map[string]any) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// oneFramePerRead takes what one read brings for one frame.
+// oneFramePerRead takes the bytes of one read for one frame.
 type oneFramePerRead struct {
 	io.Reader
 	rest []byte
@@ -220,7 +220,7 @@ func init() {
 	)
 }
 
-// outcome is what a client answers that has chosen an option.
+// outcome is the answer of a client that has chosen an option.
 func outcome(option string) object {
 	return object{"outcome": object{"outcome": "selected", "optionId": option}}
 }

@@ -18,7 +18,7 @@ const (
 // ownCategory is a category of options that the protocol does not know.
 const ownCategory = "_goodagent"
 
-// options returns what can be set in a session.
+// options returns the options of a session.
 func options(r *record) (out []acpv2.SessionConfigOption) {
 	choice := func(value, name string) object { return object{"value": value, "name": name} }
 	for _, o := range []object{
@@ -49,7 +49,7 @@ func commands() []acpv2.AvailableCommand {
 	}
 }
 
-// values are what the options can be set to.
+// values are the values of the options.
 var values = map[string][]string{"mode": {modeAsk, modeAuto, modePlan}, "model": {"small", "medium", "large"}}
 
 func (a *Agent) setOption(ctx context.Context, s *acp.AgentSession, id string, value any) error {

@@ -71,7 +71,7 @@ func (t *turn) asks(mode string) bool {
 	return false
 }
 
-// elicit puts a question to the user and says what came of it.
+// elicit asks the user a question and reports the outcome.
 func (c *toolCall) elicit(ctx context.Context, question object) (accepted bool, _ error) {
 	t := c.t
 	if mode := question["mode"].(string); !t.asks(mode) {
@@ -98,7 +98,7 @@ func (c *toolCall) elicit(ctx context.Context, question object) (accepted bool, 
 	return true, t.accepted(ctx, r.Form != nil, answer.Accept)
 }
 
-// accepted looks at what the user has filled in.
+// accepted checks the values that the user has filled in.
 func (t *turn) accepted(ctx context.Context, form bool, a *acpv2.ElicitationAcceptAction) error {
 	if !form {
 		return t.say(ctx, "The user accepted. ")

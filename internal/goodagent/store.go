@@ -40,7 +40,7 @@ func (r *record) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, r.Created, 36))
 }
 
-// cursorOf returns what a cursor stands for; "" is the beginning.
+// cursorOf returns the position of a cursor; "" is the beginning.
 func cursorOf(s string) (int64, error) {
 	if s == "" {
 		return 0, nil

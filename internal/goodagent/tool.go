@@ -47,7 +47,7 @@ func (t *turn) call(ctx context.Context, id string, s model.Step) error {
 	return c.update(ctx, status, object{"result": result})
 }
 
-// work returns what a step does, and says what the tool call is about.
+// work returns the work of a step, and describes the tool call.
 func (c *toolCall) work(s model.Step) func(context.Context) (string, error) {
 	inside := true
 	if s.Path != "" {
@@ -144,10 +144,10 @@ func (c *toolCall) update(ctx context.Context, status string, output object) err
 	return tell(ctx, c.t.AgentSession, v1, v2)
 }
 
-// say adds text to what the call shows.
+// say adds text to the content of the call.
 func (c *toolCall) say(text string) { c.block(object{"type": "text", "text": text}) }
 
-// block adds a block to what the call shows.
+// block adds a block to the content of the call.
 func (c *toolCall) block(b any) {
 	item := object{"type": "content", "content": b}
 	c.content, c.contentV2 = append(c.content, item), append(c.contentV2, item)
@@ -287,7 +287,7 @@ const outputLimit = 1 << 20
 
 func (c *toolCall) terminal(ctx context.Context, terminals acp.Terminals, command string) (_ string, err error) {
 	limit := outputLimit
-	late := context.WithoutCancel(ctx) // for what must be done also in a cancelled turn
+	late := context.WithoutCancel(ctx) // for the work that a cancelled turn must still do
 	id, err := terminals.Create(late, sandbox.Command{Name: "sh", Args: []string{"-c", command}, Dir: c.t.Dir, OutputLimit: &limit})
 	if err != nil {
 		return "", err
@@ -341,6 +341,6 @@ func (c *toolCall) use(ctx context.Context, s model.Step) (string, error) {
 
 // arguments reads the arguments of a tool.
 func arguments(raw json.RawMessage) (args struct{ Kind, Text string }) {
-	json.Unmarshal(raw, &args) // what is missing has a default
+	json.Unmarshal(raw, &args) // missing members have defaults
 	return args
 }

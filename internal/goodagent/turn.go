@@ -22,7 +22,7 @@ import (
 // maxAnswers is how often the agent asks its model in one turn.
 const maxAnswers = 25
 
-// contextSize is what the agent says that its model can keep in mind.
+// contextSize is the context size that the agent reports, in tokens.
 const contextSize = 200_000
 
 // A turn is a prompt that the agent works on.
@@ -32,7 +32,7 @@ type turn struct {
 	c      *conversation
 	id     string // of the messages in it
 	calls  int
-	answer strings.Builder // what was said
+	answer strings.Builder // the text so far
 	silent bool            // the last step was a tool call, and nothing was said since
 }
 
@@ -95,7 +95,7 @@ func (t *turn) hear() string {
 	return text
 }
 
-// remember keeps what was said in the turn.
+// remember stores the messages of the turn.
 func (t *turn) remember() {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *turn) remember() {
 	t.agent.store.put(t.c.record) // a session that cannot be kept goes on all the same
 }
 
-// steps returns what the prompt asks for.
+// steps returns the steps in the prompt.
 func (t *turn) steps(text string) ([]model.Step, error) {
 	if m := command.FindStringSubmatch(text); m != nil {
 		for _, c := range commands() {
@@ -327,7 +327,7 @@ func (t *turn) plan(ctx context.Context, s model.Step) error {
 		object{"sessionUpdate": "plan_update", "plan": object{"type": "items", "planId": "main", "entries": entries}})
 }
 
-// finish tells what there is to tell at the end of a turn.
+// finish sends the updates at the end of a turn.
 func (t *turn) finish(ctx context.Context) error {
 	t.c.mu.Lock()
 	used := 100
@@ -348,7 +348,7 @@ func (t *turn) finish(ctx context.Context) error {
 	return tell(ctx, t.AgentSession, info, info)
 }
 
-// path returns what a path means, and whether it is inside the folders of the
+// path returns the absolute form of a path, and whether it is inside the folders of the
 // session.
 func (t *turn) path(name string) (string, bool) {
 	dir := t.Dir

@@ -1,6 +1,6 @@
-// Package proof shows that compliance tests find what they claim to find: it runs
-// them against mutants of the good agent and compares what was found with what is
-// broken. Only tests and tools import it.
+// Package proof proves the compliance tests: it runs them against mutants of the good agent
+// and compares the rules that were found broken with the rules that are. Only tests and
+// tools import it.
 package proof
 
 import (
@@ -25,15 +25,15 @@ func Agent(m *goodagent.Mutant) comply.Agent {
 	}}
 }
 
-// A Verdict is what was found out about a mutant.
+// A Verdict is the result of all tests of a mutant.
 type Verdict struct {
 	Found     map[string][]string // the tests that found a rule to be broken, by its id
 	Caught    bool                // its own rule is among them
 	Unrelated []string            // rules that were found to be broken, and are not
 }
 
-// Found returns which rules were found to be broken, and by which tests. What
-// tests say about themselves is left out.
+// Found returns the rules that were found broken, with the tests that found them. Findings
+// about a test itself are left out.
 func Found(report comply.AgentReport) map[string][]string {
 	out := map[string][]string{}
 	note := func(rule, test string) {
@@ -46,18 +46,17 @@ func Found(report comply.AgentReport) map[string][]string {
 			note(f.Rule, r.ID)
 		}
 	}
-	for _, f := range report.Ledger { // also what came before the tests
+	for _, f := range report.Ledger { // with the findings of the probe
 		note(f.Rule, f.Test)
 	}
 	return out
 }
 
-// Clean reports whether the mutant was found to break its rule, and nothing that
-// does not follow from that.
+// Clean reports whether the mutant was found to break its rule, and no rule that does not
+// follow from that.
 func (v Verdict) Clean() bool { return v.Caught && len(v.Unrelated) == 0 }
 
-// String says for people what was found out, with the tests that found what is not
-// broken.
+// String describes the verdict for people, with the tests that found an unrelated rule.
 func (v Verdict) String() string {
 	if !v.Caught {
 		return "NOT CAUGHT"
@@ -70,8 +69,8 @@ func (v Verdict) String() string {
 	return text
 }
 
-// patience is how much longer the windows are when a mutant is tried again: a
-// verdict that comes from a busy machine does not come twice.
+// patience is the factor of all timeouts when a mutant is tried again: on a busy machine an
+// agent may have been too slow the first time.
 const patience = 5
 
 // Try runs tests against a mutant, which a is, and once more with longer windows if

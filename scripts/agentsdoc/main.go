@@ -1,7 +1,7 @@
-// Command agentsdoc writes docs/agents.md: which agents keep to which rules. It
-// reads what "parley comply --format json" found, in one or several runs, and
-// from the file that is its argument what "parley comply --list-agents --json"
-// says. A verdict that is not the same in all runs is shown as such.
+// Command agentsdoc writes docs/agents.md: the results of the known agents. Standard input
+// has the reports of one or several runs of "parley comply --format json"; the file in the
+// argument has the output of "parley comply --list-agents --json". A status that differs
+// between runs is shown as such.
 package main
 
 import (
@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// A known agent is one that could have been tested.
+// A known is an agent of the list, tested or not.
 type known struct{ Name, Title, Version, Licence, API string }
 
-// An agent is one that was tested.
+// An agent is an agent with its results.
 type agent struct {
 	Name            string
 	ProtocolVersion json.RawMessage
@@ -105,7 +105,7 @@ func merge(in *json.Decoder) ([]agent, error) {
 	return merged, nil
 }
 
-// add adds what another run came to.
+// add adds the results of another run.
 func (a *agent) add(tests []test) {
 	for _, t := range tests {
 		at := slices.IndexFunc(a.Tests, func(x test) bool { return x.ID == t.ID })
@@ -124,7 +124,7 @@ func (a *agent) add(tests []test) {
 	}
 }
 
-// separator stands between verdicts of different runs.
+// separator stands between the statuses of different runs.
 const separator = "/"
 
 const varies = "varies"
@@ -160,7 +160,7 @@ func writeAgents(b *strings.Builder, all []known, tested []agent) {
 	}
 }
 
-// writeTests writes a row per test, and what came out for each agent.
+// writeTests writes a row per test, with a status for each agent.
 func writeTests(b *strings.Builder, tested []agent) {
 	b.WriteString("\n## Tests\n\nRequired tests come first, in bold.\n\n| test | runs |")
 	for _, a := range tested {
@@ -180,8 +180,7 @@ func writeTests(b *strings.Builder, tested []agent) {
 	}
 }
 
-// writeFindings writes the rules that each agent breaks, without what differs from
-// run to run.
+// writeFindings writes the rules that each agent breaks.
 func writeFindings(b *strings.Builder, tested []agent) {
 	b.WriteString("\n## Findings\n\nThe rules that were broken, and in which tests. `parley comply --agent NAME` shows the frames that prove it.\n")
 	for _, a := range tested {

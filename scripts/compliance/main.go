@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-const intro = `# What is checked
+const intro = `# Rules and their checks
 
 This file is generated: ` + "`go run ./scripts/compliance > docs/compliance.md`" + `.
 
@@ -47,8 +47,8 @@ How a rule is checked:
 | test, model | likewise; the model must do what the prompt says. ` + "`--with-model`" + ` provides one that does |
 | test, fixture | likewise, with something beside the agent: an MCP server, an empty home, a scripted model |
 
-Each check is proven by mutants: copies of an agent that keeps all rules, changed so that they break one. The suite must find that rule to be
-broken, and no other that does not follow from it. A rule without a mutant is unproven: its check may find nothing.
+Each check is proven by mutants: copies of an agent that keeps all rules, changed so that they break one. The suite must find that rule
+broken, and no rule that does not follow from it. A rule without a mutant is unproven: its check may find nothing.
 
 `
 
@@ -66,7 +66,7 @@ var ways = map[rules.Class]string{
 	rules.ByFrame: "test", rules.ByTest: "test", rules.ByCapability: "test, capability", rules.ByModel: "test, model", rules.ByFixture: "test, fixture",
 }
 
-// A table is what is known about each rule, by its id.
+// A table has the tests, checks and mutants of each rule, by its id.
 type table struct {
 	tests   map[string][]string
 	frames  map[string]bool
@@ -106,7 +106,7 @@ func (t *table) how(r comply.Rule) string {
 	return strings.Join(parts, "; ")
 }
 
-// proof returns what proves that a rule is checked.
+// proof returns the mutants that prove the check of a rule.
 func (t *table) proof(r comply.Rule) string {
 	switch n := t.mutants[r.ID]; {
 	case t.how(r) == "":

@@ -66,7 +66,7 @@ func read(r io.Reader) (map[string][]result, error) {
 	}
 }
 
-// write prints the table, and returns an error that names what is missing.
+// write prints the table, and returns an error that names the missing requirements.
 func write(w io.Writer, found map[string][]result) error {
 	wanted, err := expand(requirements)
 	if err != nil {

@@ -110,7 +110,7 @@ func word(v proof.Verdict, err error) string {
 }
 
 // report prints the matrix: a line for each mutant, with the rules that were
-// found to be broken and how many tests found it. Its own rule is first; what
+// found to be broken and how many tests found it. Its own rule is first; a rule that
 // does not follow from it has a question mark.
 func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error) error {
 	caught, alone, clean := 0, 0, 0
@@ -145,7 +145,7 @@ func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error)
 	}
 	fmt.Printf("\n%d mutants: %d caught, %d found to break nothing unrelated, %d both\n", len(mutants), caught, alone, clean)
 	if clean < len(mutants) {
-		return fmt.Errorf("%d of %d mutants were not caught, or something was held against them that they do not break", len(mutants)-clean, len(mutants))
+		return fmt.Errorf("%d of %d mutants were not caught, or were found to break an unrelated rule", len(mutants)-clean, len(mutants))
 	}
 	return nil
 }
