@@ -46,6 +46,8 @@ func (r *testRun) do(ctx context.Context, a jsont.Action) *rules.Finding {
 	return r.abort(fmt.Errorf("comply: no action %T", a))
 }
 
+// newSession opens a session and keeps its id in a variable. A failure is a finding under the
+// rule about session/new, not under that of the test.
 func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Finding {
 	vars := r.vars()
 	params := map[string]any{"cwd": r.sandbox, "mcpServers": []any{}}
@@ -88,6 +90,8 @@ func sessionID(answer *rules.Entry) (string, bool) {
 	return id, ok && id != ""
 }
 
+// send sends one frame. If a request that it depends on has already been answered, the test
+// is moot.
 func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
 	if a.WhileWaiting != nil {
@@ -100,6 +104,7 @@ func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	return r.deliver(ctx, a.Frame.Encode(vars.Expand), &request{step: r.now.step, wantError: a.WantError, deadline: time.Now().Add(r.scaled(a.Timeout))})
 }
 
+// sendRaw sends bytes. The log has only their beginning.
 func (r *testRun) sendRaw(ctx context.Context, a *jsont.SendRaw) *rules.Finding {
 	data := a.Data
 	if a.Text != nil {
@@ -113,6 +118,7 @@ func (r *testRun) sendRaw(ctx context.Context, a *jsont.SendRaw) *rules.Finding 
 	return r.deliverLine(ctx, bytes.TrimRight(data[:min(len(data), 64<<10)], "\r\n"), data, nil)
 }
 
+// reply answers a held request. A test that names one that is not held is broken.
 func (r *testRun) reply(ctx context.Context, a *jsont.Reply) *rules.Finding {
 	r.c.mu.Lock()
 	e := r.c.held[a.To]
@@ -218,6 +224,7 @@ func forbidText(a *jsont.Forbid) string {
 	return jsont.Shorten(strings.Join(parts, ", and no "), 500)
 }
 
+// delay waits, and counts the time as waiting.
 func (r *testRun) delay(ctx context.Context, d time.Duration) *rules.Finding {
 	defer r.c.clock.wait()()
 	timer := time.NewTimer(d)
@@ -230,6 +237,7 @@ func (r *testRun) delay(ctx context.Context, d time.Duration) *rules.Finding {
 	}
 }
 
+// check compares a value made of variables.
 func (r *testRun) check(a *jsont.Check) *rules.Finding {
 	value, _ := jsont.Decode(a.Value.Encode(r.vars().Expand))
 	if expected, actual := compare("a value", value, a.Like, a.Unlike, r.vars()); expected != "" {

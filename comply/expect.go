@@ -203,6 +203,8 @@ func (a *assignment) close() (missing []*openExpectation) {
 	return missing
 }
 
+// expect waits for the frames of a step, then captures values from them. It fails with the
+// first expectation that no frame has met.
 func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding {
 	c := r.c
 	a := &assignment{c: c, ordered: step.Ordered, until: r.untilFrame(step.Until), list: r.now.expectations, candidates: map[*openExpectation][]*rules.Entry{}}
@@ -285,6 +287,7 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 	return nil
 }
 
+// captureFrom gives a variable the value at a path of e. It reports false if there is none.
 func (r *testRun) captureFrom(c jsont.Capture, e *rules.Entry) bool {
 	v, ok := r.vars().Lookup(e.Value, c.Path)
 	if ok {

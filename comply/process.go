@@ -13,6 +13,8 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
+// process runs the parts of a process step in the order of its fields. Once the step has
+// closed the input or sent a signal, the end of the agent is not a finding.
 func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding {
 	if x.CloseInput {
 		r.leaving = true

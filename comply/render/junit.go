@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/comply/rules"
 )
 
+// The elements of a JUnit report, as build servers read them.
 type junitSuites struct {
 	XMLName xml.Name     `xml:"testsuites"`
 	Suites  []junitSuite `xml:"testsuite"`

@@ -156,6 +156,7 @@ func (t *Result) remark() string {
 	return jsont.Shorten(s, 600)
 }
 
+// agent writes the section of one agent.
 func (m *markdown) agent(a *AgentReport, summary bool) {
 	title := "## %s\n"
 	if summary {
@@ -298,6 +299,7 @@ func totalsLine(a *AgentReport) string {
 	return strings.Join(parts, ", ")
 }
 
+// test writes the section of one test.
 func (m *markdown) test(t *Result) {
 	m.line("### %s: %s\n", t.Status, plain(t.Title))
 	m.line("%s, %s\n", code(t.ID), t.Severity)
@@ -318,6 +320,7 @@ func (m *markdown) test(t *Result) {
 	}
 }
 
+// finding writes a finding with its frames.
 func (m *markdown) finding(f rules.Finding) {
 	m.line("- **%s** (%s)", plain(f.Rule), f.Level)
 	m.line("  - expected: %s", plain(f.Expected))

@@ -83,7 +83,8 @@ func member(of func(*event) object, name string, fits func(any) bool) flaw {
 	return func(_ *state, e *event) string { return whenIs(!fits(of(e)[name]), name, of(e)[name]) }
 }
 
-// The objects in which members are checked.
+// paramsOf, resultOfCall and updateOf return the object in which members are checked; nil
+// if the event has none.
 func paramsOf(e *event) object     { return e.params }
 func resultOfCall(e *event) object { return e.result }
 func updateOf(e *event) object     { return e.update }
@@ -158,7 +159,7 @@ func isNumber(v any) bool { _, ok := number(v); return ok }
 // isPath reports whether v is an absolute path of any system.
 func isPath(v any) bool { s, _ := v.(string); return absolute(s) }
 
-// absent returns the condition that a member is not there, null, or fits.
+// absentOr returns the condition that a member is not there, null, or fits.
 func absentOr(fits func(any) bool) func(any) bool {
 	return func(v any) bool { return v == nil || fits(v) }
 }

@@ -11,6 +11,8 @@ var optionKinds = []string{"allow_once", "allow_always", "reject_once", "reject_
 
 func permissionOptions(e *event) []object { return objects(e.params, "options") }
 
+// permissionChecks are about session/request_permission: a question is asked in a running
+// turn, about a tool call, with options that can be told apart and do not all refuse.
 var permissionChecks = []check{
 	{rule: "PERM-01", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
 		options, _ := e.params["options"].([]any)
@@ -54,6 +56,8 @@ func needsCapability(path string) flaw {
 	}
 }
 
+// fileChecks are about files that the agent reads and writes through the client. Version 2
+// has no such methods, so most rules are for version 1 only.
 var fileChecks = []check{
 	{rule: "FS-01", on: asks(MethodReadFile), in: schema.V1, flaw: needsCapability("fs.readTextFile")},
 	{rule: "FS-02", on: asks(MethodWriteFile), in: schema.V1, flaw: needsCapability("fs.writeTextFile")},
@@ -85,6 +89,9 @@ func isEnvironment(v any) bool {
 	return isList(v) && !slices.ContainsFunc(objects(object{"": v}, ""), func(o object) bool { return !named(o) })
 }
 
+// terminalChecks are about terminals of the client: the agent uses only terminals that the
+// client made and that it has not released, and releases each one. Whether one was left
+// open is known only at the end of the conversation.
 var terminalChecks = []check{
 	{rule: "TERM-01", on: asks(append([]string{"terminal/create"}, terminalUses...)...), in: schema.V1, flaw: needsCapability("terminal")},
 	{rule: "TERM-02", on: asks("terminal/create"), flaw: firstOf(

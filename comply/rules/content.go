@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// blockTypes are the types of content blocks. Version 2 allows others.
 var blockTypes = []string{"text", "image", "audio", "resource_link", "resource"}
 
 // wholeTags are the updates that carry a list of blocks.
@@ -67,11 +68,14 @@ func isBase64(s string) bool {
 	return err == nil
 }
 
+// The syntax of media types (RFC 2045) and of the scheme of a URI (RFC 3986).
 var (
 	mediaType = regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(\s*;.*)?$`)
 	scheme    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
+// contentChecks are about blocks of content, wherever an update carries them: in pieces of
+// messages, in tool calls, in summaries.
 var contentChecks = []check{
 	{rule: "CNT-01", on: updates(), flaw: eachFlaw(blocks, func(s *state, b object) string {
 		return whenIs(!isOneOf(s, b["type"], blockTypes), "type", b["type"])

@@ -14,6 +14,8 @@ func asksUser(mode string) selector {
 	return func(e *event) bool { return e.Method == MethodElicit && (mode == "" || text(e.params, "mode") == mode) }
 }
 
+// secrets and links match text of a field that should not be in a form. They match words,
+// not intent.
 var (
 	fieldTypes = []string{"string", "number", "integer", "boolean", "array"}
 	secrets    = regexp.MustCompile(`(?i)passw|secret|api.?key|\btoken\b|access.?token|credential|private.?key|\bpin\b|\bcvv\b|\bssn\b`)
@@ -49,6 +51,9 @@ func words(name string, field object) string {
 	return strings.Join([]string{name, text(field, "title"), text(field, "description")}, " ")
 }
 
+// elicitationChecks are about questions to the user: forms, which must not ask for secrets or
+// carry links, and pages, which the client opens in a browser. A page waits from its
+// request until the client has answered.
 var elicitationChecks = []check{
 	{rule: "ELI-01", on: asksUser(""), flaw: func(s *state, e *event) string {
 		return when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation")

@@ -77,6 +77,8 @@ func (l *ledger) strayResponse(e *Entry) {
 	l.note(ruleOneAnswer, "", "a response without a request", e)
 }
 
+// frameChecks are about JSON-RPC. They run also for tests whose methods are not of the
+// protocol, for which the other checks are off.
 var frameChecks = []check{
 	{rule: "RPC-01", on: anything, flaw: member(messageOf, "jsonrpc", func(v any) bool { return v == "2.0" })},
 	{rule: "RPC-04", on: anything, flaw: func(_ *state, e *event) string {
@@ -130,6 +132,8 @@ const (
 	codeCancelled = -32800
 )
 
+// aboutLogin and aboutCaller match the text of errors about a login, and about a mistake of
+// the caller. The texts are free, so the checks with them only give advice.
 var (
 	aboutLogin    = regexp.MustCompile(`(?i)auth|log ?in|login|sign|credential|token|key|account|session expired`)
 	aboutCaller   = regexp.MustCompile(`(?i)not found|no such|unknown|does not exist|invalid (param|argument|request)|missing (param|field)|required`)
@@ -145,6 +149,8 @@ func (e *event) code() (int64, bool) {
 
 func (e *event) message() string { return text(inner(e.object, "error"), "message") }
 
+// errorChecks are about error responses: codes within their ranges, one short line of text,
+// and a code that fits the text.
 var errorChecks = []check{
 	{rule: "ERR-01", on: failures, flaw: func(_ *state, e *event) string {
 		n, isNumber := inner(e.object, "error")["code"].(json.Number)
@@ -185,6 +191,8 @@ var traceSyntax = map[string]*regexp.Regexp{
 	"baggage":     regexp.MustCompile(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`),
 }
 
+// extensionChecks are about names that the protocol does not define: they begin with an
+// underscore and are announced, and _meta is an object.
 var extensionChecks = []check{
 	{rule: "EXT-03", on: calls, flaw: func(s *state, e *event) string {
 		m, known := s.version.Method(e.Method)

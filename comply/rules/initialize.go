@@ -25,6 +25,8 @@ var capabilityTypes = map[string]func(any) bool{
 
 func authMethods(e *event) []object { return objects(e.result, "authMethods") }
 
+// initializeChecks are about the answer to initialize, from which the client learns the
+// version, the capabilities and the ways to log in.
 var initializeChecks = []check{
 	{rule: "INIT-02", on: resultOf(MethodInitialize), flaw: func(_ *state, e *event) string {
 		v, ok := e.result["protocolVersion"]

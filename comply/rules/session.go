@@ -109,6 +109,8 @@ func listedSessions(e *event) []object { return objects(e.result, "sessions") }
 
 const notOpened = "an update names the session %s, which the client has not opened"
 
+// sessionChecks are about opening, loading and listing sessions. An update may name a session
+// before the answer that opens it; only if that answer never comes is the session unknown.
 var sessionChecks = []check{
 	{rule: "SNEW-01", on: resultOf(MethodNewSession), flaw: func(_ *state, e *event) string {
 		return when(e.result["sessionId"] == "", "sessionId is empty")

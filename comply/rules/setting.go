@@ -45,8 +45,11 @@ func choices(option object) (out []object) {
 	return out
 }
 
+// categories are the categories of options that clients know.
 var categories = []string{"mode", "model", "model_config", "thought_level"}
 
+// settingChecks are about modes and options. Each message with options has all of them, so
+// it is compared with the options before it: none may vanish, and their order stays.
 var settingChecks = []check{
 	{rule: "MODE-01", on: opensSession, in: schema.V1, flaw: func(_ *state, e *event) string {
 		modes := inner(e.result, "modes")

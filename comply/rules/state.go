@@ -93,6 +93,8 @@ type terminal struct {
 	released bool
 }
 
+// newState returns the state before the first entry. version is the version that the client
+// asks for; the answer to initialize may change it.
 func newState(version schema.Version, calls []*Call) *state {
 	s := &state{
 		version: version, questions: map[*Entry]*Entry{}, agentAsks: map[string]*Entry{}, agentIDs: map[string]bool{}, withdrawn: map[string]bool{}, waiting: map[*Entry]bool{},
@@ -288,6 +290,7 @@ func (s *state) agentSent(e *event) {
 	}
 }
 
+// agentRequested applies a request of the agent.
 func (s *state) agentRequested(e *event) {
 	switch e.Method {
 	case "terminal/kill":
@@ -303,6 +306,7 @@ func (s *state) agentRequested(e *event) {
 	}
 }
 
+// agentAnswered applies an answer of the agent: it opens sessions and ends turns.
 func (s *state) agentAnswered(e *event) {
 	asked := s.event(e.request)
 	switch asked.Method {
@@ -366,6 +370,8 @@ func (t *turn) end(stop string) {
 	t.session.turns = slices.DeleteFunc(t.session.turns, func(other *turn) bool { return other == t })
 }
 
+// agentUpdated applies an update. The first update of a session that is not open yet is
+// kept, in case that it never is.
 func (s *state) agentUpdated(e *event) {
 	x := s.session(e)
 	if x == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
+// The words of the protocol for tool calls. Version 2 allows others.
 var (
 	toolTags     = []string{"tool_call", "tool_call_update"}
 	toolKinds    = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
@@ -29,7 +30,7 @@ func toolCall(e *event) object {
 // toolContent returns the content that a tool call shows.
 func toolContent(e *event) []object { return objects(toolCall(e), "content") }
 
-// shown returns the content of one type that a tool call shows.
+// shownOf returns the content of one type that a tool call shows.
 func shownOf(kind string) func(*event) []object {
 	return func(e *event) []object {
 		return slices.DeleteFunc(toolContent(e), func(c object) bool { return text(c, "type") != kind })
@@ -60,6 +61,10 @@ func (s *state) known(e *event) (*toolState, *session) {
 // isLine reports whether v is the number of a line, from 1.
 func isLine(v any) bool { return isCount(v) && jsont.Stringify(v) != "0" }
 
+// toolChecks are about tool calls, in updates and in questions for permission. A call is
+// announced once by tool_call and changed by tool_call_update; its status only moves
+// forward, and the content that it shows must be complete. A loaded session repeats its
+// calls, so order does not count while it loads.
 var toolChecks = []check{
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
@@ -124,6 +129,7 @@ func repeats(c *toolState, e *event) bool {
 	return !slices.ContainsFunc(shownOf("terminal")(e), func(item object) bool { return !slices.Contains(c.terminals, text(item, "terminalId")) })
 }
 
+// planChecks are about plans. Each update has the whole plan.
 var planChecks = []check{
 	{rule: "PLAN-02", on: updates("plan", "plan_update"), flaw: each(func(e *event) []object {
 		return append(objects(e.update, "entries"), objects(inner(e.update, "plan"), "entries")...)

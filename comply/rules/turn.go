@@ -48,8 +48,12 @@ func stopped(s *state, e *event) (reason any, t *turn) {
 	return nil, nil
 }
 
+// turnEnds selects the events that may end a turn.
 var turnEnds selector = func(e *event) bool { return results(e) || e.tag == "state_update" }
 
+// turnChecks are about turns. In version 1 the answer to session/prompt ends a turn; in
+// version 2 a state_update with a stop reason does. Updates of a turn come before its end,
+// and its tool calls have ended by then.
 var turnChecks = []check{
 	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
 		return when(e.result != nil && e.result["stopReason"] == nil, "the result has no stopReason")
@@ -110,6 +114,7 @@ var turnChecks = []check{
 	}},
 }
 
+// afterCancelled returns the flaw that an update came after a turn ended as cancelled.
 func afterCancelled(s *state, e *event) string {
 	if x := idleSession(s, e); x != nil && x.last != nil && x.last.stop == "cancelled" {
 		return e.with(x.last.request, e.tag+" came after the turn was told to be cancelled")

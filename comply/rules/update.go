@@ -49,6 +49,8 @@ func unwanted(s *state, e *event) string {
 
 var commands = listOf("availableCommands")
 
+// updateChecks are about the form of each kind of update, about commands and about usage. An
+// update that needs a capability of the client must not come without it.
 var updateChecks = []check{
 	{rule: "UPD-01", on: asks("session/update"), flaw: func(s *state, e *event) string {
 		tag := e.update["sessionUpdate"]
