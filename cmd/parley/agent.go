@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) agentCommand() *cobra.Command {
@@ -24,47 +25,29 @@ func (a *app) agentCommand() *cobra.Command {
 
 func (a *app) agentAddCommand() *cobra.Command {
 	var p api.AgentParams
-	var role string
-	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an agent and print its first key, once",
 		Example: `  parley agent add planner --role coordinator
   parley agent add ci --auditor --expires 720h`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.ID, p.Role, p.ExpiresS = hub.AgentID(args[0]), hub.Role(role), int64(expires/time.Second)
-			return answer(cmd.Context(), a, api.AddAgent, p, func(w io.Writer, got api.AgentKey) {
-				fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
-				fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
-			})
-		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
+	f.StringVar((*string)(&p.Role), "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
 	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
-	f.StringVar(&p.Label, "label", "", "what to call the key (default \"default\")")
-	f.DurationVar(&expires, "expires", 0, "how long the key is good, as in 720h (default for ever)")
-	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"coordinator", "researcher", "executor", "reviewer", "integrator"}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+	f.StringVar(&p.Label, "label", "", "label of the key (default \"default\")")
+	choices(cmd, "role", "coordinator", "researcher", "executor", "reviewer", "integrator")
+	return operation(a, cmd, api.AddAgent, &p, func(w io.Writer, got api.AgentKey) {
+		fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
+		fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
+	}, argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid, as in 720h (default for ever)"))
 }
 
 func (a *app) agentListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the agents of the hub",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answer(cmd.Context(), a, api.ListAgents, api.None{}, func(w io.Writer, got api.AgentList) {
-				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(tw, "NAME\tROLE\tSTATE\tKEYS")
-				for _, p := range got.Agents {
-					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.ID, p.Role, p.State, keyList(p.Keys))
-				}
-				tw.Flush()
-			})
-		},
-	}
+	cmd := &cobra.Command{Use: "list", Short: "List the agents of the hub", Args: cobra.NoArgs}
+	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
+		writeTable(w, "NAME, ROLE, STATE, KEYS", got.Agents, func(p access.Profile) []any { return []any{p.ID, p.Role, p.State, keyList(p.Keys)} })
+	})
 }
 
 func keyList(keys []hub.Key) string {
@@ -85,20 +68,15 @@ func keyList(keys []hub.Key) string {
 
 func (a *app) agentKeyCommand() *cobra.Command {
 	var p api.AgentParams
-	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:     "key NAME --label LABEL",
-		Short:   "Make another key for an agent and print it, once",
+		Short:   "Create another key for an agent and print it, once",
 		Example: `  parley agent key builder --label laptop --expires 720h`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.ID, p.ExpiresS = hub.AgentID(args[0]), int64(expires/time.Second)
-			return answer(cmd.Context(), a, api.AddKey, p, func(w io.Writer, got api.AgentKey) { fmt.Fprintf(w, "key: %s\n", got.Key) })
-		},
 	}
-	cmd.Flags().StringVar(&p.Label, "label", "", "what to call the key; each label is used once")
-	cmd.Flags().DurationVar(&expires, "expires", 0, "how long the key is good (default for ever)")
-	return cmd
+	cmd.Flags().StringVar(&p.Label, "label", "", "label of the key; each label is used once")
+	return operation(a, cmd, api.AddKey, &p, func(w io.Writer, got api.AgentKey) { fmt.Fprintf(w, "key: %s\n", got.Key) },
+		argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid (default for ever)"))
 }
 
 func (a *app) agentRevokeCommand() *cobra.Command {
@@ -108,11 +86,16 @@ func (a *app) agentRevokeCommand() *cobra.Command {
 		Short:   "Revoke the keys of an agent, one or all",
 		Example: `  parley agent revoke builder --label laptop`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.ID = hub.AgentID(args[0])
-			return answer(cmd.Context(), a, api.RevokeKeys, p, func(w io.Writer, got api.Revoked) { fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent) })
-		},
 	}
 	cmd.Flags().StringVar(&p.Label, "label", "", "the key to revoke (default all)")
-	return cmd
+	return operation(a, cmd, api.RevokeKeys, &p, func(w io.Writer, got api.Revoked) {
+		fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent)
+	}, argument(0, &p.ID))
+}
+
+// agentChange returns a command that changes the state of an agent.
+func (a *app) agentChange(verb, short, state string, o rpc.Operation[*api.Services, api.AgentParams, api.AgentState]) *cobra.Command {
+	var p api.AgentParams
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, o, &p, func(w io.Writer, got api.AgentState) { fmt.Fprintf(w, "%s is %s\n", got.Agent.ID, state) }, argument(0, &p.ID))
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,43 +27,21 @@ a new version.`
 }
 
 func (a *app) contractProposeCommand() *cobra.Command {
-	var kind, name, content string
-	cmd := a.inProject(&cobra.Command{
+	var p coordination.Proposal
+	cmd := &cobra.Command{
 		Use: "propose --type TYPE --name NAME --content JSON|@FILE|-", Short: "Propose an interface",
 		Example: `  parley contract propose --type api_endpoint --name "Get User" \
     --content '{"method":"GET","path":"/users/{id}","responseBody":{"type":"object"}}'`,
 		Args: cobra.NoArgs,
-	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
-		raw, err := a.object(ctx, "--content", content)
-		if err != nil {
-			return err
-		}
-		return answer(ctx, a, coordination.Propose,
-			coordination.Proposal{InProject: in, Type: hub.ContractType(kind), Name: name, Content: raw}, a.writeProposed)
-	})
-	f := cmd.Flags()
-	f.StringVar(&kind, "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
-	f.StringVar(&name, "name", "", "what it is called")
-	f.StringVar(&content, "content", "", "the interface: a JSON object, @FILE, or - for standard input")
-	cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words(hub.ContractTypes), cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+	}
+	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
+	cmd.Flags().StringVar(&p.Name, "name", "", "name of the interface")
+	choices(cmd, "type", hub.ContractTypes...)
+	return operation(a, cmd, coordination.Propose, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inProject(cmd, &p.InProject))
 }
 
-func words[S ~string](list []S) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = string(s)
-	}
-	return out
-}
-
-// typed returns words as values of a string type.
-func typed[S ~string](words []string) []S {
-	var out []S
-	for _, w := range words {
-		out = append(out, S(w))
-	}
-	return out
+func (a *app) contentFlag(cmd *cobra.Command, into *json.RawMessage) preparation {
+	return a.jsonFlag(cmd, into, "content", "the interface: a JSON object, @FILE, or - for standard input")
 }
 
 func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
@@ -76,85 +52,56 @@ func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 }
 
 func (a *app) contractUpdateCommand() *cobra.Command {
-	var content, note string
-	var version int
-	cmd := a.inContract(&cobra.Command{
-		Use: "update ID --content JSON|@FILE|-", Short: "Give a contract its next version",
-		Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
-		raw, err := a.object(ctx, "--content", content)
-		if err != nil {
-			return err
-		}
-		return answer(ctx, a, coordination.Update,
-			coordination.Revision{InContract: in, Content: raw, Note: note, Version: version}, a.writeProposed)
-	})
-	f := cmd.Flags()
-	f.StringVar(&content, "content", "", "the interface: a JSON object, @FILE, or - for standard input")
-	f.StringVar(&note, "note", "", "what changed, and why")
-	f.IntVar(&version, "version", 0, "the version that it replaces; refused if there is a newer one")
-	return cmd
+	var p coordination.Revision
+	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
+	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that it replaces; refused if there is a newer one")
+	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) contractRespondCommand() *cobra.Command {
-	var comment string
-	var version int
-	cmd := a.inContract(&cobra.Command{
+	var p coordination.Response
+	cmd := &cobra.Command{
 		Use: "respond ID agree|request_change|reject", Short: "Agree to a contract, ask for a change, or reject it",
 		Example:   `  parley contract respond 0199... request_change --comment "avatar may be null"`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
-	}, func(ctx context.Context, in coordination.InContract, args []string) error {
-		p := coordination.Response{InContract: in, Action: args[1], Comment: comment, Version: version}
-		return answer(ctx, a, coordination.Respond, p, func(w io.Writer, got coordination.Responded) {
-			fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
-			if len(got.PendingRepos) > 0 {
-				fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
-			}
-		})
-	})
-	cmd.Flags().StringVar(&comment, "comment", "", "what the others should know")
-	cmd.Flags().IntVar(&version, "version", 0, "the version that you have seen; refused if there is a newer one")
-	return cmd
+	}
+	cmd.Flags().StringVar(&p.Comment, "comment", "", "what the others should know")
+	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that you have seen; refused if there is a newer one")
+	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
+		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
+		if len(got.PendingRepos) > 0 {
+			fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
+		}
+	}, argument(1, &p.Action), a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) contractShowCommand() *cobra.Command {
-	cmd := a.inContract(&cobra.Command{
-		Use: "show ID", Short: "Show a contract and who has implemented it", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
-		return answer(ctx, a, coordination.GetContract, coordination.GetParams{InContract: in, History: true}, func(w io.Writer, got coordination.Contract) {
-			fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
-			for _, i := range got.Implementations {
-				fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
-			}
-			for _, c := range got.Conflicts {
-				fmt.Fprintf(w, "  another version %d was proposed at the same time and lost; it is kept (--json shows it)\n", c.Version)
-			}
-			writeObject(w, got.Content)
-		})
-	})
-	return cmd
-}
-
-// writeObject writes a JSON value for people.
-func writeObject(w io.Writer, raw json.RawMessage) {
-	text, err := json.MarshalIndent(raw, "", "  ")
-	if err != nil {
-		text = raw
-	}
-	fmt.Fprintln(w, visible(string(text)))
+	p := coordination.GetParams{History: true}
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a contract and its implementations", Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, coordination.GetContract, &p, func(w io.Writer, got coordination.Contract) {
+		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
+		for _, i := range got.Implementations {
+			fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
+		}
+		for _, c := range got.Conflicts {
+			fmt.Fprintf(w, "  another version %d was proposed at the same time and lost; it is kept (--json shows it)\n", c.Version)
+		}
+		text, err := json.MarshalIndent(got.Content, "", "  ")
+		if err != nil {
+			text = got.Content
+		}
+		fmt.Fprintln(w, visible(string(text)))
+	}, a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) contractDiffCommand() *cobra.Command {
-	var from, to int
-	cmd := a.inContract(&cobra.Command{
-		Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
-		return answer(ctx, a, coordination.DiffContract, coordination.DiffParams{InContract: in, From: from, To: to}, a.writeDiff)
-	})
-	cmd.Flags().IntVar(&from, "from", 0, "the older version (default the one before)")
-	cmd.Flags().IntVar(&to, "to", 0, "the newer version (default the newest)")
-	return cmd
+	var p coordination.DiffParams
+	cmd := &cobra.Command{Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1)}
+	cmd.Flags().IntVar(&p.From, "from", 0, "the older version (default the one before)")
+	cmd.Flags().IntVar(&p.To, "to", 0, "the newer version (default the newest)")
+	return operation(a, cmd, coordination.DiffContract, &p, a.writeDiff, a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) writeDiff(w io.Writer, d contract.Diff) {
@@ -176,55 +123,53 @@ func (a *app) writeDiff(w io.Writer, d contract.Diff) {
 }
 
 func (a *app) contractListCommand() *cobra.Command {
-	var status, kind string
-	cmd := a.inProject(&cobra.Command{
-		Use: "list", Short: "List the contracts of a project", Args: cobra.NoArgs,
-	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
-		p := coordination.ListContractsParams{InProject: in, Status: hub.ContractStatus(status), Type: hub.ContractType(kind)}
-		all := coordination.Contracts{Contracts: []coordination.Contract{}}
+	var p coordination.ListContractsParams
+	cmd := &cobra.Command{Use: "list", Short: "List the contracts of a project", Args: cobra.NoArgs}
+	inProject := a.inProject(cmd, &p.InProject)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := inProject(cmd.Context(), args); err != nil {
+			return err
+		}
+		all := []coordination.Contract{}
 		for {
-			got, err := call(ctx, a, coordination.ListContracts, p)
+			got, err := call(cmd.Context(), a, coordination.ListContracts, p)
 			if err != nil {
 				return err
 			}
-			all.Contracts = append(all.Contracts, got.Contracts...)
-			if got.Next == "" {
+			all = append(all, got.Contracts...)
+			if p.After = got.Next; p.After == "" {
 				break
 			}
-			p.After = got.Next
 		}
-		return a.print(all, func(w io.Writer) {
-			if len(all.Contracts) == 0 {
-				fmt.Fprintln(w, "no contracts")
-				return
-			}
-			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "ID\tVERSION\tSTATUS\tTYPE\tNAME")
-			for _, c := range all.Contracts {
-				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", c.ID, c.Version, c.Status, c.Type, visible(c.Name))
-			}
-			t.Flush()
+		return a.print(coordination.Contracts{Contracts: all}, func(w io.Writer) {
+			writeList(w, "contracts", "ID, VERSION, STATUS, TYPE, NAME", all, func(c coordination.Contract) []any {
+				return []any{c.ID, c.Version, c.Status, c.Type, c.Name}
+			})
 		})
-	})
-	cmd.Flags().StringVar(&status, "status", "", "only those that are proposed, negotiating, agreed, implemented or verified")
-	cmd.Flags().StringVar(&kind, "type", "", "only those of one type")
-	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(words(hub.ContractStatuses), cobra.ShellCompDirectiveNoFileComp))
+	}
+	cmd.Flags().StringVar((*string)(&p.Status), "status", "", "only contracts that are proposed, negotiating, agreed, implemented or verified")
+	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "only contracts of one type")
+	choices(cmd, "status", hub.ContractStatuses...)
 	return cmd
 }
 
 func (a *app) contractHistoryCommand() *cobra.Command {
-	cmd := a.inContract(&cobra.Command{
-		Use: "history ID", Short: "Show the versions of a contract and what was said about them", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, in coordination.InContract, _ []string) error {
-		got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
+	p := coordination.GetParams{History: true}
+	cmd := &cobra.Command{Use: "history ID", Short: "Show the versions of a contract and the context about it", Args: cobra.ExactArgs(1)}
+	inContract := a.inContract(cmd, &p.InContract)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := inContract(cmd.Context(), args); err != nil {
+			return err
+		}
+		got, err := call(cmd.Context(), a, coordination.GetContract, p)
 		if err != nil {
 			return err
 		}
-		said, err := call(ctx, a, coordination.ListContext, coordination.ContextParams{InProject: in.InProject, Contract: in.Contract})
+		about, err := call(cmd.Context(), a, coordination.ListContext, coordination.ContextParams{InProject: p.InProject, Contract: p.Contract})
 		if err != nil {
 			return err
 		}
-		return a.print(map[string]any{"contract": got, "context": said.Packets}, func(w io.Writer) {
+		return a.print(map[string]any{"contract": got, "context": about.Packets}, func(w io.Writer) {
 			for _, v := range got.History {
 				fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
 				if v.ChangeNotes != "" {
@@ -233,39 +178,38 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 				fmt.Fprintln(w)
 			}
 			fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
-			for _, p := range said.Packets {
+			for _, p := range about.Packets {
 				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, visible(string(p.FromAgent)), p.Type, visible(string(p.Content)))
 			}
 		})
-	})
+	}
 	return cmd
 }
 
 func (a *app) contractCheckCommand() *cobra.Command {
-	var repo, require string
-	cmd := a.inProject(&cobra.Command{
+	var p coordination.CheckParams
+	cmd := &cobra.Command{
 		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
 		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
 agreed, implemented or verified, as --require says. Prints the contracts that are
 not, and the repositories that they wait for. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, in coordination.InProject, _ []string) error {
-		got, err := call(ctx, a, coordination.Check, coordination.CheckParams{InProject: in, Repo: repo, Require: hub.ContractStatus(require)})
+	}
+	inProject := a.inProject(cmd, &p.InProject)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := inProject(cmd.Context(), args); err != nil {
+			return err
+		}
+		got, err := call(cmd.Context(), a, coordination.Check, p)
 		if err != nil {
 			return err
 		}
-		if err := a.print(got, func(w io.Writer) { a.writeVerdict(w, got) }); err != nil {
-			return err
-		}
-		if !got.OK {
-			return errCheck
-		}
-		return nil
-	})
-	cmd.Flags().StringVar(&repo, "repo", "", "only contracts that this repository takes part in (default all)")
-	cmd.Flags().StringVar(&require, "require", "", "agreed, implemented or verified (default agreed)")
-	cmd.RegisterFlagCompletionFunc("require", cobra.FixedCompletions([]string{"agreed", "implemented", "verified"}, cobra.ShellCompDirectiveNoFileComp))
+		return a.check(got.OK, got, func(w io.Writer) { a.writeVerdict(w, got) })
+	}
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts that this repository takes part in (default all)")
+	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "agreed, implemented or verified (default agreed)")
+	choices(cmd, "require", hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified)
 	return cmd
 }
 
@@ -281,24 +225,24 @@ func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 }
 
 func (a *app) contractWatchCommand() *cobra.Command {
-	var project *projectFlag
+	var in coordination.InProject
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Show what happens to contracts, as it happens",
-		Long: `Show what happens to contracts here and on other hubs, as it happens, until
+		Use: "watch", Short: "Show each change of a contract, as it happens",
+		Long: `Show each change of a contract here and on other hubs, as it happens, until
 Ctrl-C. Without --project all projects are watched.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchContracts(cmd.Context(), project.id) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchContracts(cmd.Context(), in.Project) },
 	}
-	project = projectOf(cmd)
+	projectFlag(cmd, &in)
 	return cmd
 }
 
 // watchWait is how long one call of a watch waits, in seconds.
 const watchWait = 30
 
-// watchContracts shows every change of a contract, also over a restart of the
-// hub. A hub that is not there in the first place is an error.
-func (a *app) watchContracts(ctx context.Context, project string) error {
+// watchContracts prints every change of a contract, also over a restart of the
+// hub. A hub that cannot be reached at the first call is an error.
+func (a *app) watchContracts(ctx context.Context, project hub.ProjectID) error {
 	var p coordination.ChangesParams
 	away := false
 	for {
@@ -311,10 +255,7 @@ func (a *app) watchContracts(ctx context.Context, project string) error {
 				fmt.Fprintln(a.err, "the hub is away, trying again")
 			}
 			away = true
-			select {
-			case <-time.After(watchRetry):
-			case <-ctx.Done():
-			}
+			pause(ctx, watchRetry)
 			continue
 		case err != nil:
 			return err
@@ -325,7 +266,7 @@ func (a *app) watchContracts(ctx context.Context, project string) error {
 		away = false
 		p.After, p.WaitS = &got.Next, watchWait
 		for _, c := range got.Changes {
-			if c.Kind != hub.ChangeContract || project != "" && string(c.Project) != project {
+			if c.Kind != hub.ChangeContract || project != "" && c.Project != project {
 				continue
 			}
 			if err := a.printChange(ctx, c); err != nil && ctx.Err() == nil {

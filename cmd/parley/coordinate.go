@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -10,63 +11,40 @@ import (
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
-// A projectFlag names the project that a command is about.
-type projectFlag struct{ id string }
-
-// projectOf adds the flag to a command.
-func projectOf(cmd *cobra.Command) *projectFlag {
-	f := new(projectFlag)
-	cmd.Flags().StringVar(&f.id, "project", "", "the project (default $PARLEY_PROJECT, else the only one there is)")
-	return f
+// projectFlag adds the flag that names a project.
+func projectFlag(cmd *cobra.Command, into *coordination.InProject) {
+	cmd.Flags().StringVar((*string)(&into.Project), "project", "", "the project (default $PARLEY_PROJECT, else the only one there is)")
 }
 
-// find returns the project as part of parameters: the one named, or the only
-// one there is.
-func (f *projectFlag) find(ctx context.Context, a *app) (coordination.InProject, error) {
-	var in coordination.InProject
-	if in.Project = hub.ProjectID(f.id); in.Project == "" {
-		in.Project = hub.ProjectID(os.Getenv("PARLEY_PROJECT"))
-	}
-	if in.Project != "" {
-		return in, nil
-	}
-	got, err := call(ctx, a, coordination.ListProjects, coordination.ListParams{Summary: true, Limit: 2})
-	switch {
-	case err != nil:
-		return in, err
-	case len(got.Projects) == 0:
-		return in, hub.Errorf(hub.CodeNotFound, "parley", "there is no project yet").WithHint("make one: parley project create NAME --objective TEXT --repo NAME:ROLE:LANGUAGE")
-	case len(got.Projects) > 1:
-		return in, usagef("there are several projects; name one with --project").WithHint("parley project list shows them")
-	}
-	in.Project = got.Projects[0].ID
-	return in, nil
-}
-
-// contract returns a contract of the project as part of parameters.
-func (f *projectFlag) contract(ctx context.Context, a *app, id string) (coordination.InContract, error) {
-	in, err := f.find(ctx, a)
-	return coordination.InContract{InProject: in, Contract: hub.ContractID(id)}, err
-}
-
-// inProject completes a command about one project: it adds the flag, and
-// finds the project before run.
-func (a *app) inProject(cmd *cobra.Command, run func(ctx context.Context, in coordination.InProject, args []string) error) *cobra.Command {
-	project := projectOf(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := project.find(cmd.Context(), a)
-		if err != nil {
-			return err
+// inProject adds the flag that names a project. Without it the project is the one
+// of the environment, or the only one of the hub.
+func (a *app) inProject(cmd *cobra.Command, in *coordination.InProject) preparation {
+	projectFlag(cmd, in)
+	return func(ctx context.Context, _ []string) error {
+		in.Project = cmp.Or(in.Project, hub.ProjectID(os.Getenv("PARLEY_PROJECT")))
+		if in.Project != "" {
+			return nil
 		}
-		return run(cmd.Context(), in, args)
+		got, err := call(ctx, a, coordination.ListProjects, coordination.ListParams{Summary: true, Limit: 2})
+		switch {
+		case err != nil:
+			return err
+		case len(got.Projects) == 0:
+			return hub.Errorf(hub.CodeNotFound, "parley", "this hub has no project yet").
+				WithHint("create one: parley project create NAME --objective TEXT --repo NAME:ROLE:LANGUAGE")
+		case len(got.Projects) > 1:
+			return usagef("this hub has several projects; name one with --project").WithHint("parley project list shows them")
+		}
+		in.Project = got.Projects[0].ID
+		return nil
 	}
-	return cmd
 }
 
-// inContract completes a command about the contract that its first argument
-// names.
-func (a *app) inContract(cmd *cobra.Command, run func(ctx context.Context, in coordination.InContract, args []string) error) *cobra.Command {
-	return a.inProject(cmd, func(ctx context.Context, in coordination.InProject, args []string) error {
-		return run(ctx, coordination.InContract{InProject: in, Contract: hub.ContractID(args[0])}, args)
-	})
+// inContract completes a command about the contract that its first argument names.
+func (a *app) inContract(cmd *cobra.Command, in *coordination.InContract) preparation {
+	find := a.inProject(cmd, &in.InProject)
+	return func(ctx context.Context, args []string) error {
+		in.Contract = hub.ContractID(args[0])
+		return find(ctx, args)
+	}
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,8 +19,8 @@ import (
 func (a *app) peerCommand() *cobra.Command {
 	cmd := group("peer", "Other hubs that this one keeps in step with (operator)",
 		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
-		a.peerMove("approve", "Let a peer in that registered itself", coordination.ApprovePeer),
-		a.peerMove("remove", "Shut a peer out", coordination.RemovePeer),
+		a.peerMove("approve", "Approve a peer that registered itself", coordination.ApprovePeer),
+		a.peerMove("remove", "Remove a peer; its calls are refused", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
 	cmd.Long = `Peers are other hubs. What happens to a project on one of them happens on all,
 also when one was away for a while. Two hubs become peers with an invite, which
@@ -29,94 +29,74 @@ exchanges keys between them.`
 }
 
 func (a *app) peerInviteCommand() *cobra.Command {
-	var project *projectFlag
-	var repo, revoke string
-	var permissions []string
-	var ttl time.Duration
+	var p coordination.InviteParams
+	var revoke coordination.InviteID
 	var list bool
 	cmd := &cobra.Command{
 		Use: "invite --repo NAME", Short: "Invite another hub to a project",
-		Long: `Make an invite for one repository of one project. It can be redeemed once, for a
+		Long: `Create an invite for one repository of one project. It can be redeemed once, for a
 day unless --ttl says otherwise, with parley peer join on the other hub.`,
 		Example: `  parley peer invite --project ID --repo frontend-app
   parley peer invite --list
   parley peer invite --revoke invite-0123456789ab`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case revoke != "":
-				return answer(cmd.Context(), a, coordination.RevokeInvite, coordination.InviteID{ID: revoke}, func(w io.Writer, got hub.Invite) {
-					fmt.Fprintf(w, "%s is revoked\n", got.ID)
-				})
-			case list:
-				return a.listInvites(cmd.Context(), project.id)
-			}
-			in, err := project.find(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			p := coordination.InviteParams{InProject: in, Repo: repo, Permissions: typed[coordination.Permission](permissions), TTLS: int64(ttl / time.Second)}
-			return answer(cmd.Context(), a, coordination.CreateInvite, p, func(w io.Writer, got coordination.Invited) {
-				fmt.Fprintln(w, got.Text)
-				fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
-			})
-		},
 	}
-	project = projectOf(cmd)
 	f := cmd.Flags()
-	f.StringVar(&repo, "repo", "", "the repository that the other hub speaks for")
-	f.StringSliceVar(&permissions, "permissions", nil, "what it permits (default what takes part needs)")
-	f.DurationVar(&ttl, "ttl", 0, "how long it lives (default 24h)")
+	f.StringVar(&p.Repo, "repo", "", "the repository that the other hub speaks for")
 	f.BoolVar(&list, "list", false, "list the invites")
-	f.StringVar(&revoke, "revoke", "", "make the invite with this id useless")
+	f.StringVar(&revoke.ID, "revoke", "", "revoke the invite with this id")
+	operation(a, cmd, coordination.CreateInvite, &p, func(w io.Writer, got coordination.Invited) {
+		fmt.Fprintln(w, got.Text)
+		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
+	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a member of a project needs)"),
+		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+	create := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case revoke.ID != "":
+			return answer(cmd.Context(), a, coordination.RevokeInvite, revoke, func(w io.Writer, got hub.Invite) { fmt.Fprintf(w, "%s is revoked\n", got.ID) })
+		case list:
+			return answer(cmd.Context(), a, coordination.ListInvites, coordination.InvitesParams{Project: p.Project}, writeInvites)
+		}
+		return create(cmd, args)
+	}
 	return cmd
 }
 
-func (a *app) listInvites(ctx context.Context, project string) error {
-	p := coordination.InvitesParams{Project: hub.ProjectID(project)}
-	return answer(ctx, a, coordination.ListInvites, p, func(w io.Writer, got coordination.Invites) {
-		if len(got.Invites) == 0 {
-			fmt.Fprintln(w, "no invites")
-			return
+func writeInvites(w io.Writer, got coordination.Invites) {
+	writeList(w, "invites", "ID, PROJECT, REPOSITORY, STATE", got.Invites, func(i hub.Invite) []any {
+		state := "open until " + i.ExpiresAt.String()
+		switch {
+		case !i.RevokedAt.IsZero():
+			state = "revoked"
+		case !i.RedeemedAt.IsZero():
+			state = "redeemed by " + string(i.RedeemedBy)
+		case !i.Live(hub.InstantAt(time.Now())):
+			state = "expired"
 		}
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ID\tPROJECT\tREPOSITORY\tSTATE")
-		for _, i := range got.Invites {
-			state := "open until " + i.ExpiresAt.String()
-			switch {
-			case !i.RevokedAt.IsZero():
-				state = "revoked"
-			case !i.RedeemedAt.IsZero():
-				state = "redeemed by " + visible(string(i.RedeemedBy))
-			case !i.Live(hub.InstantAt(time.Now())):
-				state = "expired"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", i.ID, i.Project, visible(i.Repo), state)
-		}
-		t.Flush()
+		return []any{i.ID, i.Project, i.Repo, state}
 	})
 }
 
 func (a *app) peerJoinCommand() *cobra.Command {
-	var at string
+	var p coordination.JoinHubParams
 	var noClaim bool
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "join INVITE --hub URL", Short: "Take an invite of another hub",
-		Long: `Take an invite of another hub: keys are exchanged, both hubs keep each other in
-step from then on, and the repository that the invite is for is claimed as soon
-as the project has arrived.`,
+		Use: "join INVITE --hub URL", Short: "Redeem an invite of another hub",
+		Long: `Redeem an invite of another hub: the hubs exchange keys and keep each other in
+step from then on. The repository that the invite is for is claimed as soon as the
+project has arrived.`,
 		Example: `  parley peer join INV-0199a-...-7f --hub https://their-hub`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := call(cmd.Context(), a, coordination.JoinHub, coordination.JoinHubParams{Invite: args[0], Hub: at})
+			p.Invite = args[0]
+			got, err := call(cmd.Context(), a, coordination.JoinHub, p)
+			if err == nil && !noClaim {
+				err = a.claim(cmd.Context(), got.Project, got.ForRepo, wait)
+			}
 			if err != nil {
 				return err
-			}
-			if !noClaim {
-				if err := a.claim(cmd.Context(), got.Project, got.ForRepo, wait); err != nil {
-					return err
-				}
 			}
 			return a.print(got, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is a peer\n", visible(string(got.AID)))
@@ -125,13 +105,13 @@ as the project has arrived.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&at, "hub", "", "address of the hub that gave the invite out")
+	f.StringVar(&p.Hub, "hub", "", "address of the hub that created the invite")
 	f.BoolVar(&noClaim, "no-claim", false, "do not claim the repository")
 	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the project")
 	return cmd
 }
 
-// claim takes a repository of a project that is on its way.
+// claim claims a repository of a project as soon as the project has arrived.
 func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -155,43 +135,43 @@ func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wai
 }
 
 func (a *app) peerAddCommand() *cobra.Command {
-	var endpoint, repo, from, keyFile string
+	var p coordination.PeerParams
+	var keyFile string
 	var legacy bool
 	cmd := &cobra.Command{
 		Use: "add AID --endpoint URL --repo NAME", Short: "Add a peer without an invite",
-		Long: `Add a peer that is let in at once. It gets a key, shown this once, which it must
+		Long: `Add a peer that is approved at once. It gets a key, shown this once, which it must
 send as a bearer token. An agent that cannot send keys is added with --legacy: it
 may sync, and nothing else, from the address named alone.`,
 		Example: `  parley peer add aid://example.com/frontend@1.0.0 --endpoint https://front.example --repo frontend-app
   parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if legacy != (from != "") {
-				return usagef("--legacy and --from go together")
-			}
-			p := coordination.PeerParams{AID: hub.AID(args[0]), Endpoint: endpoint, Repo: repo, From: from}
-			if keyFile != "" {
-				key, err := os.ReadFile(keyFile)
-				if err != nil {
-					return hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
-				}
-				p.Key = strings.TrimSpace(string(key))
-			}
-			return answer(cmd.Context(), a, coordination.AddPeer, p, func(w io.Writer, got coordination.PeerAdded) {
-				writePeer(w, got.Peer)
-				if got.Key != "" {
-					fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
-				}
-			})
-		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&endpoint, "endpoint", "", "where the peer is called")
-	f.StringVar(&repo, "repo", "", "repository that the peer speaks for")
+	f.StringVar(&p.Endpoint, "endpoint", "", "where the peer is called")
+	f.StringVar(&p.Repo, "repo", "", "repository that the peer speaks for")
 	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key: it may only sync")
-	f.StringVar(&from, "from", "", "address or network that a legacy peer calls from")
+	f.StringVar(&p.From, "from", "", "address or network that a legacy peer calls from")
 	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer wants from this hub")
-	return cmd
+	return operation(a, cmd, coordination.AddPeer, &p, func(w io.Writer, got coordination.PeerAdded) {
+		writePeer(w, got.Peer)
+		if got.Key != "" {
+			fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
+		}
+	}, argument(0, &p.AID), func(context.Context, []string) error {
+		if legacy != (p.From != "") {
+			return usagef("--legacy and --from go together")
+		}
+		if keyFile == "" {
+			return nil
+		}
+		key, err := os.ReadFile(keyFile)
+		if err != nil {
+			return invalid(err)
+		}
+		p.Key = strings.TrimSpace(string(key))
+		return nil
+	})
 }
 
 func writePeer(w io.Writer, p hub.Peer) {
@@ -200,60 +180,31 @@ func writePeer(w io.Writer, p hub.Peer) {
 
 // peerMove returns a command that changes the state of a peer.
 func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Services, coordination.PeerParams, coordination.PeerChanged]) *cobra.Command {
-	return &cobra.Command{
-		Use: name + " AID", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p := coordination.PeerParams{AID: hub.AID(args[0])}
-			return answer(cmd.Context(), a, o, p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) })
-		},
-	}
+	var p coordination.PeerParams
+	cmd := &cobra.Command{Use: name + " AID", Short: short, Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, o, &p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) }, argument(0, &p.AID))
 }
 
 func (a *app) peerListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the peers", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answer(cmd.Context(), a, coordination.ListPeers, coordination.None{}, func(w io.Writer, got coordination.Peers) {
-				if len(got.Peers) == 0 {
-					fmt.Fprintln(w, "no peers")
-					return
-				}
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(t, "PEER\tSTATE\tTRUST\tHEALTH\tBEHIND\tENDPOINT")
-				for _, p := range got.Peers {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", visible(string(p.AID)), p.State, p.Trust, healthWord(p.Health), p.Lag, visible(p.Endpoint))
-				}
-				t.Flush()
-			})
-		},
-	}
-}
-
-func healthWord(h hub.PeerHealth) string {
-	if h == hub.HealthUnknown {
-		return "unknown"
-	}
-	return string(h)
+	cmd := &cobra.Command{Use: "list", Short: "List the peers", Args: cobra.NoArgs}
+	return operation(a, cmd, coordination.ListPeers, &coordination.None{}, func(w io.Writer, got coordination.Peers) {
+		writeList(w, "peers", "PEER, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p hub.Standing) []any {
+			return []any{p.AID, p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
+		})
+	})
 }
 
 func (a *app) peerSyncCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var p coordination.PeerParams
-			if len(args) == 1 {
-				p.AID = hub.AID(args[0])
-			}
-			return answer(cmd.Context(), a, coordination.SyncPeer, p, func(w io.Writer, got coordination.PeerNames) {
-				for _, id := range got.Peers {
-					fmt.Fprintf(w, "comparing with %s\n", visible(string(id)))
-				}
-				if len(got.Peers) == 0 {
-					fmt.Fprintln(w, "no peers")
-				}
-			})
-		},
-	}
+	var p coordination.PeerParams
+	cmd := &cobra.Command{Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1)}
+	return operation(a, cmd, coordination.SyncPeer, &p, func(w io.Writer, got coordination.PeerNames) {
+		for _, id := range got.Peers {
+			fmt.Fprintf(w, "comparing with %s\n", visible(string(id)))
+		}
+		if len(got.Peers) == 0 {
+			fmt.Fprintln(w, "no peers")
+		}
+	}, argument(0, &p.AID))
 }
 
 func (a *app) peerStatusCommand() *cobra.Command {
@@ -280,13 +231,7 @@ part is down, behind, or refused something.`,
 			for _, p := range shown.Peers {
 				well = well && (p.State != hub.PeerApproved || p.Health == hub.HealthUp && p.Lag == 0 && !p.CatchUp && p.DeadLetters == 0)
 			}
-			if err := a.print(shown, func(w io.Writer) { writeStandings(w, shown.Peers) }); err != nil {
-				return err
-			}
-			if !well {
-				return errCheck
-			}
-			return nil
+			return a.check(well, shown, func(w io.Writer) { writeStandings(w, shown.Peers) })
 		},
 	}
 }
@@ -296,7 +241,7 @@ func writeStandings(w io.Writer, peers []hub.Standing) {
 		fmt.Fprintln(w, "no peers")
 	}
 	for _, p := range peers {
-		fmt.Fprintf(w, "%s\n  %s, trust %s, health %s, %d changes behind\n", visible(string(p.AID)), p.State, p.Trust, healthWord(p.Health), p.Lag)
+		fmt.Fprintf(w, "%s\n  %s, trust %s, health %s, %d changes behind\n", visible(string(p.AID)), p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag)
 		if p.CatchUp && p.State == hub.PeerApproved {
 			fmt.Fprintln(w, "  everything will be compared when it answers")
 		}
