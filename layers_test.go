@@ -27,12 +27,13 @@ var layers = map[string][]string{
 	"internal/durable":    {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
+	"internal/tail":       {},
 
 	// The domain, and what stands beside it for other people too.
 	"hub":        {"internal/shorten", "internal/strictjson"},
 	"hub/schema": {"hub"},
-	"jsonrpc":    {"internal/strictjson"}, // names that differ in case only, and JSON without HTML escapes
-	"sandbox":    {},
+	"jsonrpc":    {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"sandbox":    {"internal/tail"},                        // the end of a command's output
 	"report":     {"internal/shorten"},
 
 	// The Agent Client Protocol.
@@ -46,7 +47,7 @@ var layers = map[string][]string{
 	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
 	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
 	"comply/render":     {"comply/jsont", "comply/rules"},
-	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "jsonrpc", "sandbox"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/tail", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},

@@ -68,6 +68,7 @@ type Agent struct {
 	// SetOption changes s.Options. The value is a string or a bool.
 	SetOption func(ctx context.Context, s *AgentSession, id string, value any) error
 
+	// AuthMethods are offered to the client; Authenticate logs in with one of them.
 	AuthMethods  []acpv2.AuthMethod
 	Authenticate func(ctx context.Context, methodID string) error
 	Logout       func(ctx context.Context) error
@@ -107,9 +108,9 @@ type ClientProfile struct {
 	Version       int    // of the protocol, as agreed
 	Name, Release string // of the client
 
-	ReadFiles, WriteFiles, Terminals bool // version 1 only
-	Elicit                           bool
-	TerminalAuth                     bool
+	ReadFiles, WriteFiles, Terminals bool // the offered services; version 1 only
+	Elicit                           bool // the client can put questions to its user
+	TerminalAuth                     bool // its user can log in on a terminal
 
 	// The capabilities as they came. Exactly one is set.
 	V1 *acpv1.ClientCapabilities
@@ -142,6 +143,7 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 	return encoded(a.initializeResponseV2())
 }
 
+// readProfileV1 reads the profile of a client that gets version 1.
 func (rc *remoteClient) readProfileV1(params json.RawMessage) error {
 	var m acpv1.InitializeRequest
 	if err := m.UnmarshalJSON(params); err != nil {
@@ -160,6 +162,8 @@ func (rc *remoteClient) readProfileV1(params json.RawMessage) error {
 	return nil
 }
 
+// readProfileV2 reads the profile of a client that gets version 2, which has neither
+// files nor terminals.
 func (rc *remoteClient) readProfileV2(params json.RawMessage) error {
 	var m acpv2.InitializeRequest
 	if err := m.UnmarshalJSON(params); err != nil {
@@ -255,6 +259,7 @@ func (a *agentConn) initializeResponseV2() *acpv2.InitializeResponse {
 	return out
 }
 
+// info returns the name and version of the agent.
 func (a *agentConn) info() acpv2.Implementation {
 	info := acpv2.Implementation{Name: a.agent.Name, Version: a.agent.Version}
 	if info.Name == "" {

@@ -123,7 +123,7 @@ func (a *agentConn) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Reque
 		if m.UnmarshalJSON(r.Params) != nil {
 			return // a notification has no response
 		}
-		if s := a.session(SessionID(m.SessionID)); s != nil {
+		if s := a.session(m.SessionID); s != nil {
 			s.cancelTurn()
 		}
 	case isExtension(r.Method) && a.agent.ExtensionNotice != nil:
@@ -447,9 +447,9 @@ func (a *agentConn) setOption(ctx context.Context, id SessionID, option string, 
 
 // setMode answers session/set_mode: it sets the option that holds the mode.
 func (a *agentConn) setMode(ctx context.Context, m *acpv1.SetSessionModeRequest) (any, error) {
-	s := a.session(SessionID(m.SessionID))
+	s := a.session(m.SessionID)
 	if s == nil {
-		return nil, sessionNotFound(SessionID(m.SessionID))
+		return nil, sessionNotFound(m.SessionID)
 	}
 	s.settings.Lock()
 	option := s.modeOption()

@@ -109,7 +109,7 @@ func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) erro
 	if v := s.client.profile.Version; v != 1 {
 		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
 	}
-	n := &acpv1.SessionNotification{SessionID: acpv1.SessionID(s.ID), Update: u}
+	n := &acpv1.SessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
 	}

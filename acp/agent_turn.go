@@ -86,6 +86,7 @@ func (t *AgentTurn) enter() bool {
 	return true
 }
 
+// leave ends the turn. The session may have its next turn already; see enter.
 func (t *AgentTurn) leave() {
 	t.mu.Lock()
 	if t.turn == t {

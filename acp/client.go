@@ -69,6 +69,7 @@ func newClient(opts *Options) *Client {
 	return c
 }
 
+// open starts to read from the agent and agrees on a version.
 func (c *Client) open(ctx context.Context, r io.Reader, w io.Writer) (*Client, error) {
 	c.conn = jsonrpc.Open(r, w, &jsonrpc.Options{
 		Request:      c.handle,
@@ -171,6 +172,8 @@ func extensionMethod(method string) error {
 	return fmt.Errorf("acp: %q is not the method of an extension: use a name that begins with _", method)
 }
 
+// isExtension reports whether a method belongs to an implementation, not to the
+// protocol.
 func isExtension(method string) bool { return strings.HasPrefix(method, "_") }
 
 // unsupported returns the error for a capability that the agent does not have.
@@ -312,19 +315,19 @@ var clientMethods = map[string]clientMethod{
 	acpv1.MethodSessionRequestPermission: {do: (*Client).permission},
 	acpv1.MethodElicitationCreate:        {do: (*Client).elicitation},
 	acpv1.MethodFSReadTextFile: service((*Options).offersRead,
-		func(m *acpv1.ReadTextFileRequest) acpv1.SessionID { return m.SessionID }, (*Session).readFile),
+		func(m *acpv1.ReadTextFileRequest) SessionID { return m.SessionID }, (*Session).readFile),
 	acpv1.MethodFSWriteTextFile: service((*Options).offersWrite,
-		func(m *acpv1.WriteTextFileRequest) acpv1.SessionID { return m.SessionID }, (*Session).writeFile),
+		func(m *acpv1.WriteTextFileRequest) SessionID { return m.SessionID }, (*Session).writeFile),
 	acpv1.MethodTerminalCreate: service((*Options).offersTerminals,
-		func(m *acpv1.CreateTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).createTerminal),
+		func(m *acpv1.CreateTerminalRequest) SessionID { return m.SessionID }, (*Session).createTerminal),
 	acpv1.MethodTerminalOutput: service((*Options).offersTerminals,
-		func(m *acpv1.TerminalOutputRequest) acpv1.SessionID { return m.SessionID }, (*Session).terminalOutput),
+		func(m *acpv1.TerminalOutputRequest) SessionID { return m.SessionID }, (*Session).terminalOutput),
 	acpv1.MethodTerminalWaitForExit: service((*Options).offersTerminals,
-		func(m *acpv1.WaitForTerminalExitRequest) acpv1.SessionID { return m.SessionID }, (*Session).waitForExit),
+		func(m *acpv1.WaitForTerminalExitRequest) SessionID { return m.SessionID }, (*Session).waitForExit),
 	acpv1.MethodTerminalKill: service((*Options).offersTerminals,
-		func(m *acpv1.KillTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).killTerminal),
+		func(m *acpv1.KillTerminalRequest) SessionID { return m.SessionID }, (*Session).killTerminal),
 	acpv1.MethodTerminalRelease: service((*Options).offersTerminals,
-		func(m *acpv1.ReleaseTerminalRequest) acpv1.SessionID { return m.SessionID }, (*Session).releaseTerminal),
+		func(m *acpv1.ReleaseTerminalRequest) SessionID { return m.SessionID }, (*Session).releaseTerminal),
 }
 
 // invalidParams returns the error that answers params that cannot be decoded.

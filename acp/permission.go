@@ -38,6 +38,7 @@ type policyPermissions struct {
 	permissions *sandbox.Permissions
 }
 
+// Decide asks only a person about a request of an unknown type.
 func (p policyPermissions) Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error) {
 	if r.Unknown && p.policy != sandbox.PolicyAsk {
 		return sandbox.Decision{Reason: "only a person can allow a request of an unknown type"}, nil
@@ -53,7 +54,7 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 		if err := m.UnmarshalJSON(params); err != nil {
 			return nil, err
 		}
-		r.V1, r.SessionID = m, SessionID(m.SessionID)
+		r.V1, r.SessionID = m, m.SessionID
 		r.Kind, r.Title = sandbox.Kind(m.ToolCall.Kind.Or("")), m.ToolCall.Title.Or("")
 		for _, o := range m.Options {
 			r.Options = append(r.Options, sandbox.Option{ID: string(o.OptionID), Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
@@ -108,6 +109,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	return encoded(&acpv1.RequestPermissionResponse{Outcome: outcome}) // the same in both versions
 }
 
+// offered reports whether the agent offered an option: no other may be chosen for it.
 func offered(options []sandbox.Option, id string) bool {
 	for _, o := range options {
 		if o.ID == id && id != "" {
@@ -138,6 +140,7 @@ func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func
 	}
 }
 
+// sessionNotFound returns the error that answers a request about an unknown session.
 func sessionNotFound(id SessionID) error {
 	return &jsonrpc.Error{Code: int(acpv1.ErrorCodeResourceNotFound), Message: fmt.Sprintf("there is no session %q", id)}
 }

@@ -12,20 +12,20 @@ type Capability string
 
 // The capabilities. The names hold in both versions.
 const (
-	CanLoad        Capability = "session/load"
-	CanResume      Capability = "session/resume"
-	CanList        Capability = "session/list"
-	CanClose       Capability = "session/close"
-	CanDelete      Capability = "session/delete"
-	CanFork        Capability = "session/fork"
-	CanDirectories Capability = "additional directories"
-	CanImage       Capability = "prompt: image"
-	CanAudio       Capability = "prompt: audio"
-	CanEmbed       Capability = "prompt: embedded context"
-	CanMCPStdio    Capability = "mcp: stdio"
-	CanMCPHTTP     Capability = "mcp: http"
-	CanMCPSSE      Capability = "mcp: sse"
-	CanLogout      Capability = "logout"
+	CanLoad        Capability = "session/load"             // Client.LoadSession
+	CanResume      Capability = "session/resume"           // Client.ResumeSession
+	CanList        Capability = "session/list"             // Client.Sessions
+	CanClose       Capability = "session/close"            // Session.Close ends the session at the agent, too
+	CanDelete      Capability = "session/delete"           // Client.DeleteSession
+	CanFork        Capability = "session/fork"             // Client.ForkSession
+	CanDirectories Capability = "additional directories"   // SessionOptions.Directories
+	CanImage       Capability = "prompt: image"            // images in prompts
+	CanAudio       Capability = "prompt: audio"            // audio in prompts
+	CanEmbed       Capability = "prompt: embedded context" // embedded resources in prompts
+	CanMCPStdio    Capability = "mcp: stdio"               // MCP servers that are commands; every agent of version 1
+	CanMCPHTTP     Capability = "mcp: http"                // MCP servers over HTTP
+	CanMCPSSE      Capability = "mcp: sse"                 // MCP servers over SSE; version 1 only
+	CanLogout      Capability = "logout"                   // Client.Logout
 )
 
 // Capabilities returns all capabilities.
@@ -69,6 +69,8 @@ func (p *Profile) setCapabilities(has map[Capability]bool) {
 	}
 }
 
+// profileV1 returns the profile of an agent of version 1, in which each capability
+// has a flag or an object of its own.
 func profileV1(m *acpv1.InitializeResponse) Profile {
 	info := m.AgentInfo.Or(acpv1.Implementation{})
 	p := Profile{Version: 1, Name: info.Name, Title: info.Title.Or(""), Release: info.Version, V1: m}
@@ -105,6 +107,8 @@ func profileV1(m *acpv1.InitializeResponse) Profile {
 	return p
 }
 
+// profileV2 returns the profile of an agent of version 2. There an agent with sessions
+// can load, resume, list and close them.
 func profileV2(m *acpv2.InitializeResponse) Profile {
 	p := Profile{Version: 2, Name: m.Info.Name, Title: m.Info.Title.Or(""), Release: m.Info.Version, V2: m}
 	session, sessions := m.Capabilities.Or(acpv2.AgentCapabilities{}).Session.Get()

@@ -55,7 +55,7 @@ func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (st
 	if !f.session.Client().ReadFiles {
 		return "", fmt.Errorf("acp: read %s: the client does not offer to read files", path)
 	}
-	m := &acpv1.ReadTextFileRequest{SessionID: acpv1.SessionID(f.session.ID), Path: path}
+	m := &acpv1.ReadTextFileRequest{SessionID: f.session.ID, Path: path}
 	if line > 0 {
 		m.Line = acpv1.Set(uint32(line))
 	}
@@ -70,7 +70,7 @@ func (f remoteFiles) Write(ctx context.Context, path, text string) error {
 	if !f.session.Client().WriteFiles {
 		return fmt.Errorf("acp: write %s: the client does not offer to write files", path)
 	}
-	m := &acpv1.WriteTextFileRequest{SessionID: acpv1.SessionID(f.session.ID), Path: path, Content: text}
+	m := &acpv1.WriteTextFileRequest{SessionID: f.session.ID, Path: path, Content: text}
 	_, err := ask[acpv1.WriteTextFileResponse](ctx, f.session, m)
 	return err
 }
@@ -79,7 +79,7 @@ func (f remoteFiles) Write(ctx context.Context, path, text string) error {
 type remoteTerminals struct{ session *AgentSession }
 
 func (t remoteTerminals) Create(ctx context.Context, c sandbox.Command) (string, error) {
-	m := &acpv1.CreateTerminalRequest{SessionID: acpv1.SessionID(t.session.ID), Command: c.Name, Args: acpv1.Set(append([]string{}, c.Args...))}
+	m := &acpv1.CreateTerminalRequest{SessionID: t.session.ID, Command: c.Name, Args: acpv1.Set(append([]string{}, c.Args...))}
 	if c.Dir != "" {
 		m.Cwd = acpv1.Set(c.Dir)
 	}
@@ -96,7 +96,7 @@ func (t remoteTerminals) Create(ctx context.Context, c sandbox.Command) (string,
 }
 
 func (t remoteTerminals) Output(ctx context.Context, id string) (sandbox.Output, error) {
-	m := &acpv1.TerminalOutputRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
+	m := &acpv1.TerminalOutputRequest{SessionID: t.session.ID, TerminalID: acpv1.TerminalID(id)}
 	answer, err := ask[acpv1.TerminalOutputResponse](ctx, t.session, m)
 	out := sandbox.Output{Text: answer.Output, Truncated: answer.Truncated}
 	if e, ok := answer.ExitStatus.Get(); ok {
@@ -106,19 +106,19 @@ func (t remoteTerminals) Output(ctx context.Context, id string) (sandbox.Output,
 }
 
 func (t remoteTerminals) Wait(ctx context.Context, id string) (sandbox.Exit, error) {
-	m := &acpv1.WaitForTerminalExitRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
+	m := &acpv1.WaitForTerminalExitRequest{SessionID: t.session.ID, TerminalID: acpv1.TerminalID(id)}
 	answer, err := ask[acpv1.WaitForTerminalExitResponse](ctx, t.session, m)
 	return sandbox.Exit{Code: int(answer.ExitCode.Or(0)), Signal: answer.Signal.Or("")}, err
 }
 
 func (t remoteTerminals) Kill(ctx context.Context, id string) error {
-	m := &acpv1.KillTerminalRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
+	m := &acpv1.KillTerminalRequest{SessionID: t.session.ID, TerminalID: acpv1.TerminalID(id)}
 	_, err := ask[acpv1.KillTerminalResponse](ctx, t.session, m)
 	return err
 }
 
 func (t remoteTerminals) Release(ctx context.Context, id string) error {
-	m := &acpv1.ReleaseTerminalRequest{SessionID: acpv1.SessionID(t.session.ID), TerminalID: acpv1.TerminalID(id)}
+	m := &acpv1.ReleaseTerminalRequest{SessionID: t.session.ID, TerminalID: acpv1.TerminalID(id)}
 	_, err := ask[acpv1.ReleaseTerminalResponse](ctx, t.session, m)
 	return err
 }

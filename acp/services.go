@@ -22,10 +22,19 @@ type Files interface {
 
 // Terminals run commands for an agent.
 type Terminals interface {
+	// Create starts a command and returns without waiting for it.
 	Create(ctx context.Context, c sandbox.Command) (id string, err error)
+
+	// Output returns the output until now, and the exit if the command has ended.
 	Output(ctx context.Context, id string) (sandbox.Output, error)
+
+	// Wait waits for the end of the command.
 	Wait(ctx context.Context, id string) (sandbox.Exit, error)
+
+	// Kill ends the command and keeps the terminal.
 	Kill(ctx context.Context, id string) error
+
+	// Release ends the command and removes the terminal.
 	Release(ctx context.Context, id string) error
 }
 
@@ -105,7 +114,7 @@ func (g guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string
 func service[T any, P interface {
 	*T
 	acpv1.Message
-}](offered func(*Options) bool, sessionID func(P) acpv1.SessionID, do func(s *Session, ctx context.Context, m P) (acpv1.Message, error)) clientMethod {
+}](offered func(*Options) bool, sessionID func(P) SessionID, do func(s *Session, ctx context.Context, m P) (acpv1.Message, error)) clientMethod {
 	return clientMethod{onlyV1: true, do: func(c *Client, ctx context.Context, _ int, params json.RawMessage) (any, error) {
 		m := P(new(T))
 		if err := m.UnmarshalJSON(params); err != nil {
@@ -114,9 +123,9 @@ func service[T any, P interface {
 		if !offered(&c.opts) {
 			return nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		s := c.session(SessionID(sessionID(m)))
+		s := c.session(sessionID(m))
 		if s == nil {
-			return nil, sessionNotFound(SessionID(sessionID(m)))
+			return nil, sessionNotFound(sessionID(m))
 		}
 		answer, err := do(s, ctx, m)
 		if err != nil {
@@ -198,6 +207,8 @@ func (s *Session) createTerminal(ctx context.Context, m *acpv1.CreateTerminalReq
 	return &acpv1.CreateTerminalResponse{TerminalID: acpv1.TerminalID(id)}, err
 }
 
+// terminalOutput, like the requests below, is not bound to the turn: a command may
+// outlive the turn that started it.
 func (s *Session) terminalOutput(ctx context.Context, m *acpv1.TerminalOutputRequest) (acpv1.Message, error) {
 	out, err := s.workspace.terminals.Output(ctx, string(m.TerminalID))
 	answer := &acpv1.TerminalOutputResponse{Output: out.Text, Truncated: out.Truncated}

@@ -58,6 +58,7 @@ func (c *Client) ResumeSession(ctx context.Context, id SessionID, dir string, op
 	return c.resume(ctx, id, dir, opts, acpv2.Optional[acpv2.ReplayFrom]{})
 }
 
+// resume opens an earlier session. Version 1 says session/load if there is a replay.
 func (c *Client) resume(ctx context.Context, id SessionID, dir string, opts *SessionOptions, from acpv2.Optional[acpv2.ReplayFrom]) (*Session, error) {
 	return c.begin(ctx, id, dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
 		return &acpv2.ResumeSessionRequest{SessionID: id, Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), ReplayFrom: from, Meta: o.Meta}
@@ -144,9 +145,9 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 func idOf(answer acpv1.Message) SessionID {
 	switch m := answer.(type) {
 	case *acpv1.NewSessionResponse:
-		return SessionID(m.SessionID)
+		return m.SessionID
 	case *acpv1.ForkSessionResponse:
-		return SessionID(m.SessionID)
+		return m.SessionID
 	case *acpv2.NewSessionResponse:
 		return m.SessionID
 	case *acpv2.ForkSessionResponse:
@@ -257,8 +258,8 @@ func (s *Session) Close(ctx context.Context) error {
 // A SessionInfo is a session in the agent's list.
 type SessionInfo struct {
 	ID          SessionID
-	Dir         string
-	Title       string
+	Dir         string // the working folder
+	Title       string // for people; may be empty
 	UpdatedAt   string // as the agent wrote it
 	Directories []string
 }
@@ -301,11 +302,13 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 	}
 }
 
+// sessionsOf returns a page of sessions and the cursor of the next page, "" after the
+// last.
 func sessionsOf(answer acpv1.Message) (page []SessionInfo, next string) {
 	switch m := answer.(type) {
 	case *acpv1.ListSessionsResponse:
 		for _, s := range m.Sessions {
-			page = append(page, SessionInfo{SessionID(s.SessionID), s.Cwd, s.Title.Or(""), s.UpdatedAt.Or(""), s.AdditionalDirectories.Or(nil)})
+			page = append(page, SessionInfo{s.SessionID, s.Cwd, s.Title.Or(""), s.UpdatedAt.Or(""), s.AdditionalDirectories.Or(nil)})
 		}
 		next = m.NextCursor.Or("")
 	case *acpv2.ListSessionsResponse:
@@ -340,7 +343,7 @@ func (s *Session) SetMode(ctx context.Context, mode string) error {
 	if s.client.profile.Version != 1 {
 		return fmt.Errorf("acp: the session %q has no modes: %w", s.ID, ErrUnsupported)
 	}
-	if _, err := s.client.call(ctx, &acpv1.SetSessionModeRequest{SessionID: acpv1.SessionID(s.ID), ModeID: acpv1.SessionModeID(mode)}); err != nil {
+	if _, err := s.client.call(ctx, &acpv1.SetSessionModeRequest{SessionID: s.ID, ModeID: acpv1.SessionModeID(mode)}); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -359,6 +362,8 @@ func (s *Session) SetSwitch(ctx context.Context, id string, on bool) error {
 	return s.setOption(ctx, &acpv2.SetSessionConfigOptionRequest{Boolean: &acpv2.SessionConfigBooleanValue{Value: on}}, id)
 }
 
+// setOption sets an option. The answer holds all options, because one may change
+// others.
 func (s *Session) setOption(ctx context.Context, m *acpv2.SetSessionConfigOptionRequest, id string) error {
 	m.SessionID, m.ConfigID = s.ID, acpv2.SessionConfigID(id)
 	answer, err := s.client.request(ctx, m)

@@ -10,35 +10,35 @@ import (
 
 // A Mode is a way of working, such as asking first or planning only.
 type Mode struct {
-	ID          string
-	Name        string
-	Description string
+	ID          string // for Session.SetMode
+	Name        string // for people
+	Description string // for people; may be empty
 }
 
 // A ConfigOption is an option of a session.
 type ConfigOption struct {
-	ID          string
-	Name        string
-	Description string
-	Category    string
-	Type        string // "select", "boolean", or a type that this package does not know
-	Value       string // of a select
-	On          bool   // of a boolean
-	Choices     []Choice
+	ID          string   // for Session.SetOption and SetSwitch
+	Name        string   // for people
+	Description string   // for people; may be empty
+	Category    string   // the purpose, such as mode or model; may be empty
+	Type        string   // "select", "boolean", or a type that this package does not know
+	Value       string   // of a select
+	On          bool     // of a boolean
+	Choices     []Choice // of a select, in the agent's order
 }
 
 // A Choice is a possible value of a select.
 type Choice struct {
-	Value       string
-	Name        string
-	Description string
+	Value       string // for Session.SetOption
+	Name        string // for people
+	Description string // for people; may be empty
 	Group       string // the name of its group; may be empty
 }
 
 // A Command is a slash command of a session.
 type Command struct {
-	Name        string
-	Description string
+	Name        string // without the slash
+	Description string // for people
 	Hint        string // describes its argument; empty if it has none
 }
 
@@ -149,6 +149,8 @@ func (s *Settings) begin(answer acpv1.Message) {
 	}
 }
 
+// optionsV1 and optionsV2 read the options of one version. They differ in the name of
+// the id and in the types of the groups.
 func optionsV1(list []acpv1.SessionConfigOption) []ConfigOption {
 	out := make([]ConfigOption, 0, len(list))
 	for i := range list {
@@ -199,6 +201,7 @@ func optionsV2(list []acpv2.SessionConfigOption) []ConfigOption {
 	return out
 }
 
+// commandsV1 reads the commands of version 1, which all have the same type.
 func commandsV1(list []acpv1.AvailableCommand) []Command {
 	out := make([]Command, 0, len(list))
 	for _, m := range list {

@@ -362,7 +362,7 @@ func (t *Turn) sendCancel() {
 	c := t.session.client
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CancelGrace)
 	defer cancel()
-	m := &acpv1.CancelNotification{SessionID: acpv1.SessionID(t.session.ID)} // the same in both versions
+	m := &acpv1.CancelNotification{SessionID: t.session.ID} // the same in both versions
 	params, err := m.MarshalJSON()
 	if err == nil {
 		err = c.conn.Notify(ctx, acpv1.MethodSessionCancel, json.RawMessage(params))

@@ -19,20 +19,20 @@ type UpdateKind string
 
 // The kinds.
 const (
-	KindUserMessage  UpdateKind = "user_message"
-	KindAgentMessage UpdateKind = "agent_message"
-	KindThought      UpdateKind = "agent_thought"
-	KindToolCall     UpdateKind = "tool_call"
-	KindPlan         UpdateKind = "plan"
-	KindCommands     UpdateKind = "commands"
-	KindMode         UpdateKind = "mode"
-	KindConfig       UpdateKind = "config"
-	KindInfo         UpdateKind = "info"
-	KindUsage        UpdateKind = "usage"
-	KindNotice       UpdateKind = "notice"
-	KindCompaction   UpdateKind = "compaction"
-	KindState        UpdateKind = "state"
-	KindTerminal     UpdateKind = "terminal"
+	KindUserMessage  UpdateKind = "user_message"  // a message of the user; Text and Message read it
+	KindAgentMessage UpdateKind = "agent_message" // a message of the agent; Text and Message read it
+	KindThought      UpdateKind = "agent_thought" // a thought of the agent; Text and Message read it
+	KindToolCall     UpdateKind = "tool_call"     // ToolCall reads it
+	KindPlan         UpdateKind = "plan"          // Plan reads it
+	KindCommands     UpdateKind = "commands"      // the slash commands have changed; see Settings
+	KindMode         UpdateKind = "mode"          // the mode has changed; version 1 only; see Settings
+	KindConfig       UpdateKind = "config"        // the options have changed; see Settings
+	KindInfo         UpdateKind = "info"          // the title has changed; see Settings
+	KindUsage        UpdateKind = "usage"         // Usage reads it
+	KindNotice       UpdateKind = "notice"        // a notice for the user; Text reads its title
+	KindCompaction   UpdateKind = "compaction"    // the agent shortens its context
+	KindState        UpdateKind = "state"         // the agent runs, waits or is idle; version 2 only
+	KindTerminal     UpdateKind = "terminal"      // a terminal of the agent; version 2 only
 
 	// KindExtension is an update that an implementation defines, KindFuture one
 	// that a later version of the protocol may define.
@@ -79,7 +79,7 @@ func decodeUpdate(version int, params json.RawMessage) (*Update, error) {
 // SessionID returns the session of the update.
 func (u *Update) SessionID() SessionID {
 	if u.V1 != nil {
-		return SessionID(u.V1.SessionID)
+		return u.V1.SessionID
 	}
 	return u.V2.SessionID
 }
@@ -177,6 +177,7 @@ func (u *Update) Message() (id string, whole bool) {
 	return "", false
 }
 
+// textV1 returns the text of a block, or a placeholder with its type.
 func textV1(b *acpv1.ContentBlock) string {
 	if b.Text != nil {
 		return b.Text.Text
@@ -184,6 +185,7 @@ func textV1(b *acpv1.ContentBlock) string {
 	return "[" + b.Tag() + "]"
 }
 
+// textV2 returns the text of the blocks, with a placeholder for each other content.
 func textV2(blocks ...acpv2.ContentBlock) string {
 	if len(blocks) == 1 && blocks[0].Text != nil {
 		return blocks[0].Text.Text
@@ -203,9 +205,9 @@ func textV2(blocks ...acpv2.ContentBlock) string {
 // leaves the earlier value as it is.
 type ToolCall struct {
 	ID     string
-	Title  string
-	Kind   string
-	Status string
+	Title  string // the action, for people
+	Kind   string // the effect, such as read or execute; see sandbox.Kind
+	Status string // pending, in_progress, completed, failed, or one of a later version
 	Text   string // the text part of its output
 	Diffs  []Diff // changes to files; version 2 has patches in their place
 }
@@ -266,9 +268,9 @@ func (u *Update) ToolCall() *ToolCall {
 
 // A PlanEntry is one step of a plan.
 type PlanEntry struct {
-	Content  string
-	Priority string
-	Status   string
+	Content  string // the work, for people
+	Priority string // high, medium, low, or one of a later version
+	Status   string // pending, in_progress, completed, or one of a later version
 }
 
 // Plan returns the steps of a plan, nil if the update has no plan or one of an
@@ -297,17 +299,17 @@ type Usage struct {
 
 // Usage returns the usage of the update, nil if it has none.
 func (u *Update) Usage() *Usage {
-	switch {
-	case u.V1 != nil && u.V1.Update.UsageUpdate != nil:
-		m := u.V1.Update.UsageUpdate
-		cost := m.Cost.Or(acpv1.Cost{})
-		return &Usage{m.Used, m.Size, cost.Amount, cost.Currency}
-	case u.V2 != nil && u.V2.Update.UsageUpdate != nil:
-		m := u.V2.Update.UsageUpdate
-		cost := m.Cost.Or(acpv2.Cost{})
-		return &Usage{m.Used, m.Size, cost.Amount, cost.Currency}
+	var m *acpv1.UsageUpdate // the same in both versions
+	if u.V1 != nil {
+		m = u.V1.Update.UsageUpdate
+	} else {
+		m = u.V2.Update.UsageUpdate
 	}
-	return nil
+	if m == nil {
+		return nil
+	}
+	cost := m.Cost.Or(acpv1.Cost{})
+	return &Usage{m.Used, m.Size, cost.Amount, cost.Currency}
 }
 
 // Text returns a content block with text, for a prompt.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-agents/parley/internal/tail"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -70,7 +71,7 @@ type inProcess struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
 	cancel context.CancelFunc
-	stderr tailBuffer
+	stderr *tail.Buffer
 	done   chan struct{}
 	err    error // of the function; read after done
 	close  func() error
@@ -81,11 +82,11 @@ func startInProcess(serve func(context.Context, *Stdio) error, env []string) *in
 	ctx, cancel := context.WithCancel(context.Background())
 	in, writeIn := io.Pipe()
 	readOut, out := io.Pipe()
-	g := &inProcess{in: writeIn, out: readOut, cancel: cancel, done: make(chan struct{})}
+	g := &inProcess{in: writeIn, out: readOut, cancel: cancel, stderr: tail.NewBuffer(64 << 10), done: make(chan struct{})}
 	g.close = sync.OnceValue(g.shut)
 	go func() {
 		defer close(g.done)
-		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: &g.stderr, Env: env})
+		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: g.stderr, Env: env})
 		in.Close()
 		out.Close()
 	}()
@@ -96,8 +97,12 @@ func (g *inProcess) Read(b []byte) (int, error)  { return g.out.Read(b) }
 func (g *inProcess) Write(b []byte) (int, error) { return g.in.Write(b) }
 func (g *inProcess) CloseInput() error           { return g.in.Close() }
 func (g *inProcess) HadOrphans() bool            { return false }
-func (g *inProcess) Stderr() []byte              { return g.stderr.bytes() }
 func (g *inProcess) Done() <-chan struct{}       { return g.done }
+
+func (g *inProcess) Stderr() []byte {
+	last, _ := g.stderr.Bytes()
+	return last
+}
 
 // Terminate ends the function's context, as a signal would end a process.
 func (g *inProcess) Terminate() error {
@@ -139,27 +144,4 @@ func (g *inProcess) within(d time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
-}
-
-// A tailBuffer keeps the last bytes that were written to it.
-type tailBuffer struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-// maxTail is how many bytes are kept.
-const maxTail = 64 << 10
-
-func (t *tailBuffer) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, b[max(0, len(b)-maxTail):]...)
-	t.data = t.data[max(0, len(t.data)-maxTail):]
-	return len(b), nil
-}
-
-func (t *tailBuffer) bytes() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return append([]byte(nil), t.data...)
 }

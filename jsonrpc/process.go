@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/parley-agents/parley/internal/tail"
 )
 
 // ProcessOptions changes how a Process works. The zero value works.
@@ -57,7 +59,7 @@ type Process struct {
 	cmd    *exec.Cmd
 	stdin  *os.File
 	stdout *os.File
-	stderr tail
+	stderr *tail.Buffer
 	exited chan struct{} // closed when the program has ended
 	done   chan struct{} // closed when, after that, its group and its pipes are cleaned up
 	step   atomic.Value  // the last Step of Close
@@ -81,9 +83,10 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 			*grace = 2 * time.Second
 		}
 	}
-	if p.stderr.limit = p.opts.MaxStderr; p.stderr.limit <= 0 {
-		p.stderr.limit = 64 << 10
+	if p.opts.MaxStderr <= 0 {
+		p.opts.MaxStderr = 64 << 10
 	}
+	p.stderr = tail.NewBuffer(p.opts.MaxStderr)
 	p.step.Store(StepNone)
 	p.close = sync.OnceValue(p.shut)
 
@@ -126,7 +129,7 @@ func (p *Process) wait(stderr *os.File) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		io.Copy(&p.stderr, stderr)
+		io.Copy(p.stderr, stderr)
 	}()
 	p.cmd.Wait() // its error is in ProcessState, too
 	// The id of the group cannot belong to another group yet: the system reuses an
@@ -227,7 +230,10 @@ func (p *Process) Wait() error {
 }
 
 // Stderr returns the end of the program's standard error.
-func (p *Process) Stderr() []byte { return p.stderr.bytes() }
+func (p *Process) Stderr() []byte {
+	last, _ := p.stderr.Bytes()
+	return last
+}
 
 // Close ends the program: it closes its standard input, then sends its group
 // SIGTERM, then kills the group, and waits after each step. It returns nil if the

@@ -19,6 +19,8 @@ func ParseAny(text string, opts *Options) (Result, error) {
 	return parseAny(text, o, maxNesting)
 }
 
+// parseAny reads a text that may be JSON: first as an object, then as text, then as
+// text around an object. The order keeps a report in JSON from being read as prose.
 func parseAny(text string, o Options, nesting int) (Result, error) {
 	if r, ok := parseObject(text, o, nesting); ok {
 		return r, nil

@@ -20,6 +20,7 @@ type rawField struct {
 
 func (w *rawField) known() bool { return w.place >= 0 }
 
+// shape returns the form of the value. An extra field is a text.
 func (w *rawField) shape() shape {
 	if w.known() {
 		return reportTerms[w.place].shape
@@ -60,6 +61,7 @@ func (s *blockFinder) sort(skipped int) {
 	s.endRun()
 }
 
+// line classifies one line.
 func (s *blockFinder) line(l *line) {
 	if l.odd && s.oddEnd == 0 {
 		s.oddEnd = l.number
@@ -115,6 +117,8 @@ func (s *blockFinder) continues(text, name string, place int) bool {
 	return deeper && (place < 0 || place != statusPlace && name != reportTerms[place].name)
 }
 
+// field adds a field to the current run, and opens it for continuation if its shape
+// allows that.
 func (s *blockFinder) field(l *line, h *head, place int) {
 	if s.run.from == len(s.fields) {
 		s.start, s.run.First = l.at, l.number
@@ -194,6 +198,7 @@ func nameBefore(s string, colon int) (start, place int) {
 	return start, place
 }
 
+// prose ends the current run.
 func (s *blockFinder) prose(l *line, h head) {
 	s.endRun()
 	s.outside(l.number, l.number)

@@ -110,6 +110,7 @@ type diagnostics struct {
 // full reports whether there are enough diagnostics with a code.
 func (d *diagnostics) full(code Code) bool { return d.counts[code] >= maxPerCode }
 
+// add adds a diagnostic, unless there are enough with its code.
 func (d *diagnostics) add(code Code, line int, format string, args ...any) {
 	if d.full(code) {
 		return

@@ -74,6 +74,8 @@ type dispatchReader struct {
 	values []string // its lines; nil before the first field
 }
 
+// line begins a field, continues the current one, or records prose before the first.
+// Inside a fence around the dispatch the closing fence is skipped.
 func (in *dispatchReader) line(l line) {
 	i := indent(l.text)
 	begun := in.values != nil
@@ -373,6 +375,7 @@ func ParseDispatchJSON(data []byte, opts *Options) (DispatchResult, error) {
 	return in.finish()
 }
 
+// member reads a member of the JSON form. A string is read as in the text form.
 func (in *dispatchReader) member(m member) {
 	place := find(dispatchTerms, m.name)
 	if place < 0 {

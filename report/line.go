@@ -38,6 +38,7 @@ func simple(s string) bool {
 	return strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, "\u2028"[0]) < 0
 }
 
+// next returns the next line, false after the last.
 func (l *lines) next() (line, bool) {
 	if l.at >= len(l.text) {
 		return line{}, false
@@ -194,6 +195,7 @@ func splitOdd(s string) (h head, ok bool) {
 	return h, closed
 }
 
+// wideColon is the colon of East Asian scripts.
 const wideColon = "\uff1a"
 
 // maxPrefix is the largest number of marks before a field.
@@ -305,6 +307,8 @@ func nameEnd(s string, i int) int {
 // and the four separators of ASCII, as in the protocol's public parser.
 func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
+// trim returns s without the space around it. Most values have none, and are returned
+// after a check of two bytes.
 func trim(s string) string {
 	if s == "" || solid(s[0]) && solid(s[len(s)-1]) {
 		return s
@@ -312,6 +316,7 @@ func trim(s string) string {
 	return strings.TrimFunc(s, space)
 }
 
+// solid reports an ASCII byte that is not space.
 func solid(b byte) bool { return b > ' ' && b < utf8.RuneSelf }
 
 // wordRune reports whether r is part of a word.

@@ -24,6 +24,7 @@ func splitPlain(value string) []string {
 // emptyMarkers are the words that agents write for an empty list.
 var emptyMarkers = [...]string{"none", "n/a", "-", "(none)", "[]"}
 
+// emptyMarker reports whether a value stands for an empty list.
 func emptyMarker(value string) bool {
 	for _, m := range emptyMarkers {
 		if len(m) == len(value) && foldedPrefix(value, m) {

@@ -100,6 +100,7 @@ func Parse(text string, opts *Options) (Result, error) {
 	return parse(text, o)
 }
 
+// parse reads the part of a text within the limits.
 func parse(text string, o Options) (Result, error) {
 	text, skipped, cut := window(text, o)
 	var d diagnostics

@@ -50,7 +50,7 @@ type State string
 const (
 	Pass State = "pass"
 	Fail State = "fail"
-	Skip State = "skip"
+	Skip State = "skip" // not run
 )
 
 var states = [...]State{Pass, Fail, Skip}
@@ -80,7 +80,7 @@ type Report struct {
 	Tests         Tests
 	Build         State  // empty if absent
 	Error         string // empty if absent
-	Learned       string // empty if absent
+	Learned       string // a lesson for later tasks; empty if absent
 	Extra         []Field
 }
 

@@ -86,6 +86,7 @@ var messages = map[Code]string{
 	CodeOddName:      "%[1]s is not in lower case",
 }
 
+// say adds diagnostics about a field.
 func (in *reader) say(f *TextField, codes ...Code) {
 	for _, c := range codes {
 		if !in.d.full(c) {
@@ -94,6 +95,7 @@ func (in *reader) say(f *TextField, codes ...Code) {
 	}
 }
 
+// styleCodes holds the code of each departure from the canonical form.
 var styleCodes = [...]struct {
 	fieldStyle fieldStyle
 	code       Code
@@ -149,6 +151,7 @@ func (in *reader) see(place int, f *TextField) {
 	in.seen[place] = true
 }
 
+// word reads STATUS, TESTS or BUILD. An empty value changes nothing.
 func (in *reader) word(f *TextField, status bool) {
 	if f.Value == "" {
 		return
@@ -178,6 +181,7 @@ func (in *reader) word(f *TextField, status bool) {
 	in.say(f, codes...)
 }
 
+// list reads a list of files, with one or more items per continuing line.
 func (in *reader) list(place int, f *TextField, more []string) (value string) {
 	items, codes := splitList(f.Value)
 	in.say(f, codes...)
@@ -194,6 +198,7 @@ func (in *reader) list(place int, f *TextField, more []string) (value string) {
 	return joinLines(f.Value, more)
 }
 
+// longText reads ERROR, LEARNED or an extra field.
 func (in *reader) longText(place int, f *TextField, more []string) (value string) {
 	if len(more) > 0 {
 		in.say(f, CodeLongText)

@@ -2,50 +2,24 @@ package sandbox
 
 import (
 	"bytes"
-	"sync"
 	"unicode/utf8"
+
+	"github.com/parley-agents/parley/internal/tail"
 )
 
-// A tail is a writer that keeps the last bytes. It is safe for concurrent use.
-type tail struct {
+// An outputTail is a writer that keeps the last bytes of an output.
+type outputTail struct {
+	*tail.Buffer
 	limit int
-
-	mu      sync.Mutex // guards the fields below
-	ring    []byte     // grows up to limit; then start is its oldest byte
-	start   int
-	dropped bool // whether bytes were lost
 }
 
-func newTail(limit int) *tail { return &tail{limit: limit} }
-
-// Write keeps the end of p. It never fails.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := len(p)
-	if over := len(p) - t.limit; over > 0 {
-		p, t.dropped = p[over:], true
-	}
-	room := min(t.limit-len(t.ring), len(p))
-	t.ring = append(t.ring, p[:room]...)
-	for p = p[room:]; len(p) > 0; t.dropped = true {
-		copied := copy(t.ring[t.start:], p)
-		t.start = (t.start + copied) % t.limit
-		p = p[copied:]
-	}
-	return n, nil
-}
+func newTail(limit int) *outputTail { return &outputTail{tail.NewBuffer(limit), limit} }
 
 // Text returns the kept bytes as valid UTF-8, at most limit bytes, and whether bytes
 // before them were dropped. It begins with a whole character. Unless the output is
 // complete, the part of a character at the end is left out until its rest comes.
-func (t *tail) Text(complete bool) (text string, truncated bool) {
-	t.mu.Lock()
-	b := make([]byte, 0, len(t.ring))
-	b = append(append(b, t.ring[t.start:]...), t.ring[:t.start]...)
-	truncated = t.dropped
-	t.mu.Unlock()
-
+func (t *outputTail) Text(complete bool) (text string, truncated bool) {
+	b, truncated := t.Bytes()
 	if truncated {
 		b = b[partBefore(b):]
 	}

@@ -10,7 +10,7 @@ import (
 
 // A terminal is one command and the end of its output.
 type terminal struct {
-	output *tail
+	output *outputTail
 	stop   func()        // requests the end; may be called again
 	ending chan struct{} // closed by stop
 	done   chan struct{} // closed when the command has ended and its output is complete
