@@ -69,8 +69,12 @@ type Update struct {
 // decodeUpdate reads the params of session/update.
 func decodeUpdate(version int, params json.RawMessage) (*Update, error) {
 	if version == 1 {
-		u := &Update{V1: &acpv1.SessionNotification{}}
-		return u, u.V1.UnmarshalJSON(params)
+		m := &struct { // one allocation for both: BenchmarkUpdates needs it
+			Update
+			v1 acpv1.SessionNotification
+		}{}
+		m.V1 = &m.v1
+		return &m.Update, m.v1.UnmarshalJSON(params)
 	}
 	u := &Update{V2: &acpv2.UpdateSessionNotification{}}
 	return u, u.V2.UnmarshalJSON(params)
