@@ -36,7 +36,8 @@ func (id AgentID) Valid() bool {
 	return true
 }
 
-// A Role is what an agent is on the hub for.
+// A Role is the kind of work that an agent does. Only RoleCoordinator changes
+// what an agent may do.
 type Role string
 
 // The roles.
@@ -54,7 +55,7 @@ var Roles = []Role{RoleCoordinator, RoleResearcher, RoleExecutor, RoleReviewer, 
 // Known reports whether r is one of Roles.
 func (r Role) Known() bool { return slices.Contains(Roles, r) }
 
-// An AgentState says whether an agent takes part.
+// An AgentState says whether an agent may send.
 type AgentState string
 
 // The states of an agent.
@@ -63,7 +64,7 @@ const (
 	AgentPaused AgentState = "paused" // may read and be written to, may not send
 )
 
-// An Agent is somebody who can send and receive.
+// An Agent is a program that can send and receive messages on this hub.
 type Agent struct {
 	ID        AgentID    `json:"id"`
 	Role      Role       `json:"role"`
@@ -75,7 +76,8 @@ type Agent struct {
 // A KeyID names a key; it is not secret.
 type KeyID string
 
-// A Key proves who is calling. The secret itself is never stored.
+// A Key identifies its agent as the caller of a request. The secret itself is
+// never stored.
 type Key struct {
 	ID        KeyID   `json:"id"`
 	Agent     AgentID `json:"agent"`
@@ -87,7 +89,8 @@ type Key struct {
 	RevokedAt Time    `json:"revoked_at,omitzero"`
 }
 
-// Live reports whether the key is good at the given time.
+// Live reports whether the key is accepted at the given time: neither revoked nor
+// expired.
 func (k Key) Live(now Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time))
 }
@@ -95,15 +98,16 @@ func (k Key) Live(now Time) bool {
 // Lent reports whether the key is lent to an agent for the time of a run.
 func (k Key) Lent() bool { return strings.HasPrefix(k.Label, RunKeyLabel) }
 
-// HashSecret returns what is stored in place of a key's secret. Secrets carry
-// 256 bits of randomness, so a plain hash cannot be searched.
+// HashSecret returns the hash that is stored in place of a key's secret. A secret
+// has 256 random bits and cannot be guessed, so that a plain hash without salt is
+// safe and can be looked up.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// A CallerKind says what sort of party calls. Operations list the kinds that may
-// call them.
+// A CallerKind is the kind of party behind a request. Operations list the kinds
+// that may call them.
 type CallerKind string
 
 // The kinds of callers.

@@ -10,7 +10,7 @@ import (
 
 // ContentHash returns the SHA-256, in hexadecimal, of the canonical form of a
 // JSON value by RFC 8785: two programs that write one value differently have
-// one hash. What is not JSON is hashed as it is.
+// one hash. Text that is not JSON is hashed as it is.
 func ContentHash(raw json.RawMessage) string {
 	canonical, err := strictjson.Canonical(raw)
 	if err != nil {

@@ -14,7 +14,7 @@ type ContractID string
 // Valid reports whether id has the form that ProjectID.Valid wants.
 func (id ContractID) Valid() bool { return safeID(string(id)) }
 
-// A ContractType says what a contract is about.
+// A ContractType is the kind of interface that a contract describes.
 type ContractType string
 
 // The types.
@@ -33,10 +33,10 @@ var ContractTypes = []ContractType{ContractAPI, ContractEvent, ContractModel, Co
 // Known reports whether t is one of ContractTypes.
 func (t ContractType) Known() bool { return slices.Contains(ContractTypes, t) }
 
-// A ContractStatus says how far a contract has come.
+// A ContractStatus is a stage in the life of a contract.
 type ContractStatus string
 
-// The statuses. There are no others: peers refuse what they do not know.
+// The statuses. Peers refuse any other.
 const (
 	ContractProposed    ContractStatus = "proposed"
 	ContractNegotiating ContractStatus = "negotiating"
@@ -51,12 +51,12 @@ var ContractStatuses = []ContractStatus{ContractProposed, ContractNegotiating, C
 // Known reports whether s is one of ContractStatuses.
 func (s ContractStatus) Known() bool { return slices.Contains(ContractStatuses, s) }
 
-// Reaches reports whether s is want or further.
+// Reaches reports whether s is want or a later status.
 func (s ContractStatus) Reaches(want ContractStatus) bool {
 	return slices.Index(ContractStatuses, s) >= slices.Index(ContractStatuses, want)
 }
 
-// A ContractMove is something that happens to a contract.
+// A ContractMove is an event that may change the status of a contract.
 type ContractMove string
 
 // The moves.
@@ -73,8 +73,8 @@ const (
 	MovePartial       ContractMove = "verify_partial"
 )
 
-// contractMoves is the whole state machine: what each move makes of each
-// status. Where there is no entry, the move cannot be made.
+// contractMoves is the whole state machine: the next status for each move and
+// status. A move without an entry is refused.
 var contractMoves = map[ContractMove]map[ContractStatus]ContractStatus{
 	MoveAgree: {
 		ContractProposed:    ContractAgreed,
@@ -97,7 +97,7 @@ var contractMoves = map[ContractMove]map[ContractStatus]ContractStatus{
 	},
 	MoveStart: {
 		ContractAgreed:      ContractAgreed,
-		ContractImplemented: ContractAgreed, // somebody works on it again
+		ContractImplemented: ContractAgreed, // a repository works on it again
 	},
 	MoveComplete: {
 		ContractAgreed:      ContractAgreed,
@@ -109,13 +109,13 @@ var contractMoves = map[ContractMove]map[ContractStatus]ContractStatus{
 	MovePartial:     {ContractImplemented: ContractImplemented},
 }
 
-// After returns what move makes of s, and whether it can be made at all.
+// After returns the status after a move, and whether the move is allowed in s.
 func (s ContractStatus) After(move ContractMove) (ContractStatus, bool) {
 	next, ok := contractMoves[move][s]
 	return next, ok
 }
 
-// An ImplementationStatus says how far one repository has come with a contract.
+// An ImplementationStatus is a stage of one repository's work on a contract.
 type ImplementationStatus string
 
 // The statuses.
@@ -126,8 +126,8 @@ const (
 	ImplNeedsRevision ImplementationStatus = "needs_revision"
 )
 
-// ImplementationStatuses lists every status. Of two reports that are equally
-// new the one whose status is later in the list stands.
+// ImplementationStatuses lists every status. Of two reports with the same time
+// the one whose status is later in the list wins.
 var ImplementationStatuses = []ImplementationStatus{ImplPending, ImplInProgress, ImplComplete, ImplNeedsRevision}
 
 // Known reports whether s is one of ImplementationStatuses.
@@ -145,12 +145,12 @@ type Implementation struct {
 	StartedAt    Instant              `json:"started_at,omitzero"`
 	CompletedAt  Instant              `json:"completed_at,omitzero"`
 
-	// Version is the version of the contract that it implements. Other
-	// implementations do not tell.
+	// Version is the version of the contract that it implements; 0 from peers
+	// that do not send it.
 	Version int `json:"contract_version,omitempty"`
 }
 
-// At returns when the newest thing happened to i that has a time.
+// At returns the later of StartedAt and CompletedAt.
 func (i Implementation) At() Instant {
 	if i.CompletedAt.Compare(i.StartedAt) > 0 {
 		return i.CompletedAt
@@ -165,25 +165,26 @@ func (i Implementation) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(plain(i))
 }
 
-// A ContractVersion is a content that a contract had, or might have had.
+// A ContractVersion is an earlier content of a contract, or one that lost against
+// another content of the same version.
 type ContractVersion struct {
 	Version     int             `json:"version"`
 	Content     json.RawMessage `json:"content"`
 	ProposedBy  RepoID          `json:"proposed_by"`
-	At          Instant         `json:"timestamp"`              // when the contract was last touched while it had this content
-	ChangeNotes string          `json:"change_notes,omitempty"` // on what replaced it
+	At          Instant         `json:"timestamp"`              // time of the last change while the contract had this content
+	ChangeNotes string          `json:"change_notes,omitempty"` // about the version that replaced it
 
 	// Superseded marks a content among Conflicts that a later version has
 	// replaced on the hub that had it.
 	Superseded bool `json:"superseded,omitempty"`
 }
 
-// An Agreement is one repository's word on one version.
+// An Agreement is the consent of one repository to one version.
 type Agreement struct {
 	Repo    RepoID  `json:"repo_id"`
 	Agent   AID     `json:"agent_id"`
 	Version int     `json:"version"`
-	Content string  `json:"content_sha256"` // of what was agreed to; see ContentHash
+	Content string  `json:"content_sha256"` // hash of the agreed content; see ContentHash
 	At      Instant `json:"at"`
 }
 
@@ -208,7 +209,7 @@ type Contract struct {
 	// version, newest version first.
 	Conflicts  []ContractVersion `json:"conflicts,omitempty"`
 	Agreements []Agreement       `json:"agreements,omitempty"`
-	ReopenedAt Instant           `json:"reopened_at,omitzero"` // agreements up to then do not count
+	ReopenedAt Instant           `json:"reopened_at,omitzero"` // agreements up to this time do not count
 }
 
 // MarshalJSON writes lists that are empty as [].
@@ -218,27 +219,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(plain(c))
 }
 
-// Naive returns c with times for peers that know no zones.
-func (c Contract) Naive() Contract {
-	c.CreatedAt, c.UpdatedAt, c.ReopenedAt = c.CreatedAt.Naive(), c.UpdatedAt.Naive(), c.ReopenedAt.Naive()
-	c.Implementations = slices.Clone(c.Implementations)
-	for i, impl := range c.Implementations {
-		c.Implementations[i].StartedAt, c.Implementations[i].CompletedAt = impl.StartedAt.Naive(), impl.CompletedAt.Naive()
-	}
-	for _, versions := range []*[]ContractVersion{&c.History, &c.Conflicts} {
-		*versions = slices.Clone(*versions)
-		for i := range *versions {
-			(*versions)[i].At = (*versions)[i].At.Naive()
-		}
-	}
-	c.Agreements = slices.Clone(c.Agreements)
-	for i := range c.Agreements {
-		c.Agreements[i].At = c.Agreements[i].At.Naive()
-	}
-	return c
-}
-
-// Implementation returns the work of one repository.
+// Implementation returns the implementation of one repository.
 func (c Contract) Implementation(repo RepoID) (Implementation, bool) {
 	i := slices.IndexFunc(c.Implementations, func(i Implementation) bool { return i.Repo == repo })
 	if i < 0 {
@@ -247,7 +228,8 @@ func (c Contract) Implementation(repo RepoID) (Implementation, bool) {
 	return c.Implementations[i], true
 }
 
-// Tally returns what c counts for in its project, without History and Conflicts.
+// Tally returns the share of c in the tally of its project, without History and
+// Conflicts.
 func (c Contract) Tally() Tally {
 	t := Tally{Contracts: 1, Bytes: int64(len(c.Content))}
 	if len(c.Implementations) > 0 {

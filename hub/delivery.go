@@ -2,14 +2,14 @@ package hub
 
 import "slices"
 
-// A Channel is a way to a recipient.
+// A Channel is a way to bring a message to a recipient.
 type Channel string
 
 // The channels. The inbox is always on; the others only after a recorded
 // probe has verified them and the operator has switched them on.
 const (
 	ChannelInbox   Channel = "inbox"
-	ChannelSession Channel = "session" // text put into a running session
+	ChannelSession Channel = "session" // starts a turn in a live session
 	ChannelNotify  Channel = "channel" // a notice to people, say in a chat room
 	ChannelWake    Channel = "wake"    // makes an idle agent take a turn
 )
@@ -17,7 +17,7 @@ const (
 // Channels lists every channel.
 var Channels = []Channel{ChannelInbox, ChannelSession, ChannelNotify, ChannelWake}
 
-// A DeliveryStatus is what is known about one attempt.
+// A DeliveryStatus is the known outcome of one attempt.
 type DeliveryStatus string
 
 // The words of the delivery ledger.
@@ -29,7 +29,7 @@ const (
 	DeliveryRead     DeliveryStatus = "read"     // processed by the recipient
 	DeliveryFailed   DeliveryStatus = "failed"
 	DeliverySkipped  DeliveryStatus = "skipped" // not tried; the error says why
-	DeliveryHeld     DeliveryStatus = "held"    // waits for a human
+	DeliveryHeld     DeliveryStatus = "held"    // waits for the operator's approval
 )
 
 // DeliveryStatuses lists every word of the ledger.
@@ -75,7 +75,7 @@ var partyNext = map[PartyState][]PartyState{
 // CanBecome reports whether a recipient in state s may move to next.
 func (s PartyState) CanBecome(next PartyState) bool { return slices.Contains(partyNext[s], next) }
 
-// A Party is somebody whom a message concerns: its sender or a recipient.
+// A Party is the sender or a recipient of a message.
 type Party struct {
 	Agent AgentID
 	State PartyState
@@ -115,7 +115,7 @@ func StatusFor(parties []Party) MessageStatus {
 	return StatusDelivered
 }
 
-// A CapabilityState says what is known about an optional way of working.
+// A CapabilityState is the state of an optional feature or channel.
 type CapabilityState string
 
 // The states. Only a verified capability can be switched on.
@@ -141,7 +141,7 @@ type Reach string
 
 // The forecasts.
 const (
-	ReachNow         Reach = "now"         // a live session, or somebody waiting at the inbox
+	ReachNow         Reach = "now"         // a live session, or a long poll on the inbox
 	ReachOnPoll      Reach = "on_poll"     // when the recipient next looks
 	ReachHeld        Reach = "held"        // when a human approves
 	ReachUnreachable Reach = "unreachable" // not before something is changed

@@ -9,17 +9,17 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// MaxPayload is how many bytes a payload may have, counted on the compacted
-// JSON as received. What is larger is stored as an artifact and referred to.
+// MaxPayload is the limit of a payload in bytes of compact JSON. Larger content
+// is stored as an artifact, and the message names it.
 const MaxPayload = 4096
 
-// An Envelope is one message from one agent to others. What was sent never
-// changes; only Status and UpdatedAt follow what the delivery ledger says.
+// An Envelope is one message from one agent to others. It is immutable once
+// sent, except for Status and UpdatedAt, which follow the delivery ledger.
 type Envelope struct {
 	ID        EnvelopeID      `json:"id"`
 	Protocol  string          `json:"protocol"`
 	Version   string          `json:"version"`
-	From      AgentID         `json:"from"` // who authenticated, never input
+	From      AgentID         `json:"from"` // the authenticated sender; never taken from input
 	To        []AgentID       `json:"to"`   // never empty; ["*"] is a broadcast
 	Team      string          `json:"team,omitempty"`
 	ThreadID  string          `json:"thread_id,omitempty"`
@@ -36,8 +36,8 @@ type Envelope struct {
 	CreatedAt Time            `json:"created_at"`
 	UpdatedAt Time            `json:"updated_at,omitzero"`
 
-	// Extra is a JSON object with the members that this version does not
-	// know, as they came; nil if there were none.
+	// Extra is a JSON object of the members that this version does not define,
+	// byte for byte; nil if there are none.
 	Extra json.RawMessage `json:"-"`
 }
 
@@ -83,27 +83,28 @@ func (p Priority) Rank() int { return len(Priorities) - 1 - slices.Index(Priorit
 // are on disk before the sender is told "yes".
 func (p Priority) Urgent() bool { return p == PriorityHigh || p == PriorityCritical }
 
-// Policy says who may see a message and whether a human must let it pass.
+// A Policy bounds the readers of a message, and may require the operator's
+// approval before delivery.
 type Policy struct {
 	Visibility  Visibility  `json:"visibility"`
 	Sensitivity Sensitivity `json:"sensitivity"`
 	HumanGate   HumanGate   `json:"human_gate"`
 }
 
-// DefaultPolicy is what the hub fills in for a caller that gives none.
+// DefaultPolicy is the policy of a message whose sender gave none.
 var DefaultPolicy = Policy{VisibilityPrivate, SensitivityLow, GateNone}
 
-// A Visibility says who may read a message besides its sender and recipients.
+// A Visibility names the readers of a message besides its sender and recipients.
 type Visibility string
 
 // The visibilities.
 const (
-	VisibilityPrivate Visibility = "private"     // nobody
+	VisibilityPrivate Visibility = "private"     // no others
 	VisibilityTeam    Visibility = "team"        // the members of its team
 	VisibilityAudit   Visibility = "human-audit" // the auditors, and it is copied to the journal
 )
 
-// A Sensitivity says how careful channels must be with the text.
+// A Sensitivity says how much of the text a notice may carry.
 type Sensitivity string
 
 // The sensitivities. Notices about a high one carry no text of the message.
@@ -129,9 +130,9 @@ var (
 	HumanGates    = []HumanGate{GateNone, GateRequired}
 )
 
-// A Context says where a message came from and what it is about.
+// A Context is the origin of a message and the things that it is about.
 type Context struct {
-	SessionID    string        `json:"session_id,omitempty"` // from the runtime, never input
+	SessionID    string        `json:"session_id,omitempty"` // set by the runtime; never taken from input
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Artifacts    []ArtifactRef `json:"artifacts,omitempty"`
 }
@@ -155,13 +156,13 @@ type ArtifactRef struct {
 	Required    *bool  `json:"required,omitempty"`
 }
 
-// What references may point at.
+// The types of references.
 var (
 	ExternalRefTypes = []string{"workq_item", "file", "branch", "pr", "url", "session", "ticket", "other"}
 	ArtifactRefTypes = []string{"file", "branch", "pr", "url", "session", "workq_item"}
 )
 
-// A MessageStatus says how far a message has come, over all its recipients.
+// A MessageStatus is the least progress of a message over all its recipients.
 type MessageStatus string
 
 // The statuses.
@@ -192,7 +193,7 @@ func (e Envelope) Advance(next MessageStatus, now Time) (Envelope, error) {
 	return e, nil
 }
 
-// A MessageType says what a message is and which payload it carries.
+// A MessageType names the schema of a payload and the purpose of the message.
 type MessageType string
 
 // The types.

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A Code says what kind of failure an error is. Codes are a contract: they are
+// A Code is the kind of a failure. Codes are a contract: they are
 // sent on the wire, stored in the journal and mapped to exit codes. The text
 // of an error is not.
 type Code string
 
 // The codes.
 const (
-	// What the caller can put right.
+	// The caller can correct the request.
 	CodeInvalid          Code = "schema_invalid"      // the input breaks the published schema
 	CodePayloadTooLarge  Code = "payload_too_large"   // more bytes than a payload may have
 	CodeTooLarge         Code = "too_large"           // a request, page or file over its limit
 	CodeUnknownType      Code = "unknown_type"        // no such message type
 	CodeReservedType     Code = "reserved_type"       // a type whose feature is off, or that only the hub writes
-	CodeUnknownRecipient Code = "unknown_recipient"   // nobody of that name
+	CodeUnknownRecipient Code = "unknown_recipient"   // no agent of that name
 	CodeNotFound         Code = "not_found"           // no such thing, or none that the caller may see
 	CodeConflict         Code = "conflict"            // the thing is not in a state that allows this
 	CodeSequence         Code = "sequence_invalid"    // a negotiation message out of order
-	CodeHashMismatch     Code = "hash_mismatch"       // content is not what its hash says
-	CodeOwnership        Code = "ownership_conflict"  // the task is somebody else's, or has been the receiver's
-	CodeUnproven         Code = "unproven"            // a claim does not hold against what is there
+	CodeHashMismatch     Code = "hash_mismatch"       // content does not match its hash
+	CodeOwnership        Code = "ownership_conflict"  // another agent owns the task, or the receiver owned it before
+	CodeUnproven         Code = "unproven"            // a claim contradicts the files or the repository
 	CodeNotEnabled       Code = "capability_disabled" // the feature exists but is off
 
-	// What the caller may not do, or not now.
+	// The caller lacks authority, or has to wait.
 	CodeUnauthenticated Code = "unauthenticated"    // no key, or one that is unknown, expired or revoked
 	CodeTampering       Code = "identity_tampering" // the input claims a sender
 	CodeDenied          Code = "forbidden"          // no authority
@@ -37,10 +37,10 @@ const (
 	CodeCircuitOpen     Code = "circuit_open"       // the sender repeats itself and is suspended
 	CodeLoop            Code = "loop_detected"      // too many hops or rounds without a human
 
-	// What is wrong elsewhere.
-	CodeUnreachable Code = "unreachable" // another hub cannot be reached, or makes no sense
+	// Another hub failed.
+	CodeUnreachable Code = "unreachable" // another hub does not answer, or not as the protocol says
 
-	// What is wrong with the hub.
+	// This hub failed.
 	CodeDegraded Code = "degraded" // the store cannot be used now; nothing was changed
 	CodeInternal Code = "internal" // a bug; the cause is in the log
 )
@@ -50,9 +50,9 @@ const (
 type Error struct {
 	Code       Code
 	Op         string        // package.Method that refused
-	Err        error         // what went wrong, for people
-	Hint       string        // what to do about it; may be empty
-	RetryAfter time.Duration // when trying again makes sense; zero if unknown
+	Err        error         // the text for people
+	Hint       string        // the next step for the reader; may be empty
+	RetryAfter time.Duration // time until a retry can succeed; zero if unknown
 }
 
 // Errorf returns an Error with the given code whose text is formatted as by
@@ -61,13 +61,14 @@ func Errorf(code Code, op, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// WithHint returns e with a sentence that tells the caller what to do.
+// WithHint returns e with the next step for its reader: a command on the command
+// line, a tool for an agent.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
 
-// WithRetry returns e with the time after which trying again makes sense.
+// WithRetry returns e with the time until a retry can succeed.
 func (e *Error) WithRetry(d time.Duration) *Error {
 	e.RetryAfter = d
 	return e

@@ -79,21 +79,22 @@ var RejectReasons = []RejectReason{
 	RejectCapability, RejectCriteriaAmbiguous, RejectOwnershipConflict, RejectTimeoutRisk, RejectOther,
 }
 
-// An Ownership says who keeps track of the task besides the hub.
+// An Ownership says whether a queue outside the hub also tracks the task.
 type Ownership string
 
-// The ways. A queue of work that the hub cannot reach needs a person.
+// The values. The hub cannot reach an outside queue, so that a person moves the
+// item there.
 const (
-	OwnershipHub       Ownership = ""                // nobody else
+	OwnershipHub       Ownership = ""                // no outside queue
 	OwnershipManual    Ownership = "manual_required" // the operator must move the item in its queue
-	OwnershipConfirmed Ownership = "confirmed"       // the operator says that this was done
+	OwnershipConfirmed Ownership = "confirmed"       // the operator has moved the item
 )
 
-// An Ending says how a handoff that is over ended.
+// An Ending is the way in which a handoff ended.
 type Ending string
 
-// The endings. A task that was handed on is not done: its last owner has given
-// it to the next.
+// The endings. A task that was handed on is not done: its owner gave it to the
+// next one.
 const (
 	EndedDone      Ending = "done"
 	EndedHandedOn  Ending = "handed_on"
@@ -102,31 +103,32 @@ const (
 	EndedWithdrawn Ending = "withdrawn" // by the sender
 )
 
-// A Verdict is what became of a check.
+// A Verdict is the result of a check.
 type Verdict string
 
-// The verdicts. What cannot be looked at is neither right nor wrong.
+// The verdicts. A claim about something outside the hub's roots is unverifiable:
+// neither right nor wrong.
 const (
 	CheckVerified     Verdict = "verified"
 	CheckFailed       Verdict = "failed"
 	CheckUnverifiable Verdict = "unverifiable"
 )
 
-// A Check is one thing that was looked at, and what was found.
+// A Check is one claim that was compared with the facts, and the result.
 type Check struct {
 	What   string       `json:"what"`
 	Result Verdict      `json:"result"`
 	Detail string       `json:"detail"`
-	Reason RejectReason `json:"reason,omitempty"` // what a failure rejects a handoff for
+	Reason RejectReason `json:"reason,omitempty"` // the reason with which a failed check rejects the handoff
 }
 
-// A Handoff is a task on its way from one agent to another. The package never
-// changes once it was proposed.
+// A Handoff is a task that changes its owner. Its package is immutable from the
+// proposal on.
 type Handoff struct {
 	ID       HandoffID
 	ThreadID string
 	TaskID   string
-	From     AgentID // who authenticated
+	From     AgentID // the authenticated caller
 	To       AgentID
 	Title    string
 	Reason   string // why the task changes hands
@@ -169,8 +171,8 @@ func (h Handoff) Advance(next HandoffState, now Time) (Handoff, error) {
 // Concerns reports whether an agent gives or takes the task.
 func (h Handoff) Concerns(agent AgentID) bool { return agent == h.From || agent == h.To }
 
-// A HandoffStep is one row of a handoff's history: who moved it where, and
-// what was found when it was checked. Steps are only ever added.
+// A HandoffStep is one row of a handoff's history: the new state, the actor, and
+// the checks that were made. Steps are never changed or deleted.
 type HandoffStep struct {
 	N      int          `json:"n"` // 1, 2, 3; given by the store
 	State  HandoffState `json:"state"`
@@ -189,7 +191,7 @@ type Lateness struct {
 
 // A HandoffQuery chooses handoffs. Empty members do not restrict.
 type HandoffQuery struct {
-	Viewer AgentID // restricts to what this agent gives or takes
+	Viewer AgentID // restricts to handoffs that this agent gives or takes
 	Agent  AgentID // gives or takes it
 	From   AgentID
 	To     AgentID

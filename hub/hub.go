@@ -1,10 +1,26 @@
 // Package hub is the domain of Parley: its nouns, their state machines, the
-// errors that cross package boundaries, and what a hub stands on (Store, Bus).
+// errors that cross package boundaries, and the interfaces of storage (Store)
+// and of hints between consumers (Bus).
 //
-// It decides nothing and keeps nothing. Services decide, engines keep; both
-// speak in the words of this package. It imports nothing but the standard
-// library and, for reading JSON strictly, go-json-experiment, none of whose
-// types it exports; so other programs can import it lightly.
+// The nouns, in the order in which a reader meets them:
+//
+//   - An [Agent] is a program with an identity on this hub; a [Caller] is the
+//     authenticated party behind one request.
+//   - An [Envelope] is one message; a [Delivery] is one attempt to bring it to
+//     one recipient over one [Channel].
+//   - A [Handoff] is a task that changes its owner; a [Run] is one task given to
+//     one agent process.
+//   - A [Project] is several repositories that agree on contracts ([Contract])
+//     and share context ([Packet]); a [Peer] is another hub that takes part.
+//   - An [Entry] of the journal records each change, chained to the one before.
+//
+// A state machine is one table and one pure method (Advance, CanBecome, After);
+// the store repeats the table, so that no writer can leave it. The package
+// decides nothing and stores nothing: services decide, engines store, and both
+// use the words of docs/glossary.md.
+//
+// Other programs may import it: no type of a third-party module appears in an
+// exported name.
 package hub
 
 import (
@@ -29,8 +45,9 @@ type Time struct{ time.Time }
 // At returns t as a Time, cut to the millisecond.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 
-// String returns t as it is stored and sent. A layout that package time knows by
-// heart, with the milliseconds put in, takes a third of what timeLayout takes.
+// String returns t as it is stored and sent. It inserts the milliseconds into a
+// layout that package time has a fast path for, which takes a third of the time
+// of timeLayout; every stored row has several times.
 func (t Time) String() string {
 	b := t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), time.RFC3339)
 	ms := t.Nanosecond() / int(time.Millisecond)
@@ -67,10 +84,11 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A Clock tells the time. Everything that needs it gets one passed in.
+// A Clock returns the current time. It is passed in wherever time is needed, so
+// that tests choose the time.
 type Clock func() time.Time
 
-// Now returns the clock's time as it would be stored.
+// Now returns the clock's time with the precision that is stored.
 func (c Clock) Now() Time { return At(c()) }
 
 // AtMilli returns the Time of a count of milliseconds since 1970.

@@ -101,7 +101,7 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + i.String() + `"`), nil
 }
 
-// UnmarshalJSON reads what ParseInstant reads, or null.
+// UnmarshalJSON reads a text that ParseInstant accepts, or null.
 func (i *Instant) UnmarshalJSON(b []byte) error {
 	var s *string
 	if err := json.Unmarshal(b, &s); err != nil {

@@ -1,6 +1,6 @@
 package hub
 
-// The actions about other hubs and who may come in.
+// The actions about other hubs, invites and tokens.
 const (
 	ActionPeerAdded      Action = "peer.added"      // by the operator, or with an invite
 	ActionPeerRegistered Action = "peer.registered" // by itself; it waits for the operator
@@ -14,27 +14,5 @@ const (
 	ActionTokenMinted    Action = "token.minted"
 )
 
-// A Redemption is what a hub sends with an invite: who it is, and the key that
-// it expects from the hub that invited it.
-type Redemption struct {
-	Invite   string `json:"invite"`
-	AID      AID    `json:"agentId"`
-	Endpoint string `json:"endpoint"`
-	Repo     string `json:"repoName"`
-	Key      string `json:"key"` // secret
-}
-
-// A Welcome is the answer to a Redemption: who the inviting hub is, what the
-// invite was for, and the key that it expects from now on.
-type Welcome struct {
-	AID         AID       `json:"agentId"`
-	Endpoint    string    `json:"endpoint"`
-	Repo        string    `json:"repoName"`
-	Project     ProjectID `json:"projectId"`
-	ForRepo     string    `json:"forRepo"` // the repository that the guest may claim
-	Permissions []string  `json:"permissions"`
-	Key         string    `json:"key"` // secret
-}
-
-// TopicPeers is where a hint goes after a change to who the peers are.
+// TopicPeers is the bus topic of hints about added, changed and removed peers.
 const TopicPeers = "peers"

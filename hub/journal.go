@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 )
 
-// An Action names what a journal entry records.
+// An Action is the kind of event that a journal entry records.
 type Action string
 
 // The actions.
@@ -42,7 +42,7 @@ const (
 
 	ActionProjectCreated    Action = "project.created"
 	ActionProjectChanged    Action = "project.changed"
-	ActionProjectMerged     Action = "project.merged" // with what another hub said
+	ActionProjectMerged     Action = "project.merged" // with the copy of another hub
 	ActionRepoAdded         Action = "repo.added"
 	ActionRepoClaimed       Action = "repo.claimed"
 	ActionRepoMerged        Action = "repo.merged"
@@ -54,7 +54,7 @@ const (
 	ActionContractUpdated   Action = "contract.updated"
 	ActionContractMerged    Action = "contract.merged"
 	ActionContractConflict  Action = "contract.conflict" // a content lost against another one of its version
-	ActionContractSettled   Action = "contract.settled"  // it went on because the project changed
+	ActionContractAdvanced  Action = "contract.settled"  // it advanced because the project changed
 	ActionContextShared     Action = "context.shared"
 	ActionContextReplaced   Action = "context.replaced" // another hub has another packet under its id
 	ActionWorkStarted       Action = "implementation.started"

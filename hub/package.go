@@ -12,8 +12,8 @@ import (
 // MaxPackage is how many bytes a handoff package may have, as compact JSON.
 const MaxPackage = 256 << 10
 
-// A Package is a handoff package as far as the hub reads it. What was sent is
-// kept whole beside it; members that are not here are kept there.
+// A Package holds the members of a handoff package that the hub reads. The text
+// that was sent is stored whole beside it, with all other members.
 type Package struct {
 	Protocol  string    `json:"protocol"`
 	Version   string    `json:"version"`
@@ -54,13 +54,13 @@ type Package struct {
 	} `json:"verification"`
 }
 
-// A PackageArtifact is one thing that a package claims to be there.
+// A PackageArtifact is a file, commit or address that a package claims to exist.
 type PackageArtifact struct {
 	ID  string      `json:"artifact_id"`
 	Ref ArtifactRef `json:"ref"`
 }
 
-// ClassRestricted marks a package that must not leave the hub.
+// ClassRestricted marks a package that exports leave out.
 const ClassRestricted = "restricted"
 
 // DecodePackage reads a package that is known to satisfy its schema.
@@ -72,9 +72,9 @@ func DecodePackage(raw []byte) (Package, error) {
 	return p, nil
 }
 
-// RunEvidence is what was found when the report of a run was checked, as far as
-// it can be looked at again: files and a commit. A package may carry some under
-// "evidence", as a run recorded it.
+// RunEvidence is the part of a run's evidence that can be checked again: files
+// and a commit. A package may carry some in its member evidence, as a run
+// recorded it.
 type RunEvidence struct {
 	RunID    RunID  `json:"run_id"`
 	Worktree string `json:"worktree_path"` // default that of the package
@@ -88,8 +88,9 @@ type RunEvidence struct {
 	} `json:"diff"`
 }
 
-// DecodeEvidence reads the evidence that a package carries, none if there is
-// none. It fails for what is not evidence of runs.
+// DecodeEvidence reads the evidence that a package carries. It returns none for a
+// package without evidence, and reports CodeInvalid for anything that is not
+// evidence of runs.
 func DecodeEvidence(raw []byte) ([]RunEvidence, error) {
 	var p struct {
 		Evidence []RunEvidence `json:"evidence"`

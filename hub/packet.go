@@ -13,7 +13,7 @@ type PacketID string
 // Valid reports whether id has the form that ProjectID.Valid wants.
 func (id PacketID) Valid() bool { return safeID(string(id)) }
 
-// A ContextType says what a packet holds.
+// A ContextType is the kind of content of a packet.
 type ContextType string
 
 // The types.
@@ -39,8 +39,8 @@ var PacketTypes = []ContextType{
 // Known reports whether t is one of PacketTypes.
 func (t ContextType) Known() bool { return slices.Contains(PacketTypes, t) }
 
-// A Packet is something that one repository lets the others of a project know.
-// It never changes.
+// A Packet is context that one repository shares with the others of its project.
+// It is immutable.
 type Packet struct {
 	Project   ProjectID       `json:"-"`
 	ID        PacketID        `json:"packet_id"`
@@ -60,14 +60,8 @@ func (p Packet) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(plain(p))
 }
 
-// Naive returns p with a time for peers that know no zones.
-func (p Packet) Naive() Packet {
-	p.At = p.At.Naive()
-	return p
-}
-
-// A FileRequest is a file that one repository asks the others for. It stays on
-// the hub that was asked.
+// A FileRequest is the request of one repository for a file of another. It is
+// stored on the hub that received it and never exchanged.
 type FileRequest struct {
 	Project     ProjectID `json:"project_id"`
 	ID          string    `json:"request_id"`

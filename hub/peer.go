@@ -6,14 +6,14 @@ import "slices"
 // that have no better, a plain name.
 type AID string
 
-// A PeerState says whether a peer takes part.
+// A PeerState says whether changes are exchanged with a peer.
 type PeerState string
 
 // The states.
 const (
-	PeerPending  PeerState = "pending"  // registered; the operator has not let it in
+	PeerPending  PeerState = "pending"  // registered; waits for the operator's approval
 	PeerApproved PeerState = "approved" // changes go out to it and come in from it
-	PeerRemoved  PeerState = "removed"  // nothing of it is believed any more
+	PeerRemoved  PeerState = "removed"  // its requests are refused
 )
 
 // PeerStates lists every state.
@@ -29,7 +29,7 @@ var peerNext = map[PeerState][]PeerState{
 // CanBecome reports whether a peer in state s may move to next.
 func (s PeerState) CanBecome(next PeerState) bool { return slices.Contains(peerNext[s], next) }
 
-// A TrustLevel says how much is known about who a peer is.
+// A TrustLevel says how well the identity of a peer is known.
 type TrustLevel string
 
 // The levels.
@@ -42,14 +42,14 @@ const (
 // TrustLevels lists every level, most trusted first.
 var TrustLevels = []TrustLevel{TrustVerified, TrustKnown, TrustUnknown}
 
-// A PeerHealth says what happened when a peer was last called.
+// A PeerHealth is the outcome of the last call to a peer.
 type PeerHealth string
 
 // The healths.
 const (
 	HealthUnknown PeerHealth = ""     // never called
 	HealthUp      PeerHealth = "up"   // it answered
-	HealthDown    PeerHealth = "down" // it did not; a probe will find out when it does
+	HealthDown    PeerHealth = "down" // it did not answer; a probe tries again
 )
 
 // A Peer is another hub, or another agent that keeps projects of its own.
@@ -63,7 +63,7 @@ type Peer struct {
 	// Legacy marks a peer that cannot send a key: it may sync, and nothing
 	// else, from this address alone.
 	Legacy string `json:"legacyAddress,omitempty"`
-	Native bool   `json:"native,omitempty"` // another Parley hub, which keeps what we add to the protocol
+	Native bool   `json:"native,omitempty"` // another Parley hub, which keeps our additions to the protocol
 
 	KeyHash string `json:"-"` // of the key that it sends; see HashSecret
 	Sealed  string `json:"-"` // the key that we send, encrypted
@@ -75,19 +75,19 @@ type Peer struct {
 	AddedAt Instant    `json:"addedAt"`
 }
 
-// An Outbox is what a peer still has to be sent: every change after a place in
-// the log of changes.
+// An Outbox is the position of a peer in the log of changes: every change after
+// Sent still has to be sent to it.
 type Outbox struct {
 	Peer    AID     `json:"peer"`
 	Sent    int64   `json:"sent"`            // the last change that the peer has
-	CatchUp bool    `json:"catchUp"`         // what lies before Sent must be compared as a whole
+	CatchUp bool    `json:"catchUp"`         // projects must be compared as a whole, because changes before Sent were trimmed
 	Tries   int     `json:"tries,omitempty"` // for the change after Sent
 	NextTry Instant `json:"nextTry,omitzero"`
 	Fault   string  `json:"fault,omitempty"`
 }
 
-// A DeadLetter is a change that a peer did not take for so long that it was
-// given up. Comparing whole projects may still bring it there.
+// A DeadLetter is a change that was given up after a peer refused it for too
+// long. A comparison of whole projects may still bring it there.
 type DeadLetter struct {
 	Peer   AID     `json:"peer"`
 	Change Change  `json:"change"`
@@ -95,7 +95,7 @@ type DeadLetter struct {
 	At     Instant `json:"at"`
 }
 
-// An Invite lets one agent in, once, for one repository of one project.
+// An Invite admits one agent, once, to one repository of one project.
 type Invite struct {
 	ID          string    `json:"id"`   // names it; not secret
 	Hash        string    `json:"-"`    // of the text that was given out
@@ -116,7 +116,7 @@ func (i Invite) Live(now Instant) bool {
 	return i.RedeemedAt.IsZero() && i.RevokedAt.IsZero() && now.Compare(i.ExpiresAt) < 0
 }
 
-// A ChangeKind says what a change is about.
+// A ChangeKind is the kind of thing that a change is about.
 type ChangeKind string
 
 // The kinds.
@@ -127,8 +127,8 @@ const (
 	ChangePacket   ChangeKind = "context"
 )
 
-// A Change says that something is not as it was. What it is now is read from
-// the thing itself, so several changes of one thing can be sent as one.
+// A Change marks a thing of a project as changed. It carries no content: the
+// sender reads the thing itself, so that several changes become one copy.
 type Change struct {
 	Seq     int64      `json:"seq"` // given by the store; rises
 	Project ProjectID  `json:"projectId"`

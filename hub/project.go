@@ -6,20 +6,6 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// What a project may hold. These are the same on every hub, because hubs that
-// keep one project must be able to keep the same.
-const (
-	MaxRepos      = 64        // repositories of a project
-	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
-	MaxVersions   = 256       // versions of one contract
-	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
-	MaxAgreements = 512       // that one contract remembers
-	MaxRelated    = 64        // contracts that one packet is about
-	MaxFiles      = 1000      // files that one implementation names
-	MaxName       = 200       // bytes of a name
-	MaxText       = 16 << 10  // bytes of a plan, note, comment or objective
-)
-
 // safeID reports whether s can stand for a thing in coordination, also in the
 // name of a file: [A-Za-z0-9._-]{1,128}, but neither "." nor "..".
 func safeID(s string) bool {
@@ -49,13 +35,13 @@ type RepoID string
 // Valid reports whether id has the form that ProjectID.Valid wants.
 func (id RepoID) Valid() bool { return safeID(string(id)) }
 
-// A ProjectStatus says how far a project has come.
+// A ProjectStatus is a stage in the life of a project.
 type ProjectStatus string
 
 // The statuses.
 const (
 	ProjectPlanning     ProjectStatus = "planning"
-	ProjectImplementing ProjectStatus = "implementing" // somebody has begun
+	ProjectImplementing ProjectStatus = "implementing" // the first repository has started
 	ProjectIntegrating  ProjectStatus = "integrating"  // every contract is implemented
 	ProjectComplete     ProjectStatus = "complete"     // every contract is verified
 )
@@ -66,14 +52,14 @@ var ProjectStatuses = []ProjectStatus{ProjectPlanning, ProjectImplementing, Proj
 // Known reports whether s is one of ProjectStatuses.
 func (s ProjectStatus) Known() bool { return slices.Contains(ProjectStatuses, s) }
 
-// An AgreementPolicy says whose word makes a contract agreed.
+// An AgreementPolicy says which repositories must agree to a contract.
 type AgreementPolicy string
 
 // The policies.
 const (
-	AgreeAny          AgreementPolicy = "any"          // one repository agrees, whichever
-	AgreeCounterparty AgreementPolicy = "counterparty" // one that did not propose this version
-	AgreeAll          AgreementPolicy = "all"          // every one that did not propose this version
+	AgreeAny          AgreementPolicy = "any"          // one repository, also the proposer
+	AgreeCounterparty AgreementPolicy = "counterparty" // one repository other than the proposer of this version
+	AgreeAll          AgreementPolicy = "all"          // every repository but the proposer of this version
 )
 
 // AgreementPolicies lists every policy.
@@ -86,15 +72,15 @@ func (p AgreementPolicy) Known() bool { return slices.Contains(AgreementPolicies
 type Repo struct {
 	ID       RepoID
 	Name     string
-	Role     string   // backend, frontend, mobile, shared, infra or what people call it
+	Role     string   // backend, frontend, mobile, shared, infra or any other text
 	Language string   // python, go, ...
-	Paths    []string // where in it the project happens
+	Paths    []string // folders in the repository that belong to the project
 	URL      string
-	Agent    AID    // who has claimed it; "" for nobody yet
-	Endpoint string // where that agent can be called
+	Agent    AID    // the agent that claimed it; "" if none has
+	Endpoint string // address of that agent
 
-	// Other implementations know neither. Claims never end: of two, the
-	// earlier stands.
+	// Other implementations send neither. A claim never ends: of two claims the
+	// earlier one wins.
 	ClaimedAt Instant
 	UpdatedAt Instant
 }
@@ -134,13 +120,13 @@ func (r *Repo) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A Project is something that several repositories build together. Contracts
-// and context packets are kept beside it.
+// A Project is a piece of work that several repositories share. Contracts and
+// context packets are stored beside it.
 type Project struct {
 	ID        ProjectID       `json:"project_id"`
 	Name      string          `json:"name"`
 	Objective string          `json:"objective"`
-	Status    ProjectStatus   `json:"status"` // as somebody set it; see Standing
+	Status    ProjectStatus   `json:"status"` // the explicitly set status; see Standing
 	Policy    AgreementPolicy `json:"agreement_policy,omitempty"`
 	Repos     []Repo          `json:"repos"`
 	CreatedAt Instant         `json:"created_at"`
@@ -156,17 +142,18 @@ func (p Project) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(plain(p))
 }
 
-// A Tally counts what a project holds.
+// A Tally counts the contents of a project. The store keeps it, so that no reader
+// loads all contracts to count them.
 type Tally struct {
 	Contracts   int // all of them
-	Started     int // those that somebody has begun to implement
+	Started     int // with an implementation that was started
 	Implemented int // those that are implemented or verified
 	Verified    int
 	Packets     int
 	Bytes       int64 // of content, over contracts with their versions and packets
 }
 
-// Add adds what another tally counts.
+// Add adds the counts of another tally.
 func (t *Tally) Add(o Tally) {
 	t.Contracts += o.Contracts
 	t.Started += o.Started
@@ -176,8 +163,8 @@ func (t *Tally) Add(o Tally) {
 	t.Bytes += o.Bytes
 }
 
-// Standing returns how far the project has come: what follows from its
-// contracts, or what somebody set if that is further.
+// Standing returns the further of two statuses: the one that follows from the
+// contracts, and the explicitly set one.
 func (p Project) Standing() ProjectStatus {
 	derived, t := ProjectPlanning, p.Tally
 	switch {
@@ -212,70 +199,13 @@ func (p Project) RepoNamed(name string) (Repo, bool) {
 	return p.Repos[i], true
 }
 
-// RepoOf returns the repository that an agent has claimed.
+// RepoOf returns the repository that an agent claimed.
 func (p Project) RepoOf(agent AID) (Repo, bool) {
 	i := slices.IndexFunc(p.Repos, func(r Repo) bool { return agent != "" && r.Agent == agent })
 	if i < 0 {
 		return Repo{}, false
 	}
 	return p.Repos[i], true
-}
-
-// A ProjectCopy is a project with everything in it, as one hub sends it to
-// another.
-type ProjectCopy struct {
-	Project
-	Contracts []Contract
-	Packets   []Packet
-}
-
-// MarshalJSON writes the project as the protocol has it: whole.
-func (p ProjectCopy) MarshalJSON() ([]byte, error) {
-	type plain Project
-	p.Repos = listed(p.Repos)
-	return strictjson.Encode(struct {
-		plain
-		Contracts []Contract `json:"contracts"`
-		Packets   []Packet   `json:"context_history"`
-	}{plain(p.Project), listed(p.Contracts), listed(p.Packets)})
-}
-
-// UnmarshalJSON reads a project with everything in it. The contracts know
-// their project afterwards.
-func (p *ProjectCopy) UnmarshalJSON(b []byte) error {
-	type plain Project
-	var in struct {
-		plain
-		Contracts []Contract `json:"contracts"`
-		Packets   []Packet   `json:"context_history"`
-	}
-	if _, err := strictjson.DecodeOpen(b, &in); err != nil {
-		return err
-	}
-	*p = ProjectCopy{Project(in.plain), in.Contracts, in.Packets}
-	for i := range p.Contracts {
-		p.Contracts[i].Project = p.ID
-	}
-	for i := range p.Packets {
-		p.Packets[i].Project = p.ID
-	}
-	return nil
-}
-
-// Naive returns p with times for peers that know no zones.
-func (p Project) Naive() Project {
-	p.CreatedAt, p.UpdatedAt = p.CreatedAt.Naive(), p.UpdatedAt.Naive()
-	p.Repos = slices.Clone(p.Repos)
-	for i, r := range p.Repos {
-		p.Repos[i] = r.Naive()
-	}
-	return p
-}
-
-// Naive returns r with times for peers that know no zones.
-func (r Repo) Naive() Repo {
-	r.ClaimedAt, r.UpdatedAt = r.ClaimedAt.Naive(), r.UpdatedAt.Naive()
-	return r
 }
 
 // listed returns a list that is never written as null.

@@ -21,10 +21,10 @@ type RunState string
 const (
 	RunStarting    RunState = "starting"    // the agent is being started
 	RunRunning     RunState = "running"     // it works on the task
-	RunChecking    RunState = "checking"    // it has ended; what it reports is being checked
+	RunChecking    RunState = "checking"    // the agent has ended; its report is being checked
 	RunDone        RunState = "done"        // there is a report and a verdict
 	RunFailed      RunState = "failed"      // the agent could not be run, broke down or gave no report
-	RunInterrupted RunState = "interrupted" // somebody stopped it, or who watched over it is gone
+	RunInterrupted RunState = "interrupted" // the run was stopped, or its supervisor ended
 )
 
 // RunStates lists every state in the order of a run's life.
@@ -46,11 +46,11 @@ func (s RunState) Known() bool { return slices.Contains(RunStates, s) }
 // Over reports whether a run in state s has ended.
 func (s RunState) Over() bool { return s.Known() && runNext[s] == nil }
 
-// A RunVerdict says whether what an agent reports is true.
+// A RunVerdict is the result of comparing an agent's report with the facts.
 type RunVerdict string
 
-// The verdicts. What could not be looked at is neither confirmed nor
-// contradicted.
+// The verdicts. A claim that could not be checked is neither confirmed nor
+// contradicted; one such claim makes the verdict unverified.
 const (
 	RunConfirmed    RunVerdict = "confirmed"
 	RunContradicted RunVerdict = "contradicted"
@@ -65,34 +65,35 @@ func (v RunVerdict) Known() bool {
 // A Contradiction is a claim that does not hold.
 type Contradiction struct {
 	Kind  string `json:"kind"`
-	Claim string `json:"claim"` // what the agent says
-	Found string `json:"found"` // what is there
+	Claim string `json:"claim"` // the agent's words
+	Found string `json:"found"` // the facts
 }
 
-// A Run is one agent at work on one task, and what became of it. What was asked
-// for never changes; once the run is over nothing of it does.
+// A Run is one task given to one agent process, with its report and verdict. The
+// task, its agent and its owner never change; a run that is over changes no
+// more.
 type Run struct {
 	ID       RunID     `json:"run_id"`
-	Agent    AgentID   `json:"agent"` // who works
-	By       AgentID   `json:"by"`    // who wants it done; who authenticated
+	Agent    AgentID   `json:"agent"` // the agent that works
+	By       AgentID   `json:"by"`    // the authenticated caller that started the run
 	Task     string    `json:"task"`
 	Dir      string    `json:"dir"` // where the agent works
 	ThreadID string    `json:"thread_id"`
-	Handoff  HandoffID `json:"handoff_id,omitempty"` // that the task came by
+	Handoff  HandoffID `json:"handoff_id,omitempty"` // the handoff that brought the task
 	Key      KeyID     `json:"key"`                  // lent to the agent for the time of the run
 
 	State          RunState        `json:"state"`
 	Session        string          `json:"session_id,omitempty"` // of the agent
 	StopReason     string          `json:"stop_reason"`          // why the agent stopped, in its own words or ours
 	Reason         string          `json:"reason"`               // why there is no verdict on a report; empty if there is one
-	Report         json.RawMessage `json:"report"`               // what the agent claims; null if nothing
+	Report         json.RawMessage `json:"report"`               // the agent's claims; null if there are none
 	Verdict        RunVerdict      `json:"verdict"`              // empty until the run is over
 	Contradictions []Contradiction `json:"contradictions"`
-	Evidence       json.RawMessage `json:"evidence"`   // what was found; null if nothing was looked at
-	Message        EnvelopeID      `json:"message_id"` // that told of the end; empty until then
+	Evidence       json.RawMessage `json:"evidence"`   // the facts; null if nothing was checked
+	Message        EnvelopeID      `json:"message_id"` // the message about the end of the run; empty until then
 
 	StartedAt Time `json:"started_at"`
-	ExpiresAt Time `json:"expires_at,omitzero"` // it counts as interrupted from then on
+	ExpiresAt Time `json:"expires_at,omitzero"` // the run counts as interrupted after this time
 	EndedAt   Time `json:"ended_at,omitzero"`
 }
 
@@ -109,7 +110,7 @@ func (r Run) Advance(next RunState, now Time) (Run, error) {
 	return r, nil
 }
 
-// Concerns reports whether an agent works in the run or wants it done.
+// Concerns reports whether an agent works in the run or started it.
 func (r Run) Concerns(agent AgentID) bool { return agent == r.Agent || agent == r.By }
 
 // RunKeyLabel begins the label of a key that is lent for a run; the id of the run
@@ -118,7 +119,7 @@ const RunKeyLabel = "run-"
 
 // A RunQuery chooses runs. Empty members do not restrict.
 type RunQuery struct {
-	Viewer  AgentID // restricts to runs that this agent works in or asked for
+	Viewer  AgentID // restricts to runs that this agent works in or started
 	Agent   AgentID
 	Handoff HandoffID
 	Open    bool  // only those that are not over
@@ -129,10 +130,10 @@ type RunQuery struct {
 // Words of a run's end that are not the agent's. They are reasons of a run
 // that failed or was interrupted.
 const (
-	RunNoReport   = "no_report"   // the agent gave none, though it was asked twice
+	RunNoReport   = "no_report"   // the agent gave no report, even after a second request
 	RunNotStarted = "not_started" // the agent could not be run
-	RunBroke      = "broke"       // the agent is gone or cannot be understood
+	RunBroke      = "broke"       // the agent's process ended, or its answers break the protocol
 	RunTimeout    = "timeout"     // it took too long
 	RunCancelled  = "cancelled"   // the person at the terminal stopped it
-	RunLost       = "lost"        // who watched over it is gone
+	RunLost       = "lost"        // the supervisor of the run ended
 )

@@ -71,8 +71,8 @@ func (e Envelope) Validate() error {
 	return nil
 }
 
-// check applies the rules that need only the members themselves. What the
-// payload holds is left to those who read it.
+// check applies the rules that need only the members themselves, not the content
+// of the payload.
 func (e Envelope) check(op string) error {
 	switch {
 	case e.Protocol != Protocol:
@@ -175,7 +175,7 @@ func (c *Context) check(op string) error {
 	return nil
 }
 
-// problem returns the first member that is wrong and what is wrong with it.
+// problem returns the first member that breaks a rule, and the rule.
 func (x ExternalRef) problem() (member, problem string) {
 	switch {
 	case !slices.Contains(ExternalRefTypes, x.Type):
@@ -188,7 +188,7 @@ func (x ExternalRef) problem() (member, problem string) {
 	return "value", targetProblem(x.Type, x.Value)
 }
 
-// problem returns the first member that is wrong and what is wrong with it.
+// problem returns the first member that breaks a rule, and the rule.
 func (a ArtifactRef) problem() (member, problem string) {
 	switch {
 	case !slices.Contains(ArtifactRefTypes, a.Type):
@@ -205,7 +205,7 @@ func (a ArtifactRef) problem() (member, problem string) {
 	return "path", targetProblem(a.Type, a.Path)
 }
 
-// targetProblem says what is wrong with what a reference points at, or "".
+// targetProblem returns the rule that the target of a reference breaks, or "".
 func targetProblem(kind, target string) string {
 	switch {
 	case target == "":

@@ -18,6 +18,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -207,7 +208,7 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 	}
 	if !c.IsOperator() {
 		for i, p := range all {
-			all[i] = hub.Standing{Lag: p.Lag, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, AddedAt: p.AddedAt}}
+			all[i] = federation.PeerStatus{Lag: p.Lag, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, AddedAt: p.AddedAt}}
 		}
 	}
 	rpc.WriteJSON(w, http.StatusOK, coordination.Peers{Peers: all})

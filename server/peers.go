@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -41,7 +42,7 @@ const (
 // that identifies callers.
 func (s *Server) openIdentity(context.Context) error {
 	c := s.opts.Coordination
-	home, err := hub.ParseEndpoint(cmp.Or(c.URL, s.url))
+	home, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
 	if err != nil {
 		return fmt.Errorf("server: the address for peers: %w", err)
 	}
@@ -95,7 +96,7 @@ type network struct {
 }
 
 // Redeem hands an invite in at another hub.
-func (n network) Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error) {
+func (n network) Redeem(ctx context.Context, endpoint string, r federation.Redemption) (federation.Welcome, error) {
 	w, err := n.s.client.Redeem(ctx, endpoint, r)
 	var refusal *peer.Refusal
 	if errors.As(err, &refusal) {
@@ -110,7 +111,7 @@ func (n network) exchange(address string) (*peer.Exchange, error) {
 }
 
 // Discover asks an exchange for agents.
-func (n network) Discover(ctx context.Context, q coordination.Search) ([]hub.Found, error) {
+func (n network) Discover(ctx context.Context, q coordination.Search) ([]federation.Discovery, error) {
 	x, err := n.exchange(q.Exchange)
 	if err != nil {
 		return nil, err
@@ -122,14 +123,14 @@ func (n network) Discover(ctx context.Context, q coordination.Search) ([]hub.Fou
 }
 
 // Enlist tells an exchange about this hub.
-func (n network) Enlist(ctx context.Context, exchange string) (hub.Registration, error) {
+func (n network) Enlist(ctx context.Context, exchange string) (federation.Registration, error) {
 	x, err := n.exchange(exchange)
 	if err != nil {
-		return hub.Registration{}, err
+		return federation.Registration{}, err
 	}
 	m, err := n.s.self.Manifest(n.s.vault.SigningKey(), hub.At(time.Now()), nil)
 	if err != nil {
-		return hub.Registration{}, err
+		return federation.Registration{}, err
 	}
 	return x.Register(ctx, m)
 }

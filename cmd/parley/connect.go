@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -31,13 +32,13 @@ type connection struct {
 
 // connected is the answer of connect with --json.
 type connected struct {
-	CLI     string            `json:"cli"`
-	Agent   hub.AgentID       `json:"agent,omitempty"`
-	Added   bool              `json:"agent_added,omitempty"`
-	KeyFile string            `json:"key_file,omitempty"`
-	Change  catalog.Change    `json:"change"`
-	Written []catalog.Written `json:"written"`
-	Revoked int               `json:"keys_revoked,omitempty"`
+	CLI     string              `json:"cli"`
+	Agent   hub.AgentID         `json:"agent,omitempty"`
+	Added   bool                `json:"agent_added,omitempty"`
+	KeyFile string              `json:"key_file,omitempty"`
+	Change  catalog.Change      `json:"change"`
+	Written []catalog.SavedFile `json:"written"`
+	Revoked int                 `json:"keys_revoked,omitempty"`
 }
 
 func (a *app) connectCommand() *cobra.Command {
@@ -134,7 +135,7 @@ func (c *connection) show() error {
 	if err != nil {
 		return err
 	}
-	return c.print(connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.Written{}}, func(w io.Writer) {
+	return c.print(connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.SavedFile{}}, func(w io.Writer) {
 		io.WriteString(w, change.String())
 		fmt.Fprintln(c.err, "nothing was written")
 	})
@@ -214,7 +215,7 @@ func (c *connection) connect(ctx context.Context) error {
 }
 
 // write keeps the key where the CLI finds it, then changes the CLI's files.
-func (c *connection) write(key string) (catalog.Change, []catalog.Written, error) {
+func (c *connection) write(key string) (catalog.Change, []catalog.SavedFile, error) {
 	change, err := c.plan(key)
 	if err != nil {
 		return change, nil, err
@@ -223,29 +224,12 @@ func (c *connection) write(key string) (catalog.Change, []catalog.Written, error
 		if err := os.MkdirAll(filepath.Dir(c.keyFile), 0o700); err != nil {
 			return change, nil, err
 		}
-		if err := replaceFile(c.keyFile, []byte(key+"\n")); err != nil {
+		if err := durable.WriteFile(c.keyFile, []byte(key+"\n"), 0o600); err != nil {
 			return change, nil, err
 		}
 	}
 	written, err := change.Apply(now())
-	return change, append([]catalog.Written{}, written...), err
-}
-
-// replaceFile writes a file that only its owner can read, as a whole.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return change, append([]catalog.SavedFile{}, written...), err
 }
 
 // keys returns the labels of the live keys that connect has made for the CLI,
@@ -281,7 +265,7 @@ func revoke(ctx context.Context, client *rpc.Client, agent hub.AgentID, labels [
 	return len(labels), nil
 }
 
-func writeBackups(w io.Writer, written []catalog.Written) {
+func writeBackups(w io.Writer, written []catalog.SavedFile) {
 	for _, f := range written {
 		if f.Backup != "" {
 			fmt.Fprintf(w, "what %s held before is in %s\n", f.Path, f.Backup)
@@ -301,7 +285,7 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		}
 		return err
 	}
-	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.Written{}}
+	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.SavedFile{}}
 	if printOnly {
 		return c.print(out, func(w io.Writer) {
 			io.WriteString(w, change.String())

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -27,7 +27,7 @@ of an exchange are claims: a peer is trusted when keys were exchanged with it.`,
 			}
 			p.Query = strings.Join(args, " ")
 			return answer(cmd.Context(), a, coordination.Discover, p, func(w io.Writer, got coordination.Discovered) {
-				writeList(w, "agents found", "AGENT, VERIFIED, ENDPOINT, NAME", got.Agents, func(f hub.Found) []any {
+				writeList(w, "agents found", "AGENT, VERIFIED, ENDPOINT, NAME", got.Agents, func(f federation.Discovery) []any {
 					return []any{f.AID, f.Verified, f.Endpoint, f.Name}
 				})
 			})
@@ -42,7 +42,7 @@ of an exchange are claims: a peer is trusted when keys were exchanged with it.`,
 	return cmd
 }
 
-func writeRegistration(w io.Writer, got hub.Registration) {
+func writeRegistration(w io.Writer, got federation.Registration) {
 	word := "is registered"
 	if got.Existed {
 		word = "was registered already"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -188,7 +189,7 @@ func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Service
 func (a *app) peerListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the peers", Args: cobra.NoArgs}
 	return operation(a, cmd, coordination.ListPeers, &coordination.None{}, func(w io.Writer, got coordination.Peers) {
-		writeList(w, "peers", "PEER, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p hub.Standing) []any {
+		writeList(w, "peers", "PEER, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
 			return []any{p.AID, p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
 		})
 	})
@@ -218,7 +219,7 @@ part is down, behind, or refused something.`,
 			if err != nil {
 				return err
 			}
-			shown := coordination.Peers{Peers: []hub.Standing{}}
+			shown := coordination.Peers{Peers: []federation.PeerStatus{}}
 			for _, p := range got.Peers {
 				if len(args) == 0 || string(p.AID) == args[0] {
 					shown.Peers = append(shown.Peers, p)
@@ -236,7 +237,7 @@ part is down, behind, or refused something.`,
 	}
 }
 
-func writeStandings(w io.Writer, peers []hub.Standing) {
+func writeStandings(w io.Writer, peers []federation.PeerStatus) {
 	if len(peers) == 0 {
 		fmt.Fprintln(w, "no peers")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -66,7 +67,7 @@ func (a *app) projectShowCommand() *cobra.Command {
 	return operation(a, cmd, coordination.GetProject, &p, writeProject, argument(0, &p.Project), a.inProject(cmd, &p.InProject))
 }
 
-func writeProject(w io.Writer, p hub.ProjectCopy) {
+func writeProject(w io.Writer, p federation.ProjectCopy) {
 	fmt.Fprintf(w, "%s: %s\n%s, %d packets of context, agreement by %s\n\n",
 		visible(p.Name), visible(p.Objective), p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeAny))
 	names := map[hub.RepoID]string{}

@@ -4,7 +4,7 @@
 //
 // Each schema is complete in itself and refers to no other. They say all that
 // the schema language can: that names occur once, that text is valid UTF-8 and
-// how many bytes a payload has is for whoever reads the JSON to check.
+// how many bytes a payload has is checked by the reader of the JSON.
 //
 // The package compiles and validates nothing; any validator will do, with
 // formats as annotations only.

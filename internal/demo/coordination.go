@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -205,7 +206,7 @@ func (d *pairDemo) compare(ctx context.Context) {
 		export = on(ctx, d, d.back, coordination.ExportProject, p)
 		return string(export) == string(on(ctx, d, d.front, coordination.ExportProject, p)), d.err
 	})
-	var project hub.ProjectCopy
+	var project federation.ProjectCopy
 	d.try(func() error { return json.Unmarshal(export, &project) })
 	d.tell("", "Both hubs have the same, to the letter: %d contracts, %d packets of context, the project is %s.", len(project.Contracts), len(project.Packets), project.Status)
 }

@@ -43,11 +43,14 @@ func NewDraft(path string, perm fs.FileMode) (*Draft, error) {
 }
 
 // Commit syncs the draft and replaces the file at its path by it.
-func (d *Draft) Commit() error {
+func (d *Draft) Commit() error { return d.CommitAs(d.path) }
+
+// CommitAs is Commit for a file whose name was not known before it was written.
+func (d *Draft) CommitAs(path string) error {
 	if err := d.finish(); err != nil {
 		return err
 	}
-	if err := Rename(d.Name(), d.path); err != nil {
+	if err := Rename(d.Name(), path); err != nil {
 		return err
 	}
 	d.done = true

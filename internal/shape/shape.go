@@ -19,6 +19,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // compiled holds the published schemas by name, compiled at first use. That one
@@ -45,7 +46,7 @@ var compiled = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	return all
 })
 
-// CheckPayload reports CodeInvalid unless the payload is what messages of type
+// CheckPayload reports CodeInvalid unless the payload fits the schema of type
 // t carry; a type without a schema takes any object. It takes for granted that
 // the payload is strict JSON and within hub.MaxPayload, as hub.CompactPayload
 // makes it.
@@ -59,7 +60,7 @@ func CheckPackage(raw json.RawMessage) error {
 	return check("package", "handoff-package", raw)
 }
 
-// check compares raw, which is called what in errors, with a published schema.
+// check compares raw with a published schema. Errors call raw by the name what.
 func check(what, name string, raw json.RawMessage) error {
 	const op = "shape.check"
 	if len(raw) == 0 || raw[0] != '{' {
@@ -177,13 +178,13 @@ func ruleText(e *jsonschema.ValidationError) string {
 		for _, v := range k.Want {
 			want = append(want, fmt.Sprint(v))
 		}
-		return fmt.Sprintf("%s is not one of %s", briefly(k.Got), strings.Join(want, ", "))
+		return fmt.Sprintf("%s is not one of %s", quote(k.Got), strings.Join(want, ", "))
 	case *kind.Pattern:
 		_, name, _ := strings.Cut(e.SchemaURL, "/$defs/")
 		if rule := patternRules[name]; rule != "" {
 			return rule
 		}
-		return fmt.Sprintf("%s does not match %s", briefly(k.Got), k.Want)
+		return fmt.Sprintf("%s does not match %s", quote(k.Got), k.Want)
 	case *kind.MinLength:
 		return fmt.Sprintf("must have %d or more characters", k.Want)
 	case *kind.MaxLength:
@@ -208,15 +209,10 @@ func ruleText(e *jsonschema.ValidationError) string {
 	return "breaks the rule " + strings.Join(e.ErrorKind.KeywordPath(), "/")
 }
 
-// briefly shows a value in a message, cut to a length that people read.
-func briefly(v any) string {
-	s, ok := v.(string)
-	if !ok {
-		return fmt.Sprintf("a value of type %T", v)
+// quote shows a value in a message.
+func quote(v any) string {
+	if s, ok := v.(string); ok {
+		return shorten.Quote(s)
 	}
-	const most = 40
-	if r := []rune(s); len(r) > most {
-		return strconv.Quote(string(r[:most])) + "…"
-	}
-	return strconv.Quote(s)
+	return fmt.Sprintf("a value of type %T", v)
 }

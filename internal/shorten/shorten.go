@@ -20,6 +20,20 @@ func Text(s string, n int) string {
 	return Bytes(s, n) + "…"
 }
 
+// Characters returns s if it has at most n characters, else its first n-1
+// characters and an ellipsis.
+func Characters(s string, n int) string {
+	if len(s) <= n || utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	end := 0
+	for range n - 1 {
+		_, size := utf8.DecodeRuneInString(s[end:])
+		end += size
+	}
+	return s[:end] + "…"
+}
+
 // Bytes returns the longest start of s that has at most n bytes and ends with a
 // whole character.
 func Bytes(s string, n int) string {

@@ -28,6 +28,14 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestCharacters(t *testing.T) {
+	for s, want := range map[string]string{"größe": "größe", "größer": "größ…", "日本語日本語": "日本語日…", "": ""} {
+		if got := shorten.Characters(s, 5); got != want {
+			t.Errorf("Characters(%q, 5) = %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestQuote(t *testing.T) {
 	if got, want := shorten.Quote("a\n"), `"a\n"`; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -69,7 +69,7 @@ func DecodeTolerant(raw []byte, into any) error {
 	return decode(raw, into, rules{walk: true, spellings: true}, jsonv2.MatchCaseInsensitiveNames(true))
 }
 
-// rules are what a walk checks beside the syntax.
+// rules are the options of a walk.
 type rules struct {
 	walk      bool // else the walk is left out where it could find nothing
 	spellings bool // project_id and projectId are one name
@@ -354,7 +354,8 @@ func lenient(dec *jsontext.Decoder) bool {
 	return names || utf8
 }
 
-// decodeError says in plain words what a member should have been.
+// decodeError translates an error of the decoder into the path of the member and
+// the type that it must have.
 func decodeError(err error) error {
 	var s *jsonv2.SemanticError
 	if !errors.As(err, &s) {

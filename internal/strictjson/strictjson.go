@@ -193,7 +193,7 @@ func encode(v any, indent string) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// An Error says what is wrong with a JSON text and where.
+// An Error is a problem of a JSON text and its place.
 type Error struct {
 	Path string // context.artifacts[0].path; "" for the value as a whole
 	Text string

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 // Options changes how a Store works. The zero value works.
@@ -140,15 +141,7 @@ func keep(tmp *os.File, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return durable.Rename(tmp.Name(), path)
 }
 
 // Open returns stored content. It reports CodeNotFound when there is none.

@@ -14,6 +14,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 // The protocol's own tables, word for word, and ours.
@@ -119,7 +120,7 @@ func create(path string, busy time.Duration) error {
 	if err := c.close(); err != nil { // takes the log along
 		return err
 	}
-	if err := os.Rename(draft, path); err != nil {
+	if err := errors.Join(durable.SyncFile(draft), durable.Rename(draft, path)); err != nil {
 		return err
 	}
 	return protect(path)

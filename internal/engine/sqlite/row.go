@@ -3,11 +3,11 @@ package sqlite
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // columnTime reads a stored time; NULL is the zero time. A time that another
@@ -97,13 +97,8 @@ func (c *conn) policy(b []byte) (p hub.Policy, err error) {
 
 // encodeJSON is json.Marshal without escapes for HTML.
 func encodeJSON(v any) (string, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
+	raw, err := strictjson.Encode(v)
+	return string(raw), err
 }
 
 // encodePolicy returns the policy as stored.

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
-// A Written is a file that Apply changed.
-type Written struct {
+// A SavedFile is a file that Apply wrote.
+type SavedFile struct {
 	Path   string `json:"path"`
-	Backup string `json:"backup,omitempty"` // what it held before; empty if there was no such file
+	Backup string `json:"backup,omitempty"` // the file with the content before; empty if there was none
 }
 
 // Apply writes the change. Each file is replaced as a whole or not at all,
@@ -23,7 +24,7 @@ type Written struct {
 // kept beside it under a name with the time. If one file cannot be written, the
 // others are put back. It reports CodeConflict, and writes nothing, when a file
 // is not any more what the change was planned for.
-func (c Change) Apply(now time.Time) ([]Written, error) {
+func (c Change) Apply(now time.Time) ([]SavedFile, error) {
 	const op = "catalog.Apply"
 	for _, e := range c.Edits {
 		held, err := readFile(op, e.Path)
@@ -35,7 +36,7 @@ func (c Change) Apply(now time.Time) ([]Written, error) {
 				WithHint("nothing was written; try again")
 		}
 	}
-	var done []Written
+	var done []SavedFile
 	for _, e := range c.Edits {
 		w, err := e.apply(now)
 		if err != nil {
@@ -49,7 +50,7 @@ func (c Change) Apply(now time.Time) ([]Written, error) {
 }
 
 // restore puts the first files of a change back and removes their backups.
-func (c Change) restore(done []Written) (err error) {
+func (c Change) restore(done []SavedFile) (err error) {
 	for i, w := range done {
 		e := c.Edits[i]
 		if e.Before == nil {
@@ -66,12 +67,12 @@ func (c Change) restore(done []Written) (err error) {
 	return err
 }
 
-func (e Edit) apply(now time.Time) (Written, error) {
-	w := Written{Path: e.Path}
+func (e Edit) apply(now time.Time) (SavedFile, error) {
+	w := SavedFile{Path: e.Path}
 	if e.Before != nil {
 		backup, err := e.backup(now)
 		if err != nil {
-			return Written{}, err
+			return SavedFile{}, err
 		}
 		w.Backup = backup
 	}
@@ -79,7 +80,7 @@ func (e Edit) apply(now time.Time) (Written, error) {
 		if w.Backup != "" {
 			err = errors.Join(err, os.Remove(w.Backup))
 		}
-		return Written{}, err
+		return SavedFile{}, err
 	}
 	return w, nil
 }
@@ -97,17 +98,10 @@ func (e Edit) backup(now time.Time) (string, error) {
 		if n > 0 {
 			name = fmt.Sprintf("%s-%d", base, n+1)
 		}
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		err := durable.CreateFile(name, e.Before, info.Mode().Perm())
+		if !errors.Is(err, fs.ErrExist) {
+			return name, err
 		}
-		if err != nil {
-			return "", err
-		}
-		if err := fill(f, e.Before, info.Mode().Perm()); err != nil {
-			return "", errors.Join(err, os.Remove(name))
-		}
-		return name, nil
 	}
 	return "", fmt.Errorf("there are %d backups of this second already", most)
 }
@@ -128,28 +122,5 @@ func (e Edit) write() error {
 	if e.After == nil {
 		return os.Remove(path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".parley-*")
-	if err != nil {
-		return err
-	}
-	err = fill(f, e.After, mode)
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// fill writes and closes a new file.
-func fill(f *os.File, text []byte, mode fs.FileMode) error {
-	_, err := f.Write(text)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return durable.WriteFile(path, e.After, mode)
 }

@@ -3,14 +3,14 @@
 // and its standing instructions, and how to add a hub to them and take it out
 // again.
 //
-// Plan and Undo only look; what they found out is a Change, and nothing is
-// written before its Apply. Files are edited in place: what is not ours keeps
+// Plan and Undo only read. They return a Change; its Apply writes. Files are
+// edited in place: every other entry keeps
 // its bytes, comments and order, and a file that cannot be understood is
 // refused, never repaired. No record is kept of what was done: what Undo takes
 // out it recognises by name and by marker, so it also works after the file was
 // edited by hand or rewritten by the program it belongs to.
 //
-// The package does not create keys, does not start agents, and asks nobody.
+// The package creates no keys, starts no agents, and asks no questions.
 package catalog
 
 import (
@@ -25,7 +25,7 @@ import (
 type CLI struct {
 	Name     string   `json:"name"`              // how people call it: claude
 	Title    string   `json:"title"`             // how its makers call it: Claude Code
-	Binaries []string `json:"binaries"`          // what to look for on the PATH
+	Binaries []string `json:"binaries"`          // programs on the PATH, in order of preference
 	ACP      []string `json:"acp"`               // program and arguments that speak ACP
 	Adapter  string   `json:"adapter,omitempty"` // npm package that ACP[0] comes from; empty if it is the CLI itself
 

@@ -47,7 +47,7 @@ func plan(t *testing.T, cli string, e catalog.Entry, p catalog.Place) catalog.Ch
 	return c
 }
 
-func apply(t *testing.T, c catalog.Change) []catalog.Written {
+func apply(t *testing.T, c catalog.Change) []catalog.SavedFile {
 	t.Helper()
 	done, err := c.Apply(noon)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A format edits one kind of configuration file. What it is given is not
-// changed; what it cannot edit without a guess it refuses with a flaw.
+// A format edits one kind of configuration file. It returns a new document, and
+// refuses with a flaw where an edit would be a guess.
 type format interface {
 	// has reports whether there is a server of that name.
 	has(doc []byte, name string) (bool, error)
 	// put adds a server, or brings the one of that name up to date.
 	put(doc []byte, name string, s server) ([]byte, error)
-	// drop takes a server out, and what put made to hold it.
+	// drop removes a server, and the object that put made to hold it.
 	drop(doc []byte, name string) ([]byte, error)
 	// show returns the text of a server, for people.
 	show(name string, s server) string
 }
 
-// A Change is what has to be written to connect a CLI or to undo that.
+// A Change is the set of edits that connect a CLI, or that undo it.
 type Change struct {
 	CLI   string   `json:"cli"`
 	Edits []Edit   `json:"edits"` // empty when all is as it should be
@@ -36,11 +36,11 @@ type Change struct {
 // An Edit is a change to one file.
 type Edit struct {
 	Path   string `json:"path"`
-	What   string `json:"what"` // what changes, for people
+	What   string `json:"what"` // the changed thing, for people
 	Before []byte `json:"-"`    // nil if there is no file
 	After  []byte `json:"-"`    // nil if the file goes
 
-	text, masked string      // what is added, with and without the key
+	text, masked string      // the added text, with and without the key
 	mode         fs.FileMode // of a new file
 	folder       fs.FileMode // of a new folder
 }
@@ -215,7 +215,7 @@ func (p *planner) add(path, what string, before, after []byte, text, masked stri
 	p.change.Edits = append(p.change.Edits, edit)
 }
 
-// warn says who else may come to read a key in that file.
+// warn adds a note about other readers of a key in that file.
 func (p *planner) warn(path string) {
 	if p.at.Scope == ScopeProject {
 		p.change.Notes = append(p.change.Notes, "the key is written into "+path+": keep that file out of version control, or use a key file")
@@ -225,7 +225,7 @@ func (p *planner) warn(path string) {
 	}
 }
 
-// readFile returns what a file holds, or nil if there is none.
+// readFile returns the content of a file, or nil if there is none.
 func readFile(op, path string) ([]byte, error) {
 	info, err := os.Stat(path) // before it is opened: a pipe would wait for a writer
 	switch {
@@ -283,7 +283,7 @@ func (c Change) render(text func(Edit) string) string {
 	return b.String()
 }
 
-// verb says what happens to the file.
+// verb returns create, remove or change.
 func (e Edit) verb() string {
 	switch {
 	case e.Before == nil:

@@ -87,7 +87,7 @@ func version(ctx context.Context, path string) (version, problem string) {
 	return "", "asked for its version it named none"
 }
 
-// A head keeps the beginning of what is written to it.
+// A head is a writer that keeps the first bytes.
 type head struct{ text []byte }
 
 func (h *head) Write(p []byte) (int, error) {

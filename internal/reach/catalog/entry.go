@@ -51,7 +51,7 @@ type Entry struct {
 }
 
 // A server is an Entry in the words that all configurations share. Either
-// program or url is set; what is empty is not written.
+// program or url is set; empty members are not written.
 type server struct {
 	program string
 	args    []string
@@ -152,7 +152,7 @@ func checkName(op, name string) (string, error) {
 	return name, nil
 }
 
-// check fills in what is left out and refuses what cannot be written. The
+// check sets defaults and refuses values that cannot be written. The
 // texts of its errors never hold the key.
 func (e Entry) check(op string) (Entry, error) {
 	invalid := func(format string, args ...any) (Entry, error) {

@@ -25,7 +25,7 @@ func (e *UnknownError) Error() string {
 // A NotInstalledError says that a CLI was not found on this machine.
 type NotInstalledError struct {
 	CLI      string
-	Binaries []string // what was looked for on the PATH
+	Binaries []string // the missing programs
 }
 
 // Error returns the text for people.
@@ -47,7 +47,7 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Problem)
 }
 
-// A flaw is what is wrong with a document, and at which byte.
+// A flaw is a problem of a document, and its byte offset.
 type flaw struct {
 	offset  int
 	problem string

@@ -8,13 +8,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Scope says for whom a hub is added.
+// A Scope is the set of sessions that a hub is added for.
 type Scope string
 
 // The scopes.
 const (
 	ScopeUser    Scope = "user"    // wherever this user starts the CLI
-	ScopeProject Scope = "project" // whoever starts the CLI in one folder
+	ScopeProject Scope = "project" // sessions in one folder
 )
 
 // A Place is where the files of a CLI are looked for.
@@ -35,7 +35,7 @@ type layout struct {
 	base        base
 	config      choice
 	instruction choice
-	note        string // what a person has to know or do besides
+	note        string // a further step for the user
 }
 
 // A base says what {root} and {base} are: the folder in the variable env, if that

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A jsonFormat edits a JSON file in which one object holds an MCP server under
@@ -216,7 +218,7 @@ func madeFor(doc []byte, v value) bool {
 	return m.comma < 0 && m.space == v.start+1 && m.space < m.start && v.tail == m.value.end
 }
 
-// same reports whether a value in a file says what v says.
+// same reports whether a value in a file equals v.
 func same(old []byte, v any) bool {
 	var a, b any
 	if json.Unmarshal(old, &a) != nil || json.Unmarshal([]byte(style{}.render(v, "")), &b) != nil {
@@ -231,7 +233,7 @@ func splice(doc []byte, start, end int, text string) []byte {
 
 // A style is how a JSON file is laid out.
 type style struct {
-	nl   string // what ends a line; empty to write all on one
+	nl   string // the line end; empty to write all on one line
 	unit string // one step of indentation
 }
 
@@ -321,11 +323,6 @@ func (l style) render(v any, indent string) string {
 
 // quote writes a string as JSON does, which TOML reads too.
 func (style) quote(text string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(text) != nil {
-		return `""` // no string fails to encode
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	quoted, _ := strictjson.Encode(text) // no string fails to encode
+	return string(quoted)
 }

@@ -195,7 +195,7 @@ func (s *tomlScanner) eat(text string) bool {
 	return false
 }
 
-// space skips what separates words on a line.
+// space skips blanks and tabs.
 func (s *tomlScanner) space() {
 	for s.peek() == ' ' || s.peek() == '\t' {
 		s.pos++
@@ -307,7 +307,7 @@ func isBare(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// line reads a string on one line and returns what it says.
+// line reads a string on one line and returns its text.
 func (s *tomlScanner) line(quote byte) (string, error) {
 	start := s.pos
 	for s.pos++; s.pos < len(s.src); s.pos++ {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 )
 
@@ -83,7 +84,7 @@ func TestParseEndpoint(t *testing.T) {
 		"http://h\x00":          "",
 		"https://" + long(3000): "",
 	} {
-		got, err := hub.ParseEndpoint(in)
+		got, err := federation.ParseEndpoint(in)
 		if got != want || (want == "") != (hub.CodeOf(err) == hub.CodeInvalid) {
 			t.Errorf("%.60q: got %q, %v; want %q", in, got, err, want)
 		}

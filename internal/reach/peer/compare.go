@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // Sizes of the pages of a comparison.
@@ -49,8 +50,8 @@ type (
 		Packets   []hub.PacketID   `json:"packets,omitempty"`
 	}
 	copiesResult struct {
-		Copies []hub.Copy `json:"copies"`
-		Left   int        `json:"left"` // number of requested copies that did not fit
+		Copies []federation.Copy `json:"copies"`
+		Left   int               `json:"left"` // number of requested copies that did not fit
 	}
 )
 
@@ -179,7 +180,7 @@ func (s *Syncer) packets(ctx context.Context, in packetsParams) (packetsResult, 
 // copies returns the requested copies, as far as they fit into one answer.
 func (s *Syncer) copies(ctx context.Context, in copiesParams) (copiesResult, error) {
 	changes := in.changes()
-	out := copiesResult{Copies: []hub.Copy{}}
+	out := copiesResult{Copies: []federation.Copy{}}
 	if len(changes) > pageCopies {
 		out.Left += len(changes) - pageCopies
 		changes = changes[:pageCopies]
@@ -341,10 +342,10 @@ func (w *worker) compareProject(ctx context.Context, id hub.ProjectID) error {
 const maxContractSums = 200_000
 
 // summary reads a summary to its end.
-func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(context.Context, hub.ProjectID, hub.ContractID) (hub.Summary, error)) (hub.Summary, error) {
+func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(context.Context, hub.ProjectID, hub.ContractID) (federation.Summary, error)) (federation.Summary, error) {
 	whole, err := read(ctx, id, "")
 	for after := whole.Next; err == nil && after != "" && len(whole.Contracts) < maxContractSums; {
-		var part hub.Summary
+		var part federation.Summary
 		if part, err = read(ctx, id, after); err != nil || part.Next != "" && part.Next <= after {
 			break
 		}
@@ -354,15 +355,15 @@ func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(contex
 	return whole, err
 }
 
-func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error) {
-	var out hub.Summary
+func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
+	var out federation.Summary
 	err := w.remote.call(ctx, MethodSyncSummary, summaryParams{id, after}, &out)
 	return out, err
 }
 
 // differences returns the things to fetch from the peer and those to send to it. A
 // thing that both have in different states is in both.
-func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs hub.Summary) (pull, push copiesParams, err error) {
+func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs federation.Summary) (pull, push copiesParams, err error) {
 	pull, push = copiesParams{Project: id}, copiesParams{Project: id}
 	if ours.Head != theirs.Head {
 		pull.Head, push.Head = theirs.Head != "", ours.Head != ""
@@ -464,7 +465,7 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 }
 
 // setProject sets the project of a copy to the requested one.
-func setProject(c *hub.Copy, project hub.ProjectID) {
+func setProject(c *federation.Copy, project hub.ProjectID) {
 	c.Project = project
 	switch {
 	case c.Contract != nil:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
@@ -27,7 +28,7 @@ func NewExchange(c *Client, base string) (*Exchange, error) {
 		return nil, hub.Errorf(hub.CodeNotEnabled, "peer.NewExchange", "no exchange is configured").
 			WithHint("name one: parley discover --exchange URL")
 	}
-	base, err := hub.ParseEndpoint(base)
+	base, err := federation.ParseEndpoint(base)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ type SearchFilters struct {
 
 // Search returns agents that match, best first. Entries that cannot be read are
 // left out.
-func (e *Exchange) Search(ctx context.Context, s Search) ([]hub.Found, error) {
+func (e *Exchange) Search(ctx context.Context, s Search) ([]federation.Discovery, error) {
 	const op = "peer.Search"
 	if s.Limit <= 0 {
 		s.Limit = 10
@@ -70,7 +71,7 @@ func (e *Exchange) Search(ctx context.Context, s Search) ([]hub.Found, error) {
 }
 
 // decodeListings reads a list of agents, bare or with an envelope around it.
-func decodeListings(op string, body []byte, limit int) ([]hub.Found, error) {
+func decodeListings(op string, body []byte, limit int) ([]federation.Discovery, error) {
 	var raw []json.RawMessage
 	if body = bytes.TrimSpace(body); len(body) > 0 && body[0] == '[' {
 		if json.Unmarshal(body, &raw) != nil {
@@ -83,7 +84,7 @@ func decodeListings(op string, body []byte, limit int) ([]hub.Found, error) {
 		}
 		raw = append(envelope.Results, envelope.Agents...)
 	}
-	out := []hub.Found{}
+	out := []federation.Discovery{}
 	for _, r := range raw {
 		var l listing
 		if json.Unmarshal(r, &l) != nil {
@@ -98,53 +99,53 @@ func decodeListings(op string, body []byte, limit int) ([]hub.Found, error) {
 
 // Agent returns one agent. It reports CodeNotFound when the exchange does not
 // know it, and CodeTampering when it answers with another.
-func (e *Exchange) Agent(ctx context.Context, aid string) (hub.Found, error) {
+func (e *Exchange) Agent(ctx context.Context, aid string) (federation.Discovery, error) {
 	const op = "peer.Agent"
 	if _, err := ParseAID(aid); err != nil {
-		return hub.Found{}, hub.Errorf(hub.CodeInvalid, op, "%w", err)
+		return federation.Discovery{}, hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	a, err := e.client.do(ctx, call{method: http.MethodGet, url: e.base + "/v1/agents/" + url.QueryEscape(aid)})
 	if err != nil {
-		return hub.Found{}, err
+		return federation.Discovery{}, err
 	}
 	switch a.Status {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return hub.Found{}, hub.Errorf(hub.CodeNotFound, op, "the exchange does not know %s", aid)
+		return federation.Discovery{}, hub.Errorf(hub.CodeNotFound, op, "the exchange does not know %s", aid)
 	default:
-		return hub.Found{}, e.refusal(op, a)
+		return federation.Discovery{}, e.refusal(op, a)
 	}
 	var l listing
 	if json.Unmarshal(a.Body, &l) != nil {
-		return hub.Found{}, nonsense(op)
+		return federation.Discovery{}, nonsense(op)
 	}
 	f, ok := l.found()
 	if !ok {
-		return hub.Found{}, nonsense(op)
+		return federation.Discovery{}, nonsense(op)
 	}
 	if f.AID != aid {
-		return hub.Found{}, hub.Errorf(hub.CodeTampering, op, "the exchange was asked for %s and answered with %.100q", aid, f.AID)
+		return federation.Discovery{}, hub.Errorf(hub.CodeTampering, op, "the exchange was asked for %s and answered with %.100q", aid, f.AID)
 	}
 	return f, nil
 }
 
 // Register registers this hub at the exchange. An exchange that has the hub already,
 // at the same endpoint, is a success.
-func (e *Exchange) Register(ctx context.Context, m Manifest) (hub.Registration, error) {
+func (e *Exchange) Register(ctx context.Context, m Manifest) (federation.Registration, error) {
 	const op = "peer.Register"
 	body, err := json.Marshal(map[string]any{"manifest": m})
 	if err != nil {
-		return hub.Registration{}, fmt.Errorf("peer: register: %w", err)
+		return federation.Registration{}, fmt.Errorf("peer: register: %w", err)
 	}
 	a, err := e.client.do(ctx, call{method: http.MethodPost, url: e.base + "/v1/register/", body: body})
 	if err != nil {
-		return hub.Registration{}, err
+		return federation.Registration{}, err
 	}
 	switch {
 	case a.Status == http.StatusConflict:
 		return e.registered(ctx, op, m)
 	case a.Status < 200 || a.Status > 299:
-		return hub.Registration{}, e.refusal(op, a)
+		return federation.Registration{}, e.refusal(op, a)
 	}
 	var v struct {
 		Success  *bool
@@ -152,26 +153,26 @@ func (e *Exchange) Register(ctx context.Context, m Manifest) (hub.Registration, 
 		Message  string
 	}
 	if json.Unmarshal(a.Body, &v) != nil {
-		return hub.Registration{}, nonsense(op)
+		return federation.Registration{}, nonsense(op)
 	}
 	if v.Success != nil && !*v.Success {
-		return hub.Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, shorten.Bytes(v.Message, 300))
+		return federation.Registration{}, hub.Errorf(hub.CodeInvalid, op, "the exchange did not register %s: %s", m.AID, shorten.Bytes(v.Message, 300))
 	}
-	return hub.Registration{AID: m.AID, Verified: v.Verified}, nil
+	return federation.Registration{AID: m.AID, Verified: v.Verified}, nil
 }
 
 // registered compares the exchange's entry for this hub with the manifest.
-func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (hub.Registration, error) {
+func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (federation.Registration, error) {
 	f, err := e.Agent(ctx, m.AID)
 	if err != nil {
-		return hub.Registration{}, err
+		return federation.Registration{}, err
 	}
 	for _, p := range m.Invocation.Protocols {
 		if p.Endpoint == f.Endpoint {
-			return hub.Registration{AID: m.AID, Verified: f.Verified, Existed: true}, nil
+			return federation.Registration{AID: m.AID, Verified: f.Verified, Existed: true}, nil
 		}
 	}
-	return hub.Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange has %s at %q already", m.AID, f.Endpoint).
+	return federation.Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange has %s at %q already", m.AID, f.Endpoint).
 		WithHint("if that is an older address of this hub, ask the exchange to change it, or register another version of the agent id")
 }
 
@@ -211,13 +212,13 @@ func (e *Exchange) refusal(op string, a Answer) error {
 
 // Discover returns agents that speak coordination, for a role and languages; both may
 // be empty.
-func (e *Exchange) Discover(ctx context.Context, role string, languages []string, limit int) ([]hub.Found, error) {
+func (e *Exchange) Discover(ctx context.Context, role string, languages []string, limit int) ([]federation.Discovery, error) {
 	words := append(nonEmpty("cacp protocol coding", role), languages...)
 	found, err := e.Search(ctx, Search{Query: strings.Join(words, " "), Filters: SearchFilters{Protocols: []string{"cacp"}}, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	out := []hub.Found{}
+	out := []federation.Discovery{}
 	for _, f := range found {
 		if f.Version != "" {
 			out = append(out, f)

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 )
 
@@ -146,7 +147,7 @@ func TestSearch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := hub.Found{AID: "aid://example.com/frontend@1.0.0", Name: "Frontend", Score: 0.9, Verified: true, Endpoint: "https://f.example", Version: "2.0", Key: "ed25519:AAAA"}
+			want := federation.Discovery{AID: "aid://example.com/frontend@1.0.0", Name: "Frontend", Score: 0.9, Verified: true, Endpoint: "https://f.example", Version: "2.0", Key: "ed25519:AAAA"}
 			if len(got) != 1 || got[0] != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -198,21 +199,21 @@ func TestRegister(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		answers map[string]answer
-		want    hub.Registration
+		want    federation.Registration
 		code    hub.Code
 	}{
 		{"as the exchange does", map[string]answer{"POST /v1/register/": {201, `{"message":"ok","aid":"aid://example.com/backend@1.0.0","verified":false}`}},
-			hub.Registration{AID: self.AID}, ""},
+			federation.Registration{AID: self.AID}, ""},
 		{"as the registry does", map[string]answer{"POST /v1/register/": {201, `{"id":"1","status":"registered","verified":true}`}},
-			hub.Registration{AID: self.AID, Verified: true}, ""},
-		{"that did not succeed", map[string]answer{"POST /v1/register/": {200, `{"success":false,"message":"no"}`}}, hub.Registration{}, hub.CodeInvalid},
+			federation.Registration{AID: self.AID, Verified: true}, ""},
+		{"that did not succeed", map[string]answer{"POST /v1/register/": {200, `{"success":false,"message":"no"}`}}, federation.Registration{}, hub.CodeInvalid},
 		{"that was there before", map[string]answer{"POST /v1/register/": {409, `{"detail":"exists"}`}, ours: {200, there("https://backend.example.com/", self.AID)}},
-			hub.Registration{AID: self.AID, Verified: true, Existed: true}, ""},
-		{"that somebody else has", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://evil.example", self.AID)}}, hub.Registration{}, hub.CodeConflict},
-		{"about which it lies", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://backend.example.com/", "aid://evil.example/x@1.0.0")}}, hub.Registration{}, hub.CodeTampering},
-		{"that is then gone", map[string]answer{"POST /v1/register/": {409, `{}`}}, hub.Registration{}, hub.CodeNotFound},
-		{"that is refused", map[string]answer{"POST /v1/register/": {400, `{"detail":[{"loc":["manifest"],"msg":"bad"}]}`}}, hub.Registration{}, hub.CodeInvalid},
-		{"with nonsense", map[string]answer{"POST /v1/register/": {200, `yes`}}, hub.Registration{}, hub.CodeUnreachable},
+			federation.Registration{AID: self.AID, Verified: true, Existed: true}, ""},
+		{"that somebody else has", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://evil.example", self.AID)}}, federation.Registration{}, hub.CodeConflict},
+		{"about which it lies", map[string]answer{"POST /v1/register/": {409, `{}`}, ours: {200, there("https://backend.example.com/", "aid://evil.example/x@1.0.0")}}, federation.Registration{}, hub.CodeTampering},
+		{"that is then gone", map[string]answer{"POST /v1/register/": {409, `{}`}}, federation.Registration{}, hub.CodeNotFound},
+		{"that is refused", map[string]answer{"POST /v1/register/": {400, `{"detail":[{"loc":["manifest"],"msg":"bad"}]}`}}, federation.Registration{}, hub.CodeInvalid},
+		{"with nonsense", map[string]answer{"POST /v1/register/": {200, `yes`}}, federation.Registration{}, hub.CodeUnreachable},
 	} {
 		t.Run("R1-059 registration "+test.name, func(t *testing.T) {
 			e, r := exchange(t, test.answers)

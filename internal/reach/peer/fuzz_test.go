@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 )
 
@@ -52,7 +53,7 @@ func FuzzAnswers(f *testing.F) {
 		check(found, err)
 		one, err := e.Agent(t.Context(), "aid://example.com/frontend@1.0.0")
 		check(one, err)
-		w, err := c.Redeem(t.Context(), s.URL, hub.Redemption{})
+		w, err := c.Redeem(t.Context(), s.URL, federation.Redemption{})
 		check(w, err)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 )
@@ -240,7 +241,7 @@ func TestSyncAnswers(t *testing.T) {
 		}
 		ids, _ := json.Marshal(packets.Packets) // strings
 		var got struct {
-			Copies []hub.Copy
+			Copies []federation.Copy
 			Left   int
 		}
 		raw, err = ask(peer.MethodSyncCopies, `{"projectId":"`+string(project)+`","head":true,"packets":`+string(ids)+`}`)

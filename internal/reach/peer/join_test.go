@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 )
@@ -24,8 +25,8 @@ func TestInvitedPeer(t *testing.T) {
 	}
 	client := peer.NewClient(&peer.ClientOptions{Guard: loopback})
 	defer client.Close()
-	join := func(n *node) (hub.Welcome, error) {
-		return n.access.Join(t.Context(), operator, invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	join := func(n *node) (federation.Welcome, error) {
+		return n.access.Join(t.Context(), operator, invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
 			return client.Redeem(ctx, a.server.URL, r)
 		})
 	}

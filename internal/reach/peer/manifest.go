@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
@@ -117,7 +118,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs an agent id by the letter of the protocol: %w", err).
 			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
 	}
-	endpoint, err := hub.ParseEndpoint(s.URL)
+	endpoint, err := federation.ParseEndpoint(s.URL)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -171,8 +172,8 @@ type listing struct {
 }
 
 // found decodes an entry. ok is false if it has no agent id.
-func (l listing) found() (hub.Found, bool) {
-	f := hub.Found{AID: l.AID, Name: shorten.Bytes(l.Name, 200), Description: shorten.Bytes(l.Description, 2000), Score: l.Score, Verified: l.Verified}
+func (l listing) found() (federation.Discovery, bool) {
+	f := federation.Discovery{AID: l.AID, Name: shorten.Bytes(l.Name, 200), Description: shorten.Bytes(l.Description, 2000), Score: l.Score, Verified: l.Verified}
 	var m struct {
 		AID, Name, Description string
 		Invocation             struct {
@@ -204,9 +205,9 @@ func (l listing) found() (hub.Found, bool) {
 		}
 	}
 	if _, err := ParseAID(f.AID); err != nil {
-		return hub.Found{}, false
+		return federation.Discovery{}, false
 	}
-	if endpoint, err := hub.ParseEndpoint(f.Endpoint); err == nil {
+	if endpoint, err := federation.ParseEndpoint(f.Endpoint); err == nil {
 		f.Endpoint = endpoint
 	} else {
 		f.Endpoint, f.Version = "", ""

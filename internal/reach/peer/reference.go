@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // This file is about agents of the reference implementation. They replace whole
@@ -24,7 +25,7 @@ import (
 const maxRounds = 4
 
 // sendReference sends one copy to the agent.
-func (w *worker) sendReference(ctx context.Context, c hub.Copy) error {
+func (w *worker) sendReference(ctx context.Context, c federation.Copy) error {
 	switch {
 	case c.Contract != nil:
 		return w.sendContract(ctx, c.Project, c.Contract.ID)
@@ -50,12 +51,12 @@ func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
 	return w.mergeRepos(ctx, id, theirs)
 }
 
-func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs hub.ProjectCopy) error {
+func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs federation.ProjectCopy) error {
 	there := map[hub.RepoID]hub.Repo{}
-	var copies []hub.Copy
+	var copies []federation.Copy
 	for _, r := range theirs.Repos {
 		there[r.ID] = r
-		copies = append(copies, hub.Copy{Project: id, Repo: &r})
+		copies = append(copies, federation.Copy{Project: id, Repo: &r})
 	}
 	if len(copies) > 0 {
 		if _, err := w.contracts.Sync(ctx, w.aid, false, copies); err != nil {
@@ -70,7 +71,7 @@ func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs hub.Pr
 		if t, ok := there[r.ID]; ok && sameRepo(t, r) {
 			continue
 		}
-		if err := w.sendCopy(ctx, hub.Copy{Project: id, Repo: &r}); err != nil {
+		if err := w.sendCopy(ctx, federation.Copy{Project: id, Repo: &r}); err != nil {
 			return err
 		}
 	}
@@ -102,8 +103,8 @@ func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 	if err != nil {
 		return err
 	}
-	if made.Status == hub.SyncError {
-		return w.addDeadLetter(ctx, hub.Copy{Project: id, Head: head}, made.Reason)
+	if made.Status == federation.SyncError {
+		return w.addDeadLetter(ctx, federation.Copy{Project: id, Head: head}, made.Reason)
 	}
 	contracts, packets, err := w.contents(ctx, id)
 	if err != nil {
@@ -121,12 +122,12 @@ func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 // one.
 func wholeProject(p hub.Project, zoned bool, self hub.AID) json.RawMessage {
 	if !zoned {
-		p = p.Naive()
+		p = federation.Naive(p)
 	}
 	raw, _ := encode(struct { // stored as JSON before: cannot fail
-		Project hub.ProjectCopy `json:"project"`
-		Source  hub.AID         `json:"source_agent"`
-	}{hub.ProjectCopy{Project: p}, self})
+		Project federation.ProjectCopy `json:"project"`
+		Source  hub.AID                `json:"source_agent"`
+	}{federation.ProjectCopy{Project: p}, self})
 	return raw
 }
 
@@ -180,35 +181,35 @@ func (w *worker) sendPackets(ctx context.Context, id hub.ProjectID, packets []hu
 
 // sendPacket sends a packet to the agent, with the whole project if the agent lacks
 // it.
-func (w *worker) sendPacket(ctx context.Context, c hub.Copy) error {
+func (w *worker) sendPacket(ctx context.Context, c federation.Copy) error {
 	r, err := w.trySend(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case r.Code == hub.CodeNotFound:
 		return w.create(ctx, c.Project)
-	case r.Status == hub.SyncError:
+	case r.Status == federation.SyncError:
 		return w.addDeadLetter(ctx, c, r.Reason)
 	}
 	return nil
 }
 
 // sendCopy sends a copy in a project that the agent has.
-func (w *worker) sendCopy(ctx context.Context, c hub.Copy) error {
+func (w *worker) sendCopy(ctx context.Context, c federation.Copy) error {
 	r, err := w.trySend(ctx, c)
-	if err == nil && r.Status == hub.SyncError {
+	if err == nil && r.Status == federation.SyncError {
 		return w.addDeadLetter(ctx, c, r.Reason)
 	}
 	return err
 }
 
-func (w *worker) trySend(ctx context.Context, c hub.Copy) (hub.Synced, error) {
+func (w *worker) trySend(ctx context.Context, c federation.Copy) (federation.SyncResult, error) {
 	if !w.zoned {
 		c = c.Naive()
 	}
 	p, err := pack(c, w.self)
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	return w.remote.send(ctx, p)
 }
@@ -229,15 +230,15 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 			// The agent's clock is ahead, and would make it keep its own copy.
 			sent.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
 		}
-		r, err := w.trySend(ctx, hub.Copy{Project: project, Contract: &sent})
+		r, err := w.trySend(ctx, federation.Copy{Project: project, Contract: &sent})
 		switch {
 		case err != nil:
 			return err
 		case r.Code == hub.CodeNotFound:
 			return w.create(ctx, project)
-		case r.Status == hub.SyncError:
+		case r.Status == federation.SyncError:
 			return w.addDeadLetter(ctx, ours, r.Reason)
-		case r.Status != hub.SyncSkipped:
+		case r.Status != federation.SyncSkipped:
 			return w.saveBase(ctx, sent)
 		}
 	}
@@ -246,11 +247,11 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 
 // reconcile merges the agent's copy of a contract into this hub, unless it is only
 // an echo, and returns this hub's copy and whether the agent's differs from it.
-func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.ContractID, theirs hub.Contract, found bool) (ours hub.Copy, differs bool, err error) {
-	read := func() (hub.Copy, error) {
+func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.ContractID, theirs hub.Contract, found bool) (ours federation.Copy, differs bool, err error) {
+	read := func() (federation.Copy, error) {
 		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: project, Contracts: []hub.ContractID{id}}.changes())
 		if err != nil || len(copies) == 0 {
-			return hub.Copy{}, err
+			return federation.Copy{}, err
 		}
 		return copies[0], nil
 	}
@@ -276,7 +277,7 @@ func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.Co
 			theirs.UpdatedAt = hub.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
 		}
 	}
-	if _, err = w.contracts.Sync(ctx, w.aid, false, []hub.Copy{{Project: project, Contract: &theirs}}); err != nil {
+	if _, err = w.contracts.Sync(ctx, w.aid, false, []federation.Copy{{Project: project, Contract: &theirs}}); err != nil {
 		return ours, false, err
 	}
 	if ours, err = read(); err != nil || ours.Contract == nil {
@@ -350,24 +351,24 @@ func (w *worker) theirContract(ctx context.Context, project hub.ProjectID, id hu
 	if err != nil {
 		return hub.Contract{}, false, err
 	}
-	if c, err = hub.DecodeContract(project, raw); err != nil || c.ID != id {
+	if c, err = federation.DecodeContract(project, raw); err != nil || c.ID != id {
 		return hub.Contract{}, false, garbled(w.endpoint)
 	}
 	return c, true, nil
 }
 
 // theirProject returns the whole project that the agent has.
-func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p hub.ProjectCopy, found bool, err error) {
+func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p federation.ProjectCopy, found bool, err error) {
 	var raw json.RawMessage
 	err = w.remote.call(ctx, methodProjectGet, map[string]any{"projectId": id}, &raw)
 	if r, ok := refused(err); ok && r.missing() {
-		return hub.ProjectCopy{}, false, nil
+		return federation.ProjectCopy{}, false, nil
 	}
 	if err != nil {
-		return hub.ProjectCopy{}, false, err
+		return federation.ProjectCopy{}, false, err
 	}
-	if p, err = hub.DecodeProject(raw); err != nil || p.ID != id {
-		return hub.ProjectCopy{}, false, garbled(w.endpoint)
+	if p, err = federation.DecodeProject(raw); err != nil || p.ID != id {
+		return federation.ProjectCopy{}, false, garbled(w.endpoint)
 	}
 	return p, true, nil
 }
@@ -387,7 +388,7 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 	if ours, err := w.head(ctx, id); err != nil {
 		return err
 	} else if ours == nil {
-		if _, err := w.contracts.Sync(ctx, w.aid, false, []hub.Copy{{Project: id, Head: &theirs.Project}}); err != nil {
+		if _, err := w.contracts.Sync(ctx, w.aid, false, []federation.Copy{{Project: id, Head: &theirs.Project}}); err != nil {
 			return err
 		}
 	}
@@ -416,10 +417,10 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 			return err
 		}
 	}
-	var copies []hub.Copy
+	var copies []federation.Copy
 	var known []hub.PacketID
 	for _, p := range theirs.Packets {
-		copies = append(copies, hub.Copy{Project: id, Packet: &p})
+		copies = append(copies, federation.Copy{Project: id, Packet: &p})
 		known = append(known, p.ID)
 	}
 	for len(copies) > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -145,13 +146,13 @@ func (r remote) call(ctx context.Context, method string, params, out any) error 
 
 // A syncCall is the call that sends a copy to a peer.
 type syncCall struct {
-	copy   hub.Copy
+	copy   federation.Copy
 	method string
 	params json.RawMessage
 }
 
 // pack returns the call that sends a copy.
-func pack(c hub.Copy, self hub.AID) (syncCall, error) {
+func pack(c federation.Copy, self hub.AID) (syncCall, error) {
 	p := syncCall{copy: c}
 	switch {
 	case c.Head != nil:
@@ -164,7 +165,7 @@ func pack(c hub.Copy, self hub.AID) (syncCall, error) {
 		p.method = methodContextSync
 	}
 	raw, err := encode(struct {
-		hub.Copy
+		federation.Copy
 		Source hub.AID `json:"source_agent"`
 	}{c, self})
 	p.params = raw
@@ -174,7 +175,7 @@ func pack(c hub.Copy, self hub.AID) (syncCall, error) {
 // batch sends calls in one request and returns what became of each, in
 // order. A refusal of one syncCall is its own status; a refusal of the request as
 // a whole is an error.
-func (r remote) batch(ctx context.Context, calls []syncCall) ([]hub.Synced, error) {
+func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncResult, error) {
 	requests := make([]request, len(calls))
 	for i, p := range calls {
 		requests[i] = request{"2.0", i, p.method, p.params}
@@ -197,7 +198,7 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]hub.Synced, erro
 	if json.Unmarshal(raw, &replies) != nil || len(replies) != len(calls) {
 		return nil, garbled(r.endpoint)
 	}
-	out := make([]hub.Synced, len(calls))
+	out := make([]federation.SyncResult, len(calls))
 	seen := make([]bool, len(calls))
 	for _, answer := range replies {
 		var i int
@@ -213,10 +214,10 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]hub.Synced, erro
 }
 
 // synced reads what became of one syncCall.
-func synced(endpoint string, r reply) (hub.Synced, error) {
-	var s hub.Synced
+func synced(endpoint string, r reply) (federation.SyncResult, error) {
+	var s federation.SyncResult
 	if refusal := r.refusal(); refusal != nil {
-		s = hub.Synced{Status: hub.SyncError, Reason: refusal.Error(), Code: refusal.Reason}
+		s = federation.SyncResult{Status: federation.SyncError, Reason: refusal.Error(), Code: refusal.Reason}
 		if refusal.missing() {
 			s.Code = hub.CodeNotFound
 		}
@@ -226,8 +227,8 @@ func synced(endpoint string, r reply) (hub.Synced, error) {
 		return s, garbled(endpoint)
 	}
 	switch s.Status {
-	case hub.SyncCreated, hub.SyncUpdated, hub.SyncSkipped:
-	case hub.SyncError:
+	case federation.SyncCreated, federation.SyncUpdated, federation.SyncSkipped:
+	case federation.SyncError:
 		if s.Code == "" && strings.HasSuffix(s.Reason, "not found") {
 			s.Code = hub.CodeNotFound
 		}
@@ -239,10 +240,10 @@ func synced(endpoint string, r reply) (hub.Synced, error) {
 }
 
 // send makes one syncCall by itself.
-func (r remote) send(ctx context.Context, c syncCall) (hub.Synced, error) {
+func (r remote) send(ctx context.Context, c syncCall) (federation.SyncResult, error) {
 	answer, err := r.roundTrip(ctx, c.method, c.params)
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	return synced(r.endpoint, answer)
 }
@@ -277,12 +278,12 @@ func (r remote) register(ctx context.Context, repo string) error {
 }
 
 // Redeem redeems an invite at the hub that issued it.
-func (c *Client) Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error) {
-	endpoint, err := hub.ParseEndpoint(endpoint)
+func (c *Client) Redeem(ctx context.Context, endpoint string, r federation.Redemption) (federation.Welcome, error) {
+	endpoint, err := federation.ParseEndpoint(endpoint)
 	if err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
-	var w hub.Welcome
+	var w federation.Welcome
 	err = remote{client: c, endpoint: endpoint, self: r.AID, home: r.Endpoint}.call(ctx, methodInviteRedeem, r, &w)
 	return w, err
 }

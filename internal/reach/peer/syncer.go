@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // Contracts keeps projects. Package contract implements it.
@@ -19,11 +20,11 @@ type Contracts interface {
 	Changes(ctx context.Context, after int64, limit int) ([]hub.Change, error)
 	// Copies returns the present state of changed things, each once, in the order
 	// of its last change. Changes that came from the peer "to" are left out.
-	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error)
+	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error)
 	// Sync merges copies that came from a peer.
-	Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
+	Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Summary returns the sums of a project, a part of its contracts at a time.
-	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error)
+	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error)
 }
 
 // Secrets returns the keys of this hub at its peers.
@@ -224,7 +225,7 @@ func (s *Syncer) Compare(peer hub.AID) error {
 // Receive merges copies that a peer sent. When an agent that is not native sent an
 // older state than this hub has, its worker compares the project soon: the clock of
 // such an agent may be behind, and it does not send again.
-func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
+func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	results, err := s.contracts.Sync(ctx, from, native, copies)
 	if err != nil || native {
 		return results, err
@@ -241,8 +242,8 @@ func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies 
 }
 
 // Standings returns the lag of every peer, by AID.
-func (s *Syncer) Standings(ctx context.Context) ([]hub.Standing, error) {
-	out := []hub.Standing{}
+func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error) {
+	out := []federation.PeerStatus{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
 		peers, err := r.Peers()
@@ -254,7 +255,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]hub.Standing, error) {
 			return err
 		}
 		for _, p := range peers {
-			st := hub.Standing{Peer: p}
+			st := federation.PeerStatus{Peer: p}
 			box, err := r.Outbox(p.AID)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
@@ -419,7 +420,7 @@ func (w *worker) inScope(ctx context.Context, changes []hub.Change) ([]hub.Chang
 // sendCopies sends copies. Each is confirmed, skipped by the peer, or becomes a dead
 // letter. With follow, a project is compared later when the peer's answer shows a
 // difference.
-func (w *worker) sendCopies(ctx context.Context, copies []hub.Copy, follow bool) error {
+func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follow bool) error {
 	if !w.native {
 		for _, c := range copies {
 			if err := w.sendReference(ctx, c); err != nil {
@@ -455,11 +456,11 @@ func (w *worker) sendCopies(ctx context.Context, copies []hub.Copy, follow bool)
 
 // sendEach makes calls one at a time that were refused together. A call that is
 // refused alone gets the status error.
-func (w *worker) sendEach(ctx context.Context, calls []syncCall, refusal *Refusal) ([]hub.Synced, error) {
+func (w *worker) sendEach(ctx context.Context, calls []syncCall, refusal *Refusal) ([]federation.SyncResult, error) {
 	if len(calls) == 1 {
-		return []hub.Synced{{Status: hub.SyncError, Reason: refusal.Error()}}, nil
+		return []federation.SyncResult{{Status: federation.SyncError, Reason: refusal.Error()}}, nil
 	}
-	out := make([]hub.Synced, len(calls))
+	out := make([]federation.SyncResult, len(calls))
 	for i, p := range calls {
 		var err error
 		if out[i], err = w.remote.send(ctx, p); err != nil {
@@ -470,7 +471,7 @@ func (w *worker) sendEach(ctx context.Context, calls []syncCall, refusal *Refusa
 }
 
 // pack returns the calls for as many copies as fit into one request.
-func (w *worker) pack(copies []hub.Copy) (calls []syncCall, rest []hub.Copy, err error) {
+func (w *worker) pack(copies []federation.Copy) (calls []syncCall, rest []federation.Copy, err error) {
 	size := 0
 	for i, c := range copies {
 		if !w.zoned {
@@ -489,9 +490,9 @@ func (w *worker) pack(copies []hub.Copy) (calls []syncCall, rest []hub.Copy, err
 }
 
 // applyResult acts on the result of a Parley hub for a copy.
-func (w *worker) applyResult(ctx context.Context, c hub.Copy, r hub.Synced, follow bool) error {
+func (w *worker) applyResult(ctx context.Context, c federation.Copy, r federation.SyncResult, follow bool) error {
 	switch {
-	case r.Status != hub.SyncError:
+	case r.Status != federation.SyncError:
 		if r.Behind && follow {
 			w.compareLater(c.Project) // the peer has something that this hub lacks
 		}
@@ -504,7 +505,7 @@ func (w *worker) applyResult(ctx context.Context, c hub.Copy, r hub.Synced, foll
 }
 
 // addDeadLetter records a copy that the peer refuses for good.
-func (w *worker) addDeadLetter(ctx context.Context, c hub.Copy, fault string) error {
+func (w *worker) addDeadLetter(ctx context.Context, c federation.Copy, fault string) error {
 	w.log.Warn("a peer refuses a change", "peer", w.aid, "project", c.Project, "err", fault)
 	err := w.update(ctx, func(tx hub.Tx, _ hub.Peer, _ hub.Outbox) error {
 		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: changeOf(c), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
@@ -516,7 +517,7 @@ func (w *worker) addDeadLetter(ctx context.Context, c hub.Copy, fault string) er
 }
 
 // changeOf returns the change that a copy is of.
-func changeOf(c hub.Copy) hub.Change {
+func changeOf(c federation.Copy) hub.Change {
 	out := hub.Change{Project: c.Project}
 	switch {
 	case c.Head != nil:

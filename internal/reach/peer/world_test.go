@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -184,25 +185,25 @@ func respond(id json.RawMessage, result any, err error) any {
 // take merges copies that came together.
 func (n *node) take(ctx context.Context, v hub.Caller, requests []rpcRequest) []any {
 	answers := make([]any, len(requests))
-	var copies []hub.Copy
+	var copies []federation.Copy
 	var at []int
 	for i, req := range requests {
 		n.mu.Lock()
 		n.took = append(n.took, req.Method)
 		n.mu.Unlock()
 		var in struct {
-			hub.Copy
+			federation.Copy
 			Project json.RawMessage `json:"project"`
 			Source  hub.AID         `json:"source_agent"`
 		}
 		err := json.Unmarshal(req.Params, &in)
 		c := in.Copy
 		if err == nil && in.Project != nil {
-			var whole hub.ProjectCopy
-			if whole, err = hub.DecodeProject(in.Project); err == nil {
-				c = hub.Copy{Project: whole.ID, Head: &whole.Project}
+			var whole federation.ProjectCopy
+			if whole, err = federation.DecodeProject(in.Project); err == nil {
+				c = federation.Copy{Project: whole.ID, Head: &whole.Project}
 				for _, x := range whole.Contracts {
-					copies, at = append(copies, hub.Copy{Project: whole.ID, Contract: &x}), append(at, -1)
+					copies, at = append(copies, federation.Copy{Project: whole.ID, Contract: &x}), append(at, -1)
 				}
 			}
 		}
@@ -234,7 +235,7 @@ func (n *node) take(ctx context.Context, v hub.Caller, requests []rpcRequest) []
 
 func (n *node) answer(ctx context.Context, v hub.Caller, req rpcRequest) any {
 	if req.Method == "cacp/invite/redeem" {
-		var in hub.Redemption
+		var in federation.Redemption
 		if err := json.Unmarshal(req.Params, &in); err != nil {
 			return respond(req.ID, nil, err)
 		}

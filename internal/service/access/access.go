@@ -1,4 +1,4 @@
-// Package access finds out who is asking: agents, their labelled keys, and the
+// Package access identifies callers: agents with their labelled keys, and the
 // operator; and, where hubs work together, peers, the holders of project tokens,
 // and those who come with an invite. A key is shown once, when it is made; the
 // store holds its hash, or, if it must be sent, holds it under the vault's key.
@@ -33,12 +33,12 @@ type Options struct {
 	Clock hub.Clock // default time.Now
 	Bus   hub.Bus   // gets a hint after every change; may be nil
 
-	// What follows is about other hubs.
+	// The rest concerns other hubs.
 	Vault *Vault  // without one there are no keys for peers, no invites and no tokens
 	Self  hub.AID // this hub
 	Home  string  // where others reach it
 	Repo  string  // that it stands for
-	Open  bool    // everybody may do everything; for loopback only
+	Open  bool    // every caller may do everything; for loopback only
 
 	// AIDs names agents of this hub to others. An agent without an entry is
 	// called after the hub's own domain.
@@ -64,22 +64,22 @@ type Access struct {
 
 	// known remembers keys that were found good, by hash. A change made here
 	// clears it before the caller hears of the change, so a revoked key is
-	// refused from then on. One process owns a store, so nobody else changes it.
+	// refused from then on. One process owns a store, so that no other writer changes it.
 	mu       sync.RWMutex
 	known    map[string]grant
 	listings map[hub.AgentID]listing
 	scopes   map[hub.AID][]hub.ProjectID
-	absent   map[hub.AgentID]bool // names that nobody has
+	absent   map[hub.AgentID]bool // names without an agent
 	epoch    int                  // counts clearings; an answer from before one is not remembered
 }
 
-// A listing is what others may know of an agent.
+// A listing is the public part of an agent.
 type listing struct {
 	agent hub.Agent
 	keys  []hub.Key
 }
 
-// A grant is what a good key stands for.
+// A grant is the agent and the bounds of an accepted key.
 type grant struct {
 	actor   hub.Caller
 	expires hub.Time
@@ -104,7 +104,7 @@ func New(store hub.Store, opts *Options) *Access {
 	return a
 }
 
-// Authenticate returns who holds the secret. It reports CodeUnauthenticated
+// Authenticate returns the caller that holds the secret. It reports CodeUnauthenticated
 // for one that is unknown, expired or revoked.
 func (a *Access) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
 	const op = "access.Authenticate"
@@ -318,7 +318,7 @@ func (a *Access) makeKey(k NewKey) (hub.Key, string, error) {
 	return key, secret, nil
 }
 
-// newSecret makes a secret that nobody can guess.
+// newSecret returns a secret of 256 random bits.
 func newSecret() string {
 	var raw [32]byte
 	rand.Read(raw[:]) // never fails: the runtime ends the program instead
@@ -407,8 +407,8 @@ type Profile struct {
 	Keys []hub.Key `json:"keys"`
 }
 
-// Agents returns every agent, the operator included, by name. Everybody may
-// see who is there; only the operator sees keys, without those that runs have
+// Agents returns every agent, the operator included, by name. Every caller may
+// see the agents; only the operator sees keys, without those that runs have
 // given back.
 func (a *Access) Agents(ctx context.Context, actor hub.Caller) ([]Profile, error) {
 	var out []Profile

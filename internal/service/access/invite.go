@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // How long an invite lives, and how many may be open at a time.
@@ -170,26 +171,26 @@ func (a *Access) Invites(ctx context.Context, actor hub.Caller, project hub.Proj
 // peer, and exchanges keys: the guest's is kept to be sent, a new one is made
 // for the guest to send. A source that guesses too often must wait. A peer that
 // is known already can redeem only with its own key.
-func (a *Access) Redeem(ctx context.Context, c hub.Caller, r hub.Redemption) (hub.Welcome, error) {
+func (a *Access) Redeem(ctx context.Context, c hub.Caller, r federation.Redemption) (federation.Welcome, error) {
 	const op = "access.Redeem"
 	source := c.Source
 	now := a.clock()
 	if wait := a.attempts.wait(source, now); wait > 0 {
-		return hub.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "too many invites that are none came from there").WithRetry(wait)
+		return federation.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "too many invites that are none came from there").WithRetry(wait)
 	}
 	p, err := a.newPeer(op, r.AID, r.Endpoint, r.Repo)
 	if err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
 	if p.Sealed, err = a.sealKey(op, r.AID, r.Key); err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
 	if r.Key == "" {
-		return hub.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "a guest brings a key for this hub to send")
+		return federation.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "a guest brings a key for this hub to send")
 	}
 	if !whole(r.Invite) {
 		a.attempts.failed(source, now)
-		return hub.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or a part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
+		return federation.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or a part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
 	}
 	secret := newSecret()
 	p.State, p.KeyHash = hub.PeerApproved, hub.HashSecret(secret)
@@ -222,10 +223,10 @@ func (a *Access) Redeem(ctx context.Context, c hub.Caller, r hub.Redemption) (hu
 	})
 	if err != nil {
 		a.attempts.failed(source, now)
-		return hub.Welcome{}, fmt.Errorf("access: redeem an invite: %w", err)
+		return federation.Welcome{}, fmt.Errorf("access: redeem an invite: %w", err)
 	}
 	a.peersMoved()
-	return hub.Welcome{
+	return federation.Welcome{
 		AID: a.self, Endpoint: a.home, Repo: a.repo, Project: in.Project, ForRepo: in.Repo, Permissions: in.Permissions, Key: secret,
 	}, nil
 }
@@ -269,28 +270,28 @@ func widen(tx hub.Tx, aid hub.AID, project hub.ProjectID) error {
 
 // Join redeems an invite at another hub and keeps that hub as a peer. redeem
 // makes the call. Only the operator may.
-func (a *Access) Join(ctx context.Context, actor hub.Caller, invite string, redeem func(context.Context, hub.Redemption) (hub.Welcome, error)) (hub.Welcome, error) {
+func (a *Access) Join(ctx context.Context, actor hub.Caller, invite string, redeem func(context.Context, federation.Redemption) (federation.Welcome, error)) (federation.Welcome, error) {
 	const op = "access.Join"
 	if err := operatorOnly(op, actor); err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
 	if !whole(invite) {
-		return hub.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or a part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
+		return federation.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or a part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
 	}
 	secret := newSecret()
-	w, err := redeem(ctx, hub.Redemption{Invite: invite, AID: a.self, Endpoint: a.home, Repo: a.repo, Key: secret})
+	w, err := redeem(ctx, federation.Redemption{Invite: invite, AID: a.self, Endpoint: a.home, Repo: a.repo, Key: secret})
 	if err != nil {
-		return hub.Welcome{}, fmt.Errorf("access: redeem the invite: %w", err)
+		return federation.Welcome{}, fmt.Errorf("access: redeem the invite: %w", err)
 	}
 	p, err := a.newPeer(op, w.AID, w.Endpoint, w.Repo)
 	if err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
 	if !w.Project.Valid() || w.Key == "" {
-		return hub.Welcome{}, hub.Errorf(hub.CodeUnreachable, op, "the welcome of %s makes no sense", w.AID)
+		return federation.Welcome{}, hub.Errorf(hub.CodeUnreachable, op, "the welcome of %s makes no sense", w.AID)
 	}
 	if p.Sealed, err = a.sealKey(op, p.AID, w.Key); err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
 	p.State, p.KeyHash = hub.PeerApproved, hub.HashSecret(secret)
 	p.Trust = trust(p)
@@ -301,10 +302,10 @@ func (a *Access) Join(ctx context.Context, actor hub.Caller, invite string, rede
 		return a.putPeer(tx, actor, hub.ActionPeerAdded, p)
 	})
 	if err != nil {
-		return hub.Welcome{}, fmt.Errorf("access: keep %s as a peer: %w", w.AID, err)
+		return federation.Welcome{}, fmt.Errorf("access: keep %s as a peer: %w", w.AID, err)
 	}
 	a.peersMoved()
-	w.Key = "" // it is kept; nobody else needs it
+	w.Key = "" // it is stored; the caller must not see it
 	return w, nil
 }
 
@@ -326,7 +327,8 @@ const (
 	maxPlaces     = 10_000
 )
 
-// neighbourhood is what counts as one place: who has one IPv6 address has many.
+// neighbourhood returns the network that counts as one source: the owner of one
+// IPv6 address has many.
 func neighbourhood(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
@@ -340,7 +342,7 @@ func neighbourhood(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// wait returns how long somebody has to wait before the next attempt.
+// wait returns the time until a source may try again.
 func (t *attempts) wait(from netip.Addr, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

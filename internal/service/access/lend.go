@@ -29,7 +29,7 @@ func (a *Access) Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label 
 }
 
 // Enlist adds an agent without a key, as an executor, inside the transaction of
-// another service, if nobody is called that yet.
+// another service, if no agent has that name yet.
 func (a *Access) Enlist(tx hub.Tx, actor hub.Caller, id hub.AgentID) error {
 	_, err := tx.Agent(id)
 	if hub.CodeOf(err) != hub.CodeNotFound {
@@ -43,5 +43,6 @@ func (a *Access) Enlist(tx hub.Tx, actor hub.Caller, id hub.AgentID) error {
 	return err
 }
 
-// Changed makes what Lend, Withdraw and Enlist did take effect at once.
+// Changed drops the cached keys, so that Lend, Withdraw and Enlist take effect at
+// once.
 func (a *Access) Changed() { a.forget() }

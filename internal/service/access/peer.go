@@ -11,9 +11,10 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
-// A Directory knows agents that nobody here has met.
+// A Directory looks up agents that are not known to this hub.
 type Directory interface {
 	// Vouch reports whether the directory knows the agent at the endpoint.
 	Vouch(ctx context.Context, aid hub.AID, endpoint string) (bool, error)
@@ -87,7 +88,7 @@ func (a *Access) agentOf(aid hub.AID) (hub.AgentID, bool) {
 	return id, id.Valid() && a.aidOf(id) == aid && aid != a.self
 }
 
-// checkAID reports CodeInvalid for what cannot name a peer. Plain names are
+// checkAID reports CodeInvalid for a text that cannot name a peer. Plain names are
 // allowed: some agents have no better.
 func (a *Access) checkAID(op string, aid hub.AID) error {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
@@ -159,12 +160,12 @@ func (a *Access) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Pee
 	if err := a.checkAID(op, aid); err != nil {
 		return hub.Peer{}, err
 	}
-	endpoint, err := hub.ParseEndpoint(endpoint)
+	endpoint, err := federation.ParseEndpoint(endpoint)
 	if err != nil {
 		return hub.Peer{}, err
 	}
-	if len(repo) > hub.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", hub.MaxName)
+	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
 	}
 	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: hub.TrustUnknown, AddedAt: hub.InstantAt(a.clock())}, nil
 }
@@ -352,7 +353,7 @@ func (a *Access) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.P
 	return err
 }
 
-// peersMoved tells those who wait that the peers are not what they were.
+// peersMoved publishes a hint about changed peers.
 func (a *Access) peersMoved() {
 	a.mu.Lock()
 	clear(a.scopes)

@@ -30,7 +30,7 @@ var Contributor = []Permission{PermitRead, PermitPropose, PermitRespond, PermitS
 // Known reports whether p is one of Permissions.
 func (p Permission) Known() bool { return slices.Contains(Permissions, p) }
 
-// permitSync is needed for what hubs tell each other. No token gives it.
+// permitSync is needed for calls between hubs. No token grants it.
 const permitSync Permission = "peer:sync"
 
 // needs is which permission each method of coordination needs. A method that is

@@ -19,7 +19,7 @@ const (
 	maxTokenLife     = 30 * 24 * time.Hour
 )
 
-// claims is what a project token says.
+// claims is the signed content of a project token.
 type claims struct {
 	Project     hub.ProjectID `json:"project_id"`
 	Repo        hub.RepoID    `json:"repo_id,omitempty"`

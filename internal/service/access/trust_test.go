@@ -20,6 +20,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/access"
 )
 
@@ -464,8 +465,8 @@ func TestInvites(t *testing.T) {
 		}
 		return in, text
 	}
-	redeem := func(text string, aid hub.AID) (hub.Welcome, error) {
-		return l.Redeem(t.Context(), hub.Caller{Source: here}, hub.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: access.KeyPrefix + "theirs"})
+	redeem := func(text string, aid hub.AID) (federation.Welcome, error) {
+		return l.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: access.KeyPrefix + "theirs"})
 	}
 	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
 		in, text := invite(t, 0)
@@ -509,7 +510,7 @@ func TestInvites(t *testing.T) {
 		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, hub.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+		if _, err := l.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
 			t.Errorf("with its key: got %v", err)
 		}
 	})
@@ -562,7 +563,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("a good one from there: got %v", err)
 		}
 		elsewhere := netip.MustParseAddr("2001:db8::1")
-		if _, err := l.Redeem(t.Context(), hub.Caller{Source: elsewhere}, hub.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
+		if _, err := l.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
 			t.Errorf("from elsewhere: got %v", err)
 		}
 	})
@@ -582,7 +583,7 @@ func TestJoin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redeem := func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	redeem := func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
 		return host.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
 	}
 	t.Run("R1-069 a torn invite does not leave the house", func(t *testing.T) {
@@ -705,7 +706,7 @@ func FuzzIdentify(f *testing.F) {
 		if v, err := a.Identify(t.Context(), access.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
 			t.Fatalf("somebody unknown was let in: %+v", v)
 		}
-		if _, err := a.Redeem(t.Context(), hub.Caller{}, hub.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
+		if _, err := a.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
 			t.Fatalf("%q was redeemed", invite)
 		}
 	})

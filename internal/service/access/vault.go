@@ -13,17 +13,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 // A Vault guards the secrets that a hub must be able to read again: the keys
 // that it sends to its peers, and those that it signs with. All of them come
 // from, or are encrypted under, one key in a file that only its owner can read.
-// Whoever has the store without that file has none of them.
+// The store alone, without that file, reveals none of them.
 type Vault struct {
 	seal    cipher.AEAD
 	tokens  []byte
@@ -62,29 +62,15 @@ func OpenVault(path string) (*Vault, error) {
 	return newVault(key)
 }
 
-// makeVault writes a new key so that a file with half of one is never found.
+// makeVault writes a new key unless another process wrote one at the same time.
 func makeVault(path string) error {
 	var key [vaultBytes]byte
 	rand.Read(key[:]) // never fails: the runtime ends the program instead
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
-	if err != nil {
-		return err
+	err := durable.CreateFile(path, []byte(hex.EncodeToString(key[:])+"\n"), 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	defer os.Remove(f.Name()) // gone already if it was linked
-	_, err = f.WriteString(hex.EncodeToString(key[:]) + "\n")
-	if err == nil {
-		err = f.Chmod(0o600)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return os.Rename(f.Name(), path) // a file system without links
-	}
-	return nil
+	return err
 }
 
 func newVault(key []byte) (*Vault, error) {
@@ -112,7 +98,7 @@ func newVault(key []byte) (*Vault, error) {
 	return &Vault{seal: seal, tokens: tokens, signing: ed25519.NewKeyFromSeed(signing)}, nil
 }
 
-// sealedPrefix says how what follows was sealed.
+// sealedPrefix names the algorithm of a sealed secret.
 const sealedPrefix = "v1."
 
 // Seal encrypts a secret for a place. Only Open with the same place reads it.
@@ -120,7 +106,7 @@ func (v *Vault) Seal(secret, place string) string {
 	return sealedPrefix + base64.RawStdEncoding.EncodeToString(v.seal.Seal(nil, nil, []byte(secret), []byte(place)))
 }
 
-// Open returns what was sealed for a place.
+// Open returns the secret that was sealed for a place.
 func (v *Vault) Open(sealed, place string) (string, error) {
 	text, ok := strings.CutPrefix(sealed, sealedPrefix)
 	raw, err := base64.RawStdEncoding.DecodeString(text)

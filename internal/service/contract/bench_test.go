@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -46,7 +47,7 @@ func BenchmarkPropose(b *testing.B) {
 func BenchmarkWriteProject(b *testing.B) {
 	s, copies := benchDesk(b, 1000)
 	for i := range 10_000 {
-		copies = append(copies, hub.Copy{Project: copies[0].Project, Packet: &hub.Packet{
+		copies = append(copies, federation.Copy{Project: copies[0].Project, Packet: &hub.Packet{
 			ID: hub.PacketID(fmt.Sprintf("k%09d", i)), FromRepo: "r", At: hub.InstantMicro(int64(i + 1)), Type: hub.ContextCode, Content: json.RawMessage(profile),
 		}})
 	}

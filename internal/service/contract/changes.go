@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // maxChanges is the largest page of changes.
@@ -39,7 +40,7 @@ func (s *Service) Newest(ctx context.Context) (int64, error) {
 // Copies returns the present state of changed things, each once: first projects,
 // because a copy cannot be merged without its project, then the rest in the order of
 // its last change. A thing whose last change came from the peer "to" is left out.
-func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]hub.Copy, error) {
+func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error) {
 	type thing struct {
 		project hub.ProjectID
 		kind    hub.ChangeKind
@@ -49,7 +50,7 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 	for _, c := range changes {
 		last[thing{c.Project, c.Kind, c.Object}] = c.Seq
 	}
-	var out []hub.Copy
+	var out []federation.Copy
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
 		for _, c := range changes {
@@ -65,13 +66,13 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 			}
 			out = append(out, copied)
 		}
-		slices.SortStableFunc(out, func(a, b hub.Copy) int { return cmp.Compare(headFirst(b), headFirst(a)) })
+		slices.SortStableFunc(out, func(a, b federation.Copy) int { return cmp.Compare(headFirst(b), headFirst(a)) })
 		return nil
 	})
 	return out, err
 }
 
-func headFirst(c hub.Copy) int {
+func headFirst(c federation.Copy) int {
 	if c.Head != nil {
 		return 1
 	}
@@ -79,8 +80,8 @@ func headFirst(c hub.Copy) int {
 }
 
 // load returns the present state of a changed thing.
-func load(r hub.Reader, change hub.Change) (hub.Copy, error) {
-	out := hub.Copy{Project: change.Project}
+func load(r hub.Reader, change hub.Change) (federation.Copy, error) {
+	out := federation.Copy{Project: change.Project}
 	switch change.Kind {
 	case hub.ChangeProject:
 		p, err := r.Project(change.Project)
@@ -183,15 +184,15 @@ func (s *Service) trim(ctx context.Context, keep int64) error {
 }
 
 // Summary returns the sums of a project, maxChanges contracts at a time.
-func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (hub.Summary, error) {
+func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
 	const op = "contract.Summary"
-	out := hub.Summary{Project: id}
+	out := federation.Summary{Project: id}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		p, err := project(r, op, id)
 		if err != nil {
 			return err
 		}
-		out.Head, out.Contracts, out.Next = projectSum(p), []hub.ContractSum{}, ""
+		out.Head, out.Contracts, out.Next = projectSum(p), []federation.ContractSum{}, ""
 		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: maxChanges})
 		if err != nil {
 			return err
@@ -200,7 +201,7 @@ func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.Contr
 			if c, err = withVersions(r, c); err != nil {
 				return err
 			}
-			out.Contracts = append(out.Contracts, hub.ContractSum{ID: c.ID, Sum: contractSum(c)})
+			out.Contracts = append(out.Contracts, federation.ContractSum{ID: c.ID, Sum: contractSum(c)})
 		}
 		if len(found) == maxChanges {
 			out.Next = found[maxChanges-1].ID

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A NewPacket describes a new packet.
@@ -31,7 +32,7 @@ func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hu
 
 // share stores a packet, records it and sends the notices.
 func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hub.Packet, error) {
-	content, err := hub.CompactContent(op, n.Content)
+	content, err := federation.CompactContent(op, n.Content)
 	if err != nil {
 		return hub.Packet{}, err
 	}
@@ -39,7 +40,7 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 		Project: p.ID, ID: hub.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: hub.Instant{}.After(se.s.o.Clock),
 		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
 	}
-	if err := packet.Check(); err != nil {
+	if err := federation.Check(packet); err != nil {
 		return packet, err
 	}
 	if n.ReplyTo != "" {

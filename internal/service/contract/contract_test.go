@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -282,7 +283,7 @@ func TestProject(t *testing.T) {
 		}
 		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
 		d.ok(err)
-		p, err := hub.DecodeProject(d.whole(contract.WriteOptions{Extra: json.RawMessage(`{"repoCount":2}`)}))
+		p, err := federation.DecodeProject(d.whole(contract.WriteOptions{Extra: json.RawMessage(`{"repoCount":2}`)}))
 		d.ok(err)
 		equal(d, "contracts", len(p.Contracts), 130)
 		equal(d, "packets", len(p.Packets), 1)

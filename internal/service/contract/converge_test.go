@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A node is one hub of a simulated network.
@@ -47,7 +48,7 @@ type network struct {
 // A parcel is a batch on its way.
 type parcel struct {
 	from, to int
-	copies   []hub.Copy
+	copies   []federation.Copy
 	again    bool // it has come before, or comes too late
 }
 
@@ -139,7 +140,7 @@ func (w *network) send(a, b int, reliable bool) bool {
 }
 
 // overWire returns copies as they are when they have been sent.
-func overWire(t *testing.T, copies []hub.Copy) (out []hub.Copy) {
+func overWire(t *testing.T, copies []federation.Copy) (out []federation.Copy) {
 	t.Helper()
 	raw, err := json.Marshal(copies)
 	if err == nil {
@@ -157,7 +158,7 @@ func (w *network) deliver(p parcel) {
 		w.t.Fatal(err)
 	}
 	for i, d := range done {
-		if d.Status == hub.SyncError && !(p.again && d.Code == hub.CodeNotFound) {
+		if d.Status == federation.SyncError && !(p.again && d.Code == hub.CodeNotFound) {
 			w.t.Fatalf("hub %d refused %+v of hub %d: %s", p.to, p.copies[i], p.from, d.Reason)
 		}
 	}
@@ -349,7 +350,7 @@ func (w *network) missing(n *node) (out []string) {
 	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, WriteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	p, err := hub.DecodeProject(b.Bytes())
+	p, err := federation.DecodeProject(b.Bytes())
 	if err != nil {
 		w.t.Fatalf("what was written cannot be read: %v", err)
 	}

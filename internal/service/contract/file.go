@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A NewFile describes a file to share.
@@ -103,8 +104,8 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "file.name required")
 	case !n.Project.Valid():
 		return nil, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", n.Project)
-	case len(n.Purpose) > hub.MaxName || len(n.ContentType) > hub.MaxName:
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType have at most %d bytes", hub.MaxName)
+	case len(n.Purpose) > federation.MaxName || len(n.ContentType) > federation.MaxName:
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType have at most %d bytes", federation.MaxName)
 	case base64.StdEncoding.DecodedLen(len(n.Content)) > s.o.Limits.File+2:
 		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content: a file has at most %d bytes", s.o.Limits.File)
 	case strings.ContainsAny(n.Content, "\r\n"):
@@ -172,8 +173,8 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 	switch {
 	case strings.TrimSpace(r.Description) == "":
 		return r, hub.Errorf(hub.CodeInvalid, op, "description required")
-	case len(r.Description) > hub.MaxText || len(r.Format) > hub.MaxName:
-		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", hub.MaxText, hub.MaxName)
+	case len(r.Description) > federation.MaxText || len(r.Format) > federation.MaxName:
+		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", federation.MaxText, federation.MaxName)
 	}
 	r.ID, r.FulfilledAt, r.File = s.newID(), hub.Instant{}, ""
 	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {

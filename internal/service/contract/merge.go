@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // The functions in this file merge two copies of one thing. They are pure.
@@ -135,7 +136,7 @@ func mergeAgreements(a, b []hub.Agreement) []hub.Agreement {
 			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.repo, y.repo), cmp.Compare(x.content, y.content))
 		},
 		func(x, y hub.Agreement) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Agent, y.Agent)) })
-	if n := len(all) - hub.MaxAgreements; n > 0 {
+	if n := len(all) - federation.MaxAgreements; n > 0 {
 		all = all[n:] // to older versions
 	}
 	return all
@@ -203,13 +204,13 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 			losers = append(losers, v)
 		}
 	}
-	if n := len(history) - hub.MaxVersions; n > 0 {
+	if n := len(history) - federation.MaxVersions; n > 0 {
 		history = history[n:]
 	}
 	slices.SortFunc(losers, func(x, y variant) int {
 		return cmp.Or(cmp.Compare(y.Version, x.Version), y.At.Compare(x.At), cmp.Compare(x.hash, y.hash))
 	})
-	for _, v := range losers[:min(len(losers), hub.MaxConflicts)] {
+	for _, v := range losers[:min(len(losers), federation.MaxConflicts)] {
 		conflicts = append(conflicts, v.ContractVersion)
 	}
 	return history, conflicts

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // randomContract returns a copy of a contract as some hub might have it: few
@@ -108,7 +109,7 @@ func TestMergeLaws(t *testing.T) {
 // FuzzSync checks that nothing a peer sends breaks a hub, that what it takes can
 // be written and read again, and that it is no news the second time.
 func FuzzSync(f *testing.F) {
-	seed := func(copies ...hub.Copy) {
+	seed := func(copies ...federation.Copy) {
 		raw, err := json.Marshal(copies)
 		if err != nil {
 			f.Fatal(err)
@@ -117,24 +118,24 @@ func FuzzSync(f *testing.F) {
 		f.Add(raw, false)
 	}
 	c := randomContract(rand.New(rand.NewPCG(1, 1)))
-	seed(hub.Copy{Project: "p", Contract: &c}, hub.Copy{Project: "p", Packet: &hub.Packet{ID: "k", FromRepo: "r1", Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`)}})
-	seed(hub.Copy{Project: "p", Repo: &hub.Repo{ID: "r9", Name: "n", Role: "r", Language: "l", Agent: "a"}}, hub.Copy{Project: "p"}, hub.Copy{Project: "../p"})
-	seed(hub.Copy{Project: "q", Head: &hub.Project{ID: "q", Name: "n", Status: hub.ProjectPlanning, Repos: []hub.Repo{{ID: "r", Name: "n", Role: "r", Language: "l"}}}})
+	seed(federation.Copy{Project: "p", Contract: &c}, federation.Copy{Project: "p", Packet: &hub.Packet{ID: "k", FromRepo: "r1", Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`)}})
+	seed(federation.Copy{Project: "p", Repo: &hub.Repo{ID: "r9", Name: "n", Role: "r", Language: "l", Agent: "a"}}, federation.Copy{Project: "p"}, federation.Copy{Project: "../p"})
+	seed(federation.Copy{Project: "q", Head: &hub.Project{ID: "q", Name: "n", Status: hub.ProjectPlanning, Repos: []hub.Repo{{ID: "r", Name: "n", Role: "r", Language: "l"}}}})
 	f.Add([]byte(`[{"projectId":"p","contract":{"contract_id":"c","type":"custom","name":"n","version":1,"status":"agreed","content":{},"proposed_by":"r","implementations":[{"repo_id":"r0","status":"complete"}]}}]`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, native bool) {
-		var copies []hub.Copy
+		var copies []federation.Copy
 		if json.Unmarshal(raw, &copies) != nil || len(copies) > 100 {
 			return
 		}
 		ctx := t.Context()
 		s := New(newMemory(), &Options{Clock: func() time.Time { return start }, Self: "aid://a/b@1.0.0", Repo: "r0"})
 		s.newID = func() string { return "r0" }
-		if _, err := s.Sync(ctx, "x", true, []hub.Copy{{Project: "p", Head: &hub.Project{
+		if _, err := s.Sync(ctx, "x", true, []federation.Copy{{Project: "p", Head: &hub.Project{
 			ID: "p", Name: "n", Status: hub.ProjectPlanning, Repos: []hub.Repo{{ID: "r0", Name: "r0", Role: "r", Language: "l", Agent: "aid://a/b@1.0.0", UpdatedAt: hub.InstantAt(start)}},
 		}}}); err != nil {
 			t.Fatal(err)
 		}
-		var last []hub.Synced
+		var last []federation.SyncResult
 		for range 3 {
 			done, err := s.Sync(ctx, "peer", native, copies)
 			if err != nil {
@@ -143,7 +144,7 @@ func FuzzSync(f *testing.F) {
 			last = done
 		}
 		for i, d := range last {
-			if d.Status != hub.SyncSkipped && d.Status != hub.SyncError {
+			if d.Status != federation.SyncSkipped && d.Status != federation.SyncError {
 				t.Errorf("copy %d is news each time it comes: %+v", i, d)
 			}
 		}
@@ -156,7 +157,7 @@ func FuzzSync(f *testing.F) {
 			if err := s.WriteProject(ctx, hub.Caller{}, p.ID, &b, WriteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := hub.DecodeProject(b.Bytes()); err != nil {
+			if _, err := federation.DecodeProject(b.Bytes()); err != nil {
 				t.Errorf("what was taken cannot be sent on: %v\n%s", err, b.Bytes())
 			}
 		}
@@ -205,10 +206,10 @@ func TestMerge(t *testing.T) {
 	})
 	t.Run("of too many contents that lost the newest are kept", func(t *testing.T) {
 		c := hub.Contract{Version: 1, Content: json.RawMessage(`0`), UpdatedAt: at(1000)}
-		for i := range hub.MaxConflicts + 5 {
+		for i := range federation.MaxConflicts + 5 {
 			c = mergeContract(c, hub.Contract{Version: 1, Content: json.RawMessage(fmt.Sprint(i + 1)), UpdatedAt: at(int64(i + 1))})
 		}
-		if n := len(c.Conflicts); n != hub.MaxConflicts || c.Conflicts[0].At != at(hub.MaxConflicts+5) {
+		if n := len(c.Conflicts); n != federation.MaxConflicts || c.Conflicts[0].At != at(federation.MaxConflicts+5) {
 			t.Errorf("got %d, the newest at %v", n, c.Conflicts[0].At)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A NewProject describes a new project.
@@ -36,7 +37,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 			return hub.Project{}, err
 		}
 	}
-	if err := p.Check(); err != nil {
+	if err := federation.Check(p); err != nil {
 		return hub.Project{}, err
 	}
 	err := s.update(ctx, caller, "", func(se *session) error {
@@ -57,14 +58,14 @@ func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instan
 	if r.Name == s.o.Repo && s.o.Repo != "" {
 		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
 	}
-	if err := r.Check(); err != nil {
+	if err := federation.Check(*r); err != nil {
 		return err
 	}
 	if _, taken := p.RepoNamed(r.Name); taken {
 		return hub.Errorf(hub.CodeInvalid, op, "repos: there are two repositories called %q", r.Name)
 	}
-	if len(p.Repos) >= hub.MaxRepos {
-		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	if len(p.Repos) >= federation.MaxRepos {
+		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
 	}
 	p.Repos = append(slices.Clip(p.Repos), *r)
 	slices.SortFunc(p.Repos, func(a, b hub.Repo) int { return strings.Compare(string(a.ID), string(b.ID)) })
@@ -126,7 +127,7 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 			r.Agent, r.ClaimedAt = agent, r.UpdatedAt
 		}
 		r.Endpoint = endpoint
-		if err := r.Check(); err != nil {
+		if err := federation.Check(r); err != nil {
 			return err
 		}
 		p.Repos = slices.Clone(p.Repos)
@@ -173,7 +174,7 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, r hub.Repo) error {
 		set(&p)
 		p.UpdatedAt = p.UpdatedAt.After(s.o.Clock)
-		if err := p.Check(); err != nil {
+		if err := federation.Check(p); err != nil {
 			return err
 		}
 		if err := se.tx.PutProject(p); err != nil {
@@ -203,7 +204,7 @@ func (se *session) advanceAll(p hub.Project) error {
 		if err = se.tx.PutContract(c, was); err != nil {
 			break
 		}
-		if err = se.recordContract(hub.ActionContractSettled, p, hub.Repo{}, c, "settled"); err != nil {
+		if err = se.recordContract(hub.ActionContractAdvanced, p, hub.Repo{}, c, "settled"); err != nil {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A Proposal describes a new contract.
@@ -29,7 +30,7 @@ type Result struct {
 // Propose makes a contract.
 func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (Result, error) {
 	const op = "contract.Propose"
-	content, err := hub.CompactContent(op, p.Content)
+	content, err := federation.CompactContent(op, p.Content)
 	if err != nil {
 		return Result{}, err
 	}
@@ -41,7 +42,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 	var out Result
 	err = s.act(ctx, op, caller, p.Project, func(se *session, in hub.Project, r hub.Repo) error {
 		c.ProposedBy = r.ID
-		if err := c.Check(); err != nil {
+		if err := federation.Check(c); err != nil {
 			return err
 		}
 		if err := s.roomForContract(op, in, int64(len(content))); err != nil {
@@ -189,8 +190,8 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 	if r.Comment == "" && len(r.Change) == 0 {
 		return "", nil
 	}
-	if len(r.Comment) > hub.MaxText {
-		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", hub.MaxText)
+	if len(r.Comment) > federation.MaxText {
+		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", federation.MaxText)
 	}
 	return se.shareAbout(op, p, by, c, t, struct {
 		Action   string          `json:"action"`
@@ -224,12 +225,12 @@ type Revision struct {
 // then.
 func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Result, error) {
 	const op = "contract.Update"
-	content, err := hub.CompactContent(op, u.Content)
+	content, err := federation.CompactContent(op, u.Content)
 	if err != nil {
 		return Result{}, err
 	}
-	if len(u.Note) > hub.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", hub.MaxText)
+	if len(u.Note) > federation.MaxText {
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
 	var out Result
 	err = s.act(ctx, op, caller, u.Project, func(se *session, p hub.Project, by hub.Repo) error {
@@ -248,7 +249,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		if err != nil {
 			return err
 		}
-		if was.Version >= hub.MaxVersions {
+		if was.Version >= federation.MaxVersions {
 			return hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is the limit", c.ID, was.Version)
 		}
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {

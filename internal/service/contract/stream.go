@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // WriteOptions changes how a project is written. The zero value works.
@@ -25,7 +26,7 @@ func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.Pr
 		return err
 	}
 	if opts.Naive {
-		p = p.Naive()
+		p = federation.Naive(p)
 	}
 	head, err := p.MarshalJSON()
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bo
 		}
 		for _, c := range found {
 			if naive {
-				c = c.Naive()
+				c = federation.Naive(c)
 			}
 			if err := item(c); err != nil {
 				return err
@@ -114,7 +115,7 @@ func (s *Service) writePackets(ctx context.Context, id hub.ProjectID, naive bool
 		}
 		for _, p := range found.Packets {
 			if naive {
-				p = p.Naive()
+				p = federation.Naive(p)
 			}
 			if err := item(p); err != nil {
 				return err

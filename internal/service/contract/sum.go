@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // contractSum returns the hash of a contract as hubs exchange it. Contents are hashed
@@ -39,7 +40,7 @@ const idsAtOnce = 2000
 // buckets returns the sums of the packets of a project. The sum of a bucket is the
 // exclusive or of the hashes of its ids: it does not depend on their order, and ids
 // are enough because packets never change. The cost is one hash per packet.
-func buckets(r hub.Reader, id hub.ProjectID) ([]hub.PacketBucket, error) {
+func buckets(r hub.Reader, id hub.ProjectID) ([]federation.PacketBucket, error) {
 	var counts [256]int
 	var sums [256][sha256.Size]byte
 	for after, more := hub.PacketID(""), true; more; {
@@ -55,10 +56,10 @@ func buckets(r hub.Reader, id hub.ProjectID) ([]hub.PacketBucket, error) {
 		}
 		more = len(found) == idsAtOnce
 	}
-	out := []hub.PacketBucket{}
+	out := []federation.PacketBucket{}
 	for n, count := range counts {
 		if count > 0 {
-			out = append(out, hub.PacketBucket{N: n, Count: count, Sum: hex.EncodeToString(sums[n][:])})
+			out = append(out, federation.PacketBucket{N: n, Count: count, Sum: hex.EncodeToString(sums[n][:])})
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // aheadAfter is the distance of a peer's times into the future from which it is
@@ -19,10 +20,10 @@ const maxCopies = 64
 // Sync merges copies from a peer, in order. native says that the peer keeps the
 // members that Parley adds to the protocol. A copy that cannot be merged gets its own
 // status and does not affect the others. Up to maxCopies copies share a transaction.
-func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error) {
-	out := make([]hub.Synced, 0, len(copies))
+func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+	out := make([]federation.SyncResult, 0, len(copies))
 	for part := range slices.Chunk(copies, maxCopies) {
-		done := make([]hub.Synced, len(part))
+		done := make([]federation.SyncResult, len(part))
 		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
 			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
 			for i, c := range part {
@@ -32,7 +33,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 				switch hub.CodeOf(err) {
 				case "":
 				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound:
-					done[i] = hub.Synced{Status: hub.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
+					done[i] = federation.SyncResult{Status: federation.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
 				default:
 					return err
 				}
@@ -49,28 +50,28 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 
 // SyncProject merges a whole project. The status is that of the project itself,
 // or updated if anything in it was new.
-func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p hub.ProjectCopy) (hub.Synced, error) {
+func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p federation.ProjectCopy) (federation.SyncResult, error) {
 	p.Status = explicitStatus(p)
-	copies := make([]hub.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
-	copies = append(copies, hub.Copy{Project: p.ID, Head: &p.Project})
+	copies := make([]federation.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
+	copies = append(copies, federation.Copy{Project: p.ID, Head: &p.Project})
 	for i := range p.Contracts {
-		copies = append(copies, hub.Copy{Project: p.ID, Contract: &p.Contracts[i]})
+		copies = append(copies, federation.Copy{Project: p.ID, Contract: &p.Contracts[i]})
 	}
 	for i := range p.Packets {
-		copies = append(copies, hub.Copy{Project: p.ID, Packet: &p.Packets[i]})
+		copies = append(copies, federation.Copy{Project: p.ID, Packet: &p.Packets[i]})
 	}
 	done, err := s.Sync(ctx, from, native, copies)
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	out := done[0]
 	for _, d := range done[1:] {
 		switch {
-		case out.Status == hub.SyncError:
-		case d.Status == hub.SyncError:
+		case out.Status == federation.SyncError:
+		case d.Status == federation.SyncError:
 			out.Reason, out.Code = d.Reason, d.Code
-		case d.Status != hub.SyncSkipped && out.Status == hub.SyncSkipped:
-			out.Status, out.Reason = hub.SyncUpdated, ""
+		case d.Status != federation.SyncSkipped && out.Status == federation.SyncSkipped:
+			out.Status, out.Reason = federation.SyncUpdated, ""
 		}
 		out.Behind = out.Behind || d.Behind
 	}
@@ -80,7 +81,7 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 // explicitStatus returns the status of a whole project that was set explicitly. The
 // status of a copy may be one that follows from its contracts, which each hub derives
 // itself.
-func explicitStatus(p hub.ProjectCopy) hub.ProjectStatus {
+func explicitStatus(p federation.ProjectCopy) hub.ProjectStatus {
 	var derived hub.Project
 	for _, c := range p.Contracts {
 		derived.Tally.Add(c.Tally())
@@ -103,23 +104,23 @@ type merger struct {
 const nothingNew = "nothing new"
 
 // merge merges one copy. It writes nothing when it reports an error about the copy.
-func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
+func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if !c.Project.Valid() {
-		return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
+		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
 	}
 	if c.Head != nil {
 		if c.Head.ID != c.Project { // the permission was checked for the one only
-			return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
+			return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
 		}
 		return m.mergeHead(*c.Head)
 	}
 	p, err := m.tx.Project(c.Project)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Synced{}, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", c.Project)
+		return federation.SyncResult{}, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", c.Project)
 	}
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	switch {
 	case c.Repo != nil:
@@ -133,7 +134,7 @@ func (m *merger) merge(c hub.Copy) (hub.Synced, error) {
 		in.Project = p.ID
 		return m.mergePacket(p, in)
 	}
-	return hub.Synced{}, hub.Errorf(hub.CodeInvalid, op, "the copy is empty")
+	return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "the copy is empty")
 }
 
 // seen notes a time that is too far ahead.
@@ -170,13 +171,13 @@ func (m *merger) fillTimes(created, updated, was hub.Instant) (hub.Instant, hub.
 }
 
 // mergeHead merges a project's own members and repositories.
-func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
+func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if in.Policy == "" && m.native {
 		in.Policy = hub.AgreeAny
 	}
-	if err := in.Check(); err != nil {
-		return hub.Synced{}, err
+	if err := federation.Check(in); err != nil {
+		return federation.SyncResult{}, err
 	}
 	was, err := m.tx.Project(in.ID)
 	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
@@ -191,28 +192,28 @@ func (m *merger) mergeHead(in hub.Project) (hub.Synced, error) {
 		}
 		in = mergeProject(in, in) // in the order of all hubs
 		if err := m.s.roomForProject(m.tx, op); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 		if err := m.tx.AddProject(in); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 		m.known = true
-		return hub.Synced{Status: hub.SyncCreated}, m.record(hub.ActionProjectMerged, projectChange(in), facts{Project: in.ID, Agent: m.source, Source: m.source})
+		return federation.SyncResult{Status: federation.SyncCreated}, m.record(hub.ActionProjectMerged, projectChange(in), facts{Project: in.ID, Agent: m.source, Source: m.source})
 	}
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	in = m.completeProject(was, in)
 	merged := mergeProject(was, in)
 	merged.Tally = was.Tally
-	if len(merged.Repos) > hub.MaxRepos {
-		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	if len(merged.Repos) > federation.MaxRepos {
+		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
 	}
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Behind: !sameProject(merged, mergeProject(in, in))}
+	out := federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: !sameProject(merged, mergeProject(in, in))}
 	if sameProject(merged, was) {
 		return out, nil
 	}
-	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
+	out.Status, out.Reason, m.known = federation.SyncUpdated, "", !out.Behind
 	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
 }
 
@@ -292,26 +293,26 @@ func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 }
 
 // mergeRepo merges a repository.
-func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
+func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, error) {
 	const op = "contract.Sync"
-	if err := in.Check(); err != nil {
-		return hub.Synced{}, err
+	if err := federation.Check(in); err != nil {
+		return federation.SyncResult{}, err
 	}
 	known, there := p.Repo(in.ID)
 	in = m.stampRepo(known, in)
 	m.seen(in.UpdatedAt)
 	merged := p
 	merged.Repos = mergeRepos(p.Repos, []hub.Repo{in})
-	if len(merged.Repos) > hub.MaxRepos {
-		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", hub.MaxRepos)
+	if len(merged.Repos) > federation.MaxRepos {
+		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
 	}
 	now, _ := merged.Repo(in.ID)
-	out := hub.Synced{Status: hub.SyncUpdated, Behind: !sameRepo(now, in)}
+	out := federation.SyncResult{Status: federation.SyncUpdated, Behind: !sameRepo(now, in)}
 	switch {
 	case !there:
-		out.Status = hub.SyncCreated
+		out.Status = federation.SyncCreated
 	case sameRepo(now, known):
-		out.Status, out.Reason = hub.SyncSkipped, nothingNew
+		out.Status, out.Reason = federation.SyncSkipped, nothingNew
 		return out, nil
 	}
 	m.known = !out.Behind
@@ -319,10 +320,10 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (hub.Synced, error) {
 }
 
 // mergeContract merges a contract with History and Conflicts.
-func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, error) {
+func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncResult, error) {
 	const op = "contract.Sync"
-	if err := in.Check(); err != nil {
-		return hub.Synced{}, err
+	if err := federation.Check(in); err != nil {
+		return federation.SyncResult{}, err
 	}
 	was, err := m.tx.Contract(p.ID, in.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
@@ -330,43 +331,43 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (hub.Synced, erro
 		m.seen(in.UpdatedAt)
 		merged := advance(mergeContract(in, in), p)
 		if err := m.s.roomForContract(op, p, contentBytes(merged)); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 		if err := m.tx.PutContract(merged, hub.Contract{}); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
-		out := hub.Synced{Status: hub.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
+		out := federation.SyncResult{Status: federation.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
 		m.known = !out.Behind
 		return out, m.recordMerge(p, hub.Contract{}, merged, "received")
 	}
 	if err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	if was, err = withVersions(m.tx, was); err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
 	merged := advance(mergeContract(was, in), p)
-	out := hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Version: merged.Version, Behind: !sameContract(merged, in)}
+	out := federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Version: merged.Version, Behind: !sameContract(merged, in)}
 	if sameContract(merged, was) {
 		return out, nil
 	}
-	if len(merged.Implementations) > hub.MaxRepos {
-		return hub.Synced{}, hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", hub.MaxRepos)
+	if len(merged.Implementations) > federation.MaxRepos {
+		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
 	}
 	if err := m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was)); err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	if err := m.tx.PutContract(merged, was); err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	if !sameVersions(merged.History, was.History) || !sameVersions(merged.Conflicts, was.Conflicts) {
 		if err := m.tx.PutVersions(merged); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 	}
-	out.Status, out.Reason, m.known = hub.SyncUpdated, "", !out.Behind
+	out.Status, out.Reason, m.known = federation.SyncUpdated, "", !out.Behind
 	return out, m.recordMerge(p, was, merged, "merged")
 }
 
@@ -431,10 +432,10 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 }
 
 // mergePacket merges a packet.
-func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
+func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResult, error) {
 	const op = "contract.Sync"
-	if err := in.Check(); err != nil {
-		return hub.Synced{}, err
+	if err := federation.Check(in); err != nil {
+		return federation.SyncResult{}, err
 	}
 	was, err := m.tx.Packet(p.ID, in.ID)
 	_, in.At = m.fillTimes(hub.Instant{}, in.At, was.At)
@@ -442,24 +443,24 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (hub.Synced, error) {
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 		if err := m.tx.AddPacket(in); err != nil {
-			return hub.Synced{}, err
+			return federation.SyncResult{}, err
 		}
 		by, _ := p.Repo(in.FromRepo)
 		m.known = true
-		return hub.Synced{Status: hub.SyncCreated}, m.recordPacket(p, in, by.Name)
+		return federation.SyncResult{Status: federation.SyncCreated}, m.recordPacket(p, in, by.Name)
 	case err != nil:
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	case !m.native || comparePackets(in, was) <= 0:
-		return hub.Synced{Status: hub.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
+		return federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
 	}
 	if err := m.tx.PutPacket(in); err != nil {
-		return hub.Synced{}, err
+		return federation.SyncResult{}, err
 	}
 	m.known = true
-	return hub.Synced{Status: hub.SyncUpdated}, m.record(hub.ActionContextReplaced,
+	return federation.SyncResult{Status: federation.SyncUpdated}, m.record(hub.ActionContextReplaced,
 		hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(in.ID)},
 		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Digest: in.Digest()})
 }

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
 const peer hub.AID = "aid://other.example/hub@1.0.0"
 
 // sync sends one copy from a peer.
-func (d *desk) sync(native bool, c hub.Copy) hub.Synced {
+func (d *desk) sync(native bool, c federation.Copy) federation.SyncResult {
 	d.Helper()
 	c.Project = d.project.ID
-	all, err := d.Sync(d.Context(), peer, native, []hub.Copy{c})
+	all, err := d.Sync(d.Context(), peer, native, []federation.Copy{c})
 	d.ok(err)
 	return all[0]
 }
 
 // received sends a contract that must be taken and returns what is here now.
-func (d *desk) received(c hub.Contract, want hub.SyncStatus) hub.Contract {
+func (d *desk) received(c hub.Contract, want federation.SyncStatus) hub.Contract {
 	d.Helper()
-	if got := d.sync(true, hub.Copy{Contract: &c}); got.Status != want {
+	if got := d.sync(true, federation.Copy{Contract: &c}); got.Status != want {
 		d.Errorf("got %+v, want %s", got, want)
 	}
 	return d.read(c)
@@ -41,30 +42,30 @@ func TestSync(t *testing.T) {
 	t.Run("R1-046 a project is created, updated or skipped", func(t *testing.T) {
 		d, other := newDesk(t, nil), newDesk(t, nil).begin()
 		other.propose()
-		send := func(want hub.SyncStatus) {
+		send := func(want federation.SyncStatus) {
 			t.Helper()
-			p, err := hub.DecodeProject(other.whole(contract.WriteOptions{}))
+			p, err := federation.DecodeProject(other.whole(contract.WriteOptions{}))
 			d.ok(err)
 			got, err := d.SyncProject(t.Context(), peer, true, p)
 			d.ok(err)
 			equal(d, "status", got.Status, want)
 		}
-		send(hub.SyncCreated)
-		send(hub.SyncSkipped)
+		send(federation.SyncCreated)
+		send(federation.SyncSkipped)
 		other.propose()
-		send(hub.SyncUpdated)
+		send(federation.SyncUpdated)
 		d.project = other.project
 		equal(d, "project", string(d.whole(contract.WriteOptions{})), string(other.whole(contract.WriteOptions{})))
 		_, err := other.SetPolicy(t.Context(), other.back, other.project.ID, hub.AgreeAll)
 		d.ok(err)
-		send(hub.SyncUpdated)
+		send(federation.SyncUpdated)
 	})
 	t.Run("R1-012 how far a project has come elsewhere does not hold it there", func(t *testing.T) {
 		d, other := newDesk(t, nil), newDesk(t, nil).begin()
 		other.bring(hub.ContractVerified)
 		status := func() hub.ProjectStatus {
 			t.Helper()
-			p, err := hub.DecodeProject(other.whole(contract.WriteOptions{}))
+			p, err := federation.DecodeProject(other.whole(contract.WriteOptions{}))
 			d.ok(err)
 			_, err = d.SyncProject(t.Context(), peer, true, p)
 			d.ok(err)
@@ -83,20 +84,20 @@ func TestSync(t *testing.T) {
 	t.Run("R1-047 a contract of a project that is not here is an answer, not a failure", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
-		all, err := d.Sync(t.Context(), peer, true, []hub.Copy{{Project: "missing", Contract: &c}})
+		all, err := d.Sync(t.Context(), peer, true, []federation.Copy{{Project: "missing", Contract: &c}})
 		d.ok(err)
-		equal(d, "answer", all[0], hub.Synced{Status: hub.SyncError, Reason: "Project missing not found", Code: hub.CodeNotFound})
+		equal(d, "answer", all[0], federation.SyncResult{Status: federation.SyncError, Reason: "Project missing not found", Code: hub.CodeNotFound})
 		c.ID, c.UpdatedAt = "fresh", after(c.UpdatedAt, time.Second)
-		d.received(c, hub.SyncCreated)
-		d.received(c, hub.SyncSkipped)
+		d.received(c, federation.SyncCreated)
+		d.received(c, federation.SyncSkipped)
 		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, time.Second)
-		equal(d, "status", d.received(c, hub.SyncUpdated).Status, hub.ContractAgreed)
+		equal(d, "status", d.received(c, federation.SyncUpdated).Status, hub.ContractAgreed)
 	})
 	t.Run("R1-048 a packet is taken once", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		p := hub.Packet{ID: "k", FromRepo: "r", FromAgent: peer, At: d.project.CreatedAt, Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`), ReplyTo: "not-here-yet"}
-		for _, want := range []hub.SyncStatus{hub.SyncCreated, hub.SyncSkipped} {
-			equal(d, "status", d.sync(true, hub.Copy{Packet: &p}).Status, want)
+		for _, want := range []federation.SyncStatus{federation.SyncCreated, federation.SyncSkipped} {
+			equal(d, "status", d.sync(true, federation.Copy{Packet: &p}).Status, want)
 		}
 		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: d.project.ID})
 		d.ok(err)
@@ -106,14 +107,14 @@ func TestSync(t *testing.T) {
 	t.Run("R1-049 a repository is added or changed, and the first claim stands", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		r := hub.Repo{ID: "r3", Name: "mobile", Role: "mobile", Language: "kotlin"}
-		equal(d, "new", d.sync(false, hub.Copy{Repo: &r}).Status, hub.SyncCreated)
-		equal(d, "again", d.sync(false, hub.Copy{Repo: &r}).Status, hub.SyncSkipped)
+		equal(d, "new", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncCreated)
+		equal(d, "again", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncSkipped)
 		r.Agent = peer
-		equal(d, "claimed", d.sync(false, hub.Copy{Repo: &r}).Status, hub.SyncUpdated)
+		equal(d, "claimed", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncUpdated)
 		r.Endpoint = "http://new"
-		equal(d, "moved", d.sync(false, hub.Copy{Repo: &r}).Status, hub.SyncUpdated)
+		equal(d, "moved", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncUpdated)
 		r.Agent = "aid://late/x@1.0.0"
-		equal(d, "claimed by another", d.sync(false, hub.Copy{Repo: &r}).Status, hub.SyncSkipped)
+		equal(d, "claimed by another", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncSkipped)
 		p, err := d.Project(t.Context(), d.back, d.project.ID)
 		d.ok(err)
 		got, _ := p.Repo("r3")
@@ -123,7 +124,7 @@ func TestSync(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		r, _ := d.project.RepoNamed("frontend-app")
 		r.Agent, r.ClaimedAt = "aid://early/x@1.0.0", after(r.ClaimedAt, -time.Hour)
-		equal(d, "status", d.sync(true, hub.Copy{Repo: &r}).Status, hub.SyncUpdated)
+		equal(d, "status", d.sync(true, federation.Copy{Repo: &r}).Status, federation.SyncUpdated)
 		p, err := d.Project(t.Context(), d.back, d.project.ID)
 		d.ok(err)
 		got, _ := p.Repo(r.ID)
@@ -136,7 +137,7 @@ func TestSync(t *testing.T) {
 		in := c
 		in.Version, in.Content, in.UpdatedAt = 2, json.RawMessage(`{"v":2}`), after(c.UpdatedAt, -time.Hour)
 		in.History = []hub.ContractVersion{{Version: 1, Content: c.Content, ProposedBy: c.ProposedBy, At: c.UpdatedAt}}
-		got := d.received(in, hub.SyncUpdated)
+		got := d.received(in, federation.SyncUpdated)
 		equal(d, "content", string(got.Content), `{"v":2}`)
 		equal(d, "time", got.UpdatedAt, in.UpdatedAt) // not stamped anew
 		equal(d, "conflicts", len(got.Conflicts), 0)
@@ -146,7 +147,7 @@ func TestSync(t *testing.T) {
 		c := d.propose()
 		in := c
 		in.Content, in.UpdatedAt = json.RawMessage(`{"other":true}`), after(c.UpdatedAt, time.Microsecond)
-		got := d.received(in, hub.SyncUpdated)
+		got := d.received(in, federation.SyncUpdated)
 		equal(d, "content", string(got.Content), `{"other":true}`)
 		equal(d, "lost", string(got.Conflicts[0].Content), profile)
 		equal(d, "journal", slices.Contains(d.journal(), hub.ActionContractConflict), true)
@@ -155,14 +156,14 @@ func TestSync(t *testing.T) {
 		equal(d, "conflicts", len(all) == 1 && all[0].Contract.ID == c.ID && len(all[0].Lost) == 1, true)
 		older := c
 		older.Content, older.UpdatedAt = json.RawMessage(`{"older":true}`), after(c.UpdatedAt, -time.Second)
-		got = d.received(older, hub.SyncUpdated) // it lost, and that is news
+		got = d.received(older, federation.SyncUpdated) // it lost, and that is news
 		equal(d, "content", string(got.Content), `{"other":true}`)
 		equal(d, "lost", len(got.Conflicts), 2)
 	})
 	t.Run("R1-056 a tie is decided by the content, the same on both sides", func(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
 		c := a.propose()
-		p, err := hub.DecodeProject(a.whole(contract.WriteOptions{}))
+		p, err := federation.DecodeProject(a.whole(contract.WriteOptions{}))
 		a.ok(err)
 		_, err = b.SyncProject(t.Context(), peer, true, p)
 		a.ok(err)
@@ -170,10 +171,10 @@ func TestSync(t *testing.T) {
 		x, y := c, c
 		x.Content, y.Content = json.RawMessage(`{"x":1}`), json.RawMessage(`{"y":1}`)
 		x.UpdatedAt, y.UpdatedAt = after(c.UpdatedAt, time.Hour), after(c.UpdatedAt, time.Hour)
-		a.received(x, hub.SyncUpdated)
-		b.received(y, hub.SyncUpdated)
-		a.sync(true, hub.Copy{Contract: &y})
-		b.sync(true, hub.Copy{Contract: &x})
+		a.received(x, federation.SyncUpdated)
+		b.received(y, federation.SyncUpdated)
+		a.sync(true, federation.Copy{Contract: &y})
+		b.sync(true, federation.Copy{Contract: &x})
 		equal(a, "both", a.read(c), b.read(c))
 		equal(a, "lost", len(a.read(c).Conflicts), 2) // the first content, and one of the two
 	})
@@ -183,7 +184,7 @@ func TestSync(t *testing.T) {
 		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{"v":2}`)})
 		d.ok(err)
 		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, 24*time.Hour)
-		got := d.received(c, hub.SyncSkipped)
+		got := d.received(c, federation.SyncSkipped)
 		equal(d, "version", got.Version, 2)
 		equal(d, "status", got.Status, hub.ContractProposed)
 	})
@@ -196,7 +197,7 @@ func TestSync(t *testing.T) {
 		front, _ := d.project.RepoNamed("frontend-app")
 		theirs.UpdatedAt = after(theirs.UpdatedAt, time.Hour)
 		theirs.Implementations = []hub.Implementation{{Repo: front.ID, Agent: frontAID, Status: hub.ImplComplete, Files: []string{}, StartedAt: theirs.UpdatedAt, CompletedAt: theirs.UpdatedAt, Version: 1}}
-		got := d.received(theirs, hub.SyncUpdated)
+		got := d.received(theirs, federation.SyncUpdated)
 		equal(d, "implementations", len(got.Implementations), 2)
 		r, err := d.Complete(t.Context(), d.back, d.work(c))
 		d.ok(err)
@@ -211,7 +212,7 @@ func TestSync(t *testing.T) {
 		front, _ := d.project.RepoNamed("frontend-app")
 		done := after(theirs.UpdatedAt, time.Minute)
 		theirs.Implementations = []hub.Implementation{{Repo: front.ID, Status: hub.ImplComplete, Files: []string{}, CompletedAt: done, Version: 1}}
-		got := d.received(theirs, hub.SyncUpdated)
+		got := d.received(theirs, federation.SyncUpdated)
 		equal(d, "status", got.Status, hub.ContractImplemented)
 		equal(d, "time", got.UpdatedAt, done)
 	})
@@ -224,17 +225,17 @@ func TestSync(t *testing.T) {
 		echo.Agreements, echo.ReopenedAt, echo.UpdatedAt = nil, hub.Instant{}, after(was.UpdatedAt, time.Hour)
 		echo.Implementations = slices.Clone(was.Implementations)
 		echo.Implementations[0].Version = 0
-		got := d.sync(false, hub.Copy{Contract: &echo})
-		equal(d, "status", got.Status, hub.SyncSkipped)
+		got := d.sync(false, federation.Copy{Contract: &echo})
+		equal(d, "status", got.Status, federation.SyncSkipped)
 		equal(d, "contract", d.read(c), was)
 		echo.Status = hub.ContractNegotiating
-		equal(d, "a real change", d.sync(false, hub.Copy{Contract: &echo}).Status, hub.SyncUpdated)
+		equal(d, "a real change", d.sync(false, federation.Copy{Contract: &echo}).Status, federation.SyncUpdated)
 		equal(d, "agreements", len(d.read(c).Agreements), 1)
 
 		p, err := d.Project(t.Context(), d.back, c.Project)
 		d.ok(err)
 		p.UpdatedAt, p.Policy = after(p.UpdatedAt, time.Hour), ""
-		equal(d, "project", d.sync(false, hub.Copy{Head: &p}).Status, hub.SyncSkipped)
+		equal(d, "project", d.sync(false, federation.Copy{Head: &p}).Status, federation.SyncSkipped)
 	})
 	t.Run("what a peer has is not sent back to it, unless there is more", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
@@ -242,7 +243,7 @@ func TestSync(t *testing.T) {
 		n := d.last().Seq
 		in := c
 		in.Status, in.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, time.Hour)
-		d.received(in, hub.SyncUpdated)
+		d.received(in, federation.SyncUpdated)
 		back, err := d.Copies(t.Context(), peer, d.changes(n))
 		d.ok(err)
 		equal(d, "back", len(back), 0)
@@ -253,7 +254,7 @@ func TestSync(t *testing.T) {
 		d.ok(err)
 		n = d.last().Seq
 		in.UpdatedAt = after(in.UpdatedAt, time.Hour)
-		d.received(in, hub.SyncUpdated)
+		d.received(in, federation.SyncUpdated)
 		back, err = d.Copies(t.Context(), peer, d.changes(n))
 		d.ok(err)
 		equal(d, "back with our work", len(back), 1)
@@ -263,7 +264,7 @@ func TestSync(t *testing.T) {
 		c := d.propose()
 		in := c
 		in.Status, in.UpdatedAt = hub.ContractNegotiating, after(c.UpdatedAt, time.Hour)
-		got := d.received(in, hub.SyncUpdated)
+		got := d.received(in, federation.SyncUpdated)
 		equal(d, "time", got.UpdatedAt, in.UpdatedAt)
 		equal(d, "noted", slices.Contains(d.journal(), hub.ActionClockAhead), true)
 		r, err := d.respond(d.front, c, contract.ActionAgree, "")
@@ -276,15 +277,15 @@ func TestSync(t *testing.T) {
 		bad, good := c, c
 		bad.Status = "rejected"
 		good.ID = "good"
-		all, err := d.Sync(t.Context(), peer, true, []hub.Copy{
+		all, err := d.Sync(t.Context(), peer, true, []federation.Copy{
 			{Project: c.Project, Contract: &bad}, {Project: c.Project}, {Project: "other", Head: &d.project}, {Project: c.Project, Contract: &good},
 		})
 		d.ok(err)
-		var got []hub.SyncStatus
+		var got []federation.SyncStatus
 		for _, s := range all {
 			got = append(got, s.Status)
 		}
-		equal(d, "statuses", got, []hub.SyncStatus{hub.SyncError, hub.SyncError, hub.SyncError, hub.SyncCreated})
+		equal(d, "statuses", got, []federation.SyncStatus{federation.SyncError, federation.SyncError, federation.SyncError, federation.SyncCreated})
 	})
 	t.Run("a summary tells whether and where two hubs differ", func(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
@@ -293,14 +294,14 @@ func TestSync(t *testing.T) {
 			_, err := a.Share(t.Context(), a.back, contract.NewPacket{Project: a.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 			a.ok(err)
 		}
-		p, err := hub.DecodeProject(a.whole(contract.WriteOptions{}))
+		p, err := federation.DecodeProject(a.whole(contract.WriteOptions{}))
 		a.ok(err)
 		for i := range p.Contracts { // written otherwise, it is the same
 			p.Contracts[i].Content = json.RawMessage(strings.Replace(string(p.Contracts[i].Content), `"method":"GET"`, `"method" : "\u0047ET"`, 1))
 		}
 		_, err = b.SyncProject(t.Context(), peer, true, p)
 		a.ok(err)
-		sums := func() (x, y hub.Summary) {
+		sums := func() (x, y federation.Summary) {
 			t.Helper()
 			x, err := a.Summary(t.Context(), a.project.ID, "")
 			a.ok(err)
@@ -315,7 +316,7 @@ func TestSync(t *testing.T) {
 		x, y = sums()
 		equal(a, "head", x.Head, y.Head)
 		equal(a, "contract", x.Contracts[0].Sum == y.Contracts[0].Sum, false)
-		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k hub.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
+		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k federation.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
 		equal(a, "buckets", len(differ), 1)
 	})
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {
@@ -343,7 +344,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-func mustCopies(d *desk) []hub.Copy {
+func mustCopies(d *desk) []federation.Copy {
 	d.Helper()
 	all, err := d.Copies(d.Context(), "", d.changes(0))
 	d.ok(err)
@@ -360,16 +361,16 @@ func BenchmarkSync(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
 }
 
-func benchDesk(b *testing.B, n int) (*contract.Service, []hub.Copy) {
+func benchDesk(b *testing.B, n int) (*contract.Service, []federation.Copy) {
 	b.Helper()
 	s := benchService(b)
 	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{{Name: "backend-api", Role: "backend", Language: "go"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	copies := make([]hub.Copy, n)
+	copies := make([]federation.Copy, n)
 	for i := range copies {
-		copies[i] = hub.Copy{Project: p.ID, Contract: &hub.Contract{
+		copies[i] = federation.Copy{Project: p.ID, Contract: &hub.Contract{
 			ID: hub.ContractID(fmt.Sprintf("c%09d", i)), Type: hub.ContractAPI, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(profile),
 			ProposedBy: "r", CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
 		}}

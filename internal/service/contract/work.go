@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // Work is the work of one repository on a contract.
@@ -70,7 +71,7 @@ func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub
 			return err
 		}
 		c = advance(c, p)
-		if err := c.Check(); err != nil {
+		if err := federation.Check(c); err != nil {
 			return err
 		}
 		if err := se.tx.PutContract(c, was); err != nil {
@@ -124,8 +125,8 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "result: %q is not %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
 	}
-	if len(v.Notes) > hub.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", hub.MaxText)
+	if len(v.Notes) > federation.MaxText {
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
 	}
 	var out Result
 	err := s.act(ctx, op, caller, v.Project, func(se *session, p hub.Project, by hub.Repo) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
@@ -373,7 +374,7 @@ func TestLimits(t *testing.T) {
 		d.refused(share(), hub.CodeTooLarge, "2 context packets")
 		_, err := d.CreateProject(t.Context(), d.back, contract.NewProject{Name: "x"})
 		d.refused(err, hub.CodeTooLarge, "projects")
-		all, err := d.Sync(t.Context(), "peer", true, []hub.Copy{
+		all, err := d.Sync(t.Context(), "peer", true, []federation.Copy{
 			{Project: "other", Head: &hub.Project{ID: "other", Name: "x", Status: hub.ProjectPlanning}},
 			{Project: d.project.ID, Packet: &hub.Packet{ID: "k", FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
 		})
@@ -387,7 +388,7 @@ func TestLimits(t *testing.T) {
 			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: content})
 			return err
 		}
-		d.refused(propose(json.RawMessage(`{"x":"`+strings.Repeat("y", hub.MaxContent)+`"}`)), hub.CodeTooLarge, "content")
+		d.refused(propose(json.RawMessage(`{"x":"`+strings.Repeat("y", federation.MaxContent)+`"}`)), hub.CodeTooLarge, "content")
 		d.ok(propose(big))
 		d.refused(propose(big), hub.CodeTooLarge, "bytes of content")
 	})
@@ -398,7 +399,7 @@ func TestLimits(t *testing.T) {
 			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
 			return err
 		}
-		for i := 1; i < hub.MaxVersions; i++ {
+		for i := 1; i < federation.MaxVersions; i++ {
 			d.ok(update(i))
 		}
 		d.refused(update(0), hub.CodeTooLarge, "versions")
@@ -406,7 +407,7 @@ func TestLimits(t *testing.T) {
 	t.Run("R1-086 no id leads out of its place", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a b", "ü", "a\x00", strings.Repeat("x", 129)} {
-			all, err := d.Sync(t.Context(), "peer", true, []hub.Copy{
+			all, err := d.Sync(t.Context(), "peer", true, []federation.Copy{
 				{Project: hub.ProjectID(id), Head: &hub.Project{ID: hub.ProjectID(id), Name: "x", Status: hub.ProjectPlanning}},
 				{Project: d.project.ID, Contract: &hub.Contract{ID: hub.ContractID(id), Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r"}},
 				{Project: d.project.ID, Packet: &hub.Packet{ID: hub.PacketID(id), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
@@ -423,9 +424,9 @@ func TestLimits(t *testing.T) {
 	t.Run("the log of changes is trimmed up to what every peer has", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
-		var copies []hub.Copy
+		var copies []federation.Copy
 		for i := range 10_050 {
-			copies = append(copies, hub.Copy{Project: c.Project, Packet: &hub.Packet{ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}})
+			copies = append(copies, federation.Copy{Project: c.Project, Packet: &hub.Packet{ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}})
 		}
 		_, err := d.Sync(t.Context(), "peer", true, copies)
 		d.ok(err)
@@ -506,7 +507,7 @@ func TestNotices(t *testing.T) {
 		_, err = d.Ask(t.Context(), d.back, contract.Question{Project: c.Project, Question: "now?", Urgent: true})
 		d.ok(err)
 		equal(d, "urgent", inbox("bob")[0].Priority, hub.PriorityHigh)
-		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []hub.Copy{{Project: c.Project, Contract: &hub.Contract{
+		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []federation.Copy{{Project: c.Project, Contract: &hub.Contract{
 			ID: "foreign", Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r",
 		}}})
 		d.ok(err)

@@ -36,7 +36,7 @@ type recordedItem struct {
 func itemKind(a hub.Action) string {
 	switch a {
 	case hub.ActionContractProposed, hub.ActionContractAgreed, hub.ActionContractContested, hub.ActionContractRejected, hub.ActionContractUpdated,
-		hub.ActionContractMerged, hub.ActionContractSettled, hub.ActionWorkStarted, hub.ActionWorkCompleted, hub.ActionWorkVerified:
+		hub.ActionContractMerged, hub.ActionContractAdvanced, hub.ActionWorkStarted, hub.ActionWorkCompleted, hub.ActionWorkVerified:
 		return "contract"
 	case hub.ActionContextShared, hub.ActionContextReplaced:
 		return "packet"

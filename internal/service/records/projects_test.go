@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/records"
 )
@@ -31,7 +32,7 @@ func (w *world) negotiate() (hub.ProjectID, hub.ContractID, hub.PacketID) {
 	theirs, err := s.Contract(ctx, who, p.ID, id, true)
 	w.must(nil, err)
 	theirs.Name, theirs.UpdatedAt = "renamed", hub.InstantAt(w.now.Add(time.Minute))
-	w.must(s.Sync(ctx, "peer", true, []hub.Copy{{Project: p.ID, Contract: &theirs}}))
+	w.must(s.Sync(ctx, "peer", true, []federation.Copy{{Project: p.ID, Contract: &theirs}}))
 	return p.ID, id, packet.ID
 }
 

@@ -13,6 +13,7 @@ import (
 	"io"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -38,17 +39,17 @@ type Network interface {
 	// whether the method is one of those.
 	Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error)
 	// Receive merges copies that a peer sent, each with its own status.
-	Receive(ctx context.Context, from hub.AID, native bool, copies []hub.Copy) ([]hub.Synced, error)
+	Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Compare compares everything with a peer soon.
 	Compare(peer hub.AID) error
 	// Standings returns how far every peer is behind.
-	Standings(ctx context.Context) ([]hub.Standing, error)
+	Standings(ctx context.Context) ([]federation.PeerStatus, error)
 	// Redeem hands an invite in at another hub.
-	Redeem(ctx context.Context, endpoint string, r hub.Redemption) (hub.Welcome, error)
+	Redeem(ctx context.Context, endpoint string, r federation.Redemption) (federation.Welcome, error)
 	// Discover asks an exchange for agents.
-	Discover(ctx context.Context, s Search) ([]hub.Found, error)
+	Discover(ctx context.Context, s Search) ([]federation.Discovery, error)
 	// Enlist tells an exchange about this hub.
-	Enlist(ctx context.Context, exchange string) (hub.Registration, error)
+	Enlist(ctx context.Context, exchange string) (federation.Registration, error)
 }
 
 // A Search says which agents to look for in an exchange.
@@ -69,7 +70,7 @@ var (
 
 	CreateProject       = define("cacp/project/create", "Make a project for several repositories.", createProject)
 	JoinProject         = define("cacp/project/join", "Claim a repository of a project.", joinProject)
-	GetProject          = streams[ProjectParams, hub.ProjectCopy]("cacp/project/get", "Read a project with everything in it.", getProject)
+	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", "Read a project with everything in it.", getProject)
 	ListProjects        = streams[ListParams, Projects]("cacp/project/list", "List every project, each with everything in it unless summary is asked for.", listProjects)
 	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", "Read a project with everything in it, to keep.", getProject)
 	UpdateProjectStatus = define("cacp/project/updateStatus", "Record how far a project has come.", updateStatus)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -98,18 +99,18 @@ type JoinHubParams struct {
 	Hub    string `json:"hub"`
 }
 
-func joinHub(ctx context.Context, s *Services, c hub.Caller, p JoinHubParams) (hub.Welcome, error) {
+func joinHub(ctx context.Context, s *Services, c hub.Caller, p JoinHubParams) (federation.Welcome, error) {
 	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
-		return hub.Welcome{}, err
+		return federation.Welcome{}, err
 	}
-	return s.Access.Join(ctx, c, p.Invite, func(ctx context.Context, r hub.Redemption) (hub.Welcome, error) {
+	return s.Access.Join(ctx, c, p.Invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
 		return s.Network.Redeem(ctx, p.Hub, r)
 	})
 }
 
 // Peers is the answer to parley/peer/list and GET /peers.
 type Peers struct {
-	Peers []hub.Standing `json:"peers"`
+	Peers []federation.PeerStatus `json:"peers"`
 }
 
 func listPeers(ctx context.Context, s *Services, c hub.Caller, _ None) (Peers, error) {
@@ -203,7 +204,7 @@ type SearchParams struct{ Search }
 
 // Discovered is the answer to parley/discover.
 type Discovered struct {
-	Agents []hub.Found `json:"agents"`
+	Agents []federation.Discovery `json:"agents"`
 }
 
 func discover(ctx context.Context, s *Services, c hub.Caller, p SearchParams) (Discovered, error) {
@@ -216,7 +217,7 @@ type ExchangeParams struct {
 	Exchange string `json:"exchange,omitempty"` // default the one that is configured
 }
 
-func enlist(ctx context.Context, s *Services, c hub.Caller, p ExchangeParams) (hub.Registration, error) {
+func enlist(ctx context.Context, s *Services, c hub.Caller, p ExchangeParams) (federation.Registration, error) {
 	return s.Network.Enlist(ctx, p.Exchange)
 }
 
@@ -233,9 +234,9 @@ func announce(_ context.Context, s *Services, _ hub.Caller, _ None) (Announced, 
 
 // redeemOperation defines the one operation that needs no key: a hub that has an
 // invite redeems it, and gets its key.
-func redeemOperation() op[hub.Redemption, hub.Welcome] {
-	o := op[hub.Redemption, hub.Welcome]{Spec: spec("cacp/invite/redeem", "Redeem an invite and exchange keys."),
-		Do: func(ctx context.Context, s *Services, c hub.Caller, r hub.Redemption) (hub.Welcome, error) {
+func redeemOperation() op[federation.Redemption, federation.Welcome] {
+	o := op[federation.Redemption, federation.Welcome]{Spec: spec("cacp/invite/redeem", "Redeem an invite and exchange keys."),
+		Do: func(ctx context.Context, s *Services, c hub.Caller, r federation.Redemption) (federation.Welcome, error) {
 			return s.Access.Redeem(ctx, c, r)
 		}}
 	o.Callers = rpc.Everybody

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -24,31 +25,31 @@ type Copied struct {
 type copyReader struct {
 	name   string
 	member func(Copied) json.RawMessage
-	read   func(Copied) (hub.Copy, *hub.ProjectCopy, error)
+	read   func(Copied) (federation.Copy, *federation.ProjectCopy, error)
 }
 
 var copyReaders = map[string]copyReader{
-	"cacp/project/sync": {"project", func(in Copied) json.RawMessage { return in.Project }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
-		p, err := hub.DecodeProject(in.Project)
-		return hub.Copy{Project: p.ID, Head: &p.Project}, &p, err
+	"cacp/project/sync": {"project", func(in Copied) json.RawMessage { return in.Project }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
+		p, err := federation.DecodeProject(in.Project)
+		return federation.Copy{Project: p.ID, Head: &p.Project}, &p, err
 	}},
-	"cacp/repo/sync": {"repo", func(in Copied) json.RawMessage { return in.Repo }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
-		r, err := hub.DecodeRepo(in.Repo)
-		return hub.Copy{Project: in.ID, Repo: &r}, nil, err
+	"cacp/repo/sync": {"repo", func(in Copied) json.RawMessage { return in.Repo }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
+		r, err := federation.DecodeRepo(in.Repo)
+		return federation.Copy{Project: in.ID, Repo: &r}, nil, err
 	}},
-	"cacp/contract/sync": {"contract", func(in Copied) json.RawMessage { return in.Contract }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
-		c, err := hub.DecodeContract(in.ID, in.Contract)
-		return hub.Copy{Project: in.ID, Contract: &c}, nil, err
+	"cacp/contract/sync": {"contract", func(in Copied) json.RawMessage { return in.Contract }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
+		c, err := federation.DecodeContract(in.ID, in.Contract)
+		return federation.Copy{Project: in.ID, Contract: &c}, nil, err
 	}},
-	"cacp/context/sync": {"packet", func(in Copied) json.RawMessage { return in.Packet }, func(in Copied) (hub.Copy, *hub.ProjectCopy, error) {
-		p, err := hub.DecodePacket(in.ID, in.Packet)
-		return hub.Copy{Project: in.ID, Packet: &p}, nil, err
+	"cacp/context/sync": {"packet", func(in Copied) json.RawMessage { return in.Packet }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
+		p, err := federation.DecodePacket(in.ID, in.Packet)
+		return federation.Copy{Project: in.ID, Packet: &p}, nil, err
 	}},
 }
 
 // readCopy returns the copy in the parameters of a method. whole is set for a
 // project that came with its contents.
-func readCopy(method string, in Copied) (copied hub.Copy, whole *hub.ProjectCopy, err error) {
+func readCopy(method string, in Copied) (copied federation.Copy, whole *federation.ProjectCopy, err error) {
 	r := copyReaders[method]
 	switch {
 	case in.ID == "" && r.name != "project":
@@ -67,7 +68,7 @@ func readCopy(method string, in Copied) (copied hub.Copy, whole *hub.ProjectCopy
 
 // A Synced is the outcome of one copy.
 type Synced struct {
-	hub.Synced
+	federation.SyncResult
 	Project  hub.ProjectID  `json:"projectId"`
 	Repo     hub.RepoID     `json:"repoId,omitempty"`
 	Contract hub.ContractID `json:"contractId,omitempty"`
@@ -86,7 +87,7 @@ func syncs(method, doc string) op[Copied, Synced] {
 // each other in one transaction, a project with its contents by itself.
 func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.Request[Copied]) []rpc.Answer[Synced] {
 	answers := make([]rpc.Answer[Synced], len(requests))
-	var copies []hub.Copy
+	var copies []federation.Copy
 	var at []int // the answer of each copy
 	merge := func() {
 		if len(copies) == 0 {
@@ -123,7 +124,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 }
 
 // mergeProject merges a project with its contents.
-func (s *Services) mergeProject(ctx context.Context, c hub.Caller, copied hub.Copy, whole hub.ProjectCopy) rpc.Answer[Synced] {
+func (s *Services) mergeProject(ctx context.Context, c hub.Caller, copied federation.Copy, whole federation.ProjectCopy) rpc.Answer[Synced] {
 	done, err := s.Contracts.SyncProject(ctx, c.AID, c.Native, whole)
 	if err != nil {
 		return rpc.Answer[Synced]{Err: err}
@@ -136,11 +137,11 @@ func (s *Services) mergeProject(ctx context.Context, c hub.Caller, copied hub.Co
 
 // synced returns the answer to a copy. A project that is not here is an outcome;
 // a copy that cannot be right, or is too large, is an error.
-func synced(c hub.Copy, done hub.Synced) rpc.Answer[Synced] {
-	if done.Status == hub.SyncError && done.Code != hub.CodeNotFound {
+func synced(c federation.Copy, done federation.SyncResult) rpc.Answer[Synced] {
+	if done.Status == federation.SyncError && done.Code != hub.CodeNotFound {
 		return rpc.Answer[Synced]{Err: &hub.Error{Code: done.Code, Op: "sync", Err: errors.New(done.Reason)}}
 	}
-	out := Synced{Synced: done, Project: c.Project}
+	out := Synced{SyncResult: done, Project: c.Project}
 	switch {
 	case c.Repo != nil:
 		out.Repo = c.Repo.ID

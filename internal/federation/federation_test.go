@@ -1,4 +1,4 @@
-package hub_test
+package federation_test
 
 import (
 	"bytes"
@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // wholeProject is a project as the protocol writes it, with every member.
@@ -32,7 +32,7 @@ const wholeProject = `{"project_id":"f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac","name
 	`{"packet_id":"k2","from_repo":"r1","from_agent":"x","timestamp":"2026-11-15T00:14:56.000000Z","type":"decision","content":{},"related_contracts":[]}]}`
 
 func TestExchange(t *testing.T) {
-	p, err := hub.DecodeProject([]byte(wholeProject))
+	p, err := federation.DecodeProject([]byte(wholeProject))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestExchange(t *testing.T) {
 		})
 	}
 	t.Run("R1-010 what has no lists is written with empty ones", func(t *testing.T) {
-		for _, v := range []any{hub.ProjectCopy{}, hub.Project{}, hub.Repo{}, hub.Contract{Content: json.RawMessage(`{}`)}, hub.Implementation{}, hub.Packet{Content: json.RawMessage(`{}`)}} {
+		for _, v := range []any{federation.ProjectCopy{}, hub.Project{}, hub.Repo{}, hub.Contract{Content: json.RawMessage(`{}`)}, hub.Implementation{}, hub.Packet{Content: json.RawMessage(`{}`)}} {
 			b, err := json.Marshal(v)
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestExchange(t *testing.T) {
 			`"agent_id":"a","assigned_agent":null`:  "a",
 			`"agent_id":null,"assigned_agent":null`: "",
 		} {
-			r, err := hub.DecodeRepo([]byte(`{"repo_id":"r","name":"n","role":"x","language":"go","url":null,"relevant_paths":null,` + raw + `}`))
+			r, err := federation.DecodeRepo([]byte(`{"repo_id":"r","name":"n","role":"x","language":"go","url":null,"relevant_paths":null,` + raw + `}`))
 			if err != nil || r.Agent != want {
 				t.Errorf("%s: got %q (%v), want %q", raw, r.Agent, err, want)
 			}
@@ -121,13 +121,13 @@ func TestExchange(t *testing.T) {
 		}
 	})
 	t.Run("R1-087 what is too large is refused as such", func(t *testing.T) {
-		long := strings.Repeat("x", hub.MaxContent)
+		long := strings.Repeat("x", federation.MaxContent)
 		for _, change := range [][2]string{
 			{`"content":{"b":1.50,"a":"<x>"}`, `"content":{"b":"` + long + `"}`},
-			{`"name":"User Auth Feature"`, `"name":"` + long[:hub.MaxName+1] + `"`},
-			{`"related_contracts":["c1"]`, `"related_contracts":["c1"` + strings.Repeat(`,"c"`, hub.MaxRelated) + `]`},
-			{`"plan":"p"`, `"plan":"` + long[:hub.MaxText+1] + `"`},
-			{`"files":[]`, `"files":["x"` + strings.Repeat(`,"x"`, hub.MaxFiles) + `]`},
+			{`"name":"User Auth Feature"`, `"name":"` + long[:federation.MaxName+1] + `"`},
+			{`"related_contracts":["c1"]`, `"related_contracts":["c1"` + strings.Repeat(`,"c"`, federation.MaxRelated) + `]`},
+			{`"plan":"p"`, `"plan":"` + long[:federation.MaxText+1] + `"`},
+			{`"files":[]`, `"files":["x"` + strings.Repeat(`,"x"`, federation.MaxFiles) + `]`},
 		} {
 			decodeFails(t, change, hub.CodeTooLarge)
 		}
@@ -141,85 +141,9 @@ func decodeFails(t *testing.T, change [2]string, want hub.Code) {
 	if raw == wholeProject {
 		t.Fatalf("there is no %s", change[0])
 	}
-	if _, err := hub.DecodeProject([]byte(raw)); hub.CodeOf(err) != want {
+	if _, err := federation.DecodeProject([]byte(raw)); hub.CodeOf(err) != want {
 		t.Errorf("%.80s: got %q (%v), want %q", change[1], hub.CodeOf(err), err, want)
 	}
-}
-
-func TestInstant(t *testing.T) {
-	t.Run("R1-019 times are read with and without a zone, and compared as instants", func(t *testing.T) {
-		want := hub.InstantAt(time.Date(2026, 11, 15, 0, 14, 52, 378912000, time.UTC))
-		for _, text := range []string{
-			"2026-11-15T00:14:52.378912", "2026-11-15T00:14:52.378912Z", "2026-11-15T01:14:52.378912+01:00", "2026-11-15T00:14:52.378912999",
-			"2026-11-15 00:14:52.378912", "2026-11-14T23:14:52.378912999-01:00",
-		} {
-			if got, err := hub.ParseInstant(text); err != nil || got != want {
-				t.Errorf("%s: got %v (%v)", text, got, err)
-			}
-		}
-		if got := want.String(); got != "2026-11-15T00:14:52.378912Z" {
-			t.Errorf("got %s", got)
-		}
-		if got := want.Naive().String(); got != "2026-11-15T00:14:52.378912" {
-			t.Errorf("got %s", got)
-		}
-		whole := hub.InstantAt(time.Date(2026, 11, 15, 0, 14, 52, 0, time.UTC))
-		if got, err := hub.ParseInstant("2026-11-15T00:14:52"); err != nil || got != whole || got.Naive().String() != "2026-11-15T00:14:52.000000" {
-			t.Errorf("whole seconds: got %v (%v)", got, err)
-		}
-		for _, text := range []string{"", "now", "2026-11-15", "1969-12-31T23:59:59Z", "9000-01-01T00:00:00Z", "2026-13-01T00:00:00Z"} {
-			if got, err := hub.ParseInstant(text); err == nil {
-				t.Errorf("%q: got %v", text, got)
-			}
-		}
-	})
-	t.Run("a write comes after what was seen, whatever the clock says", func(t *testing.T) {
-		clock := hub.Clock(func() time.Time { return time.UnixMicro(100) })
-		for seen, want := range map[int64]int64{0: 100, 99: 100, 100: 101, 5000: 5001} {
-			if got := hub.InstantMicro(seen).After(clock).Micro(); got != want {
-				t.Errorf("seen %d: got %d, want %d", seen, got, want)
-			}
-		}
-	})
-}
-
-func TestContractMoves(t *testing.T) {
-	t.Run("R1-015 no move leads to a status that is not one of the five, and verified is final", func(t *testing.T) {
-		moves := []hub.ContractMove{
-			hub.MoveAgree, hub.MoveRequestChange, hub.MoveReject, hub.MoveUpdate, hub.MoveStart, hub.MoveComplete, hub.MoveAllComplete,
-			hub.MoveVerified, hub.MoveFailed, hub.MovePartial,
-		}
-		for _, from := range hub.ContractStatuses {
-			for _, move := range moves {
-				to, ok := from.After(move)
-				if ok && (!to.Known() || from == hub.ContractVerified) {
-					t.Errorf("%s %s leads to %s", from, move, to)
-				}
-			}
-		}
-	})
-	t.Run("a peer is let in or removed", func(t *testing.T) {
-		want := map[[2]hub.PeerState]bool{
-			{hub.PeerPending, hub.PeerApproved}: true, {hub.PeerPending, hub.PeerRemoved}: true, {hub.PeerApproved, hub.PeerRemoved}: true,
-			{hub.PeerRemoved, hub.PeerPending}: true, {hub.PeerRemoved, hub.PeerApproved}: true,
-		}
-		for _, from := range hub.PeerStates {
-			for _, to := range hub.PeerStates {
-				if got := from.CanBecome(to); got != want[[2]hub.PeerState{from, to}] {
-					t.Errorf("%s to %s: got %v", from, to, got)
-				}
-			}
-		}
-	})
-	t.Run("content that is written differently has one hash", func(t *testing.T) {
-		a, b := hub.ContentHash(json.RawMessage(`{"b":1.0,"a":"\u0041"}`)), hub.ContentHash(json.RawMessage(` {"a":"A", "b":1} `))
-		if a != b {
-			t.Errorf("got %s and %s", a, b)
-		}
-		if hub.ContentHash(json.RawMessage(`{"a":1}`)) == hub.ContentHash(json.RawMessage(`{"a":2}`)) {
-			t.Error("two contents have one hash")
-		}
-	})
 }
 
 // FuzzDecodeProject checks that nothing breaks the reader, and that what it has
@@ -229,7 +153,7 @@ func FuzzDecodeProject(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"project_id":"p","name":"n","status":"planning","repos":null,"contracts":[null],"context_history":[{}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := hub.DecodeProject(raw)
+		p, err := federation.DecodeProject(raw)
 		if err != nil {
 			return
 		}
@@ -237,7 +161,7 @@ func FuzzDecodeProject(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		again, err := hub.DecodeProject(b)
+		again, err := federation.DecodeProject(b)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, b)
 		}

@@ -1,13 +1,31 @@
-package hub
+package federation
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
+
+// The limits of a project, the same on every hub.
+const (
+	MaxRepos      = 64        // repositories of a project
+	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
+	MaxVersions   = 256       // versions of one contract
+	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
+	MaxAgreements = 512       // that one contract remembers
+	MaxRelated    = 64        // contracts that one packet is about
+	MaxFiles      = 1000      // files that one implementation names
+	MaxName       = 200       // bytes of a name
+	MaxText       = 16 << 10  // bytes of a plan, note, comment or objective
+)
+
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // maxVersion bounds the versions that are taken from outside, so that there is
 // always a next one.
@@ -15,34 +33,34 @@ const maxVersion = 1_000_000
 
 // DecodeContract reads a contract as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid or CodeTooLarge.
-func DecodeContract(project ProjectID, raw []byte) (Contract, error) {
-	c, err := decodeExchanged[Contract]("contract", raw)
+func DecodeContract(project hub.ProjectID, raw []byte) (hub.Contract, error) {
+	c, err := decodeExchanged[hub.Contract]("contract", raw)
 	if err != nil {
-		return Contract{}, err
+		return hub.Contract{}, err
 	}
 	c.Project = project
-	return c, c.Check()
+	return c, checkContract(c)
 }
 
 // DecodePacket reads a context packet as hubs exchange it and checks all that
 // Check checks. It reports CodeInvalid or CodeTooLarge.
-func DecodePacket(project ProjectID, raw []byte) (Packet, error) {
-	p, err := decodeExchanged[Packet]("packet", raw)
+func DecodePacket(project hub.ProjectID, raw []byte) (hub.Packet, error) {
+	p, err := decodeExchanged[hub.Packet]("packet", raw)
 	if err != nil {
-		return Packet{}, err
+		return hub.Packet{}, err
 	}
 	p.Project = project
-	return p, p.Check()
+	return p, checkPacket(p)
 }
 
 // DecodeRepo reads a repository as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid.
-func DecodeRepo(raw []byte) (Repo, error) {
-	r, err := decodeExchanged[Repo]("repo", raw)
+func DecodeRepo(raw []byte) (hub.Repo, error) {
+	r, err := decodeExchanged[hub.Repo]("repo", raw)
 	if err != nil {
-		return Repo{}, err
+		return hub.Repo{}, err
 	}
-	return r, r.Check()
+	return r, checkRepo(r)
 }
 
 // DecodeProject reads a project with everything in it as hubs exchange it and
@@ -53,16 +71,16 @@ func DecodeProject(raw []byte) (ProjectCopy, error) {
 	if err != nil {
 		return ProjectCopy{}, err
 	}
-	if err := p.Project.Check(); err != nil {
+	if err := checkProject(p.Project); err != nil {
 		return p, err
 	}
 	for _, c := range p.Contracts {
-		if err := c.Check(); err != nil {
+		if err := checkContract(c); err != nil {
 			return p, err
 		}
 	}
 	for _, x := range p.Packets {
-		if err := x.Check(); err != nil {
+		if err := checkPacket(x); err != nil {
 			return p, err
 		}
 	}
@@ -72,22 +90,38 @@ func DecodeProject(raw []byte) (ProjectCopy, error) {
 func decodeExchanged[T any](what string, raw []byte) (T, error) {
 	var v T
 	if _, err := strictjson.DecodeOpen(raw, &v); err != nil {
-		return v, Errorf(CodeInvalid, "hub.Decode", "%v", strictjson.Within(what, err))
+		return v, hub.Errorf(hub.CodeInvalid, "federation.Decode", "%v", strictjson.Within(what, err))
 	}
 	return v, nil
 }
 
-// Check reports CodeInvalid when p cannot be a project, and CodeTooLarge when
+// Check reports CodeInvalid when v breaks a rule that every hub keeps, and
+// CodeTooLarge when it holds more than the limits allow.
+func Check[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) error {
+	switch v := any(v).(type) {
+	case hub.Project:
+		return checkProject(v)
+	case hub.Repo:
+		return checkRepo(v)
+	case hub.Contract:
+		return checkContract(v)
+	case hub.Packet:
+		return checkPacket(v)
+	}
+	return nil
+}
+
+// checkProject reports CodeInvalid when p cannot be a project, and CodeTooLarge when
 // it has more than a project may.
-func (p Project) Check() error {
-	const op = "hub.Project"
+func checkProject(p hub.Project) error {
+	const op = "federation.Project"
 	switch {
 	case !p.ID.Valid():
 		return badID(op, "project_id", string(p.ID))
 	case !p.Status.Known():
-		return invalid(op, "status", "%s", notOneOf(p.Status, ProjectStatuses))
+		return invalid(op, "status", "%s", notOneOf(p.Status, hub.ProjectStatuses))
 	case p.Policy != "" && !p.Policy.Known():
-		return invalid(op, "agreement_policy", "%s", notOneOf(p.Policy, AgreementPolicies))
+		return invalid(op, "agreement_policy", "%s", notOneOf(p.Policy, hub.AgreementPolicies))
 	case len(p.Repos) > MaxRepos:
 		return over(op, "repos", len(p.Repos), MaxRepos)
 	}
@@ -97,9 +131,9 @@ func (p Project) Check() error {
 	if err := checkTexts(op, MaxText, false, "objective", p.Objective); err != nil {
 		return err
 	}
-	seen := map[RepoID]bool{}
+	seen := map[hub.RepoID]bool{}
 	for _, r := range p.Repos {
-		if err := r.Check(); err != nil {
+		if err := checkRepo(r); err != nil {
 			return err
 		}
 		if seen[r.ID] {
@@ -110,9 +144,9 @@ func (p Project) Check() error {
 	return nil
 }
 
-// Check reports CodeInvalid when r cannot be a repository.
-func (r Repo) Check() error {
-	const op = "hub.Repo"
+// checkRepo reports CodeInvalid when r cannot be a repository.
+func checkRepo(r hub.Repo) error {
+	const op = "federation.Repo"
 	if !r.ID.Valid() {
 		return badID(op, "repo_id", string(r.ID))
 	}
@@ -131,19 +165,19 @@ func (r Repo) Check() error {
 // maxAddress is how many bytes a path, an id of an agent or an address may have.
 const maxAddress = 2048
 
-// Check reports CodeInvalid when c cannot be a contract, and CodeTooLarge when
+// checkContract reports CodeInvalid when c cannot be a contract, and CodeTooLarge when
 // it has more than a contract may.
-func (c Contract) Check() error {
-	const op = "hub.Contract"
+func checkContract(c hub.Contract) error {
+	const op = "federation.Contract"
 	switch {
 	case !c.Project.Valid():
 		return badID(op, "project_id", string(c.Project))
 	case !c.ID.Valid():
 		return badID(op, "contract_id", string(c.ID))
 	case !c.Type.Known():
-		return invalid(op, "type", "%s", notOneOf(c.Type, ContractTypes))
+		return invalid(op, "type", "%s", notOneOf(c.Type, hub.ContractTypes))
 	case !c.Status.Known():
-		return invalid(op, "status", "%s", notOneOf(c.Status, ContractStatuses))
+		return invalid(op, "status", "%s", notOneOf(c.Status, hub.ContractStatuses))
 	case c.Version < 1 || c.Version > maxVersion:
 		return invalid(op, "version", "%d is not from 1 to %d", c.Version, maxVersion)
 	case !c.ProposedBy.Valid():
@@ -163,12 +197,12 @@ func (c Contract) Check() error {
 	if err := checkContent(op, c.Content); err != nil {
 		return err
 	}
-	if err := c.checkVersions(op); err != nil {
+	if err := checkVersions(op, c); err != nil {
 		return err
 	}
-	seen := map[RepoID]bool{}
+	seen := map[hub.RepoID]bool{}
 	for _, i := range c.Implementations {
-		if err := i.check(op); err != nil {
+		if err := checkImplementation(op, i); err != nil {
 			return err
 		}
 		if seen[i.Repo] {
@@ -192,14 +226,14 @@ func (c Contract) Check() error {
 	return nil
 }
 
-func (c Contract) checkVersions(op string) error {
+func checkVersions(op string, c hub.Contract) error {
 	seen := map[int]bool{}
 	for _, v := range c.History {
 		if v.Version < 1 || v.Version >= c.Version || seen[v.Version] {
 			return invalid(op, "history.version", "%d is there twice, or not from 1 to %d", v.Version, c.Version-1)
 		}
 		seen[v.Version] = true
-		if err := v.check(op, "history"); err != nil {
+		if err := checkVersion(op, "history", v); err != nil {
 			return err
 		}
 	}
@@ -207,14 +241,14 @@ func (c Contract) checkVersions(op string) error {
 		if v.Version < 1 || v.Version > c.Version {
 			return invalid(op, "conflicts.version", "%d is not from 1 to %d", v.Version, c.Version)
 		}
-		if err := v.check(op, "conflicts"); err != nil {
+		if err := checkVersion(op, "conflicts", v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v ContractVersion) check(op, list string) error {
+func checkVersion(op, list string, v hub.ContractVersion) error {
 	if !v.ProposedBy.Valid() {
 		return badID(op, list+".proposed_by", string(v.ProposedBy))
 	}
@@ -224,12 +258,12 @@ func (v ContractVersion) check(op, list string) error {
 	return checkContent(op, v.Content)
 }
 
-func (i Implementation) check(op string) error {
+func checkImplementation(op string, i hub.Implementation) error {
 	switch {
 	case !i.Repo.Valid():
 		return badID(op, "implementations.repo_id", string(i.Repo))
 	case !i.Status.Known():
-		return invalid(op, "implementations.status", "%s", notOneOf(i.Status, ImplementationStatuses))
+		return invalid(op, "implementations.status", "%s", notOneOf(i.Status, hub.ImplementationStatuses))
 	case len(i.Files) > MaxFiles:
 		return over(op, "implementations.files", len(i.Files), MaxFiles)
 	case i.Version < 0 || i.Version > maxVersion:
@@ -244,17 +278,17 @@ func (i Implementation) check(op string) error {
 	return checkAll(op, "implementations.files", i.Files)
 }
 
-// Check reports CodeInvalid when p cannot be a packet, and CodeTooLarge when it
+// checkPacket reports CodeInvalid when p cannot be a packet, and CodeTooLarge when it
 // has more than a packet may.
-func (p Packet) Check() error {
-	const op = "hub.Packet"
+func checkPacket(p hub.Packet) error {
+	const op = "federation.Packet"
 	switch {
 	case !p.Project.Valid():
 		return badID(op, "project_id", string(p.Project))
 	case !p.ID.Valid():
 		return badID(op, "packet_id", string(p.ID))
 	case !p.Type.Known():
-		return invalid(op, "type", "%s", notOneOf(p.Type, PacketTypes))
+		return invalid(op, "type", "%s", notOneOf(p.Type, hub.PacketTypes))
 	case !p.FromRepo.Valid():
 		return badID(op, "from_repo", string(p.FromRepo))
 	case p.ReplyTo != "" && !p.ReplyTo.Valid():
@@ -294,7 +328,7 @@ func parseContent(op string, raw json.RawMessage) (strictjson.Value, error) {
 	}
 	v, err := strictjson.Parse(raw)
 	if err != nil {
-		return v, Errorf(CodeInvalid, op, "%v", strictjson.Within("content", err))
+		return v, hub.Errorf(hub.CodeInvalid, op, "%v", strictjson.Within("content", err))
 	}
 	if !v.IsObject() {
 		return v, invalid(op, "content", "must be an object")
@@ -332,5 +366,13 @@ func badID(op, member, id string) error {
 }
 
 func over(op, member string, n, most int) error {
-	return Errorf(CodeTooLarge, op, "%s: %d is more than %d", member, n, most)
+	return hub.Errorf(hub.CodeTooLarge, op, "%s: %d is more than %d", member, n, most)
+}
+
+func invalid(op, path, format string, args ...any) error {
+	return hub.Errorf(hub.CodeInvalid, op, "%s: "+format, append([]any{path}, args...)...)
+}
+
+func notOneOf[S ~string](v S, all []S) string {
+	return fmt.Sprintf("%s is not one of %s", shorten.Quote(string(v)), strings.Trim(fmt.Sprint(all), "[]"))
 }

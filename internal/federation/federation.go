@@ -1,0 +1,171 @@
+// Package federation holds the forms in which hubs exchange projects, and the
+// limits that a project keeps on every hub: one hub must be able to store what
+// another one accepted.
+//
+// A [Copy] is one thing of a project as it is sent. Its decoders refuse repeated
+// names and names that differ only in case, and check every limit, so that a
+// service merges checked values only. The package decides nothing about trust or
+// about merging.
+package federation
+
+import (
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
+)
+
+// A Copy is one thing of a project as one hub sends it to another. Exactly one
+// of its last four members is set.
+type Copy struct {
+	Project hub.ProjectID `json:"projectId"`
+
+	Head     *hub.Project  `json:"project,omitempty"` // with its repositories, without contracts and packets
+	Repo     *hub.Repo     `json:"repo,omitempty"`
+	Contract *hub.Contract `json:"contract,omitempty"` // with History and Conflicts
+	Packet   *hub.Packet   `json:"packet,omitempty"`
+}
+
+// A SyncStatus is the outcome of a merge of one copy.
+type SyncStatus string
+
+// The statuses.
+const (
+	SyncCreated SyncStatus = "created"
+	SyncUpdated SyncStatus = "updated"
+	SyncSkipped SyncStatus = "skipped" // it said nothing new
+	SyncError   SyncStatus = "error"   // it could not be taken; see Reason
+)
+
+// A SyncResult is the answer to one copy.
+type SyncResult struct {
+	Status  SyncStatus `json:"status"`
+	Reason  string     `json:"reason,omitempty"`
+	Code    hub.Code   `json:"code,omitempty"`    // of an error
+	Version int        `json:"version,omitempty"` // of a contract, as it is here now
+	Behind  bool       `json:"behind,omitempty"`  // the stored thing has something that the copy lacks
+}
+
+// A Summary tells two hubs whether they hold the same of a project, and if not
+// then where they differ, without sending it.
+type Summary struct {
+	Project   hub.ProjectID  `json:"projectId"`
+	Head      string         `json:"head"` // hash of the project with its repositories
+	Contracts []ContractSum  `json:"contracts"`
+	Buckets   []PacketBucket `json:"buckets"` // those that are not empty, by number
+	Next      hub.ContractID `json:"next,omitempty"`
+}
+
+// A ContractSum is the hash of all that hubs exchange about a contract.
+type ContractSum struct {
+	ID  hub.ContractID `json:"id"`
+	Sum string         `json:"sum"`
+}
+
+// A PacketBucket stands for the packets whose ids have a hash that begins with
+// one byte.
+type PacketBucket struct {
+	N     int    `json:"n"` // the byte
+	Count int    `json:"count"`
+	Sum   string `json:"sum"` // over the ids, in any order
+}
+
+// A ProjectCopy is a whole project as one hub sends it to another.
+type ProjectCopy struct {
+	hub.Project
+	Contracts []hub.Contract
+	Packets   []hub.Packet
+}
+
+// MarshalJSON writes the project as the protocol has it: whole.
+func (p ProjectCopy) MarshalJSON() ([]byte, error) {
+	type plain hub.Project
+	p.Repos = notNil(p.Repos)
+	return strictjson.Encode(struct {
+		plain
+		Contracts []hub.Contract `json:"contracts"`
+		Packets   []hub.Packet   `json:"context_history"`
+	}{plain(p.Project), notNil(p.Contracts), notNil(p.Packets)})
+}
+
+// UnmarshalJSON reads a project with everything in it. The contracts know
+// their project afterwards.
+func (p *ProjectCopy) UnmarshalJSON(b []byte) error {
+	type plain hub.Project
+	var in struct {
+		plain
+		Contracts []hub.Contract `json:"contracts"`
+		Packets   []hub.Packet   `json:"context_history"`
+	}
+	if _, err := strictjson.DecodeOpen(b, &in); err != nil {
+		return err
+	}
+	*p = ProjectCopy{hub.Project(in.plain), in.Contracts, in.Packets}
+	for i := range p.Contracts {
+		p.Contracts[i].Project = p.ID
+	}
+	for i := range p.Packets {
+		p.Packets[i].Project = p.ID
+	}
+	return nil
+}
+
+// Naive returns v with times for peers that know no zones.
+func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
+	switch v := any(&v).(type) {
+	case *hub.Project:
+		naive(&v.CreatedAt, &v.UpdatedAt)
+		v.Repos = slices.Clone(v.Repos)
+		for i := range v.Repos {
+			naive(&v.Repos[i].ClaimedAt, &v.Repos[i].UpdatedAt)
+		}
+	case *hub.Repo:
+		naive(&v.ClaimedAt, &v.UpdatedAt)
+	case *hub.Packet:
+		naive(&v.At)
+	case *hub.Contract:
+		naive(&v.CreatedAt, &v.UpdatedAt, &v.ReopenedAt)
+		v.Implementations, v.Agreements = slices.Clone(v.Implementations), slices.Clone(v.Agreements)
+		for i := range v.Implementations {
+			naive(&v.Implementations[i].StartedAt, &v.Implementations[i].CompletedAt)
+		}
+		for i := range v.Agreements {
+			naive(&v.Agreements[i].At)
+		}
+		for _, versions := range []*[]hub.ContractVersion{&v.History, &v.Conflicts} {
+			*versions = slices.Clone(*versions)
+			for i := range *versions {
+				naive(&(*versions)[i].At)
+			}
+		}
+	}
+	return v
+}
+
+func naive(times ...*hub.Instant) {
+	for _, t := range times {
+		*t = t.Naive()
+	}
+}
+
+// Naive returns c with times for peers that know no zones.
+func (c Copy) Naive() Copy {
+	c.Head, c.Repo, c.Contract, c.Packet = naiveCopy(c.Head), naiveCopy(c.Repo), naiveCopy(c.Contract), naiveCopy(c.Packet)
+	return c
+}
+
+func naiveCopy[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	copied := Naive(*v)
+	return &copied
+}
+
+// notNil returns a list that is written as [] and never as null.
+func notNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

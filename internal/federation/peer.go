@@ -1,0 +1,82 @@
+package federation
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Redemption is sent by a hub that was invited: its identity, and the key that
+// it expects from the inviting hub.
+type Redemption struct {
+	Invite   string  `json:"invite"`
+	AID      hub.AID `json:"agentId"`
+	Endpoint string  `json:"endpoint"`
+	Repo     string  `json:"repoName"`
+	Key      string  `json:"key"` // secret
+}
+
+// A Welcome is the answer to a Redemption: the identity of the inviting hub, the
+// scope of the invite, and the key that it expects from now on.
+type Welcome struct {
+	AID         hub.AID       `json:"agentId"`
+	Endpoint    string        `json:"endpoint"`
+	Repo        string        `json:"repoName"`
+	Project     hub.ProjectID `json:"projectId"`
+	ForRepo     string        `json:"forRepo"` // the repository that the guest may claim
+	Permissions []string      `json:"permissions"`
+	Key         string        `json:"key"` // secret
+}
+
+// A PeerStatus is a peer and how far it is behind.
+type PeerStatus struct {
+	hub.Peer
+	Lag         int64       `json:"lag"` // changes that it has not been sent
+	CatchUp     bool        `json:"catchUp,omitempty"`
+	Tries       int         `json:"tries,omitempty"`
+	NextTry     hub.Instant `json:"nextTry,omitzero"`
+	DeadLetters int         `json:"deadLetters,omitempty"` // up to 1,000
+}
+
+// A Discovery is an agent as an exchange describes it. Nothing but the
+// exchange's word supports it.
+type Discovery struct {
+	AID         string  `json:"aid"`
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Score       float64 `json:"score,omitempty"`
+	Verified    bool    `json:"verified"` // by the exchange
+	Endpoint    string  `json:"endpoint,omitempty"`
+	Version     string  `json:"version,omitempty"` // of coordination; empty if it does not coordinate
+	Key         string  `json:"key,omitempty"`     // that it signs with
+}
+
+// A Registration is the answer of an exchange to the manifest of this hub.
+type Registration struct {
+	AID      string `json:"aid"`
+	Verified bool   `json:"verified"`
+	Existed  bool   `json:"existed"` // the exchange knew the agent already
+}
+
+// ParseEndpoint checks the address of a hub as far as its text goes and returns
+// it without a slash at the end.
+func ParseEndpoint(s string) (string, error) {
+	const op = "federation.ParseEndpoint"
+	u, err := url.Parse(s)
+	switch {
+	case len(s) > 2048:
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has at most 2048 bytes")
+	case err != nil:
+		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not a URL", s)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not an http or https URL", s)
+	case u.Hostname() == "" || u.Opaque != "":
+		return "", hub.Errorf(hub.CodeInvalid, op, "%q names no host", s)
+	case u.User != nil:
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint holds no user name and no password")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has no query and no fragment")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
