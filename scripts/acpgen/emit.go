@@ -82,11 +82,7 @@ func (t *typ) raw() bool {
 	return t.base == baseAny || t.base == baseMeta || t.base == baseNamed && t.def.shape == shapeAny
 }
 
-// structural reports whether a type is a struct with methods of its own.
-func (t *typ) structural() bool {
-	return t.base == baseNamed && t.def.structural()
-}
-
+// structural reports whether a definition is a struct in Go.
 func (d *def) structural() bool { return d.shape >= shapeObject && d.shape != shapeAny }
 
 // goType returns the type in Go source.
