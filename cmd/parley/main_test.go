@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long anything that has to happen may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // parley returns the command as a process with a clean environment: no key, no
 // hub, and a home of its own.
