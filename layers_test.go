@@ -106,7 +106,7 @@ var layers = map[string][]string{
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"hub", "internal/federation", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/shape", "internal/reach/catalog", "internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
+		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/reach/fleet",
 	},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"sync"
 	"syscall"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -94,11 +92,7 @@ func (a *app) policy(name string) (sandbox.Policy, error) {
 // policyFlag adds the flag for the permissions of an agent.
 func policyFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "policy", "", "what the agent may do (default ask on a terminal, else read)")
-	var names []string
-	for _, p := range sandbox.Policies() {
-		names = append(names, string(p))
-	}
-	cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	choices(cmd, "policy", sandbox.Policies()...)
 }
 
 // asker returns a function that asks the person at the terminal, one question at a time.
@@ -108,9 +102,9 @@ func (a *app) asker() sandbox.Asker {
 	return func(ctx context.Context, r sandbox.Request) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(a.err, "\nThe agent asks: %s\n", readable(r.Title))
+		fmt.Fprintf(a.err, "\nThe agent asks: %s\n", visible(r.Title))
 		for i, o := range r.Options {
-			fmt.Fprintf(a.err, "  %d  %s\n", i+1, readable(o.Name))
+			fmt.Fprintf(a.err, "  %d  %s\n", i+1, visible(o.Name))
 		}
 		fmt.Fprint(a.err, "Number, or nothing to refuse: ")
 		line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
@@ -135,7 +129,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 		opts.Tap = a.frameTap()
 	} else {
 		opts.OnProblem = func(err error) {
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), readable(err.Error()))
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(err.Error()))
 		}
 	}
 	client, kill, err := a.acpStart(ctx, command, dir, opts)
@@ -171,7 +165,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	case err != nil:
 		return err
 	case !result.StopReason.Success():
-		fmt.Fprintf(a.err, "the agent stopped: %s\n", readable(string(result.StopReason)))
+		fmt.Fprintf(a.err, "the agent stopped: %s\n", visible(string(result.StopReason)))
 		return errCheck
 	}
 	return nil
@@ -217,8 +211,7 @@ func onSecondSignal(f func()) (stop func()) {
 // frameTap returns a function that writes every frame as a line of JSON.
 func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 	var mu sync.Mutex // both directions write
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
+	enc := encoder(a.out)
 	return func(d jsonrpc.Direction, f jsonrpc.Frame) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -261,29 +254,29 @@ func (n *narrator) tell(u *acp.Update) {
 		if len(n.printed) < 1000 {
 			n.printed[id] = true
 		}
-		if text := readable(u.Text()); text != "" {
+		if text := visible(u.Text()); text != "" {
 			n.said = text
 			io.WriteString(n.out, text)
 		}
 	case acp.KindThought:
-		fmt.Fprint(n.err, n.paint(n.err, "2", readable(u.Text())))
+		fmt.Fprint(n.err, n.paint(n.err, "2", visible(u.Text())))
 	case acp.KindToolCall:
 		call := u.ToolCall()
 		if call.Title != "" && len(n.titles) < 1000 {
 			n.titles[call.ID] = call.Title
 		}
 		if call.Status != "" {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", readable(call.Status)+":"), readable(cmp.Or(n.titles[call.ID], call.Kind, call.ID)))
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", visible(call.Status)+":"), visible(cmp.Or(n.titles[call.ID], call.Kind, call.ID)))
 		}
 		for _, d := range call.Diffs {
 			n.diff(d)
 		}
 	case acp.KindPlan:
 		for _, e := range u.Plan() {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+readable(e.Status)+":"), readable(e.Content))
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+visible(e.Status)+":"), visible(e.Content))
 		}
 	case acp.KindNotice:
-		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), readable(u.Text()))
+		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), visible(u.Text()))
 	}
 }
 
@@ -299,7 +292,7 @@ func (n *narrator) diff(d acp.Diff) {
 	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
-	fmt.Fprintf(n.err, "  %s\n", readable(d.Path))
+	fmt.Fprintf(n.err, "  %s\n", visible(d.Path))
 	for _, part := range []struct {
 		lines        []string
 		sign, colour string
@@ -309,7 +302,7 @@ func (n *narrator) diff(d acp.Diff) {
 				fmt.Fprintf(n.err, "  %s %d more lines\n", part.sign, len(part.lines)-i)
 				break
 			}
-			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+readable(line)))
+			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+visible(line)))
 		}
 	}
 }
@@ -320,17 +313,6 @@ func (n *narrator) end() {
 		fmt.Fprintln(n.out)
 	}
 	n.said = ""
-}
-
-// readable returns what somebody else has written without what could move a cursor
-// or hide text.
-func readable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, s)
 }
 
 // An acpAnswer is how an agent answers the offer of a version.
@@ -374,13 +356,7 @@ answered neither time.`,
 				good = good || answer.Error == ""
 				answers = append(answers, answer)
 			}
-			if err := a.print(map[string]any{"answers": answers}, func(w io.Writer) { writeAnswers(w, answers) }); err != nil {
-				return err
-			}
-			if !good {
-				return errCheck
-			}
-			return nil
+			return a.check(good, map[string]any{"answers": answers}, func(w io.Writer) { writeAnswers(w, answers) })
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -416,7 +392,7 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 	row := func(name string, cell func(acpAnswer) string) {
 		fmt.Fprint(t, name)
 		for _, answer := range answers {
-			fmt.Fprintf(t, "\t%s", readable(cell(answer)))
+			fmt.Fprintf(t, "\t%s", visible(cell(answer)))
 		}
 		fmt.Fprintln(t)
 	}
@@ -439,10 +415,10 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 	t.Flush() // as with every other output, the reader may be away
 	for _, x := range answers {
 		for _, m := range x.AuthMethods {
-			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, readable(m.ID), readable(m.Type), readable(strings.TrimSpace(m.Name+" "+m.Description)))
+			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, visible(m.ID), visible(m.Type), visible(strings.TrimSpace(m.Name+" "+m.Description)))
 		}
 		if x.Error != "" {
-			fmt.Fprintf(w, "version %d: %s\n", x.Offer, readable(x.Error))
+			fmt.Fprintf(w, "version %d: %s\n", x.Offer, visible(x.Error))
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -48,20 +47,18 @@ version.`,
 				list = append(list, agentCLI{CLI: cli, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
 			}
 			return a.print(map[string]any{"agents": list}, func(w io.Writer) {
-				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				for _, d := range list {
+				writeTable(w, "", list, func(d agentCLI) []any {
 					state := "not installed"
 					switch {
 					case d.Installed && d.Runnable:
-						state = strings.TrimSpace("installed " + readable(d.Version))
+						state = strings.TrimSpace("installed " + d.Version)
 					case d.Installed && d.Adapter != "":
-						state = fmt.Sprintf("installed %s, needs the npm package %s", readable(d.Version), d.Adapter)
+						state = fmt.Sprintf("installed %s, needs the npm package %s", d.Version, d.Adapter)
 					case d.Installed:
-						state = fmt.Sprintf("installed %s, but %s is not on the PATH", readable(d.Version), d.ACP[0])
+						state = fmt.Sprintf("installed %s, but %s is not on the PATH", d.Version, d.ACP[0])
 					}
-					fmt.Fprintf(tw, "%s\t%s\t%s\n", d.Name, state, strings.Join(d.ACP, " "))
-				}
-				tw.Flush()
+					return []any{d.Name, state, strings.Join(d.ACP, " ")}
+				})
 			})
 		},
 	})

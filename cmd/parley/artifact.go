@@ -54,7 +54,7 @@ func (a *app) putArtifact(ctx context.Context, c *rpc.Client, name string) (hub.
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return hub.ArtifactRef{}, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
+			return hub.ArtifactRef{}, invalid(err)
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +16,6 @@ import (
 
 func (a *app) auditCommand() *cobra.Command {
 	var p api.AuditParams
-	var actor, action string
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Read the journal, and check that it was not tampered with",
@@ -30,7 +27,6 @@ that concern them. The newest entries come last.`,
   parley audit verify`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.Actor, p.Action = hub.AgentID(actor), hub.Action(action)
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -54,10 +50,10 @@ that concern them. The newest entries come last.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&follow, "follow", false, "go on and show each new entry, until Ctrl-C")
-	f.StringVar(&actor, "actor", "", "only what this agent did")
-	f.StringVar(&action, "action", "", "only this action, as in message.sent")
-	f.Int64Var(&p.After, "after", 0, "go on after this entry")
+	f.BoolVar(&follow, "follow", false, "then print each new entry, until Ctrl-C")
+	f.StringVar((*string)(&p.Actor), "actor", "", "only entries of this agent")
+	f.StringVar((*string)(&p.Action), "action", "", "only this action, as in message.sent")
+	f.Int64Var(&p.After, "after", 0, "continue after this entry")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	cmd.AddCommand(a.auditVerifyCommand())
 	return cmd
@@ -77,8 +73,7 @@ func writeEntry(w io.Writer, e hub.Entry) {
 // followAudit shows the entries so far and then each entry as it happens, also over
 // a restart of the hub.
 func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams, page api.AuditPage) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
+	enc := encoder(a.out)
 	show := func(e hub.Entry) error {
 		if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
 			return nil
@@ -108,10 +103,7 @@ func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams,
 			return err
 		}
 		fmt.Fprintln(a.err, "the hub is away, trying again")
-		select {
-		case <-time.After(watchRetry):
-		case <-ctx.Done():
-		}
+		pause(ctx, watchRetry)
 		if again, err := a.client(); err == nil { // it may have come back under another address
 			c = again
 		}
@@ -130,16 +122,10 @@ trail of JSONL files. Works also while no hub is running.`,
 			if err != nil {
 				return err
 			}
-			if err := a.print(struct {
+			return a.check(got.Clean(), struct {
 				OK bool `json:"ok"`
 				records.Audit
-			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) }); err != nil {
-				return err
-			}
-			if !got.Clean() {
-				return errCheck
-			}
-			return nil
+			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) })
 		},
 	}
 }

@@ -73,9 +73,14 @@ func (a *app) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return operatorKey(home)
+}
+
+// operatorKey reads the operator's key in a home.
+func operatorKey(home string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
 	if err != nil {
-		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "the operator's key cannot be read: %v", err).
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "read the operator's key: %v", err).
 			WithHint("start the hub once with: parley serve; or set PARLEY_KEY to call as an agent")
 	}
 	return strings.TrimSpace(string(raw)), nil
@@ -99,44 +104,50 @@ func (a *app) hubURL() (string, error) {
 	return "http://" + server.DefaultAddr, nil
 }
 
+// maxContent is the size of the largest value of an argument.
+const maxContent = 1 << 20
+
+var errContent = hub.Errorf(hub.CodePayloadTooLarge, "parley", "the input has more than %d bytes", maxContent).
+	WithHint("store it with: parley artifact put FILE, and send the reference")
+
 // content returns the value of an argument: itself, the file after an @, or
 // standard input for a dash.
 func (a *app) content(ctx context.Context, arg string) ([]byte, error) {
-	const most = 1 << 20
-	read := func(r io.Reader) ([]byte, error) {
-		b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, most+1)) })
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			return nil, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
-		}
-		if len(b) > most {
-			return nil, hub.Errorf(hub.CodePayloadTooLarge, "parley", "the input has more than %d bytes", most).
-				WithHint("store it with: parley artifact put FILE, and send the reference")
-		}
-		return b, nil
-	}
-	if arg == "-" {
-		if isTerminal(a.in) {
-			fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
-		}
-		return read(a.in)
-	}
-	name, ok := strings.CutPrefix(arg, "@")
-	if !ok {
+	name, isFile := strings.CutPrefix(arg, "@")
+	if !isFile && arg != "-" {
 		return []byte(arg), nil
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
-	}
-	defer f.Close()
-	return read(f)
+	return a.read(ctx, name, maxContent, errContent)
 }
 
-// await calls f, which may wait for a person, and gives up when ctx ends. What
-// f waits for then ends with the process.
+// read returns the content of a file, or standard input for a dash. It reports
+// tooLarge if there are more than limit bytes.
+func (a *app) read(ctx context.Context, name string, limit int, tooLarge error) ([]byte, error) {
+	in := a.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		defer f.Close()
+		in = f
+	} else if isTerminal(a.in) {
+		fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
+	}
+	b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, int64(limit)+1)) })
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, invalid(err)
+	case len(b) > limit:
+		return nil, tooLarge
+	}
+	return b, nil
+}
+
+// await calls f, which may block for long, and returns early when ctx ends. f then
+// ends with the process.
 func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		value T

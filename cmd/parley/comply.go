@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/hub"
 )
 
 // complyFlags are the flags of parley comply.
@@ -163,9 +162,6 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	}
 	return nil
 }
-
-// invalid marks an error as one that the user can correct.
-func invalid(err error) error { return hub.Errorf(hub.CodeInvalid, "parley", "%w", err) }
 
 func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
 	switch f.format {

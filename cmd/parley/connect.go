@@ -47,7 +47,6 @@ func (a *app) connectCommand() *cobra.Command {
 	for _, cli := range catalog.All() {
 		names = append(names, cli.Name)
 	}
-	var agent, scope string
 	var http, printOnly, undo, noInstruction bool
 	cmd := &cobra.Command{
 		Use:   "connect CLI --agent NAME",
@@ -66,9 +65,8 @@ kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`
 			if c.cli, err = catalog.Lookup(args[0]); err != nil {
 				return err
 			}
-			c.agent, c.place.Scope = hub.AgentID(agent), catalog.Scope(scope)
-			if agent != "" && !c.agent.Valid() {
-				return hub.Errorf(hub.CodeInvalid, "parley", "--agent: %q cannot be an agent's name", agent).
+			if c.agent != "" && !c.agent.Valid() {
+				return hub.Errorf(hub.CodeInvalid, "parley", "--agent: %q cannot be an agent's name", c.agent).
 					WithHint("names are lower-case letters, digits, dots, dashes and underscores")
 			}
 			if http {
@@ -84,7 +82,7 @@ kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`
 			case undo:
 				return c.undo(cmd.Context(), printOnly)
 			case c.agent == "":
-				return usagef("which agent is it?").WithHint("name it with --agent; it is added if it is new")
+				return usagef("connect needs the name of the agent").WithHint("name it with --agent; it is added if it is new")
 			case printOnly:
 				return c.show()
 			}
@@ -92,16 +90,16 @@ kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&agent, "agent", "", "who the CLI is on the hub")
+	f.StringVar((*string)(&c.agent), "agent", "", "name of the agent on the hub")
 	f.StringVar(&c.role, "role", "", "role of an agent that is new (default executor)")
-	f.StringVar(&scope, "scope", "user", "user: wherever you start the CLI; project: in the current folder")
+	f.StringVar((*string)(&c.place.Scope), "scope", "user", "user: wherever you start the CLI; project: in the current folder")
 	f.StringVar(&c.entry.Name, "name", "", "what the hub is called among the CLI's MCP servers (default "+catalog.DefaultName+")")
 	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
 	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
 	f.BoolVar(&c.entry.Force, "force", false, "also for a CLI that is not found on this machine")
 	f.BoolVar(&printOnly, "print", false, "show what would be written, and write nothing")
 	f.BoolVar(&undo, "undo", false, "take out what was written, and revoke the key")
-	cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"user", "project"}, cobra.ShellCompDirectiveNoFileComp))
+	choices(cmd, "scope", "user", "project")
 	return cmd
 }
 
@@ -135,6 +133,11 @@ func (c *connection) show() error {
 	if err != nil {
 		return err
 	}
+	return c.preview(change)
+}
+
+// preview prints a change that is not made.
+func (c *connection) preview(change catalog.Change) error {
 	return c.print(connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.SavedFile{}}, func(w io.Writer) {
 		io.WriteString(w, change.String())
 		fmt.Fprintln(c.err, "nothing was written")
@@ -182,7 +185,7 @@ func (c *connection) connect(ctx context.Context) error {
 	default:
 		return err
 	}
-	old, ever, err := c.keys(ctx, client)
+	old, ever, err := c.keys(ctx, client, c.agent)
 	if err != nil {
 		return err
 	}
@@ -234,13 +237,13 @@ func (c *connection) write(key string) (catalog.Change, []catalog.SavedFile, err
 
 // keys returns the labels of the live keys that connect has made for the CLI,
 // and how many it has ever made.
-func (c *connection) keys(ctx context.Context, client *rpc.Client) (labels []string, ever int, err error) {
+func (c *connection) keys(ctx context.Context, client *rpc.Client, agent hub.AgentID) (labels []string, ever int, err error) {
 	list, err := rpc.Call(ctx, client, api.ListAgents, api.None{})
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, p := range list.Agents {
-		if p.ID != c.agent {
+		if p.ID != agent {
 			continue
 		}
 		for _, k := range p.Keys {
@@ -285,13 +288,10 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		}
 		return err
 	}
-	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change, Written: []catalog.SavedFile{}}
 	if printOnly {
-		return c.print(out, func(w io.Writer) {
-			io.WriteString(w, change.String())
-			fmt.Fprintln(c.err, "nothing was written")
-		})
+		return c.preview(change)
 	}
+	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change}
 	if out.Written, err = change.Apply(now()); err != nil {
 		return err
 	}
@@ -329,9 +329,7 @@ func (c *connection) revokeOf(ctx context.Context, agent hub.AgentID) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	of := *c
-	of.agent = agent
-	labels, _, err := of.keys(ctx, client)
+	labels, _, err := c.keys(ctx, client, agent)
 	if err != nil {
 		return 0, err
 	}

@@ -17,7 +17,7 @@ func now() time.Time { return time.Now() }
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with the hub and say what to do; exit 1 if anything is",
+		Short: "Check the hub and its home, and print a remedy for each problem; exit 1 if there is one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := a.homeDir()
@@ -39,7 +39,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			for _, c := range checks {
 				healthy = healthy && c.OK
 			}
-			if err := a.print(map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
+			return a.check(healthy, map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
 				for _, c := range checks {
 					mark := a.paint(w, "32", "ok  ")
 					if !c.OK {
@@ -54,13 +54,7 @@ func (a *app) doctorCommand() *cobra.Command {
 						fmt.Fprintf(w, "     %s\n", c.Hint)
 					}
 				}
-			}); err != nil {
-				return err
-			}
-			if !healthy {
-				return errCheck
-			}
-			return nil
+			})
 		},
 	}
 }

@@ -58,13 +58,13 @@ or by answering it.`,
 	}
 	f := cmd.Flags()
 	f.DurationVar(&wait, "wait", 0, "if it is empty, wait this long for a message")
-	f.BoolVar(&watch, "watch", false, "go on and show each new message, until Ctrl-C")
+	f.BoolVar(&watch, "watch", false, "then print each new message, until Ctrl-C")
 	f.BoolVar(&p.Ack.All, "ack", false, "mark what is shown as read")
 	f.StringSliceVar(&ids, "ack-id", nil, "mark these messages as read")
-	f.BoolVar(&p.NewOnly, "new", false, "leave out what was shown before")
+	f.BoolVar(&p.NewOnly, "new", false, "leave out messages that were shown before")
 	f.BoolVar(&p.Peek, "peek", false, "look without marking anything as delivered")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
-	f.StringVar(&p.Cursor, "cursor", "", "go on after a page: its next")
+	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func waitInbox(ctx context.Context, c *rpc.Client, p api.InboxParams, wait time.
 }
 
 // watchInbox shows each message once, also over a restart of the hub. A hub
-// that is not there in the first place is an error.
+// that cannot be reached at the first call is an error.
 func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) error {
 	p.NewOnly = true
 	wait, away := time.Duration(0), false
@@ -97,10 +97,7 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 				fmt.Fprintln(a.err, "the hub is away, trying again")
 			}
 			away = true
-			select {
-			case <-time.After(watchRetry):
-			case <-ctx.Done():
-			}
+			pause(ctx, watchRetry)
 			// It may have come back under another address.
 			if again, err := a.client(); err == nil {
 				c = again
@@ -123,7 +120,7 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 	}
 }
 
-// watchRetry is how often a watch looks whether the hub is back.
+// watchRetry is the time between two attempts of a watch to reach the hub again.
 const watchRetry = 500 * time.Millisecond
 
 func (a *app) printInbox(got mailroom.Inbox) error {

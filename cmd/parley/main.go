@@ -98,6 +98,16 @@ func usagef(format string, args ...any) *hub.Error {
 	return hub.Errorf(codeUsage, "parley", format, args...)
 }
 
+// invalid marks an error as one of the input.
+func invalid(err error) error { return hub.Errorf(hub.CodeInvalid, "parley", "%w", err) }
+
+// encoder returns an encoder that writes one line for each value.
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
 // fail prints an error and returns the exit code for it.
 func (a *app) fail(cmd *cobra.Command, err error) int {
 	var e *hub.Error
@@ -118,9 +128,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		code = exitUsage
 	}
 	if a.json {
-		enc := json.NewEncoder(a.err)
-		enc.SetEscapeHTML(false)
-		enc.Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
+		encoder(a.err).Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
 		return code
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), visible(d.Message))
@@ -134,7 +142,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 // may quote the text of another agent.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
 		}
 		return -1
@@ -160,9 +168,7 @@ func (a *app) print(result any, text func(io.Writer)) error {
 		text(a.out)
 		return nil
 	}
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(result)
+	return encoder(a.out).Encode(result)
 }
 
 // group returns a command that only holds others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,8 +47,8 @@ func (a *app) reportParseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&mode, "mode", string(report.Tolerant), "tolerant, or reference: as the protocol's public parser reads")
 	cmd.Flags().StringVar(&form, "form", "any", "any, text or json; in reference mode any is text")
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "read the message that gives the work, not the report on it")
-	cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{string(report.Tolerant), string(report.Reference)}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("form", cobra.FixedCompletions([]string{"any", "text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	choices(cmd, "mode", report.Tolerant, report.Reference)
+	choices(cmd, "form", "any", "text", "json")
 	return cmd
 }
 
@@ -109,18 +108,10 @@ func (a *app) reportEmitCommand() *cobra.Command {
 			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
 				if dispatch {
 					r, err := report.ParseAnyDispatch(text, nil)
-					if err != nil {
-						a.printDiagnostics(name, r.Diagnostics)
-						return false, nil
-					}
-					return a.emit(name, r.Dispatch)
+					return a.emit(name, r.Dispatch, r.Diagnostics, err)
 				}
 				r, err := report.ParseAny(text, nil)
-				if err != nil {
-					a.printDiagnostics(name, r.Diagnostics)
-					return false, nil
-				}
-				return a.emit(name, r.Report)
+				return a.emit(name, r.Report, r.Diagnostics, err)
 			})
 		},
 	}
@@ -128,8 +119,13 @@ func (a *app) reportEmitCommand() *cobra.Command {
 	return cmd
 }
 
-// emit writes a message in canonical form.
-func (a *app) emit(name string, m message) (bool, error) {
+// emit writes a message in canonical form, or the findings about a text that could
+// not be parsed.
+func (a *app) emit(name string, m message, found []report.Diagnostic, unread error) (bool, error) {
+	if unread != nil {
+		a.printDiagnostics(name, found)
+		return false, nil
+	}
 	text, err := m.Text()
 	if err != nil {
 		fmt.Fprintf(a.err, "%s: %s\n", visible(name), visible(err.Error()))
@@ -196,14 +192,15 @@ func (a *app) eachReport(ctx context.Context, files []string, f func(name, text 
 	}
 	good := true
 	for _, file := range files {
-		text, err := a.reportText(ctx, file)
+		tooLarge := hub.Errorf(hub.CodeTooLarge, "parley", "%s has more than %d bytes", file, maxReportInput).WithHint("give the end of it: tail -c 1M FILE | parley report parse")
+		text, err := a.read(ctx, file, maxReportInput, tooLarge)
 		if err != nil {
 			return err
 		}
 		if file == "-" {
 			file = "standard input"
 		}
-		ok, err := f(file, text)
+		ok, err := f(file, string(text))
 		if err != nil {
 			return err
 		}
@@ -213,33 +210,6 @@ func (a *app) eachReport(ctx context.Context, files []string, f func(name, text 
 		return errCheck
 	}
 	return nil
-}
-
-// reportText returns the content of a file, or standard input for a dash.
-func (a *app) reportText(ctx context.Context, file string) (string, error) {
-	in := a.in
-	if file == "-" {
-		if isTerminal(a.in) {
-			fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
-		}
-	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return "", hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, maxReportInput+1)) })
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case err != nil:
-		return "", hub.Errorf(hub.CodeInvalid, "parley", "%v", err)
-	case len(b) > maxReportInput:
-		return "", hub.Errorf(hub.CodeTooLarge, "parley", "%s has more than %d bytes", file, maxReportInput).WithHint("give the end of it: tail -c 1M FILE | parley report parse")
-	}
-	return string(b), nil
 }
 
 // A message can be written in canonical form.

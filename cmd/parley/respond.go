@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) respondCommand() *cobra.Command {
 	var m messageFlags
-	var kind string
 	cmd := &cobra.Command{
 		Use:   "respond ID [TEXT]",
 		Short: "Answer a message",
@@ -22,15 +17,15 @@ func (a *app) respondCommand() *cobra.Command {
   git log -5 | parley respond 0198c1d2-7a3e-7b3c-9d52-0f3b6a1e2c44 -`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, p, err := m.compose(cmd, a, args[1:])
+			c, err := m.compose(cmd, a, args[1:])
 			if err != nil {
 				return err
 			}
-			p.ReplyTo, p.Type = hub.EnvelopeID(args[0]), hub.MessageType(kind)
-			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return rpc.Call(ctx, c, api.Respond, p) }))
+			m.ReplyTo = hub.EnvelopeID(args[0])
+			return a.receipt(retry(cmd.Context(), c, api.Respond, m.SendParams))
 		},
 	}
-	cmd.Flags().StringVar(&kind, "type", "", "message type (default knowledge.response to a question, else status.update)")
+	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default knowledge.response to a question, else status.update)")
 	m.register(cmd)
 	return cmd
 }

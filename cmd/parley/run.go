@@ -274,12 +274,10 @@ func (p *runPrinter) tell(event string, members map[string]any, colour, label, t
 		members["event"] = event
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		enc := json.NewEncoder(p.out)
-		enc.SetEscapeHTML(false)
-		enc.Encode(members) // as with frames
+		encoder(p.out).Encode(members) // as with frames
 	case label != "":
 		p.narrator.end()
-		fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), readable(text))
+		fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), visible(text))
 	}
 }
 
@@ -319,20 +317,20 @@ func (a *app) writeRun(w io.Writer, r run.Record, problem string) {
 	}
 	fmt.Fprintln(w)
 	if problem != "" {
-		fmt.Fprintf(w, "  %s\n", readable(problem))
+		fmt.Fprintf(w, "  %s\n", visible(problem))
 	}
 	var claim report.Report
 	if json.Unmarshal(r.Report, &claim) == nil && claim.Status != "" {
 		if text, err := claim.Text(); err == nil {
-			fmt.Fprintf(w, "  reported: %s\n", readable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            ")))
+			fmt.Fprintf(w, "  reported: %s\n", visible(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            ")))
 		}
 	}
 	for _, c := range r.Contradictions {
-		fmt.Fprintf(w, "  %s %s; found: %s\n", a.paint(w, "31", c.Kind+":"), readable(c.Claim), readable(c.Found))
+		fmt.Fprintf(w, "  %s %s; found: %s\n", a.paint(w, "31", c.Kind+":"), visible(c.Claim), visible(c.Found))
 	}
 	a.writeEvidence(w, r.Evidence)
 	if r.Worktree != "" {
-		fmt.Fprintf(w, "  worktree: %s on branch %s\n", readable(r.Worktree), r.Branch)
+		fmt.Fprintf(w, "  worktree: %s on branch %s\n", visible(r.Worktree), r.Branch)
 	}
 }
 
@@ -344,15 +342,15 @@ func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 	}
 	fmt.Fprintf(w, "  changed: %d files, +%d -%d lines\n", e.Diff.Files, e.Diff.Insertions, e.Diff.Deletions)
 	if e.Verify != nil {
-		fmt.Fprintf(w, "  VERIFY: %s: %s\n", readable(e.Verify.Command), readable(e.Verify.String()))
+		fmt.Fprintf(w, "  VERIFY: %s: %s\n", visible(e.Verify.Command), visible(e.Verify.String()))
 	}
 	if e.Build != nil {
-		fmt.Fprintf(w, "  BUILD: %s: %s\n", readable(e.Build.Command), readable(e.Build.String()))
+		fmt.Fprintf(w, "  BUILD: %s: %s\n", visible(e.Build.Command), visible(e.Build.String()))
 	}
 	for _, f := range e.Unverified {
-		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), readable(f.Claim), readable(f.Found))
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), visible(f.Claim), visible(f.Found))
 	}
 	for _, f := range e.Notes {
-		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "2", string(f.Kind)+":"), readable(f.Claim), readable(f.Found))
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "2", string(f.Kind)+":"), visible(f.Claim), visible(f.Found))
 	}
 }

@@ -179,11 +179,7 @@ func (a *app) keyInHome(home string) (string, error) {
 	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY")) != "" {
 		return a.key()
 	}
-	raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-	if err != nil {
-		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "read the operator's key: %v", err)
-	}
-	return strings.TrimSpace(string(raw)), nil
+	return operatorKey(home)
 }
 
 // startHub starts a hub in the home, in this process.

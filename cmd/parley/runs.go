@@ -3,12 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -98,15 +96,13 @@ ended. With --json reports and evidence are left out.`,
 				}
 			}
 			return a.print(map[string]any{"runs": list}, func(w io.Writer) {
-				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				for _, r := range list {
-					task := strings.Join(strings.Fields(readable(r.Task)), " ")
+				writeTable(w, "", list, func(r run.Record) []any {
+					task := strings.Join(strings.Fields(r.Task), " ")
 					if runes := []rune(task); len(runes) > 60 {
 						task = string(runes[:59]) + "…"
 					}
-					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.StartedAt, r.Agent, r.State, r.Verdict, task)
-				}
-				tw.Flush()
+					return []any{r.ID, r.StartedAt, r.Agent, r.State, r.Verdict, task}
+				})
 			})
 		},
 	}
@@ -126,7 +122,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 				return err
 			}
 			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s, by %s in %s\n", readable(r.Task), r.Agent, readable(r.Dir))
+				fmt.Fprintf(w, "%s, by %s in %s\n", visible(r.Task), r.Agent, visible(r.Dir))
 				fmt.Fprintf(w, "from %s", r.StartedAt)
 				if !r.EndedAt.IsZero() {
 					fmt.Fprintf(w, " to %s", r.EndedAt)
@@ -156,8 +152,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 			}
 			defer f.Close()
 			told, out := a.narrator(), bufio.NewWriter(a.out)
-			enc := json.NewEncoder(out)
-			enc.SetEscapeHTML(false)
+			enc := encoder(out)
 			err = run.Replay(f, func(frame run.RecordedFrame, u *acp.Update) error {
 				switch {
 				case cmd.Context().Err() != nil:

@@ -44,11 +44,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		Short: "Check whether a file (or - ) is a valid envelope; exit 1 if not",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := "@" + args[0]
-			if args[0] == "-" {
-				name = "-"
-			}
-			raw, err := a.content(cmd.Context(), name)
+			raw, err := a.read(cmd.Context(), args[0], maxContent, errContent)
 			if err != nil {
 				return err
 			}
@@ -57,19 +53,13 @@ func (a *app) schemaCommand() *cobra.Command {
 			if err != nil {
 				result["error"] = rpc.Describe(err)
 			}
-			if perr := a.print(result, func(w io.Writer) {
+			return a.check(err == nil, result, func(w io.Writer) {
 				if err != nil {
 					fmt.Fprintf(w, "not valid: %v\n", err)
 				} else {
 					fmt.Fprintln(w, "valid")
 				}
-			}); perr != nil {
-				return perr
-			}
-			if err != nil {
-				return errCheck
-			}
-			return nil
+			})
 		},
 	}
 	return group("schema", "Print the published JSON Schemas, or check an envelope", print, list, check)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,73 +18,65 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// messageFlags are the members of an envelope that commands which send share.
+// messageFlags are the flags of the commands that send a message.
 type messageFlags struct {
-	payload, priority, topic, thread, expires  string
-	visibility, sensitivity, gate, idempotency string
-	refs, attach                               []string
-	context                                    string
-	sequence                                   int64
+	api.SendParams
+	payload, context              string
+	visibility, sensitivity, gate string
+	refs, attach                  []string
+	sequence                      int64
+	expires                       preparation
 }
 
 func (m *messageFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&m.payload, "payload", "", "payload in place of text: '{...}', @FILE, or - for standard input")
-	f.StringVar(&m.priority, "priority", "", "low, normal, high or critical")
-	f.StringVar(&m.topic, "topic", "", "what it is about")
-	f.StringVar(&m.thread, "thread", "", "thread to go on with")
-	f.StringVar(&m.expires, "expires", "", "when it lapses unread: a span like 2h, or an ISO 8601 time")
+	f.StringVar((*string)(&m.Priority), "priority", "", "low, normal, high or critical")
+	f.StringVar(&m.Topic, "topic", "", "topic of the message")
+	f.StringVar(&m.ThreadID, "thread", "", "thread to continue")
+	m.expires = momentFlag(cmd, &m.ExpiresAt, 1, "expires", "when it expires unread: a span like 2h, or an ISO 8601 time")
 	f.StringVar(&m.visibility, "visibility", "", "private, team or human-audit")
 	f.StringVar(&m.sensitivity, "sensitivity", "", "low, moderate or high")
 	f.StringVar(&m.gate, "human-gate", "", "none or required: hold it until the operator approves")
-	f.StringVar(&m.idempotency, "idempotency-key", "", "same key, same message: safe to repeat")
+	f.StringVar(&m.IdempotencyKey, "idempotency-key", "", "same key, same message: safe to repeat")
 	f.StringVar(&m.context, "context", "", "context as JSON: '{...}', @FILE, or -")
 	f.StringArrayVar(&m.refs, "ref", nil, "reference as TYPE:VALUE, for example pr:42 (repeatable)")
 	f.StringArrayVar(&m.attach, "attach", nil, "file to store on the hub and refer to (repeatable)")
 	f.Int64Var(&m.sequence, "sequence", 0, "place in a negotiation")
-	cmd.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"low", "normal", "high", "critical"}, cobra.ShellCompDirectiveNoFileComp))
+	choices(cmd, "priority", "low", "normal", "high", "critical")
 }
 
-// params returns the parameters that the flags name.
-func (m *messageFlags) params(cmd *cobra.Command, a *app, c *rpc.Client, text string) (api.SendParams, error) {
-	p := api.SendParams{
-		Text: text, Priority: hub.Priority(m.priority), Topic: m.topic, ThreadID: m.thread, IdempotencyKey: m.idempotency,
-	}
-	var err error
-	if p.ExpiresAt, err = moment("expires", m.expires, 1); err != nil {
-		return p, err
+// complete fills the parameters that the flags name.
+func (m *messageFlags) complete(cmd *cobra.Command, a *app, c *rpc.Client) (err error) {
+	if err := m.expires(cmd.Context(), nil); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("sequence") {
-		p.Sequence = &m.sequence
+		m.Sequence = &m.sequence
 	}
 	if m.payload != "" {
-		if text != "" {
-			return p, usagef("a message has a text or a payload, not both")
+		if m.Text != "" {
+			return usagef("a message has a text or a payload, not both")
 		}
-		if p.Payload, err = a.object(cmd.Context(), "--payload", m.payload); err != nil {
-			return p, err
-		}
-	}
-	if m.visibility != "" || m.sensitivity != "" || m.gate != "" {
-		policy := map[string]string{}
-		for name, v := range map[string]string{"visibility": m.visibility, "sensitivity": m.sensitivity, "human_gate": m.gate} {
-			if v != "" {
-				policy[name] = v
-			}
-		}
-		if p.Policy, err = json.Marshal(policy); err != nil {
-			return p, err
+		if m.Payload, err = a.object(cmd.Context(), "--payload", m.payload); err != nil {
+			return err
 		}
 	}
-	if p.Context, err = m.contextParam(cmd.Context(), a, c); err != nil {
-		return p, err
+	policy := map[string]string{"visibility": m.visibility, "sensitivity": m.sensitivity, "human_gate": m.gate}
+	maps.DeleteFunc(policy, func(_, value string) bool { return value == "" })
+	if len(policy) > 0 {
+		if m.Policy, err = json.Marshal(policy); err != nil {
+			return err
+		}
 	}
-	if p.IdempotencyKey == "" {
-		// Lets the call be repeated when its answer was lost.
-		p.IdempotencyKey = "cli-" + string(hub.NewIDs(now).Next())
-	}
-	return p, nil
+	m.IdempotencyKey = cmp.Or(m.IdempotencyKey, newIdempotencyKey())
+	m.Context, err = m.contextParam(cmd.Context(), a, c)
+	return err
 }
+
+// newIdempotencyKey returns a key with which a call can be repeated when its
+// answer was lost.
+func newIdempotencyKey() string { return "cli-" + string(hub.NewIDs(now).Next()) }
 
 func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) (json.RawMessage, error) {
 	if m.context != "" {
@@ -112,25 +106,21 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) 
 	return json.Marshal(out)
 }
 
-// compose returns a client and the parameters to send, from the flags and from the
-// argument that is the text.
-func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (*rpc.Client, api.SendParams, error) {
-	text, err := a.text(cmd.Context(), args, m.payload)
-	if err != nil {
-		return nil, api.SendParams{}, err
+// compose completes the parameters with the argument that is the text, and
+// returns the client to send with.
+func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (c *rpc.Client, err error) {
+	if m.Text, err = a.text(cmd.Context(), args, m.payload); err != nil {
+		return nil, err
 	}
-	c, err := a.client()
-	if err != nil {
-		return nil, api.SendParams{}, err
+	if c, err = a.client(); err != nil {
+		return nil, err
 	}
-	p, err := m.params(cmd, a, c, text)
-	return c, p, err
+	return c, m.complete(cmd, a, c)
 }
 
 func (a *app) sendCommand() *cobra.Command {
 	var m messageFlags
 	var to []string
-	var kind, replyTo string
 	cmd := &cobra.Command{
 		Use:   "send [TO[,TO...]] [TEXT]",
 		Short: "Send a message",
@@ -147,22 +137,21 @@ func (a *app) sendCommand() *cobra.Command {
 				return usagef("the recipients are given twice, with --to and as first argument")
 			}
 			if to = list(strings.Join(to, ",")); len(to) == 0 {
-				return usagef("there is no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
+				return usagef("the message has no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
 			}
-			c, p, err := m.compose(cmd, a, args)
+			c, err := m.compose(cmd, a, args)
 			if err != nil {
 				return err
 			}
-			p.Type, p.ReplyTo, p.To = hub.MessageType(kind), hub.EnvelopeID(replyTo), api.Recipients{}
 			for _, id := range to {
-				p.To = append(p.To, hub.AgentID(id))
+				m.To = append(m.To, hub.AgentID(id))
 			}
-			return a.receipt(retry(cmd.Context(), func(ctx context.Context) (mailroom.Receipt, error) { return rpc.Call(ctx, c, api.Send, p) }))
+			return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
 		},
 	}
 	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients, or '*' for everyone")
-	cmd.Flags().StringVar(&kind, "type", "", "message type (default status.update for plain text)")
-	cmd.Flags().StringVar(&replyTo, "reply-to", "", "message that this one answers")
+	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
+	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message that this one answers")
 	m.register(cmd)
 	return cmd
 }
@@ -185,19 +174,19 @@ func (a *app) text(ctx context.Context, args []string, payload string) (string, 
 		text = strings.TrimRight(string(raw), "\r\n")
 	}
 	if text == "" {
-		return "", usagef("there is nothing to send").WithHint("give a text, - for standard input, or --payload")
+		return "", usagef("the message has no text").WithHint("give a text, - for standard input, or --payload")
 	}
 	return text, nil
 }
 
 // retry makes a call once more when its answer was lost on the way. The
 // idempotency key keeps it from taking effect twice.
-func retry(ctx context.Context, call func(context.Context) (mailroom.Receipt, error)) (mailroom.Receipt, error) {
-	r, err := call(ctx)
+func retry[S, P, R any](ctx context.Context, c *rpc.Client, o rpc.Operation[S, P, R], params P) (R, error) {
+	got, err := rpc.Call(ctx, c, o, params)
 	if errors.Is(err, rpc.ErrUnreachable) {
-		r, err = call(ctx)
+		got, err = rpc.Call(ctx, c, o, params)
 	}
-	return r, err
+	return got, err
 }
 
 // receipt prints the answer to a send.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -41,11 +41,7 @@ func (a *app) traceCommand() *cobra.Command {
 					fmt.Fprintf(w, ", caused by %s", got.Cause)
 				}
 				fmt.Fprintln(w)
-				tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				for _, s := range got.Steps {
-					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.At, s.Kind, s.Who, s.What, s.Detail)
-				}
-				tw.Flush()
+				writeTable(w, "", got.Steps, func(s mailroom.Step) []any { return []any{s.At, s.Kind, s.Who, s.What, s.Detail} })
 			})
 		},
 	}
@@ -68,9 +64,5 @@ func writeRunTrace(w io.Writer, r api.RunTrace) {
 	for _, c := range r.Contradictions {
 		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, visible(c.Claim), visible(c.Found))
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range r.Journal {
-		fmt.Fprintf(tw, "%s\tjournal\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Facts)
-	}
-	tw.Flush()
+	writeTable(w, "", r.Journal, func(e hub.Entry) []any { return []any{e.At, "journal", e.Actor, e.Action, string(e.Facts)} })
 }
