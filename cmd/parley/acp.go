@@ -36,16 +36,16 @@ func (a *app) acpExecCommand() *cobra.Command {
 	var v2 bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...] PROMPT",
-		Short: "Start an agent, give it one prompt and print what it says",
-		Long: `Start an agent, give it one prompt and print what it says.
+		Short: "Start an agent, give it one prompt and print its answer",
+		Long: `Start an agent, give it one prompt and print its answer.
 
-What the agent says goes to standard output; what it thinks and does goes to
+The text of the agent goes to standard output; its thoughts and actions go to
 standard error. With --json every message in both directions is a line on
 standard output instead: {"direction", "time", "frame"}, or "text" in place of
-"frame" for what is no message.
+"frame" for a line that is not a message.
 
-The policy says what the agent may do: none, read, write, yolo, or ask, which
-needs a terminal and is the default there; elsewhere it is read.
+The policy limits the actions of the agent: none, read, write, yolo, or ask,
+which needs a terminal and is the default there; elsewhere it is read.
 
 Ctrl-C asks the agent to stop, a second one kills it. Exit code 1 means that the
 agent ended for another reason than success.`,
@@ -91,7 +91,7 @@ func (a *app) policy(name string) (sandbox.Policy, error) {
 
 // policyFlag adds the flag for the permissions of an agent.
 func policyFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "policy", "", "what the agent may do (default ask on a terminal, else read)")
+	cmd.Flags().StringVar(into, "policy", "", "permissions of the agent: none, read, write, yolo or ask (default ask on a terminal, else read)")
 	choices(cmd, "policy", sandbox.Policies()...)
 }
 
@@ -338,9 +338,9 @@ type acpAuthMethod struct {
 func (a *app) acpInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Show what an agent offers in each version of the protocol",
-		Long: `Show what an agent offers in each version of the protocol, and how one can log
-in. The agent is started twice and given no work. Exit code 1 means that it
+		Short: "Show the capabilities of an agent in each version of the protocol",
+		Long: `Show the capabilities of an agent in each version of the protocol, and its ways to
+log in. The agent is started twice and given no work. Exit code 1 means that it
 answered neither time.`,
 		Example: `  parley acp inspect -- claude-code-acp
   parley acp inspect --json -- gemini --experimental-acp`,

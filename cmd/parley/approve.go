@@ -19,33 +19,21 @@ func (a *app) approveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
-		Short: "Let a held message or a handoff pass; without an id, list what waits",
-		Long: `Let a held message pass, or a handoff that needs a human be accepted; without
-an id, list what waits. On a terminal it is shown and you are asked first. Only
-the operator can do this.`,
+		Short: "Approve a held message or a handoff; without an id, list those that wait",
+		Long: `Approve a held message, or a handoff that needs a human; without an id, list
+those that wait. On a terminal it is shown and you are asked first. Only the
+operator can do this.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				got, err := rpc.Call(cmd.Context(), c, api.ListHeld, api.None{})
-				if err != nil {
-					return err
-				}
-				return a.print(got, func(w io.Writer) {
+				return answer(cmd.Context(), a, api.ListHeld, api.None{}, func(w io.Writer, got api.HeldList) {
 					io.WriteString(w, mailroom.RenderMessages(got.Messages))
 					for _, h := range got.Handoffs {
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
 				})
 			}
-			id := hub.EnvelopeID(args[0])
-			if ok, err := a.confirm(cmd, c, id, "Let it pass?", yes); err != nil || !ok {
-				return err
-			}
-			return a.verdict(rpc.Call(cmd.Context(), c, api.Approve, api.IDParams{ID: id}))
+			return a.decide(cmd, api.Approve, api.IDParams{ID: hub.EnvelopeID(args[0])}, "Approve it?", yes)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -83,9 +71,15 @@ func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, ques
 	return true, nil
 }
 
-func (a *app) verdict(v mailroom.Verdict, err error) error {
+// decide approves or denies a held message, after the person at the terminal
+// has confirmed it.
+func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDParams, mailroom.Verdict], p api.IDParams, question string, yes bool) error {
+	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.print(v, func(w io.Writer) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, v.ID, v.From) })
+	if ok, err := a.confirm(cmd, c, p.ID, question, yes); err != nil || !ok {
+		return err
+	}
+	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, v.ID, v.From) })
 }

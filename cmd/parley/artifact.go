@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) artifactCommand() *cobra.Command {
-	return group("artifact", "Store what is too large for a message", a.artifactPutCommand(), a.artifactGetCommand())
+	return group("artifact", "Store content that is too large for a message", a.artifactPutCommand(), a.artifactGetCommand())
 }
 
 func (a *app) artifactPutCommand() *cobra.Command {

@@ -116,7 +116,7 @@ func configError(path string, err error) error {
 	} else if m != nil && strings.HasSuffix(m[2], ".runs") {
 		known = members(runs{})
 	}
-	text = unknownMember.ReplaceAllString(text, "there is no member $1")
+	text = unknownMember.ReplaceAllString(text, "unknown member $1")
 	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))
 }
 

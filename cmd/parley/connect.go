@@ -53,8 +53,8 @@ func (a *app) connectCommand() *cobra.Command {
 		Short: "Give an installed agent CLI the hub's tools, under an identity of its own",
 		Long: `Give an installed agent CLI the hub's tools: write its MCP entry with a key of its
 own, and one line of instruction that makes the agent look at its inbox. The
-agent is added to the hub if there is none with that name. What was there before is
-kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`,
+agent is added to the hub if there is none with that name. A backup of
+each changed file is kept beside it. Known are ` + strings.Join(names, ", ") + `.`,
 		Example: `  parley connect claude --agent planner
   parley connect codex --agent builder --print
   parley connect claude --agent planner --undo`,
@@ -93,12 +93,12 @@ kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`
 	f.StringVar((*string)(&c.agent), "agent", "", "name of the agent on the hub")
 	f.StringVar(&c.role, "role", "", "role of an agent that is new (default executor)")
 	f.StringVar((*string)(&c.place.Scope), "scope", "user", "user: wherever you start the CLI; project: in the current folder")
-	f.StringVar(&c.entry.Name, "name", "", "what the hub is called among the CLI's MCP servers (default "+catalog.DefaultName+")")
+	f.StringVar(&c.entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+catalog.DefaultName+")")
 	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
 	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
 	f.BoolVar(&c.entry.Force, "force", false, "also for a CLI that is not found on this machine")
-	f.BoolVar(&printOnly, "print", false, "show what would be written, and write nothing")
-	f.BoolVar(&undo, "undo", false, "take out what was written, and revoke the key")
+	f.BoolVar(&printOnly, "print", false, "print the changes of files, and write nothing")
+	f.BoolVar(&undo, "undo", false, "remove the entries from the files, and revoke the key")
 	choices(cmd, "scope", "user", "project")
 	return cmd
 }
@@ -107,7 +107,7 @@ kept in a backup beside each file. Known are ` + strings.Join(names, ", ") + `.`
 func (c *connection) locate() error {
 	var err error
 	if c.place.Home, err = os.UserHomeDir(); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err)
+		return hub.Errorf(hub.CodeInvalid, "parley", "find your home folder: %v", err)
 	}
 	if c.place.Dir, err = os.Getwd(); err != nil {
 		return err

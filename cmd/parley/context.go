@@ -12,9 +12,9 @@ import (
 )
 
 func (a *app) contextCommand() *cobra.Command {
-	cmd := group("context", "What repositories of a project let each other know",
+	cmd := group("context", "Knowledge that the repositories of a project share",
 		a.contextShareCommand(), a.contextAskCommand(), a.contextDecideCommand(), a.contextListCommand(), a.contextThreadCommand())
-	cmd.Long = `Context is what the repositories of a project let each other know: code, types,
+	cmd.Long = `Context is the knowledge that the repositories of a project share: code, types,
 questions, decisions. A packet never changes; answers refer to it.`
 	return cmd
 }

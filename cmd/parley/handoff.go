@@ -32,8 +32,8 @@ func (a *app) handoffCommand() *cobra.Command {
 		a.handoffMove("show", "Show a handoff with its package, checks and history", ""),
 		a.handoffListCommand(),
 	)
-	cmd.Long = `Hand tasks over, with proof. The package says what the next owner must know and
-what was made; the hub checks files, hashes, branches and commits before the
+	cmd.Long = `Hand tasks over, with proof. The package holds the knowledge for the next owner and
+the results so far; the hub checks files, hashes, branches and commits before the
 receiver takes over.`
 	return cmd
 }
@@ -165,10 +165,8 @@ func writeHandoffs(w io.Writer, page handoff.Listing) {
 // its state. A handoff that was to be accepted and is rejected fails the check.
 func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...preparation) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, prepare := range preparations {
-			if err := prepare(cmd.Context(), args); err != nil {
-				return err
-			}
+		if err := prepareAll(cmd.Context(), args, preparations); err != nil {
+			return err
 		}
 		c, err := a.client()
 		if err != nil {

@@ -22,9 +22,9 @@ func (a *app) inboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Read your inbox, most pressing first",
-		Long: `Read your inbox, most pressing first. What is shown counts as delivered and
-stays there until it is acked: with --ack (all that is shown), with --ack-id,
-or by answering it.`,
+		Long: `Read your inbox, most pressing first. A message that is shown counts as
+delivered and stays there until it is acked: with --ack (all that are shown), with
+--ack-id, or by answering it.`,
 		Example: `  parley inbox --wait 30s
   parley inbox --watch --ack --json`,
 		Args: cobra.NoArgs,
@@ -59,10 +59,10 @@ or by answering it.`,
 	f := cmd.Flags()
 	f.DurationVar(&wait, "wait", 0, "if it is empty, wait this long for a message")
 	f.BoolVar(&watch, "watch", false, "then print each new message, until Ctrl-C")
-	f.BoolVar(&p.Ack.All, "ack", false, "mark what is shown as read")
+	f.BoolVar(&p.Ack.All, "ack", false, "mark the shown messages as read")
 	f.StringSliceVar(&ids, "ack-id", nil, "mark these messages as read")
 	f.BoolVar(&p.NewOnly, "new", false, "leave out messages that were shown before")
-	f.BoolVar(&p.Peek, "peek", false, "look without marking anything as delivered")
+	f.BoolVar(&p.Peek, "peek", false, "show messages without marking them as delivered")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return cmd

@@ -233,7 +233,7 @@ func (a *app) homeDir() (string, error) {
 	}
 	dir, err := os.UserHomeDir()
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, "parley", "there is no home folder: %v", err).WithHint("give --home or set PARLEY_HOME")
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "find your home folder: %v", err).WithHint("give --home or set PARLEY_HOME")
 	}
 	return filepath.Join(dir, ".parley"), nil
 }

@@ -23,14 +23,21 @@ type preparation = func(ctx context.Context, args []string) error
 // the parameters, calls, and prints the result as JSON or with write.
 func operation[S, P, R any](a *app, cmd *cobra.Command, o rpc.Operation[S, P, R], p *P, write func(io.Writer, R), preparations ...preparation) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, prepare := range preparations {
-			if err := prepare(cmd.Context(), args); err != nil {
-				return err
-			}
+		if err := prepareAll(cmd.Context(), args, preparations); err != nil {
+			return err
 		}
 		return answer(cmd.Context(), a, o, *p, write)
 	}
 	return cmd
+}
+
+func prepareAll(ctx context.Context, args []string, preparations []preparation) error {
+	for _, prepare := range preparations {
+		if err := prepare(ctx, args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // argument stores the argument with an index, if it was given.

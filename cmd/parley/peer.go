@@ -23,7 +23,7 @@ func (a *app) peerCommand() *cobra.Command {
 		a.peerMove("approve", "Approve a peer that registered itself", coordination.ApprovePeer),
 		a.peerMove("remove", "Remove a peer; its calls are refused", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
-	cmd.Long = `Peers are other hubs. What happens to a project on one of them happens on all,
+	cmd.Long = `Peers are other hubs. A change of a project on one of them reaches all of them,
 also when one was away for a while. Two hubs become peers with an invite, which
 exchanges keys between them.`
 	return cmd

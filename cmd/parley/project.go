@@ -15,10 +15,10 @@ import (
 )
 
 func (a *app) projectCommand() *cobra.Command {
-	cmd := group("project", "What several repositories build together",
+	cmd := group("project", "Work that several repositories do together",
 		a.projectCreateCommand(), a.projectListCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectSetCommand(), a.projectTokenCommand())
-	cmd.Long = `A project is what several repositories build together. It holds the contracts
-that they agree on and what they let each other know. Every hub that takes part
+	cmd.Long = `A project is work that several repositories do together. It holds the contracts
+that they agree on and the context that they share. Every hub that takes part
 has all of it.`
 	return cmd
 }

@@ -41,6 +41,15 @@ func fromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P,
 	return call(ctx, a, o, params)
 }
 
+// answerFromRecords prints the result of fromRecords.
+func answerFromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P, write func(io.Writer, R), offline func(api.Records) (R, error)) error {
+	got, err := fromRecords(ctx, a, o, params, offline)
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(w io.Writer) { write(w, got) })
+}
+
 func (a *app) exportCommand() *cobra.Command {
 	var p api.CopyParams
 	cmd := &cobra.Command{
@@ -53,22 +62,19 @@ while no hub is running.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if p.Path == "" {
-				return usagef("where to?").WithHint("name a folder that does not exist yet: --jsonl DIR")
+				return usagef("export needs a folder to write to").WithHint("name a folder that does not exist yet: --jsonl DIR")
 			}
 			if p.Path, err = filepath.Abs(p.Path); err != nil {
 				return err
 			}
-			got, err := fromRecords(cmd.Context(), a, api.Export, p, func(r api.Records) (records.Manifest, error) {
+			write := func(w io.Writer, got records.Manifest) { writeManifest(w, "exported to "+p.Path, got) }
+			return answerFromRecords(cmd.Context(), a, api.Export, p, write, func(r api.Records) (records.Manifest, error) {
 				return r.Export(cmd.Context(), p.Path, p.Restricted)
 			})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { writeManifest(w, "exported to "+p.Path, got) })
 		},
 	}
 	cmd.Flags().StringVar(&p.Path, "jsonl", "", "folder to write to")
-	cmd.Flags().BoolVar(&p.Restricted, "restricted", false, "also what restricted handoffs hold")
+	cmd.Flags().BoolVar(&p.Restricted, "restricted", false, "also the packages of restricted handoffs")
 	return cmd
 }
 
@@ -83,15 +89,15 @@ func writeManifest(w io.Writer, what string, m records.Manifest) {
 func (a *app) importCommand() *cobra.Command {
 	var into string
 	cmd := &cobra.Command{
-		Use: "import DIR --into NEW_HOME", Short: "Make a hub's home out of an export",
-		Long: `Make a hub's home out of an export. The home must not hold a hub yet; it appears
+		Use: "import DIR --into NEW_HOME", Short: "Create a hub's home from an export",
+		Long: `Create a hub's home from an export. The home must not hold a hub yet; it appears
 whole or not at all. The operator gets a new key when the hub is started there.`,
 		Example: `  parley import /var/backups/parley-export --into ~/.parley-2
   parley serve --home ~/.parley-2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if into == "" {
-				return usagef("into which home?").WithHint("name a folder that does not hold a hub yet: --into NEW_HOME")
+				return usagef("import needs the folder of the new home").WithHint("name a folder that does not hold a hub yet: --into NEW_HOME")
 			}
 			got, err := server.Import(cmd.Context(), args[0], into)
 			if err != nil {
@@ -116,17 +122,13 @@ Handoffs, their history and the messages about them stay for ever.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.KeepS = int64(keep / time.Second)
-			got, err := fromRecords(cmd.Context(), a, api.Archive, p, func(r api.Records) (records.ArchiveReport, error) {
+			return answerFromRecords(cmd.Context(), a, api.Archive, p, writeArchive, func(r api.Records) (records.ArchiveReport, error) {
 				return r.Archive(cmd.Context(), hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
 			})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { writeArchive(w, got) })
 		},
 	}
-	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "say what would go, and change nothing")
-	cmd.Flags().DurationVar(&keep, "keep", 0, "what is younger stays (default 2160h, which is 90 days; at least 24h)")
+	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "print what would be archived, and change nothing")
+	cmd.Flags().DurationVar(&keep, "keep", 0, "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
 	return cmd
 }
 
@@ -159,13 +161,10 @@ there with --home.`,
 			if err != nil {
 				return err
 			}
-			got, err := fromRecords(cmd.Context(), a, api.Backup, api.CopyParams{Path: path}, func(r api.Records) (api.BackupCopy, error) {
+			write := func(w io.Writer, _ api.BackupCopy) { fmt.Fprintf(w, "copied the hub to %s\n", path) }
+			return answerFromRecords(cmd.Context(), a, api.Backup, api.CopyParams{Path: path}, write, func(r api.Records) (api.BackupCopy, error) {
 				return api.BackupCopy{Path: path}, r.Backup(cmd.Context(), path)
 			})
-			if err != nil {
-				return err
-			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "copied the hub to %s\n", path) })
 		},
 	}
 }

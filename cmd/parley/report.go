@@ -55,7 +55,7 @@ func (a *app) reportParseCommand() *cobra.Command {
 // reportReader returns a reader of reports in the given form and mode.
 func reportReader(form string, mode report.Mode) (func(string) (report.Result, error), error) {
 	if mode != report.Tolerant && mode != report.Reference {
-		return nil, usagef("--mode: there is no mode %q", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
+		return nil, usagef("--mode: %q is not a mode", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
 	}
 	opts := &report.Options{Mode: mode}
 	switch form {
@@ -66,7 +66,7 @@ func reportReader(form string, mode report.Mode) (func(string) (report.Result, e
 	case "json":
 		return func(text string) (report.Result, error) { return report.ParseJSON([]byte(text), opts) }, nil
 	}
-	return nil, usagef("--form: there is no form %q", form).WithHint("use any, text or json")
+	return nil, usagef("--form: %q is not a form", form).WithHint("use any, text or json")
 }
 
 func (a *app) reportLintCommand() *cobra.Command {
@@ -74,7 +74,7 @@ func (a *app) reportLintCommand() *cobra.Command {
 	var dispatch bool
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
-		Short: "Say what is wrong or odd about reports; exit 1 if there is an error",
+		Short: "Check reports for errors and oddities; exit 1 if there is an error",
 		Example: `  parley report lint --scope internal/limit answer.txt
   parley report lint --dispatch task.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -160,7 +160,7 @@ func (a *app) reportPromptCommand() *cobra.Command {
 					return a.print(p, func(w io.Writer) { io.WriteString(w, p.Text) })
 				}
 			}
-			return hub.Errorf(hub.CodeNotFound, "parley", "there is no prompt %q", name).WithHint("there are %s", strings.Join(names, ", "))
+			return hub.Errorf(hub.CodeNotFound, "parley", "no prompt is called %q", name).WithHint("use one of %s", strings.Join(names, ", "))
 		},
 	}
 }

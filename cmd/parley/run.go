@@ -39,7 +39,7 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] AGENT TASK | --task TASK [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Give one task to one agent, and check what it reports",
+		Short: "Give one task to one agent, and check its report",
 		Long: `Start an agent over ACP, give it one task and the hub's tools, read the report
 that it answers with, and compare the report with the repository. AGENT is one of
 those that parley agents detect lists; give any other agent that speaks ACP as a
@@ -69,7 +69,7 @@ for the time of the run. --no-hub keeps it in files only.`,
 		},
 	}
 	flags, d := cmd.Flags(), &f.Dispatch
-	flags.StringVar(&d.Task, "task", "", "what to do, where the agent is given as a command")
+	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command")
 	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the name of the agent or its program)")
 	flags.StringVar(&f.Dir, "repo", ".", "the folder that it works in")
 	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")

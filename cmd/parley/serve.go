@@ -23,8 +23,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Start the hub",
 		Long: `Start the hub and answer until it is stopped (Ctrl-C or SIGTERM).
 
-What a flag does not say is taken from the environment, then from the
-configuration file, then from the defaults. The environment has each flag as
+A setting comes from its flag, else from the environment, else from the
+configuration file, else from the defaults. The environment has each flag as
 PARLEY_ADDR, PARLEY_LOG_LEVEL and so on; the file is YAML, with the names of
 the flags written with underscores, and it alone can tighten limits.`,
 		Example: `  parley serve
@@ -81,12 +81,12 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringSliceVar(&flags.Features, "feature", nil, "switch on negotiation, disagreement or teamspaces")
 	f.StringSliceVar(&flags.Channels, "channel", nil, "switch on a delivery channel: session, channel or wake")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
-	f.StringArrayVar(&flags.Roots, "root", nil, "folder in which handoffs are checked against what is there (repeatable; default the current folder)")
+	f.StringArrayVar(&flags.Roots, "root", nil, "folder whose files and repositories the hub may check for handoffs (repeatable; default the current folder)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
-	f.StringVar(&flags.Role, "role", "", "what the repository is: backend, frontend, mobile, shared or infra")
-	f.StringVar(&flags.Language, "language", "", "what it is written in")
-	f.StringVar(&flags.AID, "aid", "", "who the hub is among other hubs: aid://domain/name@version (default made of the machine's name)")
+	f.StringVar(&flags.Role, "role", "", "role of the repository: backend, frontend, mobile, shared or infra")
+	f.StringVar(&flags.Language, "language", "", "language of the repository")
+	f.StringVar(&flags.AID, "aid", "", "identity of the hub among other hubs: aid://domain/name@version (default from the machine's name)")
 	f.StringVar(&flags.URL, "url", "", "where other hubs reach this one (default where it listens)")
 	f.StringVar(&flags.Auth, "auth", "", "enforce, or open: callers need no key for coordination, on loopback only (default enforce)")
 	f.StringSliceVar(&flags.PeerAllow, "peer-allow", nil, "networks in which peers may be though they are not public, as in 127.0.0.0/8,10.0.0.0/8")

@@ -220,8 +220,8 @@ func TestConfig(t *testing.T) {
 		refused(t, h.as("builder", "send", "planner", "three", "--json"), 3, "rate_limited")
 	})
 	for _, tt := range []struct{ name, yaml, message, hint string }{
-		{"a member that does not exist", "adress: x\n", "line 1: there is no member adress", "addr,"},
-		{"a limit that does not exist", "limits:\n  speed: 1\n", "there is no member speed", "direct_per_minute"},
+		{"a member that does not exist", "adress: x\n", "line 1: unknown member adress", "addr,"},
+		{"a limit that does not exist", "limits:\n  speed: 1\n", "unknown member speed", "direct_per_minute"},
 		{"a member twice", "addr: a\naddr: b\n", "addr", ""},
 		{"a member of the wrong kind", "limits:\n  repeats: many\n", "line 2", ""},
 		{"a limit that is loosened", "limits:\n  direct_per_minute: 11\n", "limits.direct_per_minute: 11", "not loosened"},
