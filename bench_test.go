@@ -29,7 +29,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/server"
@@ -269,14 +269,14 @@ func benchAgent(i int) hub.AgentID { return hub.AgentID(fmt.Sprintf("agent-%02d"
 // addAgents adds the senders and returns their keys.
 func addAgents(b *testing.B, store hub.Store) []string {
 	b.Helper()
-	who := access.New(store, nil)
-	var keys []string
+	who := keys.New(store, nil)
+	var secrets []string
 	for i := range senders {
-		_, _, secret, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: benchAgent(i)}, access.NewKey{})
+		_, _, secret, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: benchAgent(i)}, keys.NewKey{})
 		must(b, err)
-		keys = append(keys, secret)
+		secrets = append(secrets, secret)
 	}
-	return keys
+	return secrets
 }
 
 func must(b *testing.B, err error) {
@@ -298,7 +298,7 @@ func (t *table) send() {
 	must(b, err)
 	defer store.Close()
 	addAgents(b, store)
-	mail, err := mailroom.New(store, access.New(store, nil), &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
+	mail, err := mailroom.New(store, keys.New(store, nil), &mailroom.Options{Limits: mailroom.Limits{Unsafe: true}})
 	must(b, err)
 	actors := make([]hub.Caller, senders)
 	for i := range actors {
@@ -607,9 +607,9 @@ func (t *table) lookups() {
 func fill(b *testing.B, home string, n int) *sqlite.Store {
 	store, err := sqlite.Open(home, nil)
 	must(b, err)
-	who := access.New(store, nil)
+	who := keys.New(store, nil)
 	for _, id := range []hub.AgentID{"reader", "writer"} {
-		_, _, _, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: id}, access.NewKey{})
+		_, _, _, err := who.AddAgent(b.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: id}, keys.NewKey{})
 		must(b, err)
 	}
 	const batch = 500

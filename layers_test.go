@@ -58,6 +58,9 @@ var layers = map[string][]string{
 	// The forms that hubs exchange: two services, a reach and a surface need them.
 	"internal/federation": {"hub"},
 
+	// Three services make and read secrets of one key file.
+	"internal/vault": {"hub"},
+
 	// What a hub stands on.
 	"internal/engine/sqlite": {"hub", "internal/durable"},
 	"internal/engine/blobs":  {"hub"},
@@ -71,7 +74,9 @@ var layers = map[string][]string{
 	"internal/reach/peer":  {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 
 	// What a hub decides. Siblings never import each other.
-	"internal/service/access":   {"hub", "internal/federation"},
+	"internal/service/keys":     {"hub", "internal/vault"},
+	"internal/service/peers":    {"hub", "internal/federation", "internal/vault"},
+	"internal/service/callers":  {"hub", "internal/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":  {"hub"},
 	"internal/service/records":  {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract": {"hub", "internal/federation"},
@@ -81,13 +86,13 @@ var layers = map[string][]string{
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
-	// identifies callers by access.
-	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/access"},
+	// identifies callers by the service of that name.
+	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
-		"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/access", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom",
+		"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/run",
 	},
-	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/access", "internal/service/contract"},
+	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
 		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/handoff", "internal/service/mailroom",
 	},
@@ -99,14 +104,15 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/mailroom", "internal/service/records", "internal/service/run",
+		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
+		"internal/service/records", "internal/service/run", "internal/vault",
 		"internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"hub", "internal/federation", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/access", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/records",
+		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/reach/fleet",
 	},
@@ -140,7 +146,7 @@ var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
-	"github.com/golang-jwt/jwt/v5":             {"internal/service/access"},
+	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
 	"github.com/go-json-experiment/json":       {"comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},

@@ -3,6 +3,7 @@ package hub
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -143,7 +144,7 @@ type Caller struct {
 // permissions in it. A scope without permissions permits nothing.
 type Scope struct {
 	Project     ProjectID
-	Permissions []string
+	Permissions []Permission
 }
 
 // Local reports whether c is the operator or an agent of this hub, and showed
@@ -155,6 +156,37 @@ func (c Caller) Local() bool {
 // IsOperator reports whether c is the person who runs the hub. A project token
 // made for the operator does not carry the operator's authority.
 func (c Caller) IsOperator() bool { return c.ID == Operator && c.Scope == nil }
+
+// OperatorOnly reports CodeDenied unless c is the operator.
+func (c Caller) OperatorOnly(op string) error {
+	if c.IsOperator() {
+		return nil
+	}
+	return Errorf(CodeDenied, op, "only the operator may do this, and you are %s", c.ID).
+		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
+}
+
+// outsidePrefix begins the IDs of callers from other hubs. No agent's name can
+// begin so.
+const outsidePrefix = "peer:"
+
+// OutsideCaller returns a caller from another hub.
+func OutsideCaller(kind CallerKind, aid AID, t TrustLevel) Caller {
+	return Caller{Kind: kind, ID: AgentID(outsidePrefix + aid), AID: aid, Trust: t}
+}
+
+// Outside reports whether c acts for no agent of this hub.
+func (c Caller) Outside() bool { return strings.HasPrefix(string(c.ID), outsidePrefix) }
+
+// Entry returns the journal entry about a successful action of c. The facts are
+// strings, numbers and bools, or lists of them.
+func (c Caller) Entry(at Time, action Action, subject string, facts map[string]any) Entry {
+	e := Entry{At: at, Actor: c.ID, Action: action, Subject: subject, Outcome: OutcomeOK}
+	if facts != nil {
+		e.Facts, _ = json.Marshal(facts) // cannot fail; keys are sorted
+	}
+	return e
+}
 
 // Coordinates reports whether c has a coordinator's authority.
 func (c Caller) Coordinates() bool { return c.IsOperator() || c.Role == RoleCoordinator }

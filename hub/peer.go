@@ -97,18 +97,18 @@ type DeadLetter struct {
 
 // An Invite admits one agent, once, to one repository of one project.
 type Invite struct {
-	ID          string    `json:"id"`   // names it; not secret
-	Hash        string    `json:"-"`    // of the text that was given out
-	Hint        string    `json:"hint"` // the text's last characters
-	Project     ProjectID `json:"projectId"`
-	Repo        string    `json:"repoName"`
-	Permissions []string  `json:"permissions"`
-	By          AgentID   `json:"createdBy"`
-	CreatedAt   Instant   `json:"createdAt"`
-	ExpiresAt   Instant   `json:"expiresAt"`
-	RedeemedAt  Instant   `json:"redeemedAt,omitzero"`
-	RedeemedBy  AID       `json:"redeemedBy,omitempty"`
-	RevokedAt   Instant   `json:"revokedAt,omitzero"`
+	ID          string       `json:"id"`   // names it; not secret
+	Hash        string       `json:"-"`    // of the text that was given out
+	Hint        string       `json:"hint"` // the text's last characters
+	Project     ProjectID    `json:"projectId"`
+	Repo        string       `json:"repoName"`
+	Permissions []Permission `json:"permissions"`
+	By          AgentID      `json:"createdBy"`
+	CreatedAt   Instant      `json:"createdAt"`
+	ExpiresAt   Instant      `json:"expiresAt"`
+	RedeemedAt  Instant      `json:"redeemedAt,omitzero"`
+	RedeemedBy  AID          `json:"redeemedBy,omitempty"`
+	RevokedAt   Instant      `json:"revokedAt,omitzero"`
 }
 
 // Live reports whether the invite can be redeemed at the given time.

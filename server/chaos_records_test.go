@@ -15,7 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -96,11 +96,11 @@ func agedHome(t *testing.T, home string) []hub.EnvelopeID {
 	}
 	now := time.Now().Add(-200 * 24 * time.Hour)
 	clock := func() time.Time { return now }
-	who := access.New(store, &access.Options{Clock: clock})
+	who := keys.New(store, &keys.Options{Clock: clock})
 	operator := hub.Caller{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
 	_, err = who.EnsureOperator(t.Context(), "")
 	for _, id := range []hub.AgentID{"ada", "bob"} {
-		_, _, _, added := who.AddAgent(t.Context(), operator, hub.Agent{ID: id}, access.NewKey{})
+		_, _, _, added := who.AddAgent(t.Context(), operator, hub.Agent{ID: id}, keys.NewKey{})
 		err = errors.Join(err, added)
 	}
 	mail, opened := mailroom.New(store, who, &mailroom.Options{Clock: clock, Limits: mailroom.Limits{Unsafe: true}})

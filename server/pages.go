@@ -20,7 +20,7 @@ import (
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -238,7 +238,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		if err != nil {
 			return err
 		}
-		p, err := s.access.RegisterPeer(r.Context(), c, access.NewPeer{AID: in.AID, Endpoint: in.Endpoint, Repo: in.Repo})
+		p, err := s.peers.RegisterPeer(r.Context(), c, peers.NewPeer{AID: in.AID, Endpoint: in.Endpoint, Repo: in.Repo})
 		if err != nil {
 			return err
 		}

@@ -14,9 +14,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/vault"
 )
 
 // Coordination says how a hub works with other hubs. The zero value works: the
@@ -57,17 +60,20 @@ func (s *Server) openIdentity(context.Context) error {
 	} else if err := aid.Validate(); err != nil {
 		return hub.Errorf(hub.CodeInvalid, "server.New", "the hub's agent id: %w", err)
 	}
-	if s.vault, err = access.OpenVault(filepath.Join(s.opts.Home, secretsFile)); err != nil {
+	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, secretsFile)); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.client = peer.NewClient(&peer.ClientOptions{Guard: peer.Guard{Allow: c.Allow}})
-	options := &access.Options{Bus: s.hints, Vault: s.vault, Self: hub.AID(s.self.AID), Home: home, Repo: c.Repo, Open: c.Open}
+	self := hub.AID(s.self.AID)
+	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open}
 	if c.Exchange != "" {
 		if options.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
 			return fmt.Errorf("server: the exchange: %w", err)
 		}
 	}
-	s.access = access.New(s.store, options)
+	s.keys = keys.New(s.store, &keys.Options{Bus: s.hints, Self: self})
+	s.peers = peers.New(s.store, options)
+	s.callers = callers.New(s.store, s.keys, s.peers, &callers.Options{Vault: s.vault, Self: self, Open: c.Open})
 	return nil
 }
 
@@ -83,9 +89,9 @@ func (s *Server) openProjects(context.Context) error {
 	}
 	self := hub.AID(s.self.AID)
 	s.contracts = contract.New(s.store, &contract.Options{
-		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.access.Local, Files: s.shared,
+		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.keys.Local, Files: s.shared,
 	})
-	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.access, s.access, self, s.self.URL, &peer.Options{Bus: s.hints, Log: s.log, Repo: s.self.Repo})
+	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, self, s.self.URL, &peer.Options{Bus: s.hints, Log: s.log, Repo: s.self.Repo})
 	return nil
 }
 

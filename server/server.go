@@ -28,17 +28,20 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/vault"
 )
 
 // Limits bounds one sender and one conversation.
@@ -93,8 +96,10 @@ type Server struct {
 	listener  net.Listener
 
 	self      peer.Self // this hub, as others know it
-	vault     *access.Vault
-	access    *access.Access
+	vault     *vault.Vault
+	keys      *keys.Service
+	peers     *peers.Service
+	callers   *callers.Service
 	journal   *journal.Journal
 	records   *Records
 	mail      *mailroom.Mailroom
@@ -165,7 +170,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if !s.opts.NoInboxFiles {
 		mail.InboxDir = filepath.Join(home, inboxDir)
 	}
-	if s.mail, err = mailroom.New(s.store, s.access, mail); err != nil {
+	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
 	}
 	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers()})
@@ -185,7 +190,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return fmt.Errorf("server: roots: %w", err)
 	}
 	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA})
-	s.runs = run.New(s.store, s.access, s.mail, &run.Options{Log: s.log})
+	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Log: s.log})
 	if err := s.mail.Probe(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
@@ -195,7 +200,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 // begin makes the operator's key if there is none, and records that the hub
 // began and where it listens.
 func (s *Server) begin(ctx context.Context) (err error) {
-	if err := ensureOperator(ctx, s.access, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
+	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
 	}
 	if err := s.journal.Started(ctx, s.opts.Version); err != nil {
@@ -217,15 +222,15 @@ func (s *Server) openDoor(context.Context) error {
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
-			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Access: s.access, Journal: s.journal, Records: s.records,
+			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Keys: s.keys, Journal: s.journal, Records: s.records,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
-			Contracts: s.contracts, Access: s.access, Network: network{s.syncer, s}, Bus: s.hints,
+			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
 			Self: hub.AID(s.self.AID), Repo: s.self.Repo, Done: s.stopping,
 		}),
 	)
 	s.tools = mcptools.NewHandler(s.opts.Version, dispatcher, s.log, s.stopping)
-	door := rpc.NewDoor(dispatcher, s.access, s.opts.Coordination.Open)
+	door := rpc.NewDoor(dispatcher, s.callers, s.opts.Coordination.Open)
 	s.http = &http.Server{
 		Handler:           s.guard(cleanPaths(s.routes(door, meters))),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -356,12 +361,12 @@ func checkHome(home string) error {
 
 // ensureOperator keeps the operator's secret in a file that only the owner of
 // the home can read.
-func ensureOperator(ctx context.Context, a *access.Access, path string) error {
+func ensureOperator(ctx context.Context, k *keys.Service, path string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	secret, err := a.EnsureOperator(ctx, strings.TrimSpace(string(old)))
+	secret, err := k.EnsureOperator(ctx, strings.TrimSpace(string(old)))
 	if err != nil || secret == strings.TrimSpace(string(old)) {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -46,7 +46,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 func (a *app) agentListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the agents of the hub", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
-		writeTable(w, "NAME, ROLE, STATE, KEYS", got.Agents, func(p access.Profile) []any { return []any{p.ID, p.Role, p.State, keyList(p.Keys)} })
+		writeTable(w, "NAME, ROLE, STATE, KEYS", got.Agents, func(p keys.Profile) []any { return []any{p.ID, p.Role, p.State, keyList(p.Keys)} })
 	})
 }
 

@@ -20,13 +20,13 @@ type Redemption struct {
 // A Welcome is the answer to a Redemption: the identity of the inviting hub, the
 // scope of the invite, and the key that it expects from now on.
 type Welcome struct {
-	AID         hub.AID       `json:"agentId"`
-	Endpoint    string        `json:"endpoint"`
-	Repo        string        `json:"repoName"`
-	Project     hub.ProjectID `json:"projectId"`
-	ForRepo     string        `json:"forRepo"` // the repository that the guest may claim
-	Permissions []string      `json:"permissions"`
-	Key         string        `json:"key"` // secret
+	AID         hub.AID          `json:"agentId"`
+	Endpoint    string           `json:"endpoint"`
+	Repo        string           `json:"repoName"`
+	Project     hub.ProjectID    `json:"projectId"`
+	ForRepo     string           `json:"forRepo"` // the repository that the guest may claim
+	Permissions []hub.Permission `json:"permissions"`
+	Key         string           `json:"key"` // secret
 }
 
 // A PeerStatus is a peer and how far it is behind.

@@ -141,10 +141,10 @@ var peerTests = []storeTest{
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "nobody"}) })
 	}},
 	{"an invite is redeemed or revoked once", func(w *world) {
-		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []string{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}
+		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []hub.Permission{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}
 		w.update(func(tx hub.Tx) error { return tx.AddInvite(want) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddInvite(want) })
-		other := hub.Invite{ID: "2", Hash: "h2", Project: "q", Permissions: []string{}}
+		other := hub.Invite{ID: "2", Hash: "h2", Project: "q", Permissions: []hub.Permission{}}
 		w.update(func(tx hub.Tx) error { return tx.AddInvite(other) })
 		redeemed := want
 		redeemed.RedeemedAt, redeemed.RedeemedBy = at(2), "aid://a/b@1.0.0"

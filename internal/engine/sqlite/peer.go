@@ -54,7 +54,7 @@ var invites = newTable("invites", "invite", "id, hash, hint, project, repo, perm
 		c.text((*string)(&i.Project))
 		c.text(&i.Repo)
 		if i.Permissions == nil {
-			i.Permissions = []string{} // never stored as null
+			i.Permissions = []hub.Permission{} // never stored as null
 		}
 		c.encoded(&i.Permissions, false)
 		c.text((*string)(&i.By))

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/peers"
 )
 
 // A script is a peer that answers as it is told to.
@@ -83,7 +83,7 @@ func (s *script) requests() int {
 func against(t *testing.T, s *script) *node {
 	t.Helper()
 	n := newNode(t, "alpha", nil)
-	if _, _, err := n.access.AddPeer(t.Context(), operator, access.NewPeer{AID: s.aid, Endpoint: s.URL}); err != nil {
+	if _, _, err := n.peers.AddPeer(t.Context(), operator, peers.NewPeer{AID: s.aid, Endpoint: s.URL}); err != nil {
 		t.Fatal(err)
 	}
 	return n.start()

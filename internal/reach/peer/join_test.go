@@ -7,7 +7,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/peers"
 )
 
 func TestInvitedPeer(t *testing.T) {
@@ -19,14 +19,14 @@ func TestInvitedPeer(t *testing.T) {
 	contractID := a.propose(shared, "profile")
 	a.start()
 	b.start()
-	_, invite, err := a.access.Invite(t.Context(), operator, access.NewInvite{Project: shared, Repo: b.repo})
+	_, invite, err := a.peers.Invite(t.Context(), operator, peers.NewInvite{Project: shared, Repo: b.repo})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := peer.NewClient(&peer.ClientOptions{Guard: loopback})
 	defer client.Close()
 	join := func(n *node) (federation.Welcome, error) {
-		return n.access.Join(t.Context(), operator, invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
+		return n.peers.Join(t.Context(), operator, invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
 			return client.Redeem(ctx, a.server.URL, r)
 		})
 	}
@@ -72,7 +72,7 @@ func TestInvitedPeer(t *testing.T) {
 		}
 	})
 	t.Run("R1-060 a peer that was removed gets and tells nothing", func(t *testing.T) {
-		if _, err := a.access.RemovePeer(t.Context(), operator, b.aid); err != nil {
+		if _, err := a.peers.RemovePeer(t.Context(), operator, b.aid); err != nil {
 			t.Fatal(err)
 		}
 		b.share(shared, "too late")

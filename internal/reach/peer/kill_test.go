@@ -15,8 +15,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/peers"
 )
 
 // TestKilledHub is the hub that TestKill kills. By itself it does nothing.
@@ -28,7 +28,7 @@ func TestKilledHub(t *testing.T) {
 	n := newNodeIn(t, "killed", home, nil, peer.ClientOptions{Guard: loopback, Timeout: 5 * time.Second})
 	say := func(words ...any) { fmt.Println(append([]any{"@"}, words...)...) }
 	key := ""
-	if _, secret, err := n.access.AddPeer(t.Context(), operator, access.NewPeer{
+	if _, secret, err := n.peers.AddPeer(t.Context(), operator, peers.NewPeer{
 		AID: hub.AID(os.Getenv("PARLEY_KILLED_PEER")), Endpoint: os.Getenv("PARLEY_KILLED_URL"), Key: os.Getenv("PARLEY_KILLED_KEY"),
 	}); err == nil {
 		key = secret
@@ -127,7 +127,7 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, key, err := b.access.AddPeer(t.Context(), operator, access.NewPeer{AID: aid, Endpoint: "http://127.0.0.1:1"})
+	_, key, err := b.peers.AddPeer(t.Context(), operator, peers.NewPeer{AID: aid, Endpoint: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +142,11 @@ func TestKill(t *testing.T) {
 			t.Fatalf("the hub says %v", ready)
 		}
 		if len(ready) > 2 {
-			if err := b.access.SetPeerKey(t.Context(), operator, aid, ready[2]); err != nil {
+			if err := b.peers.SetPeerKey(t.Context(), operator, aid, ready[2]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.access.RegisterPeer(t.Context(), operator, access.NewPeer{AID: aid, Endpoint: ready[1]}); err != nil {
+		if _, err := b.peers.RegisterPeer(t.Context(), operator, peers.NewPeer{AID: aid, Endpoint: ready[1]}); err != nil {
 			t.Fatal(err)
 		}
 		return k
@@ -197,7 +197,7 @@ func TestKill(t *testing.T) {
 		}
 		other.start()
 		b.start()
-		if _, err := b.access.RegisterPeer(t.Context(), operator, access.NewPeer{AID: aid, Endpoint: other.server.URL}); err != nil {
+		if _, err := b.peers.RegisterPeer(t.Context(), operator, peers.NewPeer{AID: aid, Endpoint: other.server.URL}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "both have the same", []*node{b, other}, same(b, other, p.ID))

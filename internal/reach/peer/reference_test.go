@@ -13,8 +13,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reftest"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/peers"
 )
 
 // A refView is what a reference agent has of a contract.
@@ -42,7 +42,7 @@ func withReference(t *testing.T) (*node, *reftest.Agent) {
 
 func (n *node) addLegacy(ref *reftest.Agent) {
 	n.t.Helper()
-	if _, _, err := n.access.AddPeer(n.t.Context(), operator, access.NewPeer{AID: hub.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
+	if _, _, err := n.peers.AddPeer(n.t.Context(), operator, peers.NewPeer{AID: hub.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -18,8 +18,11 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A node is a hub as far as coordination goes: a real store, the real services
@@ -31,7 +34,8 @@ type node struct {
 	store     *sqlite.Store
 	hints     *bus.Local
 	contracts *contract.Service
-	access    *access.Access
+	peers     *peers.Service
+	callers   *callers.Service
 	syncer    *peer.Syncer
 	server    *httptest.Server
 	stop      func()
@@ -66,13 +70,14 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.store.Close() })
-	vault, err := access.OpenVault(home + "/secrets.key")
+	secrets, err := vault.Open(home + "/secrets.key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.server = httptest.NewServer(http.HandlerFunc(n.serve))
 	t.Cleanup(n.server.Close)
-	n.access = access.New(n.store, &access.Options{Bus: n.hints, Vault: vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
+	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: secrets, Self: n.aid, Home: n.server.URL, Repo: n.repo})
+	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), n.peers, &callers.Options{Vault: secrets, Self: n.aid})
 	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
@@ -80,7 +85,7 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 		opts = quick()
 	}
 	opts.Bus, opts.Repo = n.hints, n.repo
-	n.syncer = peer.NewSyncer(n.store, n.contracts, client, n.access, n.access, n.aid, n.server.URL, opts)
+	n.syncer = peer.NewSyncer(n.store, n.contracts, client, n.peers, n.peers, n.aid, n.server.URL, opts)
 	return n
 }
 
@@ -139,7 +144,7 @@ func (n *node) rpc(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	source, _ := netip.ParseAddrPort(r.RemoteAddr)
-	visitor, err := n.access.Identify(r.Context(), access.Credentials{
+	visitor, err := n.callers.Identify(r.Context(), callers.Credentials{
 		Bearer: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Source: source.Addr(),
 	})
 	var requests []rpcRequest
@@ -208,10 +213,10 @@ func (n *node) take(ctx context.Context, v hub.Caller, requests []rpcRequest) []
 			}
 		}
 		if err == nil {
-			err = n.access.Admit(ctx, v, req.Method, c.Project)
+			err = n.callers.Admit(ctx, v, req.Method, hub.PermitSync, c.Project)
 		}
 		if err == nil {
-			err = n.access.Source(v, in.Source)
+			err = n.callers.Source(v, in.Source)
 		}
 		if err != nil {
 			answers[i] = respond(req.ID, nil, err)
@@ -239,13 +244,13 @@ func (n *node) answer(ctx context.Context, v hub.Caller, req rpcRequest) any {
 		if err := json.Unmarshal(req.Params, &in); err != nil {
 			return respond(req.ID, nil, err)
 		}
-		w, err := n.access.Redeem(ctx, v, in)
+		w, err := n.peers.Redeem(ctx, v, in)
 		return respond(req.ID, w, err)
 	}
 	if req.Method == "cacp/peer/announce" {
 		return respond(req.ID, map[string]any{"status": "acknowledged"}, nil)
 	}
-	if err := n.access.Admit(ctx, v, req.Method, ""); err != nil {
+	if err := n.callers.Admit(ctx, v, req.Method, hub.PermitCompare, ""); err != nil {
 		return respond(req.ID, nil, err)
 	}
 	result, ok, err := n.syncer.Answer(ctx, v.AID, req.Method, req.Params)
@@ -258,15 +263,15 @@ func (n *node) answer(ctx context.Context, v hub.Caller, req rpcRequest) any {
 // befriend makes two nodes peers of each other, with keys.
 func befriend(a, b *node) {
 	a.t.Helper()
-	_, forB, err := a.access.AddPeer(a.t.Context(), operator, access.NewPeer{AID: b.aid, Endpoint: b.server.URL, Repo: b.repo})
+	_, forB, err := a.peers.AddPeer(a.t.Context(), operator, peers.NewPeer{AID: b.aid, Endpoint: b.server.URL, Repo: b.repo})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	_, forA, err := b.access.AddPeer(a.t.Context(), operator, access.NewPeer{AID: a.aid, Endpoint: a.server.URL, Repo: a.repo, Key: forB})
+	_, forA, err := b.peers.AddPeer(a.t.Context(), operator, peers.NewPeer{AID: a.aid, Endpoint: a.server.URL, Repo: a.repo, Key: forB})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.access.SetPeerKey(a.t.Context(), operator, b.aid, forA); err != nil {
+	if err := a.peers.SetPeerKey(a.t.Context(), operator, b.aid, forA); err != nil {
 		a.t.Fatal(err)
 	}
 }

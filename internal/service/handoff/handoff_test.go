@@ -21,8 +21,8 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
@@ -32,7 +32,7 @@ type desk struct {
 	*handoff.Service
 	t     *testing.T
 	store *sqlite.Store
-	who   *access.Access
+	who   *keys.Service
 	mail  *mailroom.Mailroom
 	home  string
 	dir   string // the folder that is looked at
@@ -62,12 +62,12 @@ func open(t *testing.T) *desk {
 		}
 	})
 	hints := new(bus.Local)
-	d.who = access.New(d.store, &access.Options{Clock: d.clock, Bus: hints})
+	d.who = keys.New(d.store, &keys.Options{Clock: d.clock, Bus: hints})
 	if _, err := d.who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []hub.Caller{planner, builder, tester, auditor} {
-		if _, _, _, err := d.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
+		if _, _, _, err := d.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
 	}

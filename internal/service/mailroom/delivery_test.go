@@ -369,7 +369,7 @@ func TestReach(t *testing.T) {
 	})
 	t.Run("unreachable when the recipient has no valid key", func(t *testing.T) {
 		o := open(t, nil)
-		if _, err := o.access.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
+		if _, err := o.keys.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
 			t.Fatal(err)
 		}
 		if r := o.send(planner, say("x", "builder")); reach(r) != hub.ReachUnreachable {
@@ -517,7 +517,7 @@ func TestInbox(t *testing.T) {
 			errs <- err
 		}()
 		synctest.Wait()
-		if _, err := o.access.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
+		if _, err := o.keys.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
 			t.Fatal(err)
 		}
 		r := o.send(planner, say("x", "builder"))

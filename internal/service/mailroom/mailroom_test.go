@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -22,11 +22,11 @@ import (
 // four agents.
 type office struct {
 	*mailroom.Mailroom
-	t      *testing.T
-	store  *sqlite.Store
-	bus    *bus.Local
-	access *access.Access
-	home   string
+	t     *testing.T
+	store *sqlite.Store
+	bus   *bus.Local
+	keys  *keys.Service
+	home  string
 
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -49,12 +49,12 @@ func open(t *testing.T, change func(*mailroom.Options)) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.store.Close() })
-	o.access = access.New(o.store, &access.Options{Clock: o.clock, Bus: o.bus})
-	if _, err := o.access.EnsureOperator(t.Context(), ""); err != nil {
+	o.keys = keys.New(o.store, &keys.Options{Clock: o.clock, Bus: o.bus})
+	if _, err := o.keys.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []hub.Caller{planner, builder, tester, auditor} {
-		if _, _, _, err := o.access.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{}); err != nil {
+		if _, _, _, err := o.keys.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func (o *office) restart(change func(*mailroom.Options)) {
 	if change != nil {
 		change(opts)
 	}
-	m, err := mailroom.New(o.store, o.access, opts)
+	m, err := mailroom.New(o.store, o.keys, opts)
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -35,10 +35,10 @@ func tell(t *testing.T) *story {
 	gate.HumanGate = hub.GateRequired
 
 	s.pass(time.Second)
-	s.must(s.access.EnsureOperator(ctx, "")) // its key was lost
-	_, _, err := s.access.MintKey(ctx, operator, access.NewKey{Agent: "bob", Label: "laptop", Expires: time.Hour})
+	s.must(s.keys.EnsureOperator(ctx, "")) // its key was lost
+	_, _, err := s.keys.MintKey(ctx, operator, keys.NewKey{Agent: "bob", Label: "laptop", Expires: time.Hour})
 	s.must(nil, err)
-	s.must(s.access.RevokeKeys(ctx, operator, "bob", "laptop"))
+	s.must(s.keys.RevokeKeys(ctx, operator, "bob", "laptop"))
 
 	s.plain = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 	s.fetch(bob, true)
@@ -60,7 +60,7 @@ func tell(t *testing.T) *story {
 	s.pass(time.Hour)
 	s.must(nil, s.mail.Sweep(ctx))
 	s.must(s.mail.Respond(ctx, bob, mailroom.Draft{ReplyTo: s.plain, Type: hub.TypeStatusUpdate, Text: "done"}))
-	s.must(s.access.SetState(ctx, operator, "eve", hub.AgentPaused))
+	s.must(s.keys.SetState(ctx, operator, "eve", hub.AgentPaused))
 
 	s.open = s.move(s.move(s.move(s.propose("parser", false), hub.HandoffValidating), hub.HandoffAccepted), hub.HandoffActivated)
 	s.done = s.move(s.move(s.move(s.propose("printer", false), hub.HandoffValidating), hub.HandoffRejected), hub.HandoffClosed)

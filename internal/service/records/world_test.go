@@ -17,8 +17,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 )
@@ -41,7 +41,7 @@ type world struct {
 	now   time.Time
 	ids   *hub.IDs
 
-	access  *access.Access
+	keys    *keys.Service
 	mail    *mailroom.Mailroom
 	records *records.Records
 	journal *journal.Journal
@@ -54,9 +54,9 @@ func newWorld(t *testing.T) *world {
 	w.ids = hub.NewIDs(w.clock)
 	w.open()
 	t.Cleanup(w.close)
-	w.must(w.access.EnsureOperator(t.Context(), ""))
+	w.must(w.keys.EnsureOperator(t.Context(), ""))
 	for _, a := range []hub.Caller{ada, bob, eve} {
-		_, _, _, err := w.access.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, access.NewKey{})
+		_, _, _, err := w.keys.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Auditor: a.Auditor}, keys.NewKey{})
 		w.must(nil, err)
 	}
 	return w
@@ -81,7 +81,7 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.store, err = sqlite.Open(w.home, &sqlite.Options{Readers: 2})
 	w.must(nil, err)
 	w.facts = factStore{w.store}
-	w.access = access.New(w.facts, &access.Options{Clock: w.clock, Bus: w.bus})
+	w.keys = keys.New(w.facts, &keys.Options{Clock: w.clock, Bus: w.bus})
 	opts := &mailroom.Options{
 		Clock: w.clock, Bus: w.bus, Channels: channels,
 		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
@@ -89,7 +89,7 @@ func (w *world) open(channels ...mailroom.Channel) {
 	for _, c := range channels {
 		opts.Enabled = append(opts.Enabled, c.Name())
 	}
-	w.mail, err = mailroom.New(w.facts, w.access, opts)
+	w.mail, err = mailroom.New(w.facts, w.keys, opts)
 	w.must(nil, err)
 	w.must(nil, w.mail.Probe(w.t.Context()))
 	w.journal = journal.New(w.store, &journal.Options{Clock: w.clock, Bus: w.bus})

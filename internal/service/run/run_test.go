@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -24,7 +24,7 @@ type yard struct {
 	*run.Service
 	t     *testing.T
 	store *sqlite.Store
-	who   *access.Access
+	who   *keys.Service
 	mail  *mailroom.Mailroom
 	ids   *hub.IDs
 
@@ -52,12 +52,12 @@ func open(t *testing.T) *yard {
 		}
 	})
 	hints := new(bus.Local)
-	y.who = access.New(y.store, &access.Options{Clock: y.clock, Bus: hints})
+	y.who = keys.New(y.store, &keys.Options{Clock: y.clock, Bus: hints})
 	if _, err := y.who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []hub.Caller{builder, mallory} {
-		if _, _, _, err := y.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role}, access.NewKey{}); err != nil {
+		if _, _, _, err := y.who.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,13 +149,13 @@ func TestBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := y.who.MintKey(t.Context(), operator, access.NewKey{Agent: "mallory", Label: "laptop"}); err != nil {
+		if _, _, err := y.who.MintKey(t.Context(), operator, keys.NewKey{Agent: "mallory", Label: "laptop"}); err != nil {
 			t.Error(err)
 		}
-		_, _, err := y.who.MintKey(t.Context(), operator, access.NewKey{Agent: "mallory", Label: hub.RunKeyLabel + "x"})
+		_, _, err := y.who.MintKey(t.Context(), operator, keys.NewKey{Agent: "mallory", Label: hub.RunKeyLabel + "x"})
 		refused(t, err, hub.CodeInvalid)
 		all, err := y.who.Agents(t.Context(), operator)
-		i := slices.IndexFunc(all, func(p access.Profile) bool { return p.ID == "mallory" })
+		i := slices.IndexFunc(all, func(p keys.Profile) bool { return p.ID == "mallory" })
 		if err != nil || len(all[i].Keys) != 2 {
 			t.Errorf("got %d keys, want the two that are no run's", len(all[i].Keys))
 		}

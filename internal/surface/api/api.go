@@ -7,9 +7,9 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -20,7 +20,7 @@ type Services struct {
 	Mail     *mailroom.Mailroom
 	Handoffs *handoff.Service
 	Runs     *run.Service
-	Access   *access.Access
+	Keys     *keys.Service
 	Journal  *journal.Journal
 	Records  Records
 }

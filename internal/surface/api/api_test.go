@@ -16,9 +16,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -51,18 +52,18 @@ func newDesk(t testing.TB) *desk {
 	})
 	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), log: new(bytes.Buffer)}
 	clock := func() time.Time { return d.now }
-	who := access.New(store, &access.Options{Bus: d.hints, Clock: clock})
+	who := keys.New(store, &keys.Options{Bus: d.hints, Clock: clock})
 	mail, err := mailroom.New(store, who, &mailroom.Options{Bus: d.hints})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := journal.New(store, &journal.Options{Bus: d.hints, Clock: clock})
 	d.Services = &api.Services{
-		Mail: mail, Access: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
+		Mail: mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 	}
-	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), who, false)
-	if d.operator, err = d.Access.EnsureOperator(t.Context(), ""); err != nil {
+	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), callers.New(store, who, nil, nil), false)
+	if d.operator, err = d.Keys.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	return d

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -302,11 +302,11 @@ func trace(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom
 
 // An AgentList lists every agent of the hub.
 type AgentList struct {
-	Agents []access.Profile `json:"agents"`
+	Agents []keys.Profile `json:"agents"`
 }
 
 func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentList, error) {
-	list, err := s.Access.Agents(ctx, a)
+	list, err := s.Keys.Agents(ctx, a)
 	return AgentList{list}, err
 }
 
@@ -319,12 +319,12 @@ type AgentParams struct {
 	ExpiresS int64       `json:"expires_s,omitempty"` // seconds from now; 0 for never
 }
 
-func (p AgentParams) newKey() (access.NewKey, error) {
+func (p AgentParams) newKey() (keys.NewKey, error) {
 	const century = 100 * 365 * 24 * 3600
 	if p.ExpiresS < 0 || p.ExpiresS > century {
-		return access.NewKey{}, hub.Errorf(hub.CodeInvalid, "api.newKey", "expires_s: not between 0 and %d", century)
+		return keys.NewKey{}, hub.Errorf(hub.CodeInvalid, "api.newKey", "expires_s: not between 0 and %d", century)
 	}
-	return access.NewKey{Agent: p.ID, Label: p.Label, Expires: time.Duration(p.ExpiresS) * time.Second}, nil
+	return keys.NewKey{Agent: p.ID, Label: p.Label, Expires: time.Duration(p.ExpiresS) * time.Second}, nil
 }
 
 // AgentKey is an agent with a new key. The secret is in it this once.
@@ -339,7 +339,7 @@ func agentAdd(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Ag
 	if err != nil {
 		return AgentKey{}, err
 	}
-	agent, key, secret, err := s.Access.AddAgent(ctx, a, hub.Agent{ID: p.ID, Role: p.Role, Auditor: p.Auditor}, k)
+	agent, key, secret, err := s.Keys.AddAgent(ctx, a, hub.Agent{ID: p.ID, Role: p.Role, Auditor: p.Auditor}, k)
 	return AgentKey{Agent: agent, Key: secret, Label: key.Label}, err
 }
 
@@ -348,7 +348,7 @@ func agentKey(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Ag
 	if err != nil {
 		return AgentKey{}, err
 	}
-	key, secret, err := s.Access.MintKey(ctx, a, k)
+	key, secret, err := s.Keys.MintKey(ctx, a, k)
 	return AgentKey{Agent: hub.Agent{ID: key.Agent}, Key: secret, Label: key.Label}, err
 }
 
@@ -359,7 +359,7 @@ type Revoked struct {
 }
 
 func agentRevoke(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Revoked, error) {
-	n, err := s.Access.RevokeKeys(ctx, a, p.ID, p.Label)
+	n, err := s.Keys.RevokeKeys(ctx, a, p.ID, p.Label)
 	return Revoked{p.ID, n}, err
 }
 
@@ -370,7 +370,7 @@ type AgentState struct {
 
 func agentState(state hub.AgentState) func(context.Context, *Services, hub.Caller, AgentParams) (AgentState, error) {
 	return func(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentState, error) {
-		agent, err := s.Access.SetState(ctx, a, p.ID, state)
+		agent, err := s.Keys.SetState(ctx, a, p.ID, state)
 		return AgentState{agent}, err
 	}
 }

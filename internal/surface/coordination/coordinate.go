@@ -36,7 +36,7 @@ func (c *Coordinated) UnmarshalJSON(b []byte) error { return (*json.RawMessage)(
 // coordinateOperation defines the one operation behind which agents find all
 // others of the protocol, as one tool.
 func coordinateOperation() op[CoordinateParams, Coordinated] {
-	o := op[CoordinateParams, Coordinated]{Spec: spec("parley/coordinate",
+	o := op[CoordinateParams, Coordinated]{Spec: spec("parley/coordinate", "",
 		"Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's."),
 		Do: coordinate}
 	o.Callers, o.Dialect = rpc.Local, rpc.Strict

@@ -14,15 +14,19 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Services are the services that the operations work on.
 type Services struct {
 	Contracts *contract.Service
-	Access    *access.Access
+	Keys      *keys.Service
+	Peers     *peers.Service
+	Callers   *callers.Service
 	Network   Network
 	Bus       hub.Bus // whose hints end a wait for changes
 
@@ -68,59 +72,59 @@ const largeBody = 16 << 20
 var (
 	Coordinate = coordinateOperation()
 
-	CreateProject       = define("cacp/project/create", "Make a project for several repositories.", createProject)
-	JoinProject         = define("cacp/project/join", "Claim a repository of a project.", joinProject)
-	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", "Read a project with everything in it.", getProject)
-	ListProjects        = streams[ListParams, Projects]("cacp/project/list", "List every project, each with everything in it unless summary is asked for.", listProjects)
-	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", "Read a project with everything in it, to keep.", getProject)
-	UpdateProjectStatus = define("cacp/project/updateStatus", "Record how far a project has come.", updateStatus)
-	AddRepo             = define("cacp/project/addRepo", "Add a repository to a project.", addRepo)
-	SetPolicy           = define("cacp/project/setPolicy", "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
-	ListChanges         = locally(define("cacp/project/changes", "List changes since a number; waits if asked to.", changes))
+	CreateProject       = define("cacp/project/create", hub.PermitWrite, "Make a project for several repositories.", createProject)
+	JoinProject         = define("cacp/project/join", hub.PermitWrite, "Claim a repository of a project.", joinProject)
+	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", hub.PermitRead, "Read a project with everything in it.", getProject)
+	ListProjects        = streams[ListParams, Projects]("cacp/project/list", hub.PermitRead, "List every project, each with everything in it unless summary is asked for.", listProjects)
+	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", hub.PermitRead, "Read a project with everything in it, to keep.", getProject)
+	UpdateProjectStatus = define("cacp/project/updateStatus", hub.PermitWrite, "Record how far a project has come.", updateStatus)
+	AddRepo             = define("cacp/project/addRepo", hub.PermitWrite, "Add a repository to a project.", addRepo)
+	SetPolicy           = define("cacp/project/setPolicy", hub.PermitWrite, "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
+	ListChanges         = locally(define("cacp/project/changes", "", "List changes since a number; waits if asked to.", changes))
 
-	Propose       = define("cacp/contract/propose", "Propose an interface.", propose)
-	Respond       = define("cacp/contract/respond", "Agree, ask for a change, or reject.", respond)
-	Update        = define("cacp/contract/update", "Give a contract its next version.", update)
-	GetContract   = define("cacp/contract/get", "Read one contract, with its earlier versions if asked for.", getContract)
-	ListContracts = define("cacp/contract/list", "List the contracts of a project.", listContracts)
-	DiffContract  = define("cacp/contract/diff", "Compare two versions of a contract.", diff)
-	Check         = define("cacp/contract/check", "Report whether the contracts of a repository have come far enough.", check)
-	ListConflicts = define("cacp/contract/conflicts", "List contents that lost against another of the same version.", conflicts)
+	Propose       = define("cacp/contract/propose", hub.PermitPropose, "Propose an interface.", propose)
+	Respond       = define("cacp/contract/respond", hub.PermitRespond, "Agree, ask for a change, or reject.", respond)
+	Update        = define("cacp/contract/update", hub.PermitPropose, "Give a contract its next version.", update)
+	GetContract   = define("cacp/contract/get", hub.PermitRead, "Read one contract, with its earlier versions if asked for.", getContract)
+	ListContracts = define("cacp/contract/list", hub.PermitRead, "List the contracts of a project.", listContracts)
+	DiffContract  = define("cacp/contract/diff", hub.PermitRead, "Compare two versions of a contract.", diff)
+	Check         = define("cacp/contract/check", hub.PermitRead, "Report whether the contracts of a repository have come far enough.", check)
+	ListConflicts = define("cacp/contract/conflicts", hub.PermitRead, "List contents that lost against another of the same version.", conflicts)
 
-	Share          = define("cacp/context/share", "Share context with the others of a project.", share)
-	ShareCode      = define("cacp/context/shareCode", "Share a piece of code.", shareCode)
-	ShareTypes     = define("cacp/context/shareTypes", "Share definitions of types.", shareTypes)
-	AskQuestion    = define("cacp/context/askQuestion", "Ask the others of a project a question.", ask)
-	RecordDecision = define("cacp/context/recordDecision", "Record a decision.", decide)
-	ListContext    = define("cacp/context/list", "List shared context, the newest of it.", listContext)
-	GetThread      = define("cacp/context/getThread", "Read a packet with the answers to it.", thread)
+	Share          = define("cacp/context/share", hub.PermitShare, "Share context with the others of a project.", share)
+	ShareCode      = define("cacp/context/shareCode", hub.PermitShare, "Share a piece of code.", shareCode)
+	ShareTypes     = define("cacp/context/shareTypes", hub.PermitShare, "Share definitions of types.", shareTypes)
+	AskQuestion    = define("cacp/context/askQuestion", hub.PermitShare, "Ask the others of a project a question.", ask)
+	RecordDecision = define("cacp/context/recordDecision", hub.PermitShare, "Record a decision.", decide)
+	ListContext    = define("cacp/context/list", hub.PermitRead, "List shared context, the newest of it.", listContext)
+	GetThread      = define("cacp/context/getThread", hub.PermitRead, "Read a packet with the answers to it.", thread)
 
-	StartWork    = define("cacp/implementation/start", "Record that your repository begins with a contract.", startWork)
-	CompleteWork = define("cacp/implementation/complete", "Record that your repository has implemented a contract.", completeWork)
-	VerifyWork   = define("cacp/implementation/verify", "Record whether the implementations work together.", verifyWork)
-	WorkStatus   = define("cacp/implementation/getStatus", "Report how far each repository is with a contract.", workStatus)
+	StartWork    = define("cacp/implementation/start", hub.PermitImplement, "Record that your repository begins with a contract.", startWork)
+	CompleteWork = define("cacp/implementation/complete", hub.PermitImplement, "Record that your repository has implemented a contract.", completeWork)
+	VerifyWork   = define("cacp/implementation/verify", hub.PermitImplement, "Record whether the implementations work together.", verifyWork)
+	WorkStatus   = define("cacp/implementation/getStatus", hub.PermitRead, "Report how far each repository is with a contract.", workStatus)
 
-	ShareFile        = large(define("cacp/file/share", "Give the hub a file for a project.", shareFile))
-	RequestFile      = define("cacp/file/request", "Ask the others of a project for a file.", requestFile)
-	ListFileRequests = define("cacp/file/listRequests", "List the files that were asked for.", listRequests)
-	FulfilRequest    = large(define("cacp/file/fulfillRequest", "Give the hub a file that was asked for.", fulfilRequest))
+	ShareFile        = large(define("cacp/file/share", hub.PermitFiles, "Give the hub a file for a project.", shareFile))
+	RequestFile      = define("cacp/file/request", hub.PermitFiles, "Ask the others of a project for a file.", requestFile)
+	ListFileRequests = define("cacp/file/listRequests", hub.PermitRead, "List the files that were asked for.", listRequests)
+	FulfilRequest    = large(define("cacp/file/fulfillRequest", hub.PermitFiles, "Give the hub a file that was asked for.", fulfilRequest))
 
-	CreateInvite = define("cacp/invite/create", "Make an invite for a repository of a project.", createInvite)
-	RevokeInvite = define("cacp/invite/revoke", "Revoke an invite.", revokeInvite)
-	ListInvites  = define("cacp/invite/list", "List the invites of a project.", listInvites)
+	CreateInvite = define("cacp/invite/create", "", "Make an invite for a repository of a project.", createInvite)
+	RevokeInvite = define("cacp/invite/revoke", "", "Revoke an invite.", revokeInvite)
+	ListInvites  = define("cacp/invite/list", "", "List the invites of a project.", listInvites)
 	RedeemInvite = redeemOperation()
 
-	AddPeer     = locally(define("parley/peer/add", "Add a peer.", addPeer))
-	JoinHub     = locally(define("parley/peer/join", "Redeem an invite at another hub.", joinHub))
-	ListPeers   = locally(define("parley/peer/list", "List every peer, and how far it is behind.", listPeers))
-	ApprovePeer = locally(define("parley/peer/approve", "Let a peer in.", approvePeer))
-	RemovePeer  = locally(define("parley/peer/remove", "Shut a peer out.", removePeer))
-	SyncPeer    = locally(define("parley/peer/sync", "Compare everything with a peer soon.", syncPeer))
-	Enlist      = administers(define("parley/peer/enlist", "Tell an exchange about this hub.", enlist))
-	MintToken   = locally(define("parley/project/token", "Make a token for one agent and one project.", mintToken))
-	Discover    = administers(define("parley/discover", "Look for agents in an exchange.", discover))
+	AddPeer     = locally(define("parley/peer/add", "", "Add a peer.", addPeer))
+	JoinHub     = locally(define("parley/peer/join", "", "Redeem an invite at another hub.", joinHub))
+	ListPeers   = locally(define("parley/peer/list", "", "List every peer, and how far it is behind.", listPeers))
+	ApprovePeer = locally(define("parley/peer/approve", "", "Let a peer in.", approvePeer))
+	RemovePeer  = locally(define("parley/peer/remove", "", "Shut a peer out.", removePeer))
+	SyncPeer    = locally(define("parley/peer/sync", "", "Compare everything with a peer soon.", syncPeer))
+	Enlist      = administers(define("parley/peer/enlist", "", "Tell an exchange about this hub.", enlist))
+	MintToken   = locally(define("parley/project/token", "", "Make a token for one agent and one project.", mintToken))
+	Discover    = administers(define("parley/discover", "", "Look for agents in an exchange.", discover))
 
-	Announce = define("cacp/peer/announce", "Greet this hub.", announce)
+	Announce = define("cacp/peer/announce", hub.PermitSync, "Greet this hub.", announce)
 
 	SyncProject  = syncs("cacp/project/sync", "Take a project from a peer.")
 	SyncRepo     = syncs("cacp/repo/sync", "Take a repository from a peer.")
@@ -162,24 +166,25 @@ type InContract struct {
 
 // admit reports CodeDenied unless the caller may call a method on the project
 // that its parameters name. Parameters with a project() must name one.
-func admit(ctx context.Context, s *Services, c hub.Caller, method string, params any) error {
+func admit(ctx context.Context, s *Services, c hub.Caller, method string, need hub.Permission, params any) error {
 	var id hub.ProjectID
 	if p, ok := params.(interface{ project() hub.ProjectID }); ok {
 		if id = p.project(); id == "" {
 			return hub.Errorf(hub.CodeInvalid, method, "projectId required")
 		}
 	}
-	return s.Access.Admit(ctx, c, method, id)
+	return s.Callers.Admit(ctx, c, method, need, id)
 }
 
-func spec(method, doc string) rpc.Spec {
-	return rpc.Spec{Method: method, Doc: doc, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
+func spec(method string, need hub.Permission, doc string) rpc.Spec {
+	return rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
 }
 
-// define defines an operation for callers that access admits.
-func define[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
-	return op[P, R]{Spec: spec(method, doc), Do: func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
-		if err := admit(ctx, s, c, method, p); err != nil {
+// define defines an operation for callers with a permission. An operation that
+// needs "" is for agents of this hub.
+func define[P, R any](method string, need hub.Permission, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
+	return op[P, R]{Spec: spec(method, need, doc), Do: func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
+		if err := admit(ctx, s, c, method, need, p); err != nil {
 			var none R
 			return none, err
 		}
@@ -188,9 +193,9 @@ func define[P, R any](method, doc string, do func(context.Context, *Services, hu
 }
 
 // streams defines an operation that writes the JSON of an R as it reads.
-func streams[P, R any](method, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
-	return op[P, R]{Spec: spec(method, doc), Stream: func(ctx context.Context, s *Services, c hub.Caller, p P, w io.Writer) error {
-		if err := admit(ctx, s, c, method, p); err != nil {
+func streams[P, R any](method string, need hub.Permission, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
+	return op[P, R]{Spec: spec(method, need, doc), Stream: func(ctx context.Context, s *Services, c hub.Caller, p P, w io.Writer) error {
+		if err := admit(ctx, s, c, method, need, p); err != nil {
 			return err
 		}
 		return write(ctx, s, c, p, w)

@@ -6,19 +6,17 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
-
-// A Permission is something that an invite or a project token allows.
-type Permission = access.Permission
 
 // InviteParams are the parameters of cacp/invite/create.
 type InviteParams struct {
 	InProject
-	Repo        string       `json:"repoName"`
-	Permissions []Permission `json:"permissions,omitempty"`
-	TTLS        int64        `json:"ttlS,omitempty"` // seconds; default a day
+	Repo        string           `json:"repoName"`
+	Permissions []hub.Permission `json:"permissions,omitempty"`
+	TTLS        int64            `json:"ttlS,omitempty"` // seconds; default a day
 }
 
 // Invited is the answer to cacp/invite/create. The text is in it this once.
@@ -36,8 +34,8 @@ func createInvite(ctx context.Context, s *Services, c hub.Caller, p InviteParams
 	if err != nil {
 		return Invited{}, err
 	}
-	in, text, err := s.Access.Invite(ctx, c, access.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
-	return Invited{in, text, s.Access.Home()}, err
+	in, text, err := s.Peers.Invite(ctx, c, peers.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	return Invited{in, text, s.Peers.Home()}, err
 }
 
 // seconds reads a span of time.
@@ -55,7 +53,7 @@ type InviteID struct {
 }
 
 func revokeInvite(ctx context.Context, s *Services, c hub.Caller, p InviteID) (hub.Invite, error) {
-	return s.Access.RevokeInvite(ctx, c, p.ID)
+	return s.Peers.RevokeInvite(ctx, c, p.ID)
 }
 
 // InvitesParams are the parameters of cacp/invite/list.
@@ -69,7 +67,7 @@ type Invites struct {
 }
 
 func listInvites(ctx context.Context, s *Services, c hub.Caller, p InvitesParams) (Invites, error) {
-	found, err := s.Access.Invites(ctx, c, p.Project)
+	found, err := s.Peers.Invites(ctx, c, p.Project)
 	return Invites{found}, err
 }
 
@@ -89,7 +87,7 @@ type PeerAdded struct {
 }
 
 func addPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerAdded, error) {
-	added, key, err := s.Access.AddPeer(ctx, c, access.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+	added, key, err := s.Peers.AddPeer(ctx, c, peers.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
 	return PeerAdded{added, key}, err
 }
 
@@ -103,7 +101,7 @@ func joinHub(ctx context.Context, s *Services, c hub.Caller, p JoinHubParams) (f
 	if err := required("parley/peer/join", "invite", p.Invite, "hub", p.Hub); err != nil {
 		return federation.Welcome{}, err
 	}
-	return s.Access.Join(ctx, c, p.Invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
+	return s.Peers.Join(ctx, c, p.Invite, func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
 		return s.Network.Redeem(ctx, p.Hub, r)
 	})
 }
@@ -114,7 +112,7 @@ type Peers struct {
 }
 
 func listPeers(ctx context.Context, s *Services, c hub.Caller, _ None) (Peers, error) {
-	if _, err := s.Access.Peers(ctx, c); err != nil { // only the operator may list peers
+	if _, err := s.Peers.Peers(ctx, c); err != nil { // only the operator may list peers
 		return Peers{}, err
 	}
 	all, err := s.Network.Standings(ctx)
@@ -130,12 +128,12 @@ type PeerChanged struct {
 }
 
 func approvePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.ApprovePeer(ctx, c, p.AID)
+	got, err := s.Peers.ApprovePeer(ctx, c, p.AID)
 	return PeerChanged{got}, err
 }
 
 func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
-	got, err := s.Access.RemovePeer(ctx, c, p.AID)
+	got, err := s.Peers.RemovePeer(ctx, c, p.AID)
 	return PeerChanged{got}, err
 }
 
@@ -145,7 +143,7 @@ type PeerNames struct {
 }
 
 func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerNames, error) {
-	peers, err := s.Access.Peers(ctx, c)
+	peers, err := s.Peers.Peers(ctx, c)
 	if err != nil {
 		return PeerNames{}, err
 	}
@@ -168,10 +166,10 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 // TokenParams are the parameters of parley/project/token.
 type TokenParams struct {
 	InProject
-	Agent       string       `json:"agent"` // name of an agent here, or an AID
-	Repo        hub.RepoID   `json:"repoId,omitempty"`
-	Permissions []Permission `json:"permissions,omitempty"`
-	TTLS        int64        `json:"ttlS,omitempty"` // seconds; default a day
+	Agent       string           `json:"agent"` // name of an agent here, or an AID
+	Repo        hub.RepoID       `json:"repoId,omitempty"`
+	Permissions []hub.Permission `json:"permissions,omitempty"`
+	TTLS        int64            `json:"ttlS,omitempty"` // seconds; default a day
 }
 
 // Token is a project token. It is shown this once.
@@ -191,11 +189,11 @@ func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (T
 	}
 	agent := hub.AID(p.Agent)
 	if id := hub.AgentID(p.Agent); id.Valid() {
-		if aid := s.Access.AID(id); aid != "" {
+		if aid := s.Keys.AID(id); aid != "" {
 			agent = aid
 		}
 	}
-	token, expires, err := s.Access.MintToken(ctx, c, access.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	token, expires, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
 	return Token{token, agent, expires}, err
 }
 
@@ -235,9 +233,9 @@ func announce(_ context.Context, s *Services, _ hub.Caller, _ None) (Announced, 
 // redeemOperation defines the one operation that needs no key: a hub that has an
 // invite redeems it, and gets its key.
 func redeemOperation() op[federation.Redemption, federation.Welcome] {
-	o := op[federation.Redemption, federation.Welcome]{Spec: spec("cacp/invite/redeem", "Redeem an invite and exchange keys."),
+	o := op[federation.Redemption, federation.Welcome]{Spec: spec("cacp/invite/redeem", "", "Redeem an invite and exchange keys."),
 		Do: func(ctx context.Context, s *Services, c hub.Caller, r federation.Redemption) (federation.Welcome, error) {
-			return s.Access.Redeem(ctx, c, r)
+			return s.Peers.Redeem(ctx, c, r)
 		}}
 	o.Callers = rpc.Everybody
 	return o

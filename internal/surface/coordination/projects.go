@@ -160,7 +160,7 @@ func (s *Services) mayList(ctx context.Context, c hub.Caller, id hub.ProjectID) 
 	if c.Local() || c.Kind == hub.CallerAnyone {
 		return true, nil
 	}
-	return s.Access.InScope(ctx, c.AID, id)
+	return s.Peers.InScope(ctx, c.AID, id)
 }
 
 // writeListed writes a project of a list: with everything in it and the members

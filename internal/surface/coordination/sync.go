@@ -78,7 +78,7 @@ type Synced struct {
 // syncs defines an operation that merges a copy from a peer. Requests that follow
 // each other in a batch are merged in one go.
 func syncs(method, doc string) op[Copied, Synced] {
-	o := op[Copied, Synced]{Spec: spec(method, doc), Together: mergeCopies}
+	o := op[Copied, Synced]{Spec: spec(method, hub.PermitSync, doc), Together: mergeCopies}
 	o.MaxBody, o.Group = largeBody, "sync"
 	return o
 }
@@ -104,10 +104,10 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 	for i, req := range requests {
 		copied, whole, err := readCopy(req.Method, req.Params)
 		if err == nil {
-			err = s.Access.Admit(ctx, c, req.Method, copied.Project)
+			err = s.Callers.Admit(ctx, c, req.Method, hub.PermitSync, copied.Project)
 		}
 		if err == nil {
-			err = s.Access.Source(c, req.Params.Source)
+			err = s.Callers.Source(c, req.Params.Source)
 		}
 		switch {
 		case err != nil:
@@ -155,7 +155,7 @@ func synced(c federation.Copy, done federation.SyncResult) rpc.Answer[Synced] {
 
 // compares defines an operation with which hubs find out where they differ.
 func compares(method, doc string) op[json.RawMessage, any] {
-	return define(method, doc, func(ctx context.Context, s *Services, c hub.Caller, params json.RawMessage) (any, error) {
+	return define(method, hub.PermitCompare, doc, func(ctx context.Context, s *Services, c hub.Caller, params json.RawMessage) (any, error) {
 		result, _, err := s.Network.Answer(ctx, c.AID, method, params)
 		return result, err
 	})

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -37,28 +37,28 @@ const SessionHeader = "Parley-Session"
 // them. It identifies the caller of each request once.
 type Door struct {
 	*Dispatcher
-	access *access.Access
-	open   bool
+	callers *callers.Service
+	open    bool
 }
 
 // NewDoor returns a door. open says that callers need no key.
-func NewDoor(d *Dispatcher, a *access.Access, open bool) *Door {
-	return &Door{Dispatcher: d, access: a, open: open}
+func NewDoor(d *Dispatcher, c *callers.Service, open bool) *Door {
+	return &Door{Dispatcher: d, callers: c, open: open}
 }
 
 // Identify returns the caller of a request. With an error, which it does not
 // record, it returns a guest.
 func (d *Door) Identify(r *http.Request) (hub.Caller, error) {
-	return d.access.Identify(r.Context(), credentials(r))
+	return d.callers.Identify(r.Context(), credentials(r))
 }
 
-func credentials(r *http.Request) access.Credentials {
+func credentials(r *http.Request) callers.Credentials {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		secret = ""
 	}
 	source, _ := netip.ParseAddrPort(r.RemoteAddr) // a request without an address comes from none
-	return access.Credentials{
+	return callers.Credentials{
 		Bearer: strings.TrimSpace(secret), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"),
 		Source: source.Addr(), Session: session(r.Header),
 	}

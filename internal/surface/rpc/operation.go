@@ -55,6 +55,10 @@ type Spec struct {
 	Changes bool // false for an operation that only reads
 	Dialect Dialect
 
+	// Permission is needed by callers from other hubs and holders of project
+	// tokens. An operation without one is for agents of this hub.
+	Permission hub.Permission
+
 	Tool  string          // as an MCP tool; "" if it is none
 	Input json.RawMessage // JSON Schema of the parameters; nil if it is no tool
 

@@ -18,7 +18,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -89,7 +90,7 @@ func newBench(t *testing.T, more ...interface{ Bind(*bench) *rpc.Method }) *benc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	who := access.New(store, nil)
+	who := keys.New(store, nil)
 	b := &bench{observed: map[string]int{}}
 	if b.operator, err = who.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func newBench(t *testing.T, more ...interface{ Bind(*bench) *rpc.Method }) *benc
 			b.observed[method+" "+string(code)]++
 		},
 	}, table.Bind(b))
-	b.door = rpc.NewDoor(d, who, false)
+	b.door = rpc.NewDoor(d, callers.New(store, who, nil, nil), false)
 	s := httptest.NewServer(b.door)
 	t.Cleanup(s.Close)
 	b.url, b.client = s.URL, rpc.NewClient(s.URL, b.operator, "s1", nil)

@@ -1,4 +1,4 @@
-package access_test
+package keys_test
 
 import (
 	"context"
@@ -11,12 +11,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/vault"
 )
 
-// A desk is an Access over a real store, with a clock that stands still.
+// A desk is a Service over a real store, with a clock that stands still.
 type desk struct {
-	*access.Access
+	*keys.Service
 	store *sqlite.Store
 	hints *bus.Local
 	now   time.Time
@@ -35,7 +36,7 @@ func newDesk(t *testing.T) *desk {
 		}
 	})
 	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
-	d.Access = access.New(store, &access.Options{Bus: d.hints, Clock: func() time.Time { return d.now }})
+	d.Service = keys.New(store, &keys.Options{Bus: d.hints, Clock: func() time.Time { return d.now }})
 	if _, err := d.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func newDesk(t *testing.T) *desk {
 // add adds an agent and returns its secret.
 func (d *desk) add(t *testing.T, id hub.AgentID) string {
 	t.Helper()
-	_, _, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: id}, access.NewKey{})
+	_, _, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: id}, keys.NewKey{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestAddAgent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := len(d.actions(t, 0))
-			agent, key, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: tt.id}, access.NewKey{})
+			agent, key, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: tt.id}, keys.NewKey{})
 			wantCode(t, err, tt.want)
 			if err != nil {
 				if secret != "" || len(d.actions(t, 0)) != before {
@@ -111,7 +112,7 @@ func TestAddAgent(t *testing.T) {
 			if agent.Role != hub.RoleExecutor || agent.Auditor || agent.State != hub.AgentActive || agent.CreatedAt != hub.At(d.now) {
 				t.Errorf("agent: got %+v, want an active executor from now", agent)
 			}
-			if key.Label != "default" || key.Agent != tt.id || !strings.HasPrefix(secret, access.KeyPrefix) || len(secret) < len(access.KeyPrefix)+43 {
+			if key.Label != "default" || key.Agent != tt.id || !strings.HasPrefix(secret, vault.KeyPrefix) || len(secret) < len(vault.KeyPrefix)+43 {
 				t.Errorf("key: got %+v and %q, want a default key", key, secret)
 			}
 			if key.Hash != hub.HashSecret(secret) || strings.Contains(fmt.Sprintf("%+v", key), secret) || !strings.HasSuffix(secret, key.Hint) || len(key.Hint) != 4 {
@@ -125,7 +126,7 @@ func TestAddAgent(t *testing.T) {
 	}
 	for _, role := range hub.Roles {
 		t.Run("the role "+string(role)+" is kept", func(t *testing.T) {
-			_, _, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: hub.AgentID(role), Role: role, Auditor: true}, access.NewKey{})
+			_, _, secret, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: hub.AgentID(role), Role: role, Auditor: true}, keys.NewKey{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +136,7 @@ func TestAddAgent(t *testing.T) {
 		})
 	}
 	t.Run("another role is refused", func(t *testing.T) {
-		_, _, _, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: "x", Role: "king"}, access.NewKey{})
+		_, _, _, err := d.AddAgent(t.Context(), d.boss, hub.Agent{ID: "x", Role: "king"}, keys.NewKey{})
 		wantCode(t, err, hub.CodeInvalid)
 	})
 	t.Run("R3-120 who added whom is recorded, in one step with the key", func(t *testing.T) {
@@ -154,10 +155,10 @@ func TestAuthority(t *testing.T) {
 	alice := hub.Caller{ID: "alice", Role: hub.RoleCoordinator, Auditor: true}
 	for name, call := range map[string]func() error{
 		"add agents": func() error {
-			_, _, _, err := d.AddAgent(t.Context(), alice, hub.Agent{ID: "x"}, access.NewKey{})
+			_, _, _, err := d.AddAgent(t.Context(), alice, hub.Agent{ID: "x"}, keys.NewKey{})
 			return err
 		},
-		"make keys":     func() error { _, _, err := d.MintKey(t.Context(), alice, access.NewKey{Agent: "alice"}); return err },
+		"make keys":     func() error { _, _, err := d.MintKey(t.Context(), alice, keys.NewKey{Agent: "alice"}); return err },
 		"revoke keys":   func() error { _, err := d.RevokeKeys(t.Context(), alice, "alice", ""); return err },
 		"pause agents":  func() error { _, err := d.SetState(t.Context(), alice, "alice", hub.AgentPaused); return err },
 		"resume agents": func() error { _, err := d.SetState(t.Context(), alice, "alice", hub.AgentActive); return err },
@@ -192,7 +193,7 @@ func TestAuthority(t *testing.T) {
 func TestKeys(t *testing.T) {
 	d := newDesk(t)
 	first := d.add(t, "alice")
-	key, second, err := d.MintKey(t.Context(), d.boss, access.NewKey{Agent: "alice", Label: "laptop", Expires: time.Hour})
+	key, second, err := d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "alice", Label: "laptop", Expires: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,17 +209,17 @@ func TestKeys(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		name string
-		key  access.NewKey
+		key  keys.NewKey
 		want hub.Code
 	}{
-		{"a label is used once", access.NewKey{Agent: "alice", Label: "laptop"}, hub.CodeConflict},
-		{"a label of two lines is refused", access.NewKey{Agent: "alice", Label: "a\nb"}, hub.CodeInvalid},
-		{"a label that moves the cursor is refused", access.NewKey{Agent: "alice", Label: "a\x1b[2J"}, hub.CodeInvalid},
-		{"a label of 65 bytes is refused", access.NewKey{Agent: "alice", Label: strings.Repeat("x", 65)}, hub.CodeInvalid},
-		{"a label that is not text is refused", access.NewKey{Agent: "alice", Label: "a\xff"}, hub.CodeInvalid},
-		{"a label that turns the direction of writing is refused", access.NewKey{Agent: "alice", Label: "a\u202eb"}, hub.CodeInvalid},
-		{"a key that expired before it was made is refused", access.NewKey{Agent: "alice", Label: "x", Expires: -1}, hub.CodeInvalid},
-		{"a key for nobody is refused", access.NewKey{Agent: "nobody", Label: "x"}, hub.CodeNotFound},
+		{"a label is used once", keys.NewKey{Agent: "alice", Label: "laptop"}, hub.CodeConflict},
+		{"a label of two lines is refused", keys.NewKey{Agent: "alice", Label: "a\nb"}, hub.CodeInvalid},
+		{"a label that moves the cursor is refused", keys.NewKey{Agent: "alice", Label: "a\x1b[2J"}, hub.CodeInvalid},
+		{"a label of 65 bytes is refused", keys.NewKey{Agent: "alice", Label: strings.Repeat("x", 65)}, hub.CodeInvalid},
+		{"a label that is not text is refused", keys.NewKey{Agent: "alice", Label: "a\xff"}, hub.CodeInvalid},
+		{"a label that turns the direction of writing is refused", keys.NewKey{Agent: "alice", Label: "a\u202eb"}, hub.CodeInvalid},
+		{"a key that expired before it was made is refused", keys.NewKey{Agent: "alice", Label: "x", Expires: -1}, hub.CodeInvalid},
+		{"a key for nobody is refused", keys.NewKey{Agent: "nobody", Label: "x"}, hub.CodeNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, secret, err := d.MintKey(t.Context(), d.boss, tt.key)
@@ -262,7 +263,7 @@ func TestKeys(t *testing.T) {
 		wantCode(t, err, hub.CodeNotFound)
 	})
 	t.Run("without a label all keys are revoked", func(t *testing.T) {
-		third := must(d.MintKey(t.Context(), d.boss, access.NewKey{Agent: "alice", Label: "third"}))(t)
+		third := must(d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "alice", Label: "third"}))(t)
 		if n, err := d.RevokeKeys(t.Context(), d.boss, "alice", ""); err != nil || n != 2 {
 			t.Errorf("revoke: got %d (%v), want 2", n, err)
 		}
@@ -274,9 +275,9 @@ func TestKeys(t *testing.T) {
 	t.Run("an agent has at most 100 keys, revoked ones included", func(t *testing.T) {
 		d.add(t, "hoarder")
 		for i := range 99 {
-			must(d.MintKey(t.Context(), d.boss, access.NewKey{Agent: "hoarder", Label: fmt.Sprint(i)}))(t)
+			must(d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "hoarder", Label: fmt.Sprint(i)}))(t)
 		}
-		_, _, err := d.MintKey(t.Context(), d.boss, access.NewKey{Agent: "hoarder", Label: "one more"})
+		_, _, err := d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "hoarder", Label: "one more"})
 		wantCode(t, err, hub.CodeConflict)
 	})
 }
@@ -297,7 +298,7 @@ func TestAuthenticate(t *testing.T) {
 	secret := d.add(t, "alice")
 	for _, tt := range []struct{ name, secret string }{
 		{"no secret", ""}, {"another kind of secret", "sk-" + secret}, {"the beginning of a secret", secret[:len(secret)-1]},
-		{"a secret and more", secret + "x"}, {"the bare prefix", access.KeyPrefix}, {"a hash of the secret", access.KeyPrefix + hub.HashSecret(secret)},
+		{"a secret and more", secret + "x"}, {"the bare prefix", vault.KeyPrefix}, {"a hash of the secret", vault.KeyPrefix + hub.HashSecret(secret)},
 	} {
 		t.Run(tt.name+" is refused with a hint", func(t *testing.T) {
 			_, err := d.Authenticate(t.Context(), tt.secret)
@@ -346,7 +347,7 @@ func TestAuthenticate(t *testing.T) {
 		for name, change := range map[string]func() error{
 			"state": func() error { _, err := d.SetState(t.Context(), d.boss, "alice", hub.AgentActive); return err },
 			"key": func() error {
-				_, _, err := d.MintKey(t.Context(), d.boss, access.NewKey{Agent: "alice", Label: "new"})
+				_, _, err := d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "alice", Label: "new"})
 				return err
 			},
 			"revoke": func() error { _, err := d.RevokeKeys(t.Context(), d.boss, "alice", "default"); return err },
@@ -381,7 +382,7 @@ func TestRevocationBetween(t *testing.T) {
 	secret := d.add(t, "alice")
 	t.Run("an answer that was read before a revocation is not remembered after it", func(t *testing.T) {
 		slow := &slowStore{Store: d.store}
-		a := access.New(slow, nil)
+		a := keys.New(slow, nil)
 		slow.after = func() { // the key was read, and then revoked
 			slow.after = nil
 			if _, err := a.RevokeKeys(t.Context(), d.boss, "alice", ""); err != nil {
@@ -417,7 +418,7 @@ func TestOperator(t *testing.T) {
 	}
 	defer store.Close()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	a := access.New(store, &access.Options{Clock: func() time.Time { now = now.Add(time.Second); return now }})
+	a := keys.New(store, &keys.Options{Clock: func() time.Time { now = now.Add(time.Second); return now }})
 	ensure := func(t *testing.T, secret string) string {
 		t.Helper()
 		got, err := a.EnsureOperator(t.Context(), secret)
@@ -438,7 +439,7 @@ func TestOperator(t *testing.T) {
 		}
 	})
 	second := first
-	for _, tt := range []struct{ name, secret string }{{"a lost key", ""}, {"a key nobody has", access.KeyPrefix + "x"}, {"something else", "hello"}} {
+	for _, tt := range []struct{ name, secret string }{{"a lost key", ""}, {"a key nobody has", vault.KeyPrefix + "x"}, {"something else", "hello"}} {
 		t.Run(tt.name+" is replaced, and the one before is refused", func(t *testing.T) {
 			next := ensure(t, tt.secret)
 			if next == second {
@@ -453,7 +454,7 @@ func TestOperator(t *testing.T) {
 		})
 	}
 	t.Run("the key of an agent is not taken for the operator's", func(t *testing.T) {
-		_, _, agents, err := a.AddAgent(t.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: "alice"}, access.NewKey{})
+		_, _, agents, err := a.AddAgent(t.Context(), hub.Caller{ID: hub.Operator}, hub.Agent{ID: "alice"}, keys.NewKey{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package access_test
+package callers_test
 
 import (
 	"context"
@@ -21,16 +21,22 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/service/access"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/vault"
 )
 
-// A lobby is an Access that other hubs come to, with a project in its store.
+// A lobby is a hub that other hubs call, with a project in its store.
 type lobby struct {
-	*access.Access
+	*callers.Service
+	keys  *keys.Service
+	peers *peers.Service
 	store *sqlite.Store
 	now   time.Time
 	boss  hub.Caller
-	vault *access.Vault
+	vault *vault.Vault
 }
 
 const (
@@ -38,7 +44,7 @@ const (
 	frontend = hub.AID("aid://example.com/frontend@1.0.0")
 )
 
-func newLobby(t *testing.T, change func(*access.Options)) *lobby {
+func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
 	t.Helper()
 	home := t.TempDir()
 	store, err := sqlite.Open(home, nil)
@@ -47,16 +53,16 @@ func newLobby(t *testing.T, change func(*access.Options)) *lobby {
 	}
 	t.Cleanup(func() { store.Close() })
 	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
-	if l.vault, err = access.OpenVault(filepath.Join(home, "secrets.key")); err != nil {
+	if l.vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}
-	o := &access.Options{
+	o := &peers.Options{
 		Clock: func() time.Time { return l.now }, Vault: l.vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
 	}
 	if change != nil {
 		change(o)
 	}
-	l.Access = access.New(store, o)
+	l.connect(o)
 	at := hub.InstantAt(l.now)
 	for _, id := range []hub.ProjectID{project, "other"} {
 		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
@@ -71,17 +77,23 @@ func newLobby(t *testing.T, change func(*access.Options)) *lobby {
 	return l
 }
 
+// connect makes the services of a hub.
+func (l *lobby) connect(o *peers.Options) {
+	l.keys, l.peers = keys.New(l.store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.store, o)
+	l.Service = callers.New(l.store, l.keys, l.peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
+}
+
 // add adds a peer and returns its key.
 func (l *lobby) add(t *testing.T, aid hub.AID, from string) string {
 	t.Helper()
-	_, secret, err := l.AddPeer(t.Context(), l.boss, access.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
+	_, secret, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return secret
 }
 
-func (l *lobby) token(t *testing.T, n access.NewToken) string {
+func (l *lobby) token(t *testing.T, n callers.NewToken) string {
 	t.Helper()
 	token, _, err := l.MintToken(t.Context(), l.boss, n)
 	if err != nil {
@@ -98,11 +110,20 @@ var (
 	pulls = []string{"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/copies"}
 )
 
+// needs holds the permission of each operation of coordination, by method.
+var needs = func() map[string]hub.Permission {
+	out := map[string]hub.Permission{}
+	for _, m := range coordination.Operations.Bind(nil) {
+		out[m.Method] = m.Permission
+	}
+	return out
+}()
+
 // may returns those methods that a visitor may call.
 func (l *lobby) may(t *testing.T, v hub.Caller, id hub.ProjectID, methods ...[]string) (out []string) {
 	t.Helper()
 	for _, m := range slices.Concat(methods...) {
-		err := l.Admit(t.Context(), v, m, id)
+		err := l.Admit(t.Context(), v, m, needs[m], id)
 		if err == nil {
 			out = append(out, m)
 		} else if hub.CodeOf(err) != hub.CodeDenied {
@@ -116,7 +137,7 @@ func TestTrust(t *testing.T) {
 	l := newLobby(t, nil)
 	key := l.add(t, frontend, "")
 	all := slices.Concat(reads, writes, syncs, pulls)
-	identify := func(t *testing.T, c access.Credentials) hub.Caller {
+	identify := func(t *testing.T, c callers.Credentials) hub.Caller {
 		t.Helper()
 		v, err := l.Identify(t.Context(), c)
 		if err != nil {
@@ -125,7 +146,7 @@ func TestTrust(t *testing.T) {
 		return v
 	}
 	t.Run("R1-063 a verified peer may do everything", func(t *testing.T) {
-		v := identify(t, access.Credentials{Bearer: key, AgentID: frontend})
+		v := identify(t, callers.Credentials{Bearer: key, AgentID: frontend})
 		if v.Trust != hub.TrustVerified || v.AID != frontend {
 			t.Errorf("got %+v", v)
 		}
@@ -138,25 +159,25 @@ func TestTrust(t *testing.T) {
 	})
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
 		known := hub.AID("aid://example.com/known@1.0.0")
-		v, err := l.RegisterPeer(t.Context(), l.boss, access.NewPeer{AID: known, Endpoint: "https://k.example"})
+		v, err := l.peers.RegisterPeer(t.Context(), l.boss, peers.NewPeer{AID: known, Endpoint: "https://k.example"})
 		if err != nil || v.State != hub.PeerPending || v.Trust != hub.TrustUnknown {
 			t.Fatalf("registered: got %+v, %v", v, err)
 		}
-		if _, err := l.Identify(t.Context(), access.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+		if _, err := l.Identify(t.Context(), callers.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("before it is approved: got %v", err)
 		}
-		if p, err := l.ApprovePeer(t.Context(), l.boss, known); err != nil || p.Trust != hub.TrustKnown {
+		if p, err := l.peers.ApprovePeer(t.Context(), l.boss, known); err != nil || p.Trust != hub.TrustKnown {
 			t.Fatalf("approved: got %+v, %v", p, err)
 		}
-		if got := l.may(t, identify(t, access.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
+		if got := l.may(t, identify(t, callers.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
 			t.Errorf("may %v, want %v", got, reads)
 		}
 	})
 	t.Run("R1-065 an unknown agent may do nothing", func(t *testing.T) {
-		for name, c := range map[string]access.Credentials{
+		for name, c := range map[string]callers.Credentials{
 			"nobody":              {},
 			"an unknown name":     {AgentID: "aid://evil.example/x@1.0.0"},
-			"an unknown key":      {Bearer: access.KeyPrefix + "x"},
+			"an unknown key":      {Bearer: vault.KeyPrefix + "x"},
 			"not a key":           {Bearer: "Basic eA=="},
 			"a name that has one": {AgentID: frontend},
 			"not a token":         {Token: "eyJx.eyJ.x"},
@@ -166,12 +187,12 @@ func TestTrust(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", name, v, err)
 			}
 		}
-		if err := l.Admit(t.Context(), hub.Caller{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", project); hub.CodeOf(err) != hub.CodeDenied {
+		if err := l.Admit(t.Context(), hub.Caller{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", hub.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("R1-062 a key of one agent with the name of another is refused, and the journal can name it", func(t *testing.T) {
-		v, err := l.Identify(t.Context(), access.Credentials{Bearer: key, AgentID: "aid://evil.example/x@1.0.0"})
+		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: "aid://evil.example/x@1.0.0"})
 		if hub.CodeOf(err) != hub.CodeTampering || v.Kind != hub.CallerGuest || v.ID != hub.AgentID("peer:"+frontend) {
 			t.Errorf("got %+v, %v", v, err)
 		}
@@ -183,18 +204,18 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-061 an agent of this hub comes with its key", func(t *testing.T) {
-		_, _, secret, err := l.AddAgent(t.Context(), l.boss, hub.Agent{ID: "anna"}, access.NewKey{})
+		_, _, secret, err := l.keys.AddAgent(t.Context(), l.boss, hub.Agent{ID: "anna"}, keys.NewKey{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := identify(t, access.Credentials{Bearer: secret, AgentID: "aid://hub.example/anna@1.0.0"})
+		v := identify(t, callers.Credentials{Bearer: secret, AgentID: "aid://hub.example/anna@1.0.0"})
 		if v.ID != "anna" || v.AID != "aid://hub.example/anna@1.0.0" || v.Kind != hub.CallerAgent {
 			t.Errorf("got %+v", v)
 		}
 		if got, want := l.may(t, v, project, all), slices.Concat(reads, writes); !slices.Equal(got, want) {
 			t.Errorf("may %v, want %v", got, want)
 		}
-		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: secret, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
+		if _, err := l.Identify(t.Context(), callers.Credentials{Bearer: secret, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
 			t.Errorf("as somebody else: got %v", err)
 		}
 	})
@@ -203,21 +224,21 @@ func TestTrust(t *testing.T) {
 		if secret := l.add(t, ref, "10.1.2.0/24"); secret != "" {
 			t.Error("it was given a key")
 		}
-		here := access.Credentials{AgentID: ref, Source: netip.MustParseAddr("::ffff:10.1.2.3")}
+		here := callers.Credentials{AgentID: ref, Source: netip.MustParseAddr("::ffff:10.1.2.3")}
 		if got := l.may(t, identify(t, here), project, all); !slices.Equal(got, syncs) {
 			t.Errorf("may %v, want %v", got, syncs)
 		}
 		for _, from := range []netip.Addr{netip.MustParseAddr("10.1.3.3"), netip.MustParseAddr("127.0.0.1"), {}} {
-			if _, err := l.Identify(t.Context(), access.Credentials{AgentID: ref, Source: from}); hub.CodeOf(err) != hub.CodeTampering {
+			if _, err := l.Identify(t.Context(), callers.Credentials{AgentID: ref, Source: from}); hub.CodeOf(err) != hub.CodeTampering {
 				t.Errorf("from %s: got %v", from, err)
 			}
 		}
 	})
 	t.Run("R1-060 a removed peer is out", func(t *testing.T) {
-		if _, err := l.RemovePeer(t.Context(), l.boss, frontend); err != nil {
+		if _, err := l.peers.RemovePeer(t.Context(), l.boss, frontend); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: key}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+		if _, err := l.Identify(t.Context(), callers.Credentials{Bearer: key}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("got %v", err)
 		}
 		if again := l.add(t, frontend, ""); again == key {
@@ -226,32 +247,32 @@ func TestTrust(t *testing.T) {
 	})
 	t.Run("R1-060 only the operator decides about peers", func(t *testing.T) {
 		anna := hub.Caller{ID: "anna"}
-		_, _, add := l.AddPeer(t.Context(), anna, access.NewPeer{AID: "x", Endpoint: "https://x.example"})
-		_, approve := l.ApprovePeer(t.Context(), anna, frontend)
-		_, remove := l.RemovePeer(t.Context(), anna, frontend)
-		_, list := l.Peers(t.Context(), anna)
-		_, invites := l.Invites(t.Context(), anna, "")
-		_, _, invite := l.Invite(t.Context(), anna, access.NewInvite{Project: project, Repo: "frontend-app"})
-		_, revoke := l.RevokeInvite(t.Context(), anna, "x")
-		_, _, token := l.MintToken(t.Context(), anna, access.NewToken{Agent: "a", Project: project})
-		_, join := l.Join(t.Context(), anna, "INV-x", nil)
-		for i, err := range []error{add, approve, remove, list, invites, invite, revoke, token, join, l.SetPeerKey(t.Context(), anna, frontend, "k")} {
+		_, _, add := l.peers.AddPeer(t.Context(), anna, peers.NewPeer{AID: "x", Endpoint: "https://x.example"})
+		_, approve := l.peers.ApprovePeer(t.Context(), anna, frontend)
+		_, remove := l.peers.RemovePeer(t.Context(), anna, frontend)
+		_, list := l.peers.Peers(t.Context(), anna)
+		_, invites := l.peers.Invites(t.Context(), anna, "")
+		_, _, invite := l.peers.Invite(t.Context(), anna, peers.NewInvite{Project: project, Repo: "frontend-app"})
+		_, revoke := l.peers.RevokeInvite(t.Context(), anna, "x")
+		_, _, token := l.MintToken(t.Context(), anna, callers.NewToken{Agent: "a", Project: project})
+		_, join := l.peers.Join(t.Context(), anna, "INV-x", nil)
+		for i, err := range []error{add, approve, remove, list, invites, invite, revoke, token, join, l.peers.SetPeerKey(t.Context(), anna, frontend, "k")} {
 			if hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("%d: got %v", i, err)
 			}
 		}
 	})
 	t.Run("R1-085 a peer that is none cannot be added", func(t *testing.T) {
-		for _, n := range []access.NewPeer{
+		for _, n := range []peers.NewPeer{
 			{AID: "", Endpoint: "https://x.example"}, {AID: "a b", Endpoint: "https://x.example"}, {AID: "x", Endpoint: "file:///etc/passwd"},
 			{AID: "x", Endpoint: "https://u:p@x.example"}, {AID: "x", Endpoint: "https://x.example", Repo: "a\nb"}, {AID: "x", Endpoint: "https://x.example", From: "everywhere"},
 			{AID: "x", Endpoint: "https://x.example", Key: "a\r\nX: y"},
 		} {
-			if _, _, err := l.AddPeer(t.Context(), l.boss, n); hub.CodeOf(err) != hub.CodeInvalid {
+			if _, _, err := l.peers.AddPeer(t.Context(), l.boss, n); hub.CodeOf(err) != hub.CodeInvalid {
 				t.Errorf("%+v: got %v", n, err)
 			}
 		}
-		if _, _, err := l.AddPeer(t.Context(), l.boss, access.NewPeer{AID: "aid://hub.example/backend@1.0.0", Endpoint: "https://x.example"}); hub.CodeOf(err) != hub.CodeConflict {
+		if _, _, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: "aid://hub.example/backend@1.0.0", Endpoint: "https://x.example"}); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("the hub itself: got %v", err)
 		}
 	})
@@ -268,42 +289,42 @@ func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool,
 
 func TestRegisterPeer(t *testing.T) {
 	const known = hub.AID("aid://known.example/x@1.0.0")
-	l := newLobby(t, func(o *access.Options) { o.Directory = directory{known: "https://known.example"} })
+	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
 	key := l.add(t, frontend, "")
-	register := func(c access.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
+	register := func(c callers.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
 		v, err := l.Identify(t.Context(), c)
 		if err != nil {
 			v = hub.Caller{}
 		}
-		return l.RegisterPeer(t.Context(), v, access.NewPeer{AID: aid, Endpoint: endpoint})
+		return l.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: aid, Endpoint: endpoint})
 	}
 	t.Run("R1-053 a stranger cannot register", func(t *testing.T) {
-		if _, err := register(access.Credentials{}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+		if _, err := register(callers.Credentials{}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("R1-053 one that the exchange knows waits for the operator", func(t *testing.T) {
-		if p, err := register(access.Credentials{}, known, "https://known.example/"); err != nil || p.State != hub.PeerPending {
+		if p, err := register(callers.Credentials{}, known, "https://known.example/"); err != nil || p.State != hub.PeerPending {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if _, err := register(access.Credentials{}, known, "https://elsewhere.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+		if _, err := register(callers.Credentials{}, known, "https://elsewhere.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("elsewhere: got %v", err)
 		}
 	})
 	t.Run("R1-053 only its key can move a peer", func(t *testing.T) {
-		if _, err := register(access.Credentials{}, frontend, "https://evil.example"); err == nil {
+		if _, err := register(callers.Credentials{}, frontend, "https://evil.example"); err == nil {
 			t.Error("moved by a stranger")
 		}
-		if p, err := register(access.Credentials{Bearer: key, AgentID: frontend}, frontend, "https://new.example"); err != nil || p.Endpoint != "https://new.example" || p.State != hub.PeerApproved {
+		if p, err := register(callers.Credentials{Bearer: key, AgentID: frontend}, frontend, "https://new.example"); err != nil || p.Endpoint != "https://new.example" || p.State != hub.PeerApproved {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if _, err := register(access.Credentials{Bearer: key}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+		if _, err := register(callers.Credentials{Bearer: key}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("another with this key: got %v", err)
 		}
 	})
 	t.Run("R1-053 a legacy peer registers nobody but itself, and does not move", func(t *testing.T) {
 		l.add(t, "agent-old", "10.1.2.3")
-		old := access.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
+		old := callers.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
 		if p, err := register(old, "agent-old", "https://f.example/"); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("itself: got %+v, %v", p, err)
 		}
@@ -315,15 +336,15 @@ func TestRegisterPeer(t *testing.T) {
 		}
 	})
 	t.Run("R1-053 an open hub takes everybody", func(t *testing.T) {
-		open := newLobby(t, func(o *access.Options) { o.Open = true })
-		v, err := open.Identify(t.Context(), access.Credentials{AgentID: "agent-x"})
+		open := newLobby(t, func(o *peers.Options) { o.Open = true })
+		v, err := open.Identify(t.Context(), callers.Credentials{AgentID: "agent-x"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := open.RegisterPeer(t.Context(), v, access.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
+		if p, err := open.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if err := open.Admit(t.Context(), v, "cacp/contract/sync", project); err != nil {
+		if err := open.Admit(t.Context(), v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -331,7 +352,7 @@ func TestRegisterPeer(t *testing.T) {
 		full := newLobby(t, nil)
 		var err error
 		for i := 0; i < 200 && err == nil; i++ {
-			_, err = full.RegisterPeer(t.Context(), full.boss, access.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+			_, err = full.peers.RegisterPeer(t.Context(), full.boss, peers.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
 		}
 		if hub.CodeOf(err) != hub.CodeRateLimited {
 			t.Errorf("got %v", err)
@@ -343,8 +364,8 @@ func TestProjectTokens(t *testing.T) {
 	l := newLobby(t, nil)
 	all := slices.Concat(reads, writes, syncs, pulls)
 	t.Run("R1-068 a token permits what it says, in its project", func(t *testing.T) {
-		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []access.Permission{access.PermitRead, access.PermitPropose}})
-		v, err := l.Identify(t.Context(), access.Credentials{Token: token, AgentID: frontend})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []hub.Permission{hub.PermitRead, hub.PermitPropose}})
+		v, err := l.Identify(t.Context(), callers.Credentials{Token: token, AgentID: frontend})
 		if err != nil || v.AID != frontend || v.Scope.Project != project {
 			t.Fatalf("got %+v, %v", v, err)
 		}
@@ -356,7 +377,7 @@ func TestProjectTokens(t *testing.T) {
 		}
 	})
 	t.Run("R1-068 no token permits to sync", func(t *testing.T) {
-		v, err := l.Identify(t.Context(), access.Credentials{Bearer: l.token(t, access.NewToken{Agent: frontend, Project: project, Permissions: access.Permissions})})
+		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: hub.Permissions})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,24 +387,24 @@ func TestProjectTokens(t *testing.T) {
 	})
 	t.Run("R1-068 a token narrows what a key permits", func(t *testing.T) {
 		key := l.add(t, frontend, "")
-		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Permissions: []access.Permission{access.PermitRead}})
-		v, err := l.Identify(t.Context(), access.Credentials{Bearer: key, Token: token, AgentID: frontend})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{hub.PermitRead}})
+		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: key, Token: token, AgentID: frontend})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := l.may(t, v, project, all); !slices.Equal(got, reads) {
 			t.Errorf("may %v, want %v", got, reads)
 		}
-		other := l.token(t, access.NewToken{Agent: "aid://example.com/other@1.0.0", Project: project})
-		if _, err := l.Identify(t.Context(), access.Credentials{Bearer: key, Token: other}); hub.CodeOf(err) != hub.CodeTampering {
+		other := l.token(t, callers.NewToken{Agent: "aid://example.com/other@1.0.0", Project: project})
+		if _, err := l.Identify(t.Context(), callers.Credentials{Bearer: key, Token: other}); hub.CodeOf(err) != hub.CodeTampering {
 			t.Errorf("with the token of another: got %v", err)
 		}
-		if _, err := l.Identify(t.Context(), access.Credentials{Token: other, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
+		if _, err := l.Identify(t.Context(), callers.Credentials{Token: other, AgentID: frontend}); hub.CodeOf(err) != hub.CodeTampering {
 			t.Errorf("with the name of another: got %v", err)
 		}
 	})
 	t.Run("R1-068 the claims are those of the protocol", func(t *testing.T) {
-		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Repo: "r2", Life: time.Hour})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Repo: "r2", Life: time.Hour})
 		parts := strings.Split(token, ".")
 		raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 		if err != nil {
@@ -407,8 +428,8 @@ func TestProjectTokens(t *testing.T) {
 		}
 	})
 	t.Run("R1-068 expired, forged and foreign tokens are refused", func(t *testing.T) {
-		token := l.token(t, access.NewToken{Agent: frontend, Project: project, Life: time.Hour})
-		stranger := newLobby(t, nil).token(t, access.NewToken{Agent: frontend, Project: project})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Life: time.Hour})
+		stranger := newLobby(t, nil).token(t, callers.NewToken{Agent: frontend, Project: project})
 		claims := jwt.MapClaims{"sub": string(frontend), "project_id": string(project), "permissions": []string{"project:read"}, "exp": l.now.Add(time.Hour).Unix()}
 		none, err := jwt.NewWithClaims(jwt.SigningMethodNone, claims).SignedString(jwt.UnsafeAllowNoneSignatureType)
 		if err != nil {
@@ -427,25 +448,25 @@ func TestProjectTokens(t *testing.T) {
 			"of another hub": stranger, "without a signature": none, "with a public secret": public, "with another algorithm": hs512,
 			"cut": token[:len(token)-2], "changed": parts[0] + "." + parts[1] + "A." + parts[2], "empty": "..",
 		} {
-			if _, err := l.Identify(t.Context(), access.Credentials{Token: bad}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			if _, err := l.Identify(t.Context(), callers.Credentials{Token: bad}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
 		l.now = l.now.Add(2 * time.Hour)
-		if _, err := l.Identify(t.Context(), access.Credentials{Token: token}); hub.CodeOf(err) != hub.CodeUnauthenticated || !strings.Contains(err.Error(), "expired") {
+		if _, err := l.Identify(t.Context(), callers.Credentials{Token: token}); hub.CodeOf(err) != hub.CodeUnauthenticated || !strings.Contains(err.Error(), "expired") {
 			t.Errorf("expired: got %v", err)
 		}
 	})
 	t.Run("R1-068 a token that cannot be is not made", func(t *testing.T) {
 		for name, test := range map[string]struct {
-			n    access.NewToken
+			n    callers.NewToken
 			code hub.Code
 		}{
-			"for nobody":            {access.NewToken{Project: project}, hub.CodeInvalid},
-			"for no project":        {access.NewToken{Agent: frontend}, hub.CodeInvalid},
-			"for an unknown one":    {access.NewToken{Agent: frontend, Project: "nowhere"}, hub.CodeNotFound},
-			"for ever":              {access.NewToken{Agent: frontend, Project: project, Life: 1000 * time.Hour}, hub.CodeInvalid},
-			"with a new permission": {access.NewToken{Agent: frontend, Project: project, Permissions: []access.Permission{"peer:sync"}}, hub.CodeInvalid},
+			"for nobody":            {callers.NewToken{Project: project}, hub.CodeInvalid},
+			"for no project":        {callers.NewToken{Agent: frontend}, hub.CodeInvalid},
+			"for an unknown one":    {callers.NewToken{Agent: frontend, Project: "nowhere"}, hub.CodeNotFound},
+			"for ever":              {callers.NewToken{Agent: frontend, Project: project, Life: 1000 * time.Hour}, hub.CodeInvalid},
+			"with a new permission": {callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{"peer:sync"}}, hub.CodeInvalid},
 		} {
 			if _, _, err := l.MintToken(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
@@ -459,14 +480,14 @@ func TestInvites(t *testing.T) {
 	here := netip.MustParseAddr("203.0.113.7")
 	invite := func(t *testing.T, life time.Duration) (hub.Invite, string) {
 		t.Helper()
-		in, text, err := l.Invite(t.Context(), l.boss, access.NewInvite{Project: project, Repo: "frontend-app", Life: life})
+		in, text, err := l.peers.Invite(t.Context(), l.boss, peers.NewInvite{Project: project, Repo: "frontend-app", Life: life})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return in, text
 	}
 	redeem := func(text string, aid hub.AID) (federation.Welcome, error) {
-		return l.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: access.KeyPrefix + "theirs"})
+		return l.peers.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: vault.KeyPrefix + "theirs"})
 	}
 	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
 		in, text := invite(t, 0)
@@ -480,21 +501,21 @@ func TestInvites(t *testing.T) {
 		if w.AID != "aid://hub.example/backend@1.0.0" || w.Project != project || w.ForRepo != "frontend-app" || w.Endpoint != "https://hub.example" {
 			t.Errorf("got %+v", w)
 		}
-		v, err := l.Identify(t.Context(), access.Credentials{Bearer: w.Key, AgentID: frontend})
+		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: w.Key, AgentID: frontend})
 		if err != nil || v.Trust != hub.TrustVerified {
 			t.Errorf("got %+v, %v", v, err)
 		}
-		peers, err := l.Peers(t.Context(), l.boss)
+		peers, err := l.peers.Peers(t.Context(), l.boss)
 		if err != nil || len(peers) != 1 {
 			t.Fatalf("got %v, %v", peers, err)
 		}
-		if key, err := l.PeerKey(peers[0]); err != nil || key != access.KeyPrefix+"theirs" {
+		if key, err := l.peers.PeerKey(peers[0]); err != nil || key != vault.KeyPrefix+"theirs" {
 			t.Errorf("to send: got %q, %v", key, err)
 		}
 		if _, err := redeem(text, "aid://evil.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a second time: got %v", err)
 		}
-		list, err := l.Invites(t.Context(), l.boss, project)
+		list, err := l.peers.Invites(t.Context(), l.boss, project)
 		if err != nil || len(list) != 1 || list[0].ID != in.ID || list[0].RedeemedBy != frontend {
 			t.Errorf("got %+v, %v", list, err)
 		}
@@ -510,19 +531,19 @@ func TestInvites(t *testing.T) {
 		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
 			t.Errorf("with its key: got %v", err)
 		}
 	})
 	t.Run("R1-069 an invite can be revoked", func(t *testing.T) {
 		in, text := invite(t, 0)
-		if _, err := l.RevokeInvite(t.Context(), l.boss, in.ID); err != nil {
+		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, in.ID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "revoked") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.RevokeInvite(t.Context(), l.boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
+		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
 			t.Errorf("one that is none: got %v", err)
 		}
 	})
@@ -535,15 +556,15 @@ func TestInvites(t *testing.T) {
 	})
 	t.Run("R1-069 an invite for nothing is not made", func(t *testing.T) {
 		for name, test := range map[string]struct {
-			n    access.NewInvite
+			n    peers.NewInvite
 			code hub.Code
 		}{
-			"to no project":    {access.NewInvite{Project: "nowhere", Repo: "frontend-app"}, hub.CodeNotFound},
-			"to no repository": {access.NewInvite{Project: project, Repo: "x"}, hub.CodeNotFound},
-			"for ever":         {access.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
-			"for everything":   {access.NewInvite{Project: project, Repo: "frontend-app", Permissions: []access.Permission{"*"}}, hub.CodeInvalid},
+			"to no project":    {peers.NewInvite{Project: "nowhere", Repo: "frontend-app"}, hub.CodeNotFound},
+			"to no repository": {peers.NewInvite{Project: project, Repo: "x"}, hub.CodeNotFound},
+			"for ever":         {peers.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
+			"for everything":   {peers.NewInvite{Project: project, Repo: "frontend-app", Permissions: []hub.Permission{"*"}}, hub.CodeInvalid},
 		} {
-			if _, _, err := l.Invite(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+			if _, _, err := l.peers.Invite(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
 			}
 		}
@@ -563,7 +584,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("a good one from there: got %v", err)
 		}
 		elsewhere := netip.MustParseAddr("2001:db8::1")
-		if _, err := l.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
+		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
 			t.Errorf("from elsewhere: got %v", err)
 		}
 	})
@@ -578,21 +599,21 @@ func TestInvites(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	host := newLobby(t, nil)
-	guest := newLobby(t, func(o *access.Options) { o.Self, o.Home, o.Repo = frontend, "https://guest.example", "frontend-app" })
-	_, text, err := host.Invite(t.Context(), host.boss, access.NewInvite{Project: project, Repo: "frontend-app"})
+	guest := newLobby(t, func(o *peers.Options) { o.Self, o.Home, o.Repo = frontend, "https://guest.example", "frontend-app" })
+	_, text, err := host.peers.Invite(t.Context(), host.boss, peers.NewInvite{Project: project, Repo: "frontend-app"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	redeem := func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
-		return host.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
+		return host.peers.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
 	}
 	t.Run("R1-069 a torn invite does not leave the house", func(t *testing.T) {
-		if _, err := guest.Join(t.Context(), guest.boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := guest.peers.Join(t.Context(), guest.boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("R1-069 both sides hold keys after a join", func(t *testing.T) {
-		w, err := guest.Join(t.Context(), guest.boss, text, redeem)
+		w, err := guest.peers.Join(t.Context(), guest.boss, text, redeem)
 		if err != nil || w.Key != "" {
 			t.Fatalf("got %+v, %v", w, err)
 		}
@@ -600,18 +621,18 @@ func TestJoin(t *testing.T) {
 			at, from *lobby
 			name     hub.AID
 		}{{host, guest, frontend}, {guest, host, "aid://hub.example/backend@1.0.0"}} {
-			peers, err := test.from.Peers(t.Context(), test.from.boss)
+			peers, err := test.from.peers.Peers(t.Context(), test.from.boss)
 			if err != nil || len(peers) != 1 {
 				t.Fatalf("got %v, %v", peers, err)
 			}
-			key, err := test.from.PeerKey(peers[0])
+			key, err := test.from.peers.PeerKey(peers[0])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, err := test.at.Identify(t.Context(), access.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
+			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
 				t.Errorf("%s: got %+v, %v", test.name, v, err)
 			}
-			if in, err := test.at.InScope(t.Context(), test.name, "other"); err != nil || in {
+			if in, err := test.at.peers.InScope(t.Context(), test.name, "other"); err != nil || in {
 				t.Errorf("%s takes part in another project: %v", test.name, err)
 			}
 		}
@@ -620,7 +641,7 @@ func TestJoin(t *testing.T) {
 
 func TestVault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secrets.key")
-	v, err := access.OpenVault(path)
+	v, err := vault.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -632,7 +653,7 @@ func TestVault(t *testing.T) {
 		if err := os.Chmod(path, 0o640); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := access.OpenVault(path); hub.CodeOf(err) != hub.CodePolicy {
+		if _, err := vault.Open(path); hub.CodeOf(err) != hub.CodePolicy {
 			t.Errorf("readable by others: got %v", err)
 		}
 		if err := os.Chmod(path, 0o600); err != nil {
@@ -641,14 +662,14 @@ func TestVault(t *testing.T) {
 	})
 	t.Run("R1-068 what was sealed is read by the same key and place alone", func(t *testing.T) {
 		sealed := v.Seal("secret", "here")
-		again, err := access.OpenVault(path)
+		again, err := vault.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := again.Open(sealed, "here"); err != nil || got != "secret" {
 			t.Errorf("got %q, %v", got, err)
 		}
-		other, err := access.OpenVault(filepath.Join(t.TempDir(), "k"))
+		other, err := vault.Open(filepath.Join(t.TempDir(), "k"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -675,16 +696,16 @@ func TestVault(t *testing.T) {
 		if err := os.WriteFile(bad, []byte("oops"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := access.OpenVault(bad); hub.CodeOf(err) != hub.CodeDegraded {
+		if _, err := vault.Open(bad); hub.CodeOf(err) != hub.CodeDegraded {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("R1-068 without a key file there are no tokens and no invites", func(t *testing.T) {
-		l := newLobby(t, func(o *access.Options) { o.Vault = nil })
-		if _, _, err := l.MintToken(t.Context(), l.boss, access.NewToken{Agent: frontend, Project: project}); hub.CodeOf(err) != hub.CodeNotEnabled {
+		l := newLobby(t, func(o *peers.Options) { o.Vault = nil })
+		if _, _, err := l.MintToken(t.Context(), l.boss, callers.NewToken{Agent: frontend, Project: project}); hub.CodeOf(err) != hub.CodeNotEnabled {
 			t.Errorf("token: got %v", err)
 		}
-		if _, _, err := l.Invite(t.Context(), l.boss, access.NewInvite{Project: project, Repo: "frontend-app"}); hub.CodeOf(err) != hub.CodeNotEnabled {
+		if _, _, err := l.peers.Invite(t.Context(), l.boss, peers.NewInvite{Project: project, Repo: "frontend-app"}); hub.CodeOf(err) != hub.CodeNotEnabled {
 			t.Errorf("invite: got %v", err)
 		}
 	})
@@ -696,17 +717,18 @@ func FuzzIdentify(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { store.Close() })
-	vault, err := access.OpenVault(filepath.Join(f.TempDir(), "k"))
+	v, err := vault.Open(filepath.Join(f.TempDir(), "k"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	a := access.New(store, &access.Options{Vault: vault, Self: "aid://hub.example/backend@1.0.0"})
+	l := &lobby{store: store}
+	l.connect(&peers.Options{Vault: v, Self: "aid://hub.example/backend@1.0.0"})
 	f.Add("cacp_sk_live_x", "aid://a/b@1.0.0", "eyJ.eyJ.x", "INV-f0ebc-x-00")
 	f.Fuzz(func(t *testing.T, bearer, agent, token, invite string) {
-		if v, err := a.Identify(t.Context(), access.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
+		if v, err := l.Identify(t.Context(), callers.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
 			t.Fatalf("somebody unknown was let in: %+v", v)
 		}
-		if _, err := a.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
+		if _, err := l.peers.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
 			t.Fatalf("%q was redeemed", invite)
 		}
 	})

@@ -1,4 +1,6 @@
-package access
+// Package vault makes secrets, and guards those that a hub must be able to read
+// again with one key in a file.
+package vault
 
 import (
 	"crypto/aes"
@@ -30,41 +32,51 @@ type Vault struct {
 	signing ed25519.PrivateKey
 }
 
-// vaultBytes is the size of the key in the file.
-const vaultBytes = 32
+// KeyPrefix begins every key, so that scanners for leaked secrets find one.
+const KeyPrefix = "cacp_sk_live_"
 
-// OpenVault reads the key file, or makes one if there is none. It reports
+// NewSecret returns the secret of a new key, with 256 random bits.
+func NewSecret() string {
+	var raw [32]byte
+	rand.Read(raw[:]) // never fails: the runtime ends the program instead
+	return KeyPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
+}
+
+// keyBytes is the size of the key in the file.
+const keyBytes = 32
+
+// Open reads the key file, or makes one if there is none. It reports
 // CodePolicy when others can read the file.
-func OpenVault(path string) (*Vault, error) {
-	const op = "access.OpenVault"
+func Open(path string) (*Vault, error) {
+	const op = "vault.Open"
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeVault(path); err != nil {
-			return nil, fmt.Errorf("access: make the key file: %w", err)
+		if err := makeFile(path); err != nil {
+			return nil, fmt.Errorf("vault: make the key file: %w", err)
 		}
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("access: look at the key file: %w", err)
+		return nil, fmt.Errorf("vault: check the key file: %w", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, hub.Errorf(hub.CodePolicy, op, "others can read %s", path).WithHint("chmod 600 %s; if somebody may have read it, exchange keys with every peer again", path)
+		return nil, hub.Errorf(hub.CodePolicy, op, "others can read %s", path).WithHint("chmod 600 %s; if another user may have read it, exchange keys with every peer again", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("access: read the key file: %w", err)
+		return nil, fmt.Errorf("vault: read the key file: %w", err)
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != vaultBytes {
+	if err != nil || len(key) != keyBytes {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "%s does not hold a key", path).
 			WithHint("put it back from a backup; without it keys must be exchanged with every peer again")
 	}
 	return newVault(key)
 }
 
-// makeVault writes a new key unless another process wrote one at the same time.
-func makeVault(path string) error {
-	var key [vaultBytes]byte
+// makeFile writes a new key unless another process wrote one at the same time.
+func makeFile(path string) error {
+	var key [keyBytes]byte
 	rand.Read(key[:]) // never fails: the runtime ends the program instead
 	err := durable.CreateFile(path, []byte(hex.EncodeToString(key[:])+"\n"), 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -74,28 +86,22 @@ func makeVault(path string) error {
 }
 
 func newVault(key []byte) (*Vault, error) {
-	derive := func(purpose string) ([]byte, error) { return hkdf.Key(sha256.New, key, nil, "parley/1 "+purpose, 32) }
-	sealing, err := derive("seal")
-	if err != nil {
-		return nil, fmt.Errorf("access: %w", err)
+	var keys [3][]byte
+	for i, purpose := range []string{"seal", "project tokens", "manifest"} {
+		var err error
+		if keys[i], err = hkdf.Key(sha256.New, key, nil, "parley/1 "+purpose, 32); err != nil {
+			return nil, fmt.Errorf("vault: derive a key: %w", err)
+		}
 	}
-	tokens, err := derive("project tokens")
+	block, err := aes.NewCipher(keys[0])
 	if err != nil {
-		return nil, fmt.Errorf("access: %w", err)
-	}
-	signing, err := derive("manifest")
-	if err != nil {
-		return nil, fmt.Errorf("access: %w", err)
-	}
-	block, err := aes.NewCipher(sealing)
-	if err != nil {
-		return nil, fmt.Errorf("access: %w", err)
+		return nil, fmt.Errorf("vault: %w", err)
 	}
 	seal, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("access: %w", err)
+		return nil, fmt.Errorf("vault: %w", err)
 	}
-	return &Vault{seal: seal, tokens: tokens, signing: ed25519.NewKeyFromSeed(signing)}, nil
+	return &Vault{seal: seal, tokens: keys[1], signing: ed25519.NewKeyFromSeed(keys[2])}, nil
 }
 
 // sealedPrefix names the algorithm of a sealed secret.
@@ -114,7 +120,7 @@ func (v *Vault) Open(sealed, place string) (string, error) {
 		raw, err = v.seal.Open(nil, nil, raw, []byte(place))
 	}
 	if !ok || err != nil {
-		return "", hub.Errorf(hub.CodeDegraded, "access.Open", "a secret for %s cannot be read with this hub's key file", place).
+		return "", hub.Errorf(hub.CodeDegraded, "vault.Vault.Open", "a secret for %s cannot be read with this hub's key file", place).
 			WithHint("put the key file back that belongs to this database, or exchange keys with the peer again")
 	}
 	return string(raw), nil
@@ -122,3 +128,6 @@ func (v *Vault) Open(sealed, place string) (string, error) {
 
 // SigningKey returns the public half of the key that the hub signs with.
 func (v *Vault) SigningKey() ed25519.PublicKey { return v.signing.Public().(ed25519.PublicKey) }
+
+// TokenKey returns the key that project tokens are signed with.
+func (v *Vault) TokenKey() []byte { return v.tokens }

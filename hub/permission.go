@@ -1,0 +1,52 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Permission is the right to call some operations in a project.
+type Permission string
+
+// The permissions that a project token or an invite can grant.
+const (
+	PermitRead      Permission = "project:read"
+	PermitWrite     Permission = "project:write"
+	PermitPropose   Permission = "contract:propose"
+	PermitRespond   Permission = "contract:respond"
+	PermitShare     Permission = "context:share"
+	PermitImplement Permission = "implementation:update"
+	PermitFiles     Permission = "file:share"
+)
+
+// The permissions of peers. No token and no invite grants them.
+const (
+	PermitSync    Permission = "peer:sync"    // send copies to this hub
+	PermitCompare Permission = "peer:compare" // read the differences between two hubs; a legacy peer may not
+)
+
+// Permissions lists every permission that can be granted.
+var Permissions = []Permission{PermitRead, PermitWrite, PermitPropose, PermitRespond, PermitShare, PermitImplement, PermitFiles}
+
+// Contributor lists the permissions of a token or an invite that names none.
+var Contributor = []Permission{PermitRead, PermitPropose, PermitRespond, PermitShare, PermitImplement}
+
+// CheckPermissions returns the list without duplicates, or Contributor for an
+// empty one. It reports CodeInvalid for a permission that cannot be granted.
+func CheckPermissions(op string, list []Permission) ([]Permission, error) {
+	if len(list) == 0 {
+		list = Contributor
+	}
+	var out []Permission
+	for _, p := range list {
+		if !slices.Contains(Permissions, p) {
+			all := strings.Trim(fmt.Sprint(Permissions), "[]")
+			return nil, Errorf(CodeInvalid, op, "%q is not a permission", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}

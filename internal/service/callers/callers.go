@@ -1,0 +1,259 @@
+// Package callers identifies the caller of a request by its key, its project token
+// or its address, and checks the permission of a caller to call an operation in a
+// project. It makes the project tokens, too.
+package callers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+// Keys identifies agents of this hub.
+type Keys interface {
+	// Authenticate returns the holder of a key. It reports CodeUnauthenticated
+	// for a secret that is not a valid key.
+	Authenticate(ctx context.Context, secret string) (hub.Caller, error)
+	// NameOf returns the name that an agent with the AID has on this hub.
+	NameOf(aid hub.AID) (hub.AgentID, bool)
+}
+
+// Peers bounds other hubs to their projects.
+type Peers interface {
+	// InScope reports whether a peer takes part in a project.
+	InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error)
+}
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Vault *vault.Vault // without one there are no project tokens
+	Self  hub.AID      // of this hub, the issuer of tokens
+	Open  bool         // a request without a key is believed; for loopback only
+}
+
+// A Service identifies callers.
+type Service struct {
+	store hub.Store
+	keys  Keys
+	peers Peers
+	opts  Options
+}
+
+// New returns a Service that reads peers and projects from store. opts may be nil.
+func New(store hub.Store, keys Keys, peers Peers, opts *Options) *Service {
+	s := &Service{store: store, keys: keys, peers: peers}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.Clock == nil {
+		s.opts.Clock = time.Now
+	}
+	return s
+}
+
+// Credentials are the members of a request that name its sender.
+type Credentials struct {
+	Bearer  string     // a key or a project token
+	AgentID hub.AID    // the sender's claim
+	Token   string     // a project token
+	Source  netip.Addr // the address of the sender
+	Session string     // groups calls of the sender; proves nothing
+}
+
+// Identify returns the sender of a request. It reports CodeUnauthenticated for
+// an unknown sender and CodeTampering for one that claims another's name. With
+// an error it returns a guest, with an ID if the journal can name the sender.
+func (s *Service) Identify(ctx context.Context, c Credentials) (hub.Caller, error) {
+	caller, err := s.identify(ctx, "callers.Identify", c)
+	if err != nil {
+		caller = hub.Caller{Kind: hub.CallerGuest, ID: caller.ID, Trust: hub.TrustUnknown}
+	}
+	caller.Source, caller.Session = c.Source, c.Session
+	return caller, err
+}
+
+func (s *Service) identify(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
+	if strings.HasPrefix(c.Bearer, "eyJ") && c.Token == "" {
+		c.Bearer, c.Token = "", c.Bearer // a token that was sent as a key
+	}
+	var v hub.Caller
+	var err error
+	switch {
+	case c.Bearer != "":
+		v, err = s.byKey(ctx, op, c)
+	case c.Token != "":
+	case s.opts.Open:
+		return s.byClaim(ctx, c)
+	case c.AgentID != "":
+		v, err = s.byName(ctx, op, c)
+	default:
+		err = hub.Errorf(hub.CodeUnauthenticated, op, "no key was given").WithHint("send a key as a bearer token, or a project token as X-Project-Token")
+	}
+	if err != nil || c.Token == "" {
+		return v, err
+	}
+	return s.narrow(op, v, c)
+}
+
+// byClaim believes the name in a request, on an open hub.
+func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error) {
+	caller := hub.OutsideCaller(hub.CallerAnyone, c.AgentID, hub.TrustVerified)
+	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
+	switch {
+	case err == nil:
+		caller.Kind, caller.Native = hub.CallerPeer, p.Native
+	case hub.CodeOf(err) != hub.CodeNotFound:
+		return hub.Caller{}, err
+	}
+	return caller, nil
+}
+
+// peer reads a peer from the store.
+func (s *Service) peer(ctx context.Context, read func(hub.Reader) (hub.Peer, error)) (p hub.Peer, err error) {
+	err = s.store.View(ctx, func(r hub.Reader) (err error) {
+		p, err = read(r)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("callers: read the peer: %w", err)
+	}
+	return p, err
+}
+
+// byKey returns the holder of a key: an agent of this hub, or a peer.
+func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
+	caller, unknown := s.keys.Authenticate(ctx, c.Bearer)
+	if unknown == nil {
+		return caller, matches(op, c.AgentID, caller.AID, hub.AID(caller.ID))
+	}
+	if hub.CodeOf(unknown) != hub.CodeUnauthenticated {
+		return hub.Caller{}, unknown
+	}
+	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.PeerByKey(hub.HashSecret(c.Bearer)) })
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Caller{}, unknown
+	}
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	caller = hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+	caller.Native = p.Native
+	if p.State != hub.PeerApproved {
+		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "%s is not an approved peer of this hub", p.AID).
+			WithHint("the operator approves it with: parley peer approve %s", p.AID)
+	}
+	return caller, matches(op, c.AgentID, p.AID)
+}
+
+// matches reports CodeTampering when the name that a request claims is not one
+// of the names of its key's holder.
+func matches(op string, claimed hub.AID, names ...hub.AID) error {
+	if claimed == "" || slices.Contains(names, claimed) {
+		return nil
+	}
+	return hub.Errorf(hub.CodeTampering, op, "the key is that of %s, and the request says %.100q", names[len(names)-1], claimed)
+}
+
+// byName identifies a peer that sends no key: a legacy peer by its address, or a
+// peer that the operator approved although it has no key.
+func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
+	unknown := hub.Errorf(hub.CodeUnauthenticated, op, "no key was given, and %.100q may not call without one", c.AgentID).
+		WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
+	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return hub.Caller{}, unknown
+	case err != nil:
+		return hub.Caller{}, err
+	}
+	v := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+	switch {
+	case p.State != hub.PeerApproved || p.KeyHash != "":
+		return v, unknown // a peer that has a key must show it
+	case p.Legacy != "":
+		from, err := netip.ParsePrefix(p.Legacy)
+		if err != nil || !from.Contains(c.Source.Unmap().WithZone("")) {
+			return v, hub.Errorf(hub.CodeTampering, op, "%s may call without a key from %s only", p.AID, p.Legacy)
+		}
+		v.Kind, v.Trust = hub.CallerLegacyPeer, hub.TrustUnknown
+		return v, nil
+	case p.Trust == hub.TrustKnown:
+		return v, nil
+	}
+	return v, unknown
+}
+
+// narrow bounds a caller to the scope of its project token.
+func (s *Service) narrow(op string, v hub.Caller, c Credentials) (hub.Caller, error) {
+	t, err := s.readToken(op, c.Token)
+	if err != nil {
+		return v, err
+	}
+	subject := hub.AID(t.Subject)
+	switch {
+	case v.AID != "" && v.AID != subject, v.ID != "" && v.AID == "" && hub.AID(v.ID) != subject:
+		return v, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the key is not", subject)
+	case c.AgentID != "" && c.AgentID != subject:
+		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
+	}
+	if v.ID == "" {
+		v = hub.OutsideCaller(hub.CallerToken, subject, "")
+		if agent, ok := s.keys.NameOf(subject); ok {
+			v.ID = agent
+		}
+	}
+	v.Kind, v.AID, v.Scope = hub.CallerToken, subject, &hub.Scope{Project: t.Project, Permissions: t.Permissions}
+	return v, nil
+}
+
+// Admit reports CodeDenied unless the caller may call a method that needs a
+// permission in a project. A method that needs "" is for agents of this hub. The
+// project is "" for a method that concerns none.
+func (s *Service) Admit(ctx context.Context, c hub.Caller, method string, need hub.Permission, project hub.ProjectID) error {
+	const op = "callers.Admit"
+	legacy := c.Kind == hub.CallerLegacyPeer
+	switch {
+	case legacy && need != hub.PermitSync:
+		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
+	case c.Scope != nil:
+		if need == "" || !slices.Contains(c.Scope.Permissions, need) {
+			return hub.Errorf(hub.CodeDenied, op, "the project token of %s does not permit %s", c.AID, method)
+		}
+		if project != c.Scope.Project {
+			return hub.Errorf(hub.CodeDenied, op, "the project token of %s is for another project", c.AID)
+		}
+	case need == "" && c.Outside():
+		return hub.Errorf(hub.CodeDenied, op, "%s is not for peers", method)
+	case (need == hub.PermitSync || need == hub.PermitCompare) && c.Local():
+		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
+	case !legacy && c.Trust == hub.TrustKnown && need != hub.PermitRead:
+		return hub.Errorf(hub.CodeDenied, op, "%s has exchanged no key and may only read", c.AID).
+			WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
+	case !legacy && c.Trust != hub.TrustVerified && c.Trust != hub.TrustKnown:
+		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
+	}
+	if c.AID == "" || project == "" || !c.Outside() {
+		return nil
+	}
+	in, err := s.peers.InScope(ctx, c.AID, project)
+	if err == nil && !in {
+		err = hub.Errorf(hub.CodeDenied, op, "%s takes no part in project %.128s", c.AID, project)
+	}
+	return err
+}
+
+// Source reports CodeTampering unless a copy names its sender as its source, or
+// no source.
+func (s *Service) Source(c hub.Caller, source hub.AID) error {
+	if source == "" || source == c.AID || s.opts.Open && c.AID == "" {
+		return nil
+	}
+	return hub.Errorf(hub.CodeTampering, "callers.Source", "%s sent a copy in the name of %.100q", c.AID, source)
+}

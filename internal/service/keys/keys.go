@@ -1,0 +1,465 @@
+// Package keys keeps the agents of a hub and their labelled keys. A key is shown
+// once, when it is made; the store holds its hash. The operator is an agent whose
+// one key is in the hub's home, and a run borrows a key for as long as it takes.
+package keys
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+// maxKeys is the number of keys that an agent may have, revoked keys included and
+// keys of runs excluded.
+const maxKeys = 100
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock hub.Clock // default time.Now
+	Bus   hub.Bus   // gets a hint after every change; may be nil
+	Self  hub.AID   // of this hub, from which the AIDs of its agents are made
+}
+
+// A Service keeps agents and keys in a store.
+//
+// It caches the keys and agents that it read. A change clears the caches before
+// the method that made it returns, so that a revoked key is refused from then on,
+// and increments epoch: a value that was read under an older epoch is not cached.
+// One process owns a store, so that no other writer makes a cache stale.
+type Service struct {
+	store hub.Store
+	clock hub.Clock
+	bus   hub.Bus
+	self  hub.AID
+
+	mu     sync.RWMutex // guards the rest
+	keys   map[string]cachedKey
+	agents map[hub.AgentID]cachedAgent
+	epoch  int
+}
+
+// A cachedKey is the caller that a key stands for.
+type cachedKey struct {
+	caller  hub.Caller
+	expires hub.Time
+}
+
+// A cachedAgent is an agent with its keys, or the fact that no agent has the name.
+type cachedAgent struct {
+	agent   hub.Agent
+	keys    []hub.Key
+	missing error
+}
+
+// maxCached bounds each cache; a full cache is cleared.
+const maxCached = 10_000
+
+// New returns a Service over store. opts may be nil.
+func New(store hub.Store, opts *Options) *Service {
+	s := &Service{store: store, clock: time.Now, keys: map[string]cachedKey{}, agents: map[hub.AgentID]cachedAgent{}}
+	if opts != nil {
+		if opts.Clock != nil {
+			s.clock = opts.Clock
+		}
+		s.bus, s.self = opts.Bus, opts.Self
+	}
+	return s
+}
+
+// remember caches a value that was read under an epoch.
+func remember[K comparable, V any](s *Service, cache map[K]V, key K, value V, epoch int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != epoch {
+		return
+	}
+	if len(cache) >= maxCached {
+		clear(cache)
+	}
+	cache[key] = value
+}
+
+// Authenticate returns the caller that holds the secret. It reports
+// CodeUnauthenticated for a secret that is unknown, expired or revoked.
+func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
+	const op = "keys.Authenticate"
+	if secret == "" {
+		return hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, op, "no key was given").
+			WithHint("send the agent's key as a bearer token; with the command line set PARLEY_KEY or use --key-file")
+	}
+	if !strings.HasPrefix(secret, vault.KeyPrefix) {
+		return hub.Caller{}, unknownKey(op)
+	}
+	hash, now := hub.HashSecret(secret), s.clock.Now()
+	s.mu.RLock()
+	known, ok := s.keys[hash]
+	epoch := s.epoch
+	s.mu.RUnlock()
+	if ok && (known.expires.IsZero() || now.Before(known.expires.Time)) {
+		return known.caller, nil
+	}
+
+	var key hub.Key
+	var agent hub.Agent
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if key, err = r.KeyByHash(hash); err != nil {
+			return err
+		}
+		agent, err = r.Agent(key.Agent)
+		return err
+	})
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Caller{}, unknownKey(op)
+	}
+	if err != nil {
+		return hub.Caller{}, fmt.Errorf("keys: authenticate: %w", err)
+	}
+	if !key.Live(now) {
+		refusal := hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s expired on %s", key.Label, key.Agent, key.ExpiresAt)
+		if !key.RevokedAt.IsZero() {
+			refusal = hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s was revoked", key.Label, key.Agent)
+		}
+		return hub.Caller{}, refusal.WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
+	}
+	caller := s.caller(agent, key)
+	remember(s, s.keys, hash, cachedKey{caller, key.ExpiresAt}, epoch)
+	return caller, nil
+}
+
+func unknownKey(op string) error {
+	return hub.Errorf(hub.CodeUnauthenticated, op, "no agent of this hub has this key").
+		WithHint("check that the key belongs to this hub; the operator makes one with: parley agent add NAME")
+}
+
+// caller returns the holder of a key as a caller.
+func (s *Service) caller(agent hub.Agent, key hub.Key) hub.Caller {
+	kind := hub.CallerAgent
+	switch {
+	case agent.ID == hub.Operator:
+		kind = hub.CallerOperator
+	case key.Lent():
+		kind = hub.CallerRun
+	}
+	return hub.Caller{
+		Kind: kind, ID: agent.ID, AID: s.AID(agent.ID), Key: key.ID, Role: agent.Role, Auditor: agent.Auditor,
+		Paused: agent.State == hub.AgentPaused, Trust: hub.TrustVerified,
+	}
+}
+
+// Lookup returns an agent and whether it has a key that is valid now. It reports
+// CodeNotFound for an unknown name.
+func (s *Service) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error) {
+	s.mu.RLock()
+	known, ok := s.agents[id]
+	epoch := s.epoch
+	s.mu.RUnlock()
+	if !ok {
+		err := s.store.View(ctx, func(r hub.Reader) (err error) {
+			if known.agent, err = r.Agent(id); err != nil {
+				return err
+			}
+			known.keys, err = r.Keys(id)
+			return err
+		})
+		if err != nil {
+			err = fmt.Errorf("keys: look up %s: %w", id, err)
+		}
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return hub.Agent{}, false, err
+		}
+		known.missing = err
+		remember(s, s.agents, id, known, epoch)
+	}
+	now := s.clock.Now()
+	return known.agent, slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) }), known.missing
+}
+
+// Changed clears the caches and publishes a hint. Other services call it after a
+// transaction with Lend, Withdraw or Enlist committed.
+func (s *Service) Changed() {
+	s.mu.Lock()
+	clear(s.keys)
+	clear(s.agents)
+	s.epoch++
+	s.mu.Unlock()
+	if s.bus != nil {
+		s.bus.Publish(hub.TopicJournal)
+	}
+}
+
+// A NewKey describes a key to make.
+type NewKey struct {
+	Agent   hub.AgentID
+	Label   string        // default "default"
+	Expires time.Duration // from now; zero for never
+}
+
+// AddAgent adds an agent with its first key and returns both. Only the
+// operator may.
+func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
+	const op = "keys.AddAgent"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Agent{}, hub.Key{}, "", err
+	}
+	if !agent.ID.Valid() {
+		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an agent", agent.ID).
+			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
+	}
+	if agent.ID == hub.Operator || agent.ID == hub.Self {
+		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeConflict, op, "the name %q is taken by the hub itself", agent.ID)
+	}
+	if agent.Role == "" {
+		agent.Role = hub.RoleExecutor
+	}
+	if !agent.Role.Known() {
+		roles := strings.Trim(fmt.Sprint(hub.Roles), "[]")
+		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a role", agent.Role).
+			WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
+	}
+	k.Agent = agent.ID
+	key, secret, err := s.makeKey(k)
+	if err != nil {
+		return hub.Agent{}, hub.Key{}, "", err
+	}
+	agent.State, agent.CreatedAt = hub.AgentActive, key.CreatedAt
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		if err := putAgent(tx, actor, agent); err != nil {
+			return err
+		}
+		return addKey(tx, actor, key)
+	})
+	if err != nil {
+		return hub.Agent{}, hub.Key{}, "", fmt.Errorf("keys: add %s: %w", agent.ID, err)
+	}
+	s.Changed()
+	return agent, key, secret, nil
+}
+
+// putAgent stores a new agent with its journal entry. It reports CodeConflict if
+// the name is taken.
+func putAgent(tx hub.Tx, actor hub.Caller, agent hub.Agent) error {
+	if err := tx.PutAgent(agent, ""); err != nil {
+		return err
+	}
+	_, err := tx.Append(actor.Entry(agent.CreatedAt, hub.ActionAgentAdded, string(agent.ID), map[string]any{"role": agent.Role, "auditor": agent.Auditor}))
+	return err
+}
+
+// MintKey makes another key for an agent. Only the operator may.
+func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.Key, string, error) {
+	const op = "keys.MintKey"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Key{}, "", err
+	}
+	if k.Agent == hub.Operator {
+		return hub.Key{}, "", hub.Errorf(hub.CodeDenied, op, "the operator has one key, in the hub's home").
+			WithHint("to change it, stop the hub, remove operator.key and start it again")
+	}
+	if strings.HasPrefix(k.Label, hub.RunKeyLabel) {
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "a label that begins with %q is for the keys of runs", hub.RunKeyLabel)
+	}
+	key, secret, err := s.makeKey(k)
+	if err != nil {
+		return hub.Key{}, "", err
+	}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		have, err := tx.Keys(key.Agent)
+		if err != nil {
+			return err
+		}
+		if len(slices.DeleteFunc(have, hub.Key.Lent)) >= maxKeys {
+			return hub.Errorf(hub.CodeConflict, op, "%s has %d keys already", key.Agent, len(have))
+		}
+		return addKey(tx, actor, key)
+	})
+	if err != nil {
+		return hub.Key{}, "", fmt.Errorf("keys: key for %s: %w", k.Agent, err)
+	}
+	s.Changed()
+	return key, secret, nil
+}
+
+func (s *Service) makeKey(k NewKey) (hub.Key, string, error) {
+	if k.Label == "" {
+		k.Label = "default"
+	}
+	if len(k.Label) > 64 || !utf8.ValidString(k.Label) || strings.ContainsFunc(k.Label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key's label is one line of at most 64 bytes that can be shown")
+	}
+	if k.Expires < 0 {
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key cannot expire in the past")
+	}
+	secret := vault.NewSecret()
+	now := s.clock.Now()
+	key := hub.Key{
+		ID: hub.KeyID(string(k.Agent) + "/" + k.Label), Agent: k.Agent, Label: k.Label,
+		Hash: hub.HashSecret(secret), Hint: secret[len(secret)-4:], CreatedAt: now,
+	}
+	if k.Expires > 0 {
+		key.ExpiresAt = now.Add(k.Expires)
+	}
+	return key, secret, nil
+}
+
+func addKey(tx hub.Tx, actor hub.Caller, key hub.Key) error {
+	if err := tx.AddKey(key); err != nil {
+		return err
+	}
+	_, err := tx.Append(actor.Entry(key.CreatedAt, hub.ActionKeyMinted, string(key.ID), map[string]any{"agent": key.Agent, "label": key.Label, "sha256": key.Digest()}))
+	return err
+}
+
+// RevokeKeys revokes the keys of an agent, those with the given label or all,
+// and returns their number. Only the operator may.
+func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.AgentID, label string) (int, error) {
+	const op = "keys.RevokeKeys"
+	if err := actor.OperatorOnly(op); err != nil {
+		return 0, err
+	}
+	if agent == hub.Operator {
+		return 0, hub.Errorf(hub.CodeDenied, op, "the operator's key cannot be revoked").
+			WithHint("stop the hub, remove operator.key from its home and start it again: it makes a new one")
+	}
+	n, now := 0, s.clock.Now()
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		_, err := tx.Agent(agent)
+		if err != nil {
+			return err
+		}
+		if n, err = revoke(tx, actor, agent, label, now); err == nil && n == 0 {
+			return hub.Errorf(hub.CodeNotFound, op, "%s has no such key that is still valid", agent).
+				WithHint("parley agent list --json shows the keys")
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("keys: revoke keys of %s: %w", agent, err)
+	}
+	s.Changed()
+	return n, nil
+}
+
+// revoke revokes the keys of an agent with a label, or all of them, and returns
+// their number.
+func revoke(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, now hub.Time) (int, error) {
+	n, err := tx.RevokeKeys(agent, label, now)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	_, err = tx.Append(actor.Entry(now, hub.ActionKeyRevoked, string(agent), map[string]any{"label": label, "count": n}))
+	return n, err
+}
+
+// SetState pauses or resumes an agent. A paused one can read but not send.
+// Only the operator may.
+func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.AgentID, state hub.AgentState) (hub.Agent, error) {
+	const op = "keys.SetState"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Agent{}, err
+	}
+	if agent == hub.Operator {
+		return hub.Agent{}, hub.Errorf(hub.CodeDenied, op, "the operator cannot be paused")
+	}
+	action := hub.ActionAgentPaused
+	if state == hub.AgentActive {
+		action = hub.ActionAgentResumed
+	}
+	var got hub.Agent
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if got, err = tx.Agent(agent); err != nil || got.State == state {
+			return err
+		}
+		was := got.State
+		got.State = state
+		if err := tx.PutAgent(got, was); err != nil {
+			return err
+		}
+		_, err = tx.Append(actor.Entry(s.clock.Now(), action, string(agent), nil))
+		return err
+	})
+	if err != nil {
+		return hub.Agent{}, fmt.Errorf("keys: %s: %w", action, err)
+	}
+	s.Changed()
+	return got, nil
+}
+
+// A Profile is an agent with its keys.
+type Profile struct {
+	hub.Agent
+	Keys []hub.Key `json:"keys"`
+}
+
+// Agents returns every agent, the operator included, by name. Every caller
+// may list them; only the operator sees keys, without those that runs have given
+// back.
+func (s *Service) Agents(ctx context.Context, actor hub.Caller) ([]Profile, error) {
+	var out []Profile
+	now := s.clock.Now()
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		agents, err := r.Agents()
+		if err != nil {
+			return err
+		}
+		for _, g := range agents {
+			p := Profile{Agent: g, Keys: []hub.Key{}}
+			if actor.IsOperator() {
+				if p.Keys, err = r.Keys(g.ID); err != nil {
+					return err
+				}
+				p.Keys = slices.DeleteFunc(p.Keys, func(k hub.Key) bool { return k.Lent() && !k.Live(now) })
+			}
+			out = append(out, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keys: list agents: %w", err)
+	}
+	return out, nil
+}
+
+// EnsureOperator returns the secret if it is that of the operator's key. Otherwise
+// it makes the operator a new key, revokes the older ones, and returns the new
+// secret. It adds the operator to a hub that has none.
+func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, error) {
+	if secret != "" {
+		caller, err := s.Authenticate(ctx, secret)
+		if err == nil && caller.IsOperator() {
+			return secret, nil
+		}
+		if err != nil && hub.CodeOf(err) != hub.CodeUnauthenticated {
+			return "", err
+		}
+	}
+	self := hub.Caller{ID: hub.Self}
+	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: "operator " + s.clock.Now().String()})
+	if err != nil {
+		return "", err
+	}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		_, err := tx.Agent(hub.Operator)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			err = putAgent(tx, self, hub.Agent{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true, State: hub.AgentActive, CreatedAt: key.CreatedAt})
+		} else if err == nil {
+			_, err = tx.RevokeKeys(hub.Operator, "", key.CreatedAt)
+		}
+		if err != nil {
+			return err
+		}
+		return addKey(tx, self, key)
+	})
+	if err != nil {
+		return "", fmt.Errorf("keys: new key for the operator: %w", err)
+	}
+	s.Changed()
+	return secret, nil
+}

@@ -1,0 +1,453 @@
+// Package peers keeps the other hubs that a hub works with: the keys that they
+// send and that this hub sends to them, the projects that they take part in, and
+// the invites with which two hubs exchange keys. A key that must be sent is sealed
+// under the vault's key; of every other key and of an invite the store holds a hash.
+package peers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Bus   hub.Bus      // gets a hint after every change; may be nil
+	Vault *vault.Vault // without one there are no keys to send and no invites
+	Self  hub.AID      // of this hub
+	Home  string       // the address of this hub for others
+	Repo  string       // the repository of this hub
+	Open  bool         // every caller may register; for loopback only
+
+	// Directory vouches for agents that register themselves; may be nil.
+	Directory Directory
+}
+
+// A Service keeps peers and invites in a store.
+type Service struct {
+	opts     Options
+	store    hub.Store
+	attempts attempts
+
+	// mu guards a cache of the projects of peers. A change of peers clears it and
+	// increments epoch; a value that was read under an older epoch is not cached.
+	mu     sync.RWMutex
+	scopes map[hub.AID][]hub.ProjectID
+	epoch  int
+}
+
+// New returns a Service over store. opts may be nil.
+func New(store hub.Store, opts *Options) *Service {
+	s := &Service{store: store, scopes: map[hub.AID][]hub.ProjectID{}}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.Clock == nil {
+		s.opts.Clock = time.Now
+	}
+	return s
+}
+
+// A Directory knows agents that this hub does not know.
+type Directory interface {
+	// Vouch reports whether the directory knows the agent at the endpoint.
+	Vouch(ctx context.Context, aid hub.AID, endpoint string) (bool, error)
+}
+
+const (
+	maxPending = 100  // peers that wait for the operator
+	maxPeers   = 1000 // peers at all
+)
+
+// checkAID reports CodeInvalid for a text that cannot name a peer. A plain name
+// can: some agents have no other.
+func (s *Service) checkAID(op string, aid hub.AID) error {
+	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
+	switch {
+	case aid == "" || len(aid) > 512 || strings.ContainsFunc(string(aid), bad):
+		return hub.Errorf(hub.CodeInvalid, op, "%.80q is not an agent id", aid).WithHint("use aid://domain/name@1.0.0")
+	case aid == s.opts.Self:
+		return hub.Errorf(hub.CodeConflict, op, "%s is this hub itself", aid)
+	}
+	return nil
+}
+
+// A NewPeer describes a peer to add.
+type NewPeer struct {
+	AID      hub.AID
+	Endpoint string
+	Repo     string
+	Key      string // that this hub sends to it; may be empty
+	From     string // address or network of a legacy peer, which sends no key; "" for others
+}
+
+// AddPeer adds a peer that is approved at once. It returns the key that the
+// peer must send, which is shown this once; a legacy peer has none. Only the
+// operator may.
+func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub.Peer, string, error) {
+	const op = "peers.AddPeer"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Peer{}, "", err
+	}
+	p, err := s.newPeer(op, n.AID, n.Endpoint, n.Repo)
+	if err != nil {
+		return hub.Peer{}, "", err
+	}
+	secret := ""
+	if n.From != "" {
+		from, err := parseNetwork(op, n.From)
+		if err != nil {
+			return hub.Peer{}, "", err
+		}
+		p.Legacy = from.String()
+	} else {
+		secret = vault.NewSecret()
+		p.KeyHash = hub.HashSecret(secret)
+	}
+	if n.Key != "" {
+		if p.Sealed, err = s.sealKey(op, n.AID, n.Key); err != nil {
+			return hub.Peer{}, "", err
+		}
+	}
+	p.State, p.Trust = hub.PeerApproved, trust(p)
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		was, err := tx.Peer(p.AID)
+		if err == nil && was.State != hub.PeerRemoved {
+			return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("approve it with: parley peer approve %s, or remove it first", p.AID)
+		}
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return err
+		}
+		return s.putPeer(tx, actor, hub.ActionPeerAdded, p)
+	})
+	if err != nil {
+		return hub.Peer{}, "", fmt.Errorf("peers: add peer %s: %w", n.AID, err)
+	}
+	s.changed()
+	return p, secret, nil
+}
+
+func (s *Service) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Peer, error) {
+	if err := s.checkAID(op, aid); err != nil {
+		return hub.Peer{}, err
+	}
+	endpoint, err := federation.ParseEndpoint(endpoint)
+	if err != nil {
+		return hub.Peer{}, err
+	}
+	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
+	}
+	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: hub.TrustUnknown, AddedAt: hub.InstantAt(s.opts.Clock())}, nil
+}
+
+// keyedPeer returns an approved peer that has exchanged keys with this hub: send
+// is the key that this hub sends, expect the key that the peer sends.
+func (s *Service) keyedPeer(op string, aid hub.AID, endpoint, repo, send, expect string) (hub.Peer, error) {
+	p, err := s.newPeer(op, aid, endpoint, repo)
+	if err != nil {
+		return hub.Peer{}, err
+	}
+	p.State, p.KeyHash = hub.PeerApproved, hub.HashSecret(expect)
+	p.Trust = trust(p)
+	p.Sealed, err = s.sealKey(op, aid, send)
+	return p, err
+}
+
+func parseNetwork(op, s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		addr = addr.Unmap()
+		return addr.Prefix(addr.BitLen())
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, hub.Errorf(hub.CodeInvalid, op, "%.80q is not an address or a network", s).WithHint("use for example 10.1.2.3 or 10.1.2.0/24")
+	}
+	return p.Masked(), nil
+}
+
+// trust returns the trust in an approved peer: with a key it may do everything,
+// without one it may read. Permissions of a legacy peer do not depend on trust.
+func trust(p hub.Peer) hub.TrustLevel {
+	switch {
+	case p.KeyHash != "":
+		return hub.TrustVerified
+	case p.Legacy != "":
+		return hub.TrustUnknown
+	}
+	return hub.TrustKnown
+}
+
+// SetPeerKey stores the key that this hub sends to a peer. Only the operator may.
+func (s *Service) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID, key string) error {
+	const op = "peers.SetPeerKey"
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	sealed, err := s.sealKey(op, aid, key)
+	if err != nil {
+		return err
+	}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		p, err := tx.Peer(aid)
+		if err != nil {
+			return err
+		}
+		if p.State == hub.PeerRemoved {
+			return hub.Errorf(hub.CodeConflict, op, "%s was removed", aid)
+		}
+		p.Sealed = sealed
+		return s.putPeer(tx, actor, hub.ActionPeerKeySet, p)
+	})
+	if err != nil {
+		return fmt.Errorf("peers: keep the key for %s: %w", aid, err)
+	}
+	s.changed()
+	return nil
+}
+
+// RegisterPeer stores a peer that registers itself. A new peer must be confirmed
+// by a key, by the operator or by the directory, and is pending until the operator
+// approves it, unless the hub is open. A known peer may change its endpoint with
+// its key.
+func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hub.Peer, error) {
+	const op = "peers.RegisterPeer"
+	p, err := s.newPeer(op, n.AID, n.Endpoint, n.Repo)
+	if err != nil {
+		return hub.Peer{}, err
+	}
+	proved := isPeer(c, n.AID)
+	if !s.opts.Open && !proved && !c.IsOperator() {
+		vouched := false
+		if s.opts.Directory != nil {
+			if vouched, err = s.opts.Directory.Vouch(ctx, p.AID, p.Endpoint); err != nil {
+				return hub.Peer{}, err
+			}
+		}
+		if !vouched && !(c.Kind == hub.CallerLegacyPeer && c.AID == n.AID) {
+			return hub.Peer{}, hub.Errorf(hub.CodeUnauthenticated, op, "a peer registers with its key, or after an invite").
+				WithHint("parley peer invite on this side, parley peer join on the other")
+		}
+	}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		was, err := tx.Peer(p.AID)
+		switch {
+		case hub.CodeOf(err) == hub.CodeNotFound:
+			if err := checkCapacity(tx, op); err != nil {
+				return err
+			}
+			if s.opts.Open {
+				p.State, p.Trust = hub.PeerApproved, hub.TrustVerified
+			}
+			return s.putPeer(tx, c, hub.ActionPeerRegistered, p)
+		case err != nil:
+			return err
+		case was.Endpoint == p.Endpoint && was.Repo == cmp.Or(p.Repo, was.Repo):
+			p = was
+			return nil
+		case !proved && !c.IsOperator() && !s.opts.Open:
+			return hub.Errorf(hub.CodeDenied, op, "%s is known already, and only its key can say that it moved", p.AID)
+		}
+		was.Endpoint, was.Repo = p.Endpoint, cmp.Or(p.Repo, was.Repo)
+		p = was
+		return s.putPeer(tx, c, hub.ActionPeerMoved, p)
+	})
+	if err != nil {
+		return hub.Peer{}, fmt.Errorf("peers: register %s: %w", n.AID, err)
+	}
+	s.changed()
+	return p, nil
+}
+
+// checkCapacity reports CodeRateLimited when too many peers are pending.
+func checkCapacity(tx hub.Tx, op string) error {
+	peers, err := tx.Peers()
+	if err != nil {
+		return err
+	}
+	pending := 0
+	for _, p := range peers {
+		if p.State == hub.PeerPending {
+			pending++
+		}
+	}
+	if pending >= maxPending || len(peers) >= maxPeers {
+		return hub.Errorf(hub.CodeRateLimited, op, "%d peers wait for the operator already", pending).
+			WithHint("the operator decides with: parley peer approve AID, or parley peer remove AID")
+	}
+	return nil
+}
+
+// ApprovePeer approves a peer. With a key it may do everything, without one it may
+// read. Only the operator may.
+func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
+	return s.changeState(ctx, "peers.ApprovePeer", actor, aid, hub.ActionPeerApproved, func(p *hub.Peer) {
+		p.State, p.Trust = hub.PeerApproved, trust(*p)
+	})
+}
+
+// RemovePeer removes a peer, and deletes its key and the key that it gave. Only the operator may.
+func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
+	return s.changeState(ctx, "peers.RemovePeer", actor, aid, hub.ActionPeerRemoved, func(p *hub.Peer) {
+		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, hub.TrustUnknown, "", "", ""
+	})
+}
+
+func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, aid hub.AID, action hub.Action, move func(*hub.Peer)) (hub.Peer, error) {
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Peer{}, err
+	}
+	var p hub.Peer
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if p, err = tx.Peer(aid); err != nil {
+			return err
+		}
+		was := p.State
+		move(&p)
+		if p.State == was {
+			return nil
+		}
+		if !was.CanBecome(p.State) {
+			return hub.Errorf(hub.CodeConflict, op, "%s is %s", aid, was)
+		}
+		if p.State == hub.PeerRemoved {
+			if err := tx.PutMeta(scopeKey(aid), ""); err != nil {
+				return err
+			}
+		}
+		return s.putPeer(tx, actor, action, p)
+	})
+	if err != nil {
+		return hub.Peer{}, fmt.Errorf("peers: %s: %w", action, err)
+	}
+	s.changed()
+	return p, nil
+}
+
+func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.Peer) error {
+	if err := tx.PutPeer(p); err != nil {
+		return err
+	}
+	facts := map[string]any{"endpoint": p.Endpoint, "state": p.State, "trust": p.Trust}
+	if p.Legacy != "" {
+		facts["from"] = p.Legacy
+	}
+	_, err := tx.Append(actor.Entry(s.opts.Clock.Now(), action, string(p.AID), facts))
+	return err
+}
+
+// changed clears the cache and publishes hints.
+func (s *Service) changed() {
+	s.mu.Lock()
+	clear(s.scopes)
+	s.epoch++
+	s.mu.Unlock()
+	if s.opts.Bus != nil {
+		s.opts.Bus.Publish(hub.TopicPeers)
+		s.opts.Bus.Publish(hub.TopicJournal)
+	}
+}
+
+// Home returns the address of this hub for others.
+func (s *Service) Home() string { return s.opts.Home }
+
+// Peers returns every peer, by AID. Only the operator may.
+func (s *Service) Peers(ctx context.Context, actor hub.Caller) ([]hub.Peer, error) {
+	if err := actor.OperatorOnly("peers.Peers"); err != nil {
+		return nil, err
+	}
+	peers := []hub.Peer{}
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		got, err := r.Peers()
+		peers = append(peers[:0], got...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("peers: list peers: %w", err)
+	}
+	return peers, nil
+}
+
+// place is the context that a sealed key of a peer is bound to.
+func place(aid hub.AID) string { return "peer " + string(aid) }
+
+// sealKey encrypts the key that this hub sends to a peer.
+func (s *Service) sealKey(op string, aid hub.AID, key string) (string, error) {
+	switch {
+	case s.opts.Vault == nil:
+		return "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file to guard the peer's key with")
+	case len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", hub.Errorf(hub.CodeInvalid, op, "the peer's key cannot be sent in a header")
+	}
+	return s.opts.Vault.Seal(key, place(aid)), nil
+}
+
+// PeerKey returns the key that this hub sends to a peer, or "" if it gave none.
+func (s *Service) PeerKey(p hub.Peer) (string, error) {
+	if p.Sealed == "" {
+		return "", nil
+	}
+	if s.opts.Vault == nil {
+		return "", hub.Errorf(hub.CodeDegraded, "peers.PeerKey", "this hub has no key file to read the key for %s with", p.AID)
+	}
+	return s.opts.Vault.Open(p.Sealed, place(p.AID))
+}
+
+// scopeKey names the row with the projects that a peer takes part in: those of its
+// invites. A peer without the row takes part in all.
+func scopeKey(aid hub.AID) string { return "peer.scope/" + string(aid) }
+
+func scopeOf(r hub.Reader, aid hub.AID) ([]hub.ProjectID, error) {
+	text, err := r.Meta(scopeKey(aid))
+	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && text == "" {
+		return nil, nil
+	}
+	var ids []hub.ProjectID
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &ids)
+	}
+	return ids, err
+}
+
+// InScope reports whether a peer takes part in a project.
+func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
+	s.mu.RLock()
+	ids, ok := s.scopes[aid]
+	epoch := s.epoch
+	s.mu.RUnlock()
+	if !ok {
+		err := s.store.View(ctx, func(r hub.Reader) (err error) {
+			ids, err = scopeOf(r, aid)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
+		}
+		s.mu.Lock()
+		if s.epoch == epoch {
+			if len(s.scopes) >= maxPeers {
+				clear(s.scopes)
+			}
+			s.scopes[aid] = ids
+		}
+		s.mu.Unlock()
+	}
+	return len(ids) == 0 || slices.Contains(ids, project), nil
+}
+
+// isPeer reports whether c is the peer with the AID, and showed its key.
+func isPeer(c hub.Caller, aid hub.AID) bool {
+	return c.Kind == hub.CallerPeer && c.Trust == hub.TrustVerified && c.AID == aid
+}
