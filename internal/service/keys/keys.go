@@ -182,6 +182,16 @@ func (s *Service) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, 
 	return known.agent, slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) }), known.missing
 }
 
+// update runs a transaction that changes agents or keys. what says in an error
+// what was attempted.
+func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
+	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
+		return fmt.Errorf("keys: %s: %w", what, err)
+	}
+	s.Changed()
+	return nil
+}
+
 // Changed clears the caches and publishes a hint. Other services call it after a
 // transaction with Lend, Withdraw or Enlist committed.
 func (s *Service) Changed() {
@@ -230,16 +240,15 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 		return hub.Agent{}, hub.Key{}, "", err
 	}
 	agent.State, agent.CreatedAt = hub.AgentActive, key.CreatedAt
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "add "+string(agent.ID), func(tx hub.Tx) error {
 		if err := putAgent(tx, actor, agent); err != nil {
 			return err
 		}
 		return addKey(tx, actor, key)
 	})
 	if err != nil {
-		return hub.Agent{}, hub.Key{}, "", fmt.Errorf("keys: add %s: %w", agent.ID, err)
+		return hub.Agent{}, hub.Key{}, "", err
 	}
-	s.Changed()
 	return agent, key, secret, nil
 }
 
@@ -270,7 +279,7 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 	if err != nil {
 		return hub.Key{}, "", err
 	}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "key for "+string(k.Agent), func(tx hub.Tx) error {
 		have, err := tx.Keys(key.Agent)
 		if err != nil {
 			return err
@@ -281,9 +290,8 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 		return addKey(tx, actor, key)
 	})
 	if err != nil {
-		return hub.Key{}, "", fmt.Errorf("keys: key for %s: %w", k.Agent, err)
+		return hub.Key{}, "", err
 	}
-	s.Changed()
 	return key, secret, nil
 }
 
@@ -329,7 +337,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			WithHint("stop the hub, remove operator.key from its home and start it again: it makes a new one")
 	}
 	n, now := 0, s.clock.Now()
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err := s.update(ctx, "revoke keys of "+string(agent), func(tx hub.Tx) error {
 		_, err := tx.Agent(agent)
 		if err != nil {
 			return err
@@ -340,11 +348,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 		}
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("keys: revoke keys of %s: %w", agent, err)
-	}
-	s.Changed()
-	return n, nil
+	return n, err
 }
 
 // revoke revokes the keys of an agent with a label, or all of them, and returns
@@ -373,7 +377,7 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 		action = hub.ActionAgentResumed
 	}
 	var got hub.Agent
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err := s.update(ctx, string(action), func(tx hub.Tx) (err error) {
 		if got, err = tx.Agent(agent); err != nil || got.State == state {
 			return err
 		}
@@ -385,11 +389,7 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 		_, err = tx.Append(actor.Entry(s.clock.Now(), action, string(agent), nil))
 		return err
 	})
-	if err != nil {
-		return hub.Agent{}, fmt.Errorf("keys: %s: %w", action, err)
-	}
-	s.Changed()
-	return got, nil
+	return got, err
 }
 
 // A Profile is an agent with its keys.
@@ -445,7 +445,7 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 	if err != nil {
 		return "", err
 	}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "new key for the operator", func(tx hub.Tx) error {
 		_, err := tx.Agent(hub.Operator)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			err = putAgent(tx, self, hub.Agent{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true, State: hub.AgentActive, CreatedAt: key.CreatedAt})
@@ -458,8 +458,7 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 		return addKey(tx, self, key)
 	})
 	if err != nil {
-		return "", fmt.Errorf("keys: new key for the operator: %w", err)
+		return "", err
 	}
-	s.Changed()
 	return secret, nil
 }

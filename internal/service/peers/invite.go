@@ -194,7 +194,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 		return federation.Welcome{}, err
 	}
 	var in hub.Invite
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err = s.update(ctx, "redeem an invite", func(tx hub.Tx) (err error) {
 		if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hub.HashSecret(r.Invite)}); err != nil {
 			return err
 		}
@@ -221,9 +221,8 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 	})
 	if err != nil {
 		s.attempts.failed(c.Source, now)
-		return federation.Welcome{}, fmt.Errorf("peers: redeem an invite: %w", err)
+		return federation.Welcome{}, err
 	}
-	s.changed()
 	return federation.Welcome{
 		AID: s.opts.Self, Endpoint: s.opts.Home, Repo: s.opts.Repo, Project: in.Project, ForRepo: in.Repo, Permissions: in.Permissions, Key: secret,
 	}, nil
@@ -288,16 +287,15 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 	if err != nil {
 		return federation.Welcome{}, err
 	}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "store the peer "+string(w.AID), func(tx hub.Tx) error {
 		if err := addToScope(tx, p.AID, w.Project); err != nil {
 			return err
 		}
 		return s.putPeer(tx, actor, hub.ActionPeerAdded, p)
 	})
 	if err != nil {
-		return federation.Welcome{}, fmt.Errorf("peers: keep %s as a peer: %w", w.AID, err)
+		return federation.Welcome{}, err
 	}
-	s.changed()
 	w.Key = "" // it is stored; the caller must not see it
 	return w, nil
 }

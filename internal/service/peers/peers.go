@@ -106,15 +106,11 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 		return hub.Peer{}, "", err
 	}
 	secret := ""
-	if n.From != "" {
-		from, err := parseNetwork(op, n.From)
-		if err != nil {
-			return hub.Peer{}, "", err
-		}
-		p.Legacy = from.String()
-	} else {
+	if n.From == "" {
 		secret = vault.NewSecret()
 		p.KeyHash = hub.HashSecret(secret)
+	} else if p.Legacy, err = parseNetwork(op, n.From); err != nil {
+		return hub.Peer{}, "", err
 	}
 	if n.Key != "" {
 		if p.Sealed, err = s.sealKey(op, n.AID, n.Key); err != nil {
@@ -122,7 +118,7 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 		}
 	}
 	p.State, p.Trust = hub.PeerApproved, trust(p)
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "add peer "+string(n.AID), func(tx hub.Tx) error {
 		was, err := tx.Peer(p.AID)
 		if err == nil && was.State != hub.PeerRemoved {
 			return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("approve it with: parley peer approve %s, or remove it first", p.AID)
@@ -133,9 +129,8 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 		return s.putPeer(tx, actor, hub.ActionPeerAdded, p)
 	})
 	if err != nil {
-		return hub.Peer{}, "", fmt.Errorf("peers: add peer %s: %w", n.AID, err)
+		return hub.Peer{}, "", err
 	}
-	s.changed()
 	return p, secret, nil
 }
 
@@ -166,16 +161,17 @@ func (s *Service) keyedPeer(op string, aid hub.AID, endpoint, repo, send, expect
 	return p, err
 }
 
-func parseNetwork(op, s string) (netip.Prefix, error) {
+// parseNetwork returns an address or a network in the form of a network.
+func parseNetwork(op, s string) (string, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
-		addr = addr.Unmap()
-		return addr.Prefix(addr.BitLen())
+		addr = addr.Unmap().WithZone("")
+		return netip.PrefixFrom(addr, addr.BitLen()).String(), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return netip.Prefix{}, hub.Errorf(hub.CodeInvalid, op, "%.80q is not an address or a network", s).WithHint("use for example 10.1.2.3 or 10.1.2.0/24")
+		return "", hub.Errorf(hub.CodeInvalid, op, "%.80q is not an address or a network", s).WithHint("use for example 10.1.2.3 or 10.1.2.0/24")
 	}
-	return p.Masked(), nil
+	return p.Masked().String(), nil
 }
 
 // trust returns the trust in an approved peer: with a key it may do everything,
@@ -200,7 +196,7 @@ func (s *Service) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID,
 	if err != nil {
 		return err
 	}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	return s.update(ctx, "store the key for "+string(aid), func(tx hub.Tx) error {
 		p, err := tx.Peer(aid)
 		if err != nil {
 			return err
@@ -211,11 +207,6 @@ func (s *Service) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID,
 		p.Sealed = sealed
 		return s.putPeer(tx, actor, hub.ActionPeerKeySet, p)
 	})
-	if err != nil {
-		return fmt.Errorf("peers: keep the key for %s: %w", aid, err)
-	}
-	s.changed()
-	return nil
 }
 
 // RegisterPeer stores a peer that registers itself. A new peer must be confirmed
@@ -241,7 +232,7 @@ func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hu
 				WithHint("parley peer invite on this side, parley peer join on the other")
 		}
 	}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = s.update(ctx, "register "+string(n.AID), func(tx hub.Tx) error {
 		was, err := tx.Peer(p.AID)
 		switch {
 		case hub.CodeOf(err) == hub.CodeNotFound:
@@ -264,11 +255,7 @@ func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hu
 		p = was
 		return s.putPeer(tx, c, hub.ActionPeerMoved, p)
 	})
-	if err != nil {
-		return hub.Peer{}, fmt.Errorf("peers: register %s: %w", n.AID, err)
-	}
-	s.changed()
-	return p, nil
+	return p, err
 }
 
 // checkCapacity reports CodeRateLimited when too many peers are pending.
@@ -298,7 +285,8 @@ func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID
 	})
 }
 
-// RemovePeer removes a peer, and deletes its key and the key that it gave. Only the operator may.
+// RemovePeer removes a peer, and deletes its key and the key that it gave. Only
+// the operator may.
 func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
 	return s.changeState(ctx, "peers.RemovePeer", actor, aid, hub.ActionPeerRemoved, func(p *hub.Peer) {
 		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, hub.TrustUnknown, "", "", ""
@@ -310,7 +298,7 @@ func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, 
 		return hub.Peer{}, err
 	}
 	var p hub.Peer
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err := s.update(ctx, string(action), func(tx hub.Tx) (err error) {
 		if p, err = tx.Peer(aid); err != nil {
 			return err
 		}
@@ -329,11 +317,7 @@ func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, 
 		}
 		return s.putPeer(tx, actor, action, p)
 	})
-	if err != nil {
-		return hub.Peer{}, fmt.Errorf("peers: %s: %w", action, err)
-	}
-	s.changed()
-	return p, nil
+	return p, err
 }
 
 func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.Peer) error {
@@ -348,8 +332,12 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.
 	return err
 }
 
-// changed clears the cache and publishes hints.
-func (s *Service) changed() {
+// update runs a transaction that changes peers, clears the cache and publishes
+// hints. what says in an error what was attempted.
+func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
+	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
+		return fmt.Errorf("peers: %s: %w", what, err)
+	}
 	s.mu.Lock()
 	clear(s.scopes)
 	s.epoch++
@@ -358,6 +346,7 @@ func (s *Service) changed() {
 		s.opts.Bus.Publish(hub.TopicPeers)
 		s.opts.Bus.Publish(hub.TopicJournal)
 	}
+	return nil
 }
 
 // Home returns the address of this hub for others.
