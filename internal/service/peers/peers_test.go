@@ -1,0 +1,335 @@
+package peers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+// A lobby is a hub that other hubs call, with a project in its store.
+type lobby struct {
+	*callers.Service
+	keys  *keys.Service
+	peers *peers.Service
+	store *sqlite.Store
+	now   time.Time
+	boss  hub.Caller
+	vault *vault.Vault
+}
+
+const (
+	project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
+	frontend = hub.AID("aid://example.com/frontend@1.0.0")
+)
+
+func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
+	t.Helper()
+	home := t.TempDir()
+	store, err := sqlite.Open(home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
+	if l.vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	o := &peers.Options{
+		Clock: func() time.Time { return l.now }, Vault: l.vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
+	}
+	if change != nil {
+		change(o)
+	}
+	l.connect(o)
+	at := hub.InstantAt(l.now)
+	for _, id := range []hub.ProjectID{project, "other"} {
+		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			return tx.AddProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
+				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
+			}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// connect makes the services of a hub.
+func (l *lobby) connect(o *peers.Options) {
+	l.keys, l.peers = keys.New(l.store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.store, o)
+	l.Service = callers.New(l.store, l.keys, l.peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
+}
+
+// add adds a peer and returns its key.
+func (l *lobby) add(t *testing.T, aid hub.AID, from string) string {
+	t.Helper()
+	_, secret, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+type directory map[hub.AID]string
+
+func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool, error) {
+	if d == nil {
+		return false, errors.New("no directory")
+	}
+	return d[aid] == endpoint, nil
+}
+
+func TestRegisterPeer(t *testing.T) {
+	const known = hub.AID("aid://known.example/x@1.0.0")
+	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
+	key := l.add(t, frontend, "")
+	register := func(c callers.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
+		v, err := l.Identify(t.Context(), c)
+		if err != nil {
+			v = hub.Caller{}
+		}
+		return l.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: aid, Endpoint: endpoint})
+	}
+	t.Run("R1-053 a stranger cannot register", func(t *testing.T) {
+		if _, err := register(callers.Credentials{}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-053 one that the exchange knows waits for the operator", func(t *testing.T) {
+		if p, err := register(callers.Credentials{}, known, "https://known.example/"); err != nil || p.State != hub.PeerPending {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if _, err := register(callers.Credentials{}, known, "https://elsewhere.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("elsewhere: got %v", err)
+		}
+	})
+	t.Run("R1-053 only its key can move a peer", func(t *testing.T) {
+		if _, err := register(callers.Credentials{}, frontend, "https://evil.example"); err == nil {
+			t.Error("moved by a stranger")
+		}
+		if p, err := register(callers.Credentials{Bearer: key, AgentID: frontend}, frontend, "https://new.example"); err != nil || p.Endpoint != "https://new.example" || p.State != hub.PeerApproved {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if _, err := register(callers.Credentials{Bearer: key}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("another with this key: got %v", err)
+		}
+	})
+	t.Run("R1-053 a legacy peer registers nobody but itself, and does not move", func(t *testing.T) {
+		l.add(t, "agent-old", "10.1.2.3")
+		old := callers.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
+		if p, err := register(old, "agent-old", "https://f.example/"); err != nil || p.State != hub.PeerApproved {
+			t.Errorf("itself: got %+v, %v", p, err)
+		}
+		if _, err := register(old, "agent-old", "https://evil.example"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("elsewhere: got %v", err)
+		}
+		if _, err := register(old, "agent-new", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("another: got %v", err)
+		}
+	})
+	t.Run("R1-053 an open hub takes everybody", func(t *testing.T) {
+		open := newLobby(t, func(o *peers.Options) { o.Open = true })
+		v, err := open.Identify(t.Context(), callers.Credentials{AgentID: "agent-x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := open.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if err := open.Admit(t.Context(), v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-087 those who wait are bounded", func(t *testing.T) {
+		full := newLobby(t, nil)
+		var err error
+		for i := 0; i < 200 && err == nil; i++ {
+			_, err = full.peers.RegisterPeer(t.Context(), full.boss, peers.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+		}
+		if hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestInvites(t *testing.T) {
+	l := newLobby(t, nil)
+	here := netip.MustParseAddr("203.0.113.7")
+	invite := func(t *testing.T, life time.Duration) (hub.Invite, string) {
+		t.Helper()
+		in, text, err := l.peers.Invite(t.Context(), l.boss, peers.NewInvite{Project: project, Repo: "frontend-app", Life: life})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in, text
+	}
+	redeem := func(text string, aid hub.AID) (federation.Welcome, error) {
+		return l.peers.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: vault.KeyPrefix + "theirs"})
+	}
+	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
+		in, text := invite(t, 0)
+		if !regexp.MustCompile(`^INV-f0ebc-[A-Za-z0-9_-]{22}-[0-9a-f]{2}$`).MatchString(text) {
+			t.Errorf("got %q", text)
+		}
+		w, err := redeem(text, frontend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.AID != "aid://hub.example/backend@1.0.0" || w.Project != project || w.ForRepo != "frontend-app" || w.Endpoint != "https://hub.example" {
+			t.Errorf("got %+v", w)
+		}
+		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: w.Key, AgentID: frontend})
+		if err != nil || v.Trust != hub.TrustVerified {
+			t.Errorf("got %+v, %v", v, err)
+		}
+		peers, err := l.peers.Peers(t.Context(), l.boss)
+		if err != nil || len(peers) != 1 {
+			t.Fatalf("got %v, %v", peers, err)
+		}
+		if key, err := l.peers.PeerKey(peers[0]); err != nil || key != vault.KeyPrefix+"theirs" {
+			t.Errorf("to send: got %q, %v", key, err)
+		}
+		if _, err := redeem(text, "aid://evil.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("a second time: got %v", err)
+		}
+		list, err := l.peers.Invites(t.Context(), l.boss, project)
+		if err != nil || len(list) != 1 || list[0].ID != in.ID || list[0].RedeemedBy != frontend {
+			t.Errorf("got %+v, %v", list, err)
+		}
+		for _, need := range append([]hub.Permission{hub.PermitSync, hub.PermitCompare}, hub.Permissions...) {
+			if err := l.Admit(t.Context(), v, "a method", need, project); err != nil {
+				t.Errorf("in its project, %s: got %v", need, err)
+			}
+			if err := l.Admit(t.Context(), v, "a method", need, "other"); hub.CodeOf(err) != hub.CodeDenied {
+				t.Errorf("in a project that it was not invited to, %s: got %v", need, err)
+			}
+		}
+	})
+	t.Run("R1-069 an invite does not take over a peer", func(t *testing.T) {
+		_, text := invite(t, 0)
+		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("got %v", err)
+		}
+		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+			t.Errorf("with its key: got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite can be revoked", func(t *testing.T) {
+		in, text := invite(t, 0)
+		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, in.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "revoked") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
+			t.Errorf("one that is none: got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite expires", func(t *testing.T) {
+		_, text := invite(t, time.Hour)
+		l.now = l.now.Add(time.Hour)
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-069 an invite for nothing is not made", func(t *testing.T) {
+		for name, test := range map[string]struct {
+			n    peers.NewInvite
+			code hub.Code
+		}{
+			"to no project":    {peers.NewInvite{Project: "nowhere", Repo: "frontend-app"}, hub.CodeNotFound},
+			"to no repository": {peers.NewInvite{Project: project, Repo: "x"}, hub.CodeNotFound},
+			"for ever":         {peers.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
+			"for everything":   {peers.NewInvite{Project: project, Repo: "frontend-app", Permissions: []hub.Permission{"*"}}, hub.CodeInvalid},
+		} {
+			if _, _, err := l.peers.Invite(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+				t.Errorf("%s: got %v, want %s", name, err, test.code)
+			}
+		}
+	})
+	t.Run("R1-069 guessing has an end", func(t *testing.T) {
+		l.now = l.now.Add(time.Hour)
+		_, text := invite(t, 0)
+		var err error
+		n := 0
+		for ; n < 100 && hub.CodeOf(err) != hub.CodeRateLimited; n++ {
+			_, err = redeem(fmt.Sprintf("INV-f0ebc-guess%d-00", n), "aid://a.example/x@1.0.0")
+		}
+		if n != 11 {
+			t.Errorf("stopped after %d attempts, want 11: %v", n, err)
+		}
+		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("a good one from there: got %v", err)
+		}
+		elsewhere := netip.MustParseAddr("2001:db8::1")
+		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
+			t.Errorf("from elsewhere: got %v", err)
+		}
+	})
+	t.Run("R1-069 what is stored is a hash", func(t *testing.T) {
+		in, text := invite(t, 0)
+		raw, err := json.Marshal(in)
+		if err != nil || strings.Contains(string(raw), text) || in.Hash == text || in.Hash != hub.HashSecret(text) {
+			t.Errorf("got %s, %v", raw, err)
+		}
+	})
+}
+
+func TestJoin(t *testing.T) {
+	host := newLobby(t, nil)
+	guest := newLobby(t, func(o *peers.Options) { o.Self, o.Home, o.Repo = frontend, "https://guest.example", "frontend-app" })
+	_, text, err := host.peers.Invite(t.Context(), host.boss, peers.NewInvite{Project: project, Repo: "frontend-app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	redeem := func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
+		return host.peers.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
+	}
+	t.Run("R1-069 a torn invite does not leave the house", func(t *testing.T) {
+		if _, err := guest.peers.Join(t.Context(), guest.boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("R1-069 both sides hold keys after a join", func(t *testing.T) {
+		w, err := guest.peers.Join(t.Context(), guest.boss, text, redeem)
+		if err != nil || w.Key != "" {
+			t.Fatalf("got %+v, %v", w, err)
+		}
+		for _, test := range []struct {
+			at, from *lobby
+			name     hub.AID
+		}{{host, guest, frontend}, {guest, host, "aid://hub.example/backend@1.0.0"}} {
+			peers, err := test.from.peers.Peers(t.Context(), test.from.boss)
+			if err != nil || len(peers) != 1 {
+				t.Fatalf("got %v, %v", peers, err)
+			}
+			key, err := test.from.peers.PeerKey(peers[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
+				t.Errorf("%s: got %+v, %v", test.name, v, err)
+			}
+			if in, err := test.at.peers.InScope(t.Context(), test.name, "other"); err != nil || in {
+				t.Errorf("%s takes part in another project: %v", test.name, err)
+			}
+		}
+	})
+}
