@@ -93,13 +93,14 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	a.json = a.json || f.format == "json" && (f.listAgents || f.listTests || f.listRules)
 	switch {
 	case f.listAgents:
-		return a.listAgents(f.format)
+		return a.listAgents()
 	case f.listTests:
-		return a.listTests(tests, f.format)
+		return a.listTests(tests)
 	case f.listRules:
-		return a.listRules(tests, f.format)
+		return a.listRules(tests)
 	}
 	agents, err := a.selectAgents(f, args)
 	if err != nil {
@@ -212,7 +213,7 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	return chosen, nil
 }
 
-func (a *app) listTests(tests []*comply.Test, format string) error {
+func (a *app) listTests(tests []*comply.Test) error {
 	type item struct {
 		ID       string          `json:"id"`
 		Title    string          `json:"title"`
@@ -223,7 +224,6 @@ func (a *app) listTests(tests []*comply.Test, format string) error {
 	for _, t := range tests {
 		items = append(items, item{t.ID, t.Title, t.Severity, append([]string{}, t.Rules...)})
 	}
-	a.json = a.json || format == "json"
 	return a.print(map[string]any{"tests": items}, func(w io.Writer) {
 		for _, t := range items {
 			fmt.Fprintf(w, "%-44s %-8s %s\n", visible(t.ID), t.Severity, visible(t.Title))
@@ -232,7 +232,7 @@ func (a *app) listTests(tests []*comply.Test, format string) error {
 }
 
 // listRules lists the rules of the table and those that only tests name.
-func (a *app) listRules(tests []*comply.Test, format string) error {
+func (a *app) listRules(tests []*comply.Test) error {
 	type item struct {
 		comply.Rule
 		Tests []string `json:"tests"`
@@ -251,7 +251,6 @@ func (a *app) listRules(tests []*comply.Test, format string) error {
 			items[i].Tests = append(items[i].Tests, t.ID)
 		}
 	}
-	a.json = a.json || format == "json"
 	return a.print(map[string]any{"rules": items}, func(w io.Writer) {
 		for _, r := range items {
 			by := strings.Join(r.Tests, ", ")

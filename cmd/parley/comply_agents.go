@@ -99,7 +99,7 @@ func (f *complyFlags) startModel(ctx context.Context, agents []comply.Agent) (en
 	}, nil
 }
 
-func (a *app) listAgents(format string) error {
+func (a *app) listAgents() error {
 	agents, err := a.knownAgents()
 	if err != nil {
 		return err
@@ -116,7 +116,6 @@ func (a *app) listAgents(format string) error {
 	for _, k := range agents {
 		items = append(items, item{k.Name, k.Title, k.Version, k.Licence, k.API, k.Installed()})
 	}
-	a.json = a.json || format == "json"
 	return a.print(map[string]any{"agents": items}, func(w io.Writer) {
 		for _, i := range items {
 			state := "not installed"

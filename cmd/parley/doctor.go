@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,16 +30,13 @@ func (a *app) doctorCommand() *cobra.Command {
 				return err
 			}
 			checks := server.Diagnose(cmd.Context(), home, url)
+			config := server.Check{What: "configuration", OK: true}
 			if _, err := a.loadConfig(home); err != nil {
 				d := rpc.Describe(err)
-				checks = append(checks, server.Check{What: "configuration", Detail: d.Message, Hint: d.Hint})
-			} else {
-				checks = append(checks, server.Check{What: "configuration", OK: true})
+				config.OK, config.Detail, config.Hint = false, d.Message, d.Hint
 			}
-			healthy := true
-			for _, c := range checks {
-				healthy = healthy && c.OK
-			}
+			checks = append(checks, config)
+			healthy := !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK })
 			return a.check(healthy, map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
 				for _, c := range checks {
 					mark := a.paint(w, "32", "ok  ")
