@@ -56,7 +56,7 @@ func (a *app) key() (string, error) {
 	case a.keyFile != "":
 		raw, err := os.ReadFile(a.keyFile)
 		if err != nil {
-			return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file cannot be read: %v", err)
+			return "", hub.Errorf(hub.CodeInvalid, "parley", "read the key file: %v", err)
 		}
 		key := strings.TrimSpace(string(raw))
 		if key == "" {

@@ -125,14 +125,10 @@ func (a *app) writeDiff(w io.Writer, d contract.Diff) {
 func (a *app) contractListCommand() *cobra.Command {
 	var p coordination.ListContractsParams
 	cmd := &cobra.Command{Use: "list", Short: "List the contracts of a project", Args: cobra.NoArgs}
-	inProject := a.inProject(cmd, &p.InProject)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := inProject(cmd.Context(), args); err != nil {
-			return err
-		}
+	prepared(cmd, func(ctx context.Context) error {
 		all := []coordination.Contract{}
 		for {
-			got, err := call(cmd.Context(), a, coordination.ListContracts, p)
+			got, err := call(ctx, a, coordination.ListContracts, p)
 			if err != nil {
 				return err
 			}
@@ -146,7 +142,7 @@ func (a *app) contractListCommand() *cobra.Command {
 				return []any{c.ID, c.Version, c.Status, c.Type, c.Name}
 			})
 		})
-	}
+	}, a.inProject(cmd, &p.InProject))
 	cmd.Flags().StringVar((*string)(&p.Status), "status", "", "only contracts that are proposed, negotiating, agreed, implemented or verified")
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "only contracts of one type")
 	choices(cmd, "status", hub.ContractStatuses...)
@@ -156,16 +152,12 @@ func (a *app) contractListCommand() *cobra.Command {
 func (a *app) contractHistoryCommand() *cobra.Command {
 	p := coordination.GetParams{History: true}
 	cmd := &cobra.Command{Use: "history ID", Short: "Show the versions of a contract and the context about it", Args: cobra.ExactArgs(1)}
-	inContract := a.inContract(cmd, &p.InContract)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := inContract(cmd.Context(), args); err != nil {
-			return err
-		}
-		got, err := call(cmd.Context(), a, coordination.GetContract, p)
+	prepared(cmd, func(ctx context.Context) error {
+		got, err := call(ctx, a, coordination.GetContract, p)
 		if err != nil {
 			return err
 		}
-		about, err := call(cmd.Context(), a, coordination.ListContext, coordination.ContextParams{InProject: p.InProject, Contract: p.Contract})
+		about, err := call(ctx, a, coordination.ListContext, coordination.ContextParams{InProject: p.InProject, Contract: p.Contract})
 		if err != nil {
 			return err
 		}
@@ -182,7 +174,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, visible(string(p.FromAgent)), p.Type, visible(string(p.Content)))
 			}
 		})
-	}
+	}, a.inContract(cmd, &p.InContract))
 	return cmd
 }
 
@@ -196,17 +188,13 @@ not, and the repositories that they wait for. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
 	}
-	inProject := a.inProject(cmd, &p.InProject)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := inProject(cmd.Context(), args); err != nil {
-			return err
-		}
-		got, err := call(cmd.Context(), a, coordination.Check, p)
+	prepared(cmd, func(ctx context.Context) error {
+		got, err := call(ctx, a, coordination.Check, p)
 		if err != nil {
 			return err
 		}
 		return a.check(got.OK, got, func(w io.Writer) { a.writeVerdict(w, got) })
-	}
+	}, a.inProject(cmd, &p.InProject))
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts that this repository takes part in (default all)")
 	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "agreed, implemented or verified (default agreed)")
 	choices(cmd, "require", hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified)

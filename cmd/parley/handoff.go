@@ -164,10 +164,7 @@ func writeHandoffs(w io.Writer, page handoff.Listing) {
 // handoff completes a command that performs an action on one handoff and prints
 // its state. A handoff that was to be accepted and is rejected fails the check.
 func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...preparation) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := prepareAll(cmd.Context(), args, preparations); err != nil {
-			return err
-		}
+	return prepared(cmd, func(ctx context.Context) error {
 		c, err := a.client()
 		if err != nil {
 			return err
@@ -176,14 +173,13 @@ func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...
 		if p.IdempotencyKey != "" {
 			send = retry
 		}
-		got, err := send(cmd.Context(), c, api.Handoff, *p)
+		got, err := send(ctx, c, api.Handoff, *p)
 		if err != nil {
 			return err
 		}
 		rejected := p.Action == "accept" && got.Report.Status == hub.HandoffRejected
 		return a.check(!rejected, got, func(w io.Writer) { io.WriteString(w, handoff.Render(*got.Report)) })
-	}
-	return cmd
+	}, preparations...)
 }
 
 // maxLocalArtifact is the size of the largest file that is hashed here; the hub

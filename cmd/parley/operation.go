@@ -22,22 +22,20 @@ type preparation = func(ctx context.Context, args []string) error
 // operation completes a command that calls one operation of the hub: it prepares
 // the parameters, calls, and prints the result as JSON or with write.
 func operation[S, P, R any](a *app, cmd *cobra.Command, o rpc.Operation[S, P, R], p *P, write func(io.Writer, R), preparations ...preparation) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := prepareAll(cmd.Context(), args, preparations); err != nil {
-			return err
-		}
-		return answer(cmd.Context(), a, o, *p, write)
-	}
-	return cmd
+	return prepared(cmd, func(ctx context.Context) error { return answer(ctx, a, o, *p, write) }, preparations...)
 }
 
-func prepareAll(ctx context.Context, args []string, preparations []preparation) error {
-	for _, prepare := range preparations {
-		if err := prepare(ctx, args); err != nil {
-			return err
+// prepared completes a command that prepares its parameters and then runs.
+func prepared(cmd *cobra.Command, run func(context.Context) error, preparations ...preparation) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, prepare := range preparations {
+			if err := prepare(cmd.Context(), args); err != nil {
+				return err
+			}
 		}
+		return run(cmd.Context())
 	}
-	return nil
+	return cmd
 }
 
 // argument stores the argument with an index, if it was given.
