@@ -111,6 +111,8 @@ var layers = map[string][]string{
 	},
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"hub", "internal/federation", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	// Services for the results that commands print (access: profiles of agents);
+	// durable for the key file that connect replaces.
 	"cmd/parley": {
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
