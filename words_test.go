@@ -22,26 +22,13 @@ var emptyWords = []string{
 	"story", "stranger", "summit", "teller", "told", "tripped", "worked", "written",
 }
 
-// notRenamed lists the names that still contain an empty word. It only gets
-// shorter: a name that is gone must leave it.
-var notRenamed = []string{}
-
 func TestNamesHaveMeaning(t *testing.T) {
-	found := map[string]bool{}
 	for _, name := range declaredNames(t) {
 		_, ident, _ := strings.Cut(name, ".")
 		for _, word := range wordsOf(ident) {
 			if slices.Contains(emptyWords, word) {
-				found[name] = true
-				if !slices.Contains(notRenamed, name) {
-					t.Errorf("%s: %q carries no meaning here; docs/glossary.md has the words to use", name, word)
-				}
+				t.Errorf("%s: %q carries no meaning here; docs/glossary.md has the words to use", name, word)
 			}
-		}
-	}
-	for _, name := range notRenamed {
-		if !found[name] {
-			t.Errorf("%s is renamed: delete it from notRenamed", name)
 		}
 	}
 }
