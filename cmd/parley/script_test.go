@@ -26,6 +26,7 @@ import (
 //	as NAME ARG...             run parley with the agent's key
 //	operator ARG...            run parley with the operator's key
 //	nobody ARG...              run parley without a key
+//	feed FILE NAME ARG...      run parley with the agent's key and FILE as standard input
 //	refused EXIT CODE WHO ARG  run parley as an agent, operator or nobody, with --json;
 //	                           expect this exit code, this error code, and no output
 //	hint TEXT, message TEXT    expect TEXT in the hint or the message of the last refusal
@@ -53,7 +54,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"hub": scriptHub, "stophub": scriptStop, "agent": scriptAgent, "as": scriptAs, "operator": scriptOperator, "nobody": scriptNobody,
+			"hub": scriptHub, "stophub": scriptStop, "agent": scriptAgent, "as": scriptAs, "operator": scriptOperator, "nobody": scriptNobody, "feed": scriptFeed,
 			"refused": expectRefusal, "hint": expectHint, "message": expectMessage, "code": expectCode, "keep": keepGroup, "bytes": fillBytes,
 		},
 	})
@@ -155,6 +156,12 @@ func perform(ts *testscript.TestScript, neg bool, cmd *exec.Cmd) int {
 
 func scriptAs(ts *testscript.TestScript, neg bool, args []string) {
 	perform(ts, neg, command(ts, []string{"PARLEY_KEY=" + key(ts, args[0])}, args[1:]...))
+}
+
+func scriptFeed(ts *testscript.TestScript, neg bool, args []string) {
+	cmd := command(ts, []string{"PARLEY_KEY=" + key(ts, args[1])}, args[2:]...)
+	cmd.Stdin = strings.NewReader(ts.ReadFile(args[0]))
+	perform(ts, neg, cmd)
 }
 
 func key(ts *testscript.TestScript, name string) string {
