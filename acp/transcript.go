@@ -13,7 +13,7 @@ const maxMessages = 256
 // The zero value is an empty transcript without a limit.
 type Transcript struct {
 	// Limit is the number of bytes at the end of the text that are kept at least;
-	// 0 keeps all of it. The transcript holds at most twice as many, so that a long
+	// 0 keeps all of it. The transcript holds at most three times as many, so that a long
 	// message is copied once for every Limit bytes added.
 	Limit int
 
