@@ -113,15 +113,11 @@ type Head struct {
 
 // HeadOf returns the head of the journal in a snapshot.
 func HeadOf(r JournalReader) (Head, error) {
-	seq, hash, err := r.JournalHead()
-	if err != nil || seq == 0 {
+	newest, err := r.Journal(JournalQuery{Newest: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
 		return Head{}, err
 	}
-	entries, err := r.Journal(JournalQuery{After: seq - 1, Limit: 1})
-	if err != nil || len(entries) == 0 {
-		return Head{}, err
-	}
-	return Head{seq, hash, entries[0].At}, nil
+	return Head{newest[0].Seq, newest[0].Hash, newest[0].At}, nil
 }
 
 // Chain returns the hash of e as the successor of the entry whose hash is

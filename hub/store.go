@@ -42,11 +42,42 @@ type Store interface {
 	// for ttl, or renews it. It reports CodeConflict while another process has
 	// it; then the caller leaves the work to that one and asks again later. A
 	// process that was slow may still believe in a lease which has passed on:
-	// Updates of the work call CheckLease first.
+	// Updates of the work call CheckLease first. Alone does all of that.
 	Lease(ctx context.Context, name string, ttl time.Duration) (Lease, error)
 
 	// Close waits for calls that are under way and releases files and connections.
 	Close() error
+}
+
+// Alone runs work that must run in one process at a time, under the lease of its
+// name. It gives work a store whose updates check the lease first, so that nothing
+// is stored after the lease has passed on. While another process has the lease,
+// Alone does nothing and reports no error: its caller tries again later.
+func Alone(ctx context.Context, s Store, name string, ttl time.Duration, work func(Store) error) error {
+	lease, err := s.Lease(ctx, name, ttl)
+	if CodeOf(err) == CodeConflict {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return work(fencedStore{s, lease})
+}
+
+// A fencedStore is a store for the holder of a lease.
+type fencedStore struct {
+	Store
+	lease Lease
+}
+
+// Update checks the lease before it calls fn.
+func (s fencedStore) Update(ctx context.Context, d Durability, fn func(tx Tx) error) error {
+	return s.Store.Update(ctx, d, func(tx Tx) error {
+		if err := tx.CheckLease(s.lease); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 // A Reader reads one snapshot. A method that returns one thing reports
@@ -189,10 +220,9 @@ type Receipt struct {
 // A MessageReader reads messages, their parties and their deliveries.
 type MessageReader interface {
 	Message(id EnvelopeID) (Message, error)
-	// Parties returns the sender and every recipient, in no order.
-	Parties(id EnvelopeID) ([]Party, error)
-	// Party returns one of them.
-	Party(id EnvelopeID, agent AgentID) (Party, error)
+	// Parties returns the sender and every recipient, in no order, or those of
+	// them that are named. It reports CodeNotFound when there is none.
+	Parties(id EnvelopeID, only ...AgentID) ([]Party, error)
 	// Inbox returns messages that are unread or delivered, most pressing first
 	// and oldest first among equals.
 	Inbox(agent AgentID, f InboxFilter) (Page, error)
@@ -296,8 +326,6 @@ type JournalQuery struct {
 type JournalReader interface {
 	// Journal returns the entries that match.
 	Journal(q JournalQuery) ([]Entry, error)
-	// JournalHead returns the number and hash of the newest entry, or 0, "".
-	JournalHead() (int64, string, error)
 	// Archives returns what was moved out of the store, oldest first.
 	Archives() ([]Archive, error)
 	// MessagesBefore returns messages whose ids were made before a time, in
@@ -414,11 +442,11 @@ type ProjectReader interface {
 
 // A ProjectWriter writes projects, contracts, packets and requests for files.
 type ProjectWriter interface {
-	// AddProject reports CodeConflict when the id is taken.
-	AddProject(Project) error
-	// PutProject stores all of p but its tally. It reports CodeNotFound when
-	// there is no such project.
-	PutProject(p Project) error
+	// PutProject stores a new project if was is the zero value, and reports
+	// CodeConflict when the id is taken. Else it stores p in place of was,
+	// provided the stored one is still was, tallies aside; otherwise it reports
+	// CodeConflict. The tally stays as it is.
+	PutProject(p, was Project) error
 	// PutContract stores a new contract with History and Conflicts if was is
 	// the zero value. It reports CodeConflict when the id is taken within the
 	// project.
@@ -431,12 +459,14 @@ type ProjectWriter interface {
 	AddVersion(project ProjectID, id ContractID, v ContractVersion) error
 	// PutVersions stores History and Conflicts of c in place of the stored ones.
 	PutVersions(c Contract) error
-	// AddPacket reports CodeConflict when the id is taken within the project.
-	AddPacket(p Packet) error
-	// PutPacket stores p in place of a packet with its id.
-	PutPacket(p Packet) error
-	AddFileRequest(FileRequest) error
-	// PutFileRequest stores the file that fulfilled a request.
+	// PutPacket stores a new packet if was is the zero value, and reports
+	// CodeConflict when the id is taken within the project. Else it stores p in
+	// place of was, provided the stored one is still was; otherwise it reports
+	// CodeConflict.
+	PutPacket(p, was Packet) error
+	// PutFileRequest stores a new request, or the file that fulfilled a known
+	// one. It reports CodeConflict when the id of a new request is taken, or when
+	// the request does not wait for a file.
 	PutFileRequest(FileRequest) error
 }
 
@@ -487,10 +517,9 @@ type PeerWriter interface {
 	PutOutbox(Outbox) error
 	// AddDeadLetter keeps the newest 1,000 for each peer.
 	AddDeadLetter(DeadLetter) error
-	// AddInvite reports CodeConflict when the id or hash is taken.
-	AddInvite(Invite) error
-	// PutInvite stores redemption and revocation of i provided it is neither
-	// redeemed nor revoked yet; otherwise it reports CodeConflict.
+	// PutInvite stores a new invite, or the redemption or revocation of a known
+	// one. It reports CodeConflict when the id or hash of a new invite is taken,
+	// or when the invite is redeemed or revoked already.
 	PutInvite(i Invite) error
 }
 

@@ -562,9 +562,9 @@ func (c *chaos) journal(ctx context.Context, messages []hub.Envelope) {
 				steps[step{e.Action, e.Subject}]++
 			}
 		}
-		head, headHash, err := r.JournalHead()
-		if err == nil && (head != seq || headHash != hash) {
-			err = fmt.Errorf("the head is %d %s, the last entry %d %s", head, headHash, seq, hash)
+		head, err := hub.HeadOf(r)
+		if err == nil && (head.Seq != seq || head.Hash != hash) {
+			err = fmt.Errorf("the head is %d %s, the last entry %d %s", head.Seq, head.Hash, seq, hash)
 		}
 		return err
 	})

@@ -37,11 +37,11 @@ func newMeters(store hub.Store) *meters {
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		var seq int64
-		if store.View(ctx, func(r hub.Reader) (err error) { seq, _, err = r.JournalHead(); return err }) != nil {
+		var head hub.Head
+		if store.View(ctx, func(r hub.Reader) (err error) { head, err = hub.HeadOf(r); return err }) != nil {
 			return -1
 		}
-		return float64(seq)
+		return float64(head.Seq)
 	}))
 	return m
 }

@@ -182,8 +182,8 @@ func (w *world) chain() []hub.Entry {
 		}
 	}
 	w.view(func(r hub.Reader) error {
-		seq, hash, err := r.JournalHead()
-		w.equal("head", []any{seq, hash}, []any{last.Seq, last.Hash})
+		head, err := hub.HeadOf(r)
+		w.equal("head", head, hub.Head{Seq: last.Seq, Hash: last.Hash, At: last.At})
 		return err
 	})
 	return all
@@ -286,6 +286,19 @@ var journalTests = []storeTest{
 	}},
 }
 
+// leaseOf is a store that grants one lease, or refuses all if that has no number.
+type leaseOf struct {
+	hub.Store
+	lease hub.Lease
+}
+
+func (s leaseOf) Lease(_ context.Context, name string, _ time.Duration) (hub.Lease, error) {
+	if s.lease.Number == 0 {
+		return s.lease, hub.Errorf(hub.CodeConflict, "hubtest", "another process has the lease of %s", name)
+	}
+	return s.lease, nil
+}
+
 var metaTests = []storeTest{
 	{"a lease is renewed under its number, and the next holder gets a greater one", func(w *world) {
 		lease := func(name string) hub.Lease {
@@ -315,6 +328,43 @@ var metaTests = []storeTest{
 		w.view(func(r hub.Reader) error {
 			got, err := r.Meta("swept")
 			w.equal("swept", got, "by the next")
+			return err
+		})
+	}},
+	{"work that is done alone stores nothing once its lease has passed on", func(w *world) {
+		alone := func(work func(hub.Store) error) {
+			if err := hub.Alone(context.Background(), w.store, "sweep", time.Minute, work); err != nil {
+				w.Errorf("Alone: %v", err)
+			}
+		}
+		sweep := func(s hub.Store, by string) error {
+			return s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta("swept", by) })
+		}
+		alone(func(first hub.Store) error {
+			if err := sweep(first, "first"); err != nil {
+				return err
+			}
+			w.update(func(tx hub.Tx) error { return tx.PutMeta("swept", "beside it") }) // other work needs no lease
+			return nil
+		})
+		var late hub.Lease
+		alone(func(hub.Store) (err error) {
+			late, err = w.store.Lease(context.Background(), "sweep", time.Minute)
+			return err
+		})
+		w.store = w.reopen()
+		alone(func(next hub.Store) error { return sweep(next, "next") })
+		stale := leaseOf{w.store, late}
+		if err := hub.Alone(context.Background(), stale, "sweep", time.Minute, func(s hub.Store) error { return sweep(s, "late") }); hub.CodeOf(err) != hub.CodeConflict {
+			w.Errorf("a lease that has passed on: got %v, want %s", err, hub.CodeConflict)
+		}
+		taken := leaseOf{Store: w.store}
+		if err := hub.Alone(context.Background(), taken, "sweep", time.Minute, func(s hub.Store) error { return sweep(s, "other") }); err != nil {
+			w.Errorf("a lease that another process has: got %v, want nothing done", err)
+		}
+		w.view(func(r hub.Reader) error {
+			got, err := r.Meta("swept")
+			w.equal("swept", got, "next")
 			return err
 		})
 	}},

@@ -185,11 +185,20 @@ var inboxTests = []storeTest{
 	}},
 }
 
+// party returns one party of a message.
+func party(r hub.Reader, id hub.EnvelopeID, agent hub.AgentID) (hub.Party, error) {
+	found, err := r.Parties(id, agent)
+	if err != nil {
+		return hub.Party{}, err
+	}
+	return found[0], nil
+}
+
 // party returns the state of a recipient.
 func (w *world) party(id hub.EnvelopeID, agent hub.AgentID) (s hub.PartyState) {
 	w.Helper()
 	w.view(func(r hub.Reader) error {
-		p, err := r.Party(id, agent)
+		p, err := party(r, id, agent)
 		s = p.State
 		return err
 	})

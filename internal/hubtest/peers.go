@@ -142,10 +142,10 @@ var peerTests = []storeTest{
 	}},
 	{"an invite is redeemed or revoked once", func(w *world) {
 		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []hub.Permission{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}
-		w.update(func(tx hub.Tx) error { return tx.AddInvite(want) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddInvite(want) })
+		w.update(func(tx hub.Tx) error { return tx.PutInvite(want) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutInvite(want) })
 		other := hub.Invite{ID: "2", Hash: "h2", Project: "q", Permissions: []hub.Permission{}}
-		w.update(func(tx hub.Tx) error { return tx.AddInvite(other) })
+		w.update(func(tx hub.Tx) error { return tx.PutInvite(other) })
 		redeemed := want
 		redeemed.RedeemedAt, redeemed.RedeemedBy = at(2), "aid://a/b@1.0.0"
 		w.update(func(tx hub.Tx) error { return tx.PutInvite(redeemed) })

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -24,7 +25,7 @@ func (w *world) project(id hub.ProjectID) hub.Project {
 			{ID: "r2", Name: "front", Role: "frontend", Language: "typescript", Paths: []string{}},
 		},
 	}
-	w.update(func(tx hub.Tx) error { return tx.AddProject(p) })
+	w.update(func(tx hub.Tx) error { return tx.PutProject(p, hub.Project{}) })
 	return p
 }
 
@@ -88,8 +89,20 @@ var projectTests = []storeTest{
 			return err
 		})
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Project("p2"); return err })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddProject(want) })
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { want.ID = "p2"; return tx.PutProject(want) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(want, hub.Project{}) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { want.ID = "p2"; return tx.PutProject(want, want) })
+	}},
+	{"a project is replaced only if it is still as its writer read it", func(w *world) {
+		was := w.project("p")
+		renamed, claimed := was, was
+		renamed.Name = "Other"
+		claimed.Repos = slices.Clone(was.Repos)
+		claimed.Repos[1].Agent = "aid://c/d@1.0.0"
+		w.update(func(tx hub.Tx) error { return tx.PutProject(renamed, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(claimed, was) })
+		was, claimed.Name = renamed, renamed.Name
+		w.update(func(tx hub.Tx) error { return tx.PutProject(claimed, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(renamed, was) })
 	}},
 	{"projects are listed by id, page by page", func(w *world) {
 		for _, id := range []hub.ProjectID{"c", "a", "b"} {
@@ -221,7 +234,7 @@ var projectTests = []storeTest{
 			return tx.AddVersion("p", "c", hub.ContractVersion{Version: 1, Content: json.RawMessage(`{}`), ProposedBy: "r1", At: at(1)})
 		})
 		w.update(func(tx hub.Tx) error {
-			return tx.AddPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{"é":1}`), At: at(1)})
+			return tx.PutPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{"é":1}`), At: at(1)}, hub.Packet{})
 		})
 		same(w, "all", w.tally("p"), hub.Tally{Contracts: 1, Started: 1, Implemented: 1, Verified: 1, Packets: 1, Bytes: 8 + 2 + 8})
 		done.History, done.Conflicts = nil, nil
@@ -232,8 +245,9 @@ var projectTests = []storeTest{
 			if err != nil {
 				return err
 			}
+			was := p
 			p.Name, p.Tally = "Other", hub.Tally{}
-			return tx.PutProject(p)
+			return tx.PutProject(p, was)
 		})
 		same(w, "after PutProject", w.tally("p").Contracts, 1)
 	}},
@@ -247,9 +261,9 @@ var projectTests = []storeTest{
 			{Project: "p", ID: "k0", FromRepo: "r2", At: at(3), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "k1"},
 		}
 		for _, p := range packets {
-			w.update(func(tx hub.Tx) error { return tx.AddPacket(p) })
+			w.update(func(tx hub.Tx) error { return tx.PutPacket(p, hub.Packet{}) })
 		}
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddPacket(full) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutPacket(full, hub.Packet{}) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Packet("p", "k2")
 			same(w, "packet", got, full)
@@ -301,8 +315,11 @@ var projectTests = []storeTest{
 			_, err := r.Packets(hub.PacketQuery{Project: "p", Limit: 1, Cursor: "x"})
 			return err
 		})
+		was := full
 		full.Content, full.At = json.RawMessage(`{"other":true}`), at(7)
-		w.update(func(tx hub.Tx) error { return tx.PutPacket(full) })
+		w.update(func(tx hub.Tx) error { return tx.PutPacket(full, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutPacket(full, was) }) // replaced meanwhile
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { was.ID = "k9"; return tx.PutPacket(was, was) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Packet("p", "k2")
 			same(w, "after PutPacket", got, full)
@@ -322,10 +339,12 @@ var projectTests = []storeTest{
 		w.project("p")
 		a := hub.FileRequest{Project: "p", ID: "1", FromRepo: "r1", FromAgent: "a", Description: "the schema", Format: "sql", At: at(1)}
 		b := hub.FileRequest{Project: "p", ID: "2", FromRepo: "r1", FromAgent: "a", Description: "a key", At: at(2)}
-		w.update(func(tx hub.Tx) error { return tx.AddFileRequest(a) })
-		w.update(func(tx hub.Tx) error { return tx.AddFileRequest(b) })
+		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(a) })
+		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(b) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutFileRequest(a) })
 		a.FulfilledAt, a.File = at(3), "p/x.sql"
 		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(a) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutFileRequest(a) }) // fulfilled once
 		w.view(func(r hub.Reader) error {
 			all, err := r.FileRequests("p", 10)
 			same(w, "requests", all, []hub.FileRequest{b, a})
@@ -337,6 +356,8 @@ var projectTests = []storeTest{
 			return err
 		})
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.FileRequest("p", "3"); return err })
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "3"}) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error {
+			return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "3", FulfilledAt: at(4)})
+		})
 	}},
 }

@@ -340,8 +340,8 @@ var messageTests = []storeTest{
 		for name, fn := range map[string]func(r hub.Reader) error{
 			"message": func(r hub.Reader) error { _, err := r.Message(other); return err },
 			"parties": func(r hub.Reader) error { _, err := r.Parties(other); return err },
-			"party":   func(r hub.Reader) error { _, err := r.Party(id, "cleo"); return err },
-			"party 2": func(r hub.Reader) error { _, err := r.Party(other, "bob"); return err },
+			"party":   func(r hub.Reader) error { _, err := party(r, id, "cleo"); return err },
+			"party 2": func(r hub.Reader) error { _, err := party(r, other, "bob"); return err },
 			"mark":    func(r hub.Reader) error { _, err := r.SessionMark("ada", "s"); return err },
 			"receipt": func(r hub.Reader) error { _, err := r.Receipt("ada", "k"); return err },
 			"meta":    func(r hub.Reader) error { _, err := r.Meta("nothing"); return err },
@@ -389,7 +389,7 @@ var messageTests = []storeTest{
 			got, err := r.Parties(m.ID)
 			slices.SortFunc(got, func(a, b hub.Party) int { return strings.Compare(string(a.Agent), string(b.Agent)) })
 			w.equal("parties", got, parties(m, hub.PartyUnread))
-			p, err2 := r.Party(m.ID, "cleo")
+			p, err2 := party(r, m.ID, "cleo")
 			w.equal("party", p, hub.Party{Agent: "cleo", State: hub.PartyUnread})
 			return errors.Join(err, err2)
 		})
@@ -421,8 +421,8 @@ var messageTests = []storeTest{
 		w.refuse(hub.CodeConflict, put(m.ID, "eve", hub.PartyDelivered, hub.PartyUnread))
 		w.refuse(hub.CodeConflict, put(w.ids.Next(), "bob", hub.PartyRead, hub.PartyDelivered))
 		w.view(func(r hub.Reader) error {
-			bob, err := r.Party(m.ID, "bob")
-			cleo, err2 := r.Party(m.ID, "cleo")
+			bob, err := party(r, m.ID, "bob")
+			cleo, err2 := party(r, m.ID, "cleo")
 			w.equal("states", []hub.PartyState{bob.State, cleo.State}, []hub.PartyState{hub.PartyDelivered, hub.PartyUnread})
 			return errors.Join(err, err2)
 		})

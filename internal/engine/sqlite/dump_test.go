@@ -114,7 +114,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.PutRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now}, "")
 		},
 		func(tx hub.Tx) error {
-			return tx.AddProject(hub.Project{ID: "p", Name: "n", Status: hub.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []hub.Repo{{ID: "r", Name: "back"}}})
+			return tx.PutProject(hub.Project{ID: "p", Name: "n", Status: hub.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []hub.Repo{{ID: "r", Name: "back"}}}, hub.Project{})
 		},
 		func(tx hub.Tx) error {
 			content := json.RawMessage(`{"path":"/<me>"}`)
@@ -124,13 +124,13 @@ func fillEveryTable(t testing.TB, s *Store) {
 			}, hub.Contract{})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)})
+			return tx.PutPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)}, hub.Packet{})
 		},
 		func(tx hub.Tx) error {
 			return tx.AddChange(hub.Change{Project: "p", Kind: hub.ChangePacket, Object: "k", At: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddFileRequest(hub.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
+			return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
 		},
 		func(tx hub.Tx) error {
 			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Trust: hub.TrustKnown, AddedAt: instant})
@@ -138,7 +138,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error { return tx.PutOutbox(hub.Outbox{Peer: "a", Sent: 1}) },
 		func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "a", Fault: "down", At: instant}) },
 		func(tx hub.Tx) error {
-			return tx.AddInvite(hub.Invite{ID: "i", Hash: "h", Project: "p", Repo: "back", CreatedAt: instant, ExpiresAt: instant})
+			return tx.PutInvite(hub.Invite{ID: "i", Hash: "h", Project: "p", Repo: "back", CreatedAt: instant, ExpiresAt: instant})
 		},
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

@@ -169,6 +169,9 @@ func (r *reader) Invites(f hub.InviteQuery) ([]hub.Invite, error) {
 	return invites.filtered(r, w, `ORDER BY id DESC`, f.Limit)
 }
 
-func (t *tx) AddInvite(i hub.Invite) error { return invites.add(t, i.ID, &i) }
-
-func (t *tx) PutInvite(i hub.Invite) error { return invites.put(t, i.ID, useInvite, &i) }
+func (t *tx) PutInvite(i hub.Invite) error {
+	if i.RedeemedAt.IsZero() && i.RevokedAt.IsZero() {
+		return invites.add(t, i.ID, &i)
+	}
+	return invites.put(t, i.ID, useInvite, &i)
+}

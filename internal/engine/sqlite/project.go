@@ -154,7 +154,7 @@ var (
 
 	fileRequestByID = fileRequests.query(`WHERE project = ?1 AND id = ?2`)
 	fileRequestsOf  = fileRequests.query(`WHERE project = ?1 ORDER BY id DESC LIMIT ?2`)
-	putFileRequest  = fileRequests.update(2, "fulfilled_at", "")
+	fulfilRequest   = fileRequests.update(2, "fulfilled_at", ` AND fulfilled_at IS NULL`)
 )
 
 func (r *reader) Project(id hub.ProjectID) (hub.Project, error) {
@@ -165,14 +165,30 @@ func (r *reader) Projects(after hub.ProjectID, limit int) ([]hub.Project, error)
 	return talliedProjects.all(r, projectsAfter, string(after), max(limit, 0))
 }
 
-func (t *tx) AddProject(p hub.Project) error { return projects.add(t, string(p.ID), &p) }
-
-func (t *tx) PutProject(p hub.Project) error {
-	n, err := projects.write(t, putProject, &p)
-	if err == nil && n == 0 {
-		return notFound(projects.op(), projects.noun, string(p.ID))
+func (t *tx) PutProject(p, was hub.Project) error {
+	if was.ID == "" {
+		return projects.add(t, string(p.ID), &p)
 	}
+	stored, err := t.Project(p.ID)
+	if err := unchanged(projects, string(p.ID), err, &stored, &was); err != nil {
+		return err
+	}
+	_, err = projects.write(t, putProject, &p)
 	return err
+}
+
+// unchanged reports CodeConflict unless the stored noun, as it was read with err,
+// is the one that the caller believes in.
+func unchanged[T any](t *table[T], name string, err error, stored, was *T) error {
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return err
+	}
+	is, _ := encodeJSON(stored) // stored or decoded before: cannot fail
+	believed, _ := encodeJSON(was)
+	if err != nil || is != believed {
+		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed meanwhile, or does not exist", t.noun, name)
+	}
+	return nil
 }
 
 // countUp adds to the tally of a project. Something is stored already when it
@@ -376,22 +392,23 @@ func (r *reader) PacketIDs(project hub.ProjectID, after hub.PacketID, limit int)
 	return ids, engineError(packets.op(), q.done())
 }
 
-func (t *tx) AddPacket(p hub.Packet) error {
-	if err := packets.add(t, string(p.ID), &p); err != nil {
-		return err
+func (t *tx) PutPacket(p, was hub.Packet) error {
+	tally := hub.Tally{Bytes: int64(len(p.Content) - len(was.Content))}
+	if was.ID == "" {
+		tally.Packets = 1
+		if err := packets.add(t, string(p.ID), &p); err != nil {
+			return err
+		}
+		return t.countUp(p.Project, tally)
 	}
-	return t.countUp(p.Project, hub.Tally{Packets: 1, Bytes: int64(len(p.Content))})
-}
-
-func (t *tx) PutPacket(p hub.Packet) error {
-	was, err := t.Packet(p.Project, p.ID)
-	if err != nil {
+	stored, err := t.Packet(p.Project, p.ID)
+	if err := unchanged(packets, string(p.ID), err, &stored, &was); err != nil {
 		return err
 	}
 	if _, err := packets.write(t, putPacket, &p); err != nil {
 		return err
 	}
-	return t.countUp(p.Project, hub.Tally{Bytes: int64(len(p.Content) - len(was.Content))})
+	return t.countUp(p.Project, tally)
 }
 
 func (r *reader) FileRequest(project hub.ProjectID, id string) (hub.FileRequest, error) {
@@ -402,12 +419,9 @@ func (r *reader) FileRequests(project hub.ProjectID, limit int) ([]hub.FileReque
 	return fileRequests.all(r, fileRequestsOf, string(project), max(limit, 0))
 }
 
-func (t *tx) AddFileRequest(r hub.FileRequest) error { return fileRequests.add(t, r.ID, &r) }
-
 func (t *tx) PutFileRequest(r hub.FileRequest) error {
-	n, err := fileRequests.write(t, putFileRequest, &r)
-	if err == nil && n == 0 {
-		return notFound(fileRequests.op(), fileRequests.noun, r.ID)
+	if r.FulfilledAt.IsZero() {
+		return fileRequests.add(t, r.ID, &r)
 	}
-	return err
+	return fileRequests.put(t, r.ID, fulfilRequest, &r)
 }

@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"github.com/ncruces/go-sqlite3"
+	"errors"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -27,44 +27,30 @@ func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
 	return m, nil
 }
 
-// scanParty reads agent and state.
-func scanParty(s *sqlite3.Stmt) hub.Party {
-	return hub.Party{Agent: hub.AgentID(s.ColumnText(0)), State: hub.PartyState(s.ColumnText(1)), Hidden: s.ColumnBool(2)}
-}
-
-func (r *reader) Parties(id hub.EnvelopeID) ([]hub.Party, error) {
+func (r *reader) Parties(id hub.EnvelopeID, only ...hub.AgentID) (all []hub.Party, err error) {
 	const op = "sqlite.Parties"
-	q := r.c.query(stmtParties)
-	q.text(string(id))
-	var all []hub.Party
-	for q.next() {
-		all = append(all, scanParty(q.s))
+	read := func(q query, args ...any) {
+		q.bind(args...)
+		for q.next() {
+			all = append(all, hub.Party{Agent: hub.AgentID(q.s.ColumnText(0)), State: hub.PartyState(q.s.ColumnText(1)), Hidden: q.s.ColumnBool(2)})
+		}
+		err = errors.Join(err, q.done())
 	}
-	if err := q.done(); err != nil {
+	if len(only) == 0 {
+		read(r.c.query(stmtParties), string(id))
+	}
+	for _, agent := range only {
+		read(r.c.query(stmtParty), string(id), string(agent))
+	}
+	switch {
+	case err != nil:
 		return nil, engineError(op, err)
-	}
-	if len(all) == 0 {
+	case len(all) == 0 && len(only) > 0:
+		return nil, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, only[0])
+	case len(all) == 0:
 		return nil, notFound(op, "message", string(id))
 	}
 	return all, nil
-}
-
-func (r *reader) Party(id hub.EnvelopeID, agent hub.AgentID) (p hub.Party, err error) {
-	const op = "sqlite.Party"
-	q := r.c.query(stmtParty)
-	q.text(string(id))
-	q.text(string(agent))
-	found := q.next()
-	if found {
-		p = scanParty(q.s)
-	}
-	if err := q.done(); err != nil {
-		return hub.Party{}, engineError(op, err)
-	}
-	if !found {
-		return hub.Party{}, hub.Errorf(hub.CodeNotFound, op, "message %s does not concern %s", id, agent)
-	}
-	return p, nil
 }
 
 // Inbox merges the unread messages with the delivered ones; the index gives
@@ -307,14 +293,6 @@ func (r *reader) Journal(f hub.JournalQuery) ([]hub.Entry, error) {
 		q.text(f.Subject)
 	}
 	return q.entries("sqlite.Journal")
-}
-
-func (r *reader) JournalHead() (seq int64, hash string, err error) {
-	q := r.c.query(stmtJournalHead)
-	if q.next() {
-		seq, hash = q.s.ColumnInt64(0), q.s.ColumnText(1)
-	}
-	return seq, hash, engineError("sqlite.JournalHead", q.done())
 }
 
 func (r *reader) Cursor(consumer string) (seq int64, err error) {

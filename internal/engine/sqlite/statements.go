@@ -122,7 +122,6 @@ var (
 	stmtJournalNewest   = statement(journalHead + `WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2`)
 	stmtJournalOf       = statement(journalOf + `ORDER BY seq LIMIT ?2`)
 	stmtJournalOfNewest = statement(journalOf + `ORDER BY seq DESC LIMIT ?2`)
-	stmtJournalHead     = statement(`SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1`)
 	stmtAppend          = statement(`INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`)
 	stmtLease           = statement(`SELECT number FROM leases WHERE name = ?1`)
 	stmtRaiseLease      = statement(`INSERT INTO leases (name, number) VALUES (?1, 1)

@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 		again := openAt(t, killed(t, s), nil)
 		wantLists(t, again, []hub.EnvelopeID{unread, effect.ID}, []hub.EnvelopeID{read, unread, effect.ID})
 		view(t, again, func(r hub.Reader) error {
-			if p, err := r.Party(read, "bob"); err != nil || p.State != hub.PartyRead {
+			if p, err := r.Parties(read, "bob"); err != nil || p[0].State != hub.PartyRead {
 				t.Errorf("party: got %v, %v, want %s", p, err, hub.PartyRead)
 			}
 			if m, err := r.Message(effect.ID); err != nil || m.Hop != 3 || m.Cause != read {

@@ -362,12 +362,12 @@ func (w *writer) connect() error {
 	}
 	w.c = c
 	w.tx.use(c)
-	seq, hash, err := w.tx.JournalHead()
+	newest, err := hub.HeadOf(&w.tx)
 	if err != nil {
 		w.disconnect()
 		return err
 	}
-	w.committed = head{seq, hash}
+	w.committed = head{newest.Seq, newest.Hash}
 	w.tx.head = w.committed
 	if w.tx.topSeq, err = c.number(`SELECT coalesce(max(seq), 0) FROM message_meta`); err == nil {
 		w.tx.lag.last, err = c.number(`SELECT coalesce(max(rowid), 0) FROM messages`)

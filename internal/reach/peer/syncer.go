@@ -188,7 +188,7 @@ func (s *Syncer) updateWorkers(ctx context.Context) error {
 func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{
-		Syncer: s, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
+		Syncer: s, store: s.store, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
 		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
 	}
 	s.workers[p.AID] = w

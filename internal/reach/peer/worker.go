@@ -33,6 +33,7 @@ type worker struct {
 	done     chan struct{}
 
 	// The following belongs to run.
+	store     hub.Store // of the holder of the outbox's lease
 	remote    remote
 	native    bool
 	zoned     bool      // the peer reads time zones
@@ -89,14 +90,23 @@ func (w *worker) takePending() (all bool, projects []hub.ProjectID) {
 	return all, projects
 }
 
+// leaseTime is the time until another process takes over the outbox of a peer from
+// one that died.
+const leaseTime = time.Minute
+
 // run works until ctx ends, without a pause while there is work and the peer takes
-// it.
+// it. Each step is under the lease of the outbox: one process at a time sends to a
+// peer.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		more, err := w.step(ctx)
-		if err == nil && !w.up {
-			err = w.markUp(ctx)
-		}
+		more := false
+		err := hub.Alone(ctx, w.Syncer.store, "peer.outbox/"+string(w.aid), leaseTime, func(store hub.Store) (err error) {
+			w.store = store
+			if more, err = w.step(ctx); err == nil && !w.up {
+				err = w.markUp(ctx)
+			}
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 		case hub.CodeOf(err) == hub.CodeDegraded:

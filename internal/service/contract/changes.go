@@ -139,48 +139,47 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Trim(ctx context.Context) error { return s.trim(ctx, changesKept) }
 
 func (s *Service) trim(ctx context.Context, keep int64) error {
-	lease, err := s.store.Lease(ctx, "contract.Trim", 2*trimEvery)
-	if hub.CodeOf(err) == hub.CodeConflict {
-		return nil // another process does it
-	}
+	return hub.Alone(ctx, s.store, "contract.Trim", 2*trimEvery, func(store hub.Store) error {
+		for {
+			dropped := 0
+			err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+				upTo, err := confirmed(tx, keep)
+				if err == nil {
+					dropped, err = tx.DropChanges(upTo, trimAtOnce)
+				}
+				return err
+			})
+			if err != nil || dropped < trimAtOnce {
+				return err
+			}
+		}
+	})
+}
+
+// confirmed returns the number of the last change that every approved peer
+// confirmed and that is not among the newest, as many as keep says.
+func confirmed(r hub.Reader, keep int64) (int64, error) {
+	_, newest, err := r.ChangeSpan()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for {
-		dropped := 0
-		err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-			if err := tx.CheckLease(lease); err != nil {
-				return err
-			}
-			_, newest, err := tx.ChangeSpan()
-			if err != nil {
-				return err
-			}
-			upTo := newest - keep
-			peers, err := tx.Peers()
-			if err != nil {
-				return err
-			}
-			for _, peer := range peers {
-				if peer.State != hub.PeerApproved {
-					continue
-				}
-				box, err := tx.Outbox(peer.AID)
-				switch {
-				case hub.CodeOf(err) == hub.CodeNotFound:
-				case err != nil:
-					return err
-				default:
-					upTo = min(upTo, box.Sent)
-				}
-			}
-			dropped, err = tx.DropChanges(upTo, trimAtOnce)
-			return err
-		})
-		if err != nil || dropped < trimAtOnce {
-			return err
+	upTo := newest - keep
+	peers, err := r.Peers()
+	if err != nil {
+		return 0, err
+	}
+	for _, peer := range peers {
+		if peer.State != hub.PeerApproved {
+			continue
+		}
+		box, err := r.Outbox(peer.AID)
+		if err == nil {
+			upTo = min(upTo, box.Sent)
+		} else if hub.CodeOf(err) != hub.CodeNotFound {
+			return 0, err
 		}
 	}
+	return upTo, nil
 }
 
 // Summary returns the sums of a project, maxChanges contracts at a time.

@@ -56,7 +56,7 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
 		return packet, err
 	}
-	if err := se.tx.AddPacket(packet); err != nil {
+	if err := se.tx.PutPacket(packet, hub.Packet{}); err != nil {
 		return packet, err
 	}
 	return packet, se.recordPacket(p, packet, by.Name)

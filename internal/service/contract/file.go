@@ -186,7 +186,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 		if len(open) >= s.o.Limits.Requests {
 			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is the limit of this hub", len(open))
 		}
-		if err := se.tx.AddFileRequest(r); err != nil {
+		if err := se.tx.PutFileRequest(r); err != nil {
 			return err
 		}
 		if err := se.note(hub.ActionFileRequested, r.ID, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: r.FromAgent}); err != nil {

@@ -81,8 +81,7 @@ func (t *memoryTx) Projects(after hub.ProjectID, limit int) (all []hub.Project, 
 	return all, nil
 }
 
-func (t *memoryTx) AddProject(p hub.Project) error { t.s.projects[p.ID] = p; return nil }
-func (t *memoryTx) PutProject(p hub.Project) error { t.s.projects[p.ID] = p; return nil }
+func (t *memoryTx) PutProject(p, _ hub.Project) error { t.s.projects[p.ID] = p; return nil }
 
 func (t *memoryTx) Contract(project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
 	c, ok := t.s.contracts[contractKey{project, id}]
@@ -143,12 +142,10 @@ func (t *memoryTx) Packet(project hub.ProjectID, id hub.PacketID) (hub.Packet, e
 	return p, nil
 }
 
-func (t *memoryTx) AddPacket(p hub.Packet) error {
+func (t *memoryTx) PutPacket(p, _ hub.Packet) error {
 	t.s.packets[packetKey{p.Project, p.ID}] = p
 	return nil
 }
-
-func (t *memoryTx) PutPacket(p hub.Packet) error { return t.AddPacket(p) }
 
 func (t *memoryTx) Packets(q hub.PacketQuery) (page hub.PacketPage, _ error) {
 	for key, p := range t.s.packets {

@@ -44,7 +44,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 		if err := s.roomForProject(se.tx, op); err != nil {
 			return err
 		}
-		if err := se.tx.AddProject(p); err != nil {
+		if err := se.tx.PutProject(p, hub.Project{}); err != nil {
 			return err
 		}
 		return se.record(hub.ActionProjectCreated, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller)})
@@ -130,9 +130,10 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 		if err := federation.Check(r); err != nil {
 			return err
 		}
+		was := p
 		p.Repos = slices.Clone(p.Repos)
 		p.Repos[slices.IndexFunc(p.Repos, func(x hub.Repo) bool { return x.ID == r.ID })] = r
-		if err := se.tx.PutProject(p); err != nil {
+		if err := se.tx.PutProject(p, was); err != nil {
 			return err
 		}
 		return se.record(hub.ActionRepoClaimed, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
@@ -144,10 +145,11 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
 	const op = "contract.AddRepo"
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, _ hub.Repo) error {
+		was := p
 		if err := s.addRepo(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
 			return err
 		}
-		if err := se.tx.PutProject(p); err != nil {
+		if err := se.tx.PutProject(p, was); err != nil {
 			return err
 		}
 		if err := se.record(hub.ActionRepoAdded, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller)}); err != nil {
@@ -172,12 +174,13 @@ func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id hub.Proje
 func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, word string, set func(*hub.Project)) (hub.Project, error) {
 	var out hub.Project
 	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, r hub.Repo) error {
+		was := p
 		set(&p)
 		p.UpdatedAt = p.UpdatedAt.After(s.o.Clock)
 		if err := federation.Check(p); err != nil {
 			return err
 		}
-		if err := se.tx.PutProject(p); err != nil {
+		if err := se.tx.PutProject(p, was); err != nil {
 			return err
 		}
 		out = withStanding(p)

@@ -194,7 +194,7 @@ func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 		if err := m.s.roomForProject(m.tx, op); err != nil {
 			return federation.SyncResult{}, err
 		}
-		if err := m.tx.AddProject(in); err != nil {
+		if err := m.tx.PutProject(in, hub.Project{}); err != nil {
 			return federation.SyncResult{}, err
 		}
 		m.known = true
@@ -219,7 +219,7 @@ func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 
 // putProject stores a project that a copy changed.
 func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) error {
-	if err := m.tx.PutProject(p); err != nil {
+	if err := m.tx.PutProject(p, was); err != nil {
 		return err
 	}
 	if err := m.record(a, c, facts{Project: p.ID, Agent: m.source, Source: m.source}); err != nil {
@@ -445,7 +445,7 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResul
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
 			return federation.SyncResult{}, err
 		}
-		if err := m.tx.AddPacket(in); err != nil {
+		if err := m.tx.PutPacket(in, hub.Packet{}); err != nil {
 			return federation.SyncResult{}, err
 		}
 		by, _ := p.Repo(in.FromRepo)
@@ -456,7 +456,7 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResul
 	case !m.native || comparePackets(in, was) <= 0:
 		return federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
 	}
-	if err := m.tx.PutPacket(in); err != nil {
+	if err := m.tx.PutPacket(in, was); err != nil {
 		return federation.SyncResult{}, err
 	}
 	m.known = true

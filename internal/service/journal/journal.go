@@ -224,9 +224,9 @@ func maySee(r hub.Reader, actor hub.Caller, e hub.Entry) (bool, error) {
 	if !id.Valid() {
 		return false, nil
 	}
-	p, err := r.Party(id, actor.ID)
+	found, err := r.Parties(id, actor.ID)
 	if hub.CodeOf(err) != hub.CodeNotFound {
-		return !p.Hidden, err
+		return err == nil && !found[0].Hidden, err
 	}
 	if strings.HasPrefix(string(e.Action), "run.") {
 		run, err := r.Run(hub.RunID(e.Subject))

@@ -198,7 +198,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []h
 		out = out[:0]
 		now := m.clock.Now()
 		for _, id := range ids {
-			p, err := tx.Party(id, actor.ID)
+			p, err := party(tx, id, actor.ID)
 			switch {
 			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.Hidden):
 				return hub.Errorf(hub.CodeNotFound, op, "no message %q in your inbox", id)

@@ -207,7 +207,7 @@ const deliveryCursor = "delivery"
 
 // work handles the next journal entries: it makes the attempts over channels, and
 // tells coordinators about suspensions. It reports whether there were entries.
-func (m *Mailroom) work(ctx context.Context) (bool, error) {
+func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	var entries []hub.Entry
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		from, err := r.Cursor(deliveryCursor)
@@ -223,24 +223,24 @@ func (m *Mailroom) work(ctx context.Context) (bool, error) {
 	for _, e := range entries {
 		switch e.Action {
 		case hub.ActionMessageSent, hub.ActionMessageApproved:
-			if err := m.attempt(ctx, hub.EnvelopeID(e.Subject)); err != nil {
+			if err := m.attempt(ctx, store, hub.EnvelopeID(e.Subject)); err != nil {
 				return false, err
 			}
 		case hub.ActionBreakerOpen:
-			if err := m.tellCoordinators(ctx, e); err != nil {
+			if err := m.tellCoordinators(ctx, store, e); err != nil {
 				return false, err
 			}
 		}
 	}
 	last := entries[len(entries)-1].Seq
-	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(deliveryCursor, last) })
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(deliveryCursor, last) })
 	return true, err
 }
 
 // attempt tries every channel on which a message is still pending. After a crash
 // between an attempt and its record the attempt is repeated; the recipient recognizes
 // a message that it has processed.
-func (m *Mailroom) attempt(ctx context.Context, id hub.EnvelopeID) error {
+func (m *Mailroom) attempt(ctx context.Context, store hub.Store, id hub.EnvelopeID) error {
 	if len(m.channels) == 0 {
 		return nil
 	}
@@ -263,14 +263,14 @@ func (m *Mailroom) attempt(ctx context.Context, id hub.EnvelopeID) error {
 		if d.Status != hub.DeliveryPending {
 			continue
 		}
-		if err := m.deliver(ctx, msg, d); err != nil {
+		if err := m.deliver(ctx, store, msg, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery) error {
+func (m *Mailroom) deliver(ctx context.Context, store hub.Store, msg hub.Message, d hub.Delivery) error {
 	e := msg.Envelope
 	if e.Policy.Sensitivity == hub.SensitivityHigh && d.Channel == hub.ChannelNotify {
 		e.Payload, e.Topic = json.RawMessage("{}"), ""
@@ -284,7 +284,7 @@ func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery)
 	} else {
 		d.Status = status
 	}
-	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		now := m.clock.Now()
 		d := d
 		if d.Status == hub.DeliveryAccepted || d.Status == hub.DeliveryOffered {
@@ -303,7 +303,7 @@ func (m *Mailroom) deliver(ctx context.Context, msg hub.Message, d hub.Delivery)
 		if d.Status != hub.DeliveryAccepted {
 			return nil
 		}
-		p, err := tx.Party(msg.ID, d.Recipient)
+		p, err := party(tx, msg.ID, d.Recipient)
 		if err != nil || p.State != hub.PartyUnread {
 			return err
 		}
@@ -332,16 +332,16 @@ func (m *Mailroom) tryChannel(ctx context.Context, c Channel, n Notice) (status 
 
 // tellCoordinators sends the coordinators a message about a suspension. The cursor
 // moves in the same transaction, so that the message is sent once.
-func (m *Mailroom) tellCoordinators(ctx context.Context, e hub.Entry) error {
+func (m *Mailroom) tellCoordinators(ctx context.Context, store hub.Store, e hub.Entry) error {
 	var out sendResult
-	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		to, err := coordinators(tx, e.Actor)
 		if err != nil {
 			return err
 		}
 		out, err = m.system(tx, to, hub.TypeSystemError, "", "", map[string]any{
 			"code":    hub.CodeCircuitOpen,
-			"message": fmt.Sprintf("%s sendResult the same message too often and is suspended", e.Actor),
+			"message": fmt.Sprintf("%s sent the same message too often and is suspended", e.Actor),
 			"agent":   e.Actor,
 		})
 		if err != nil {

@@ -123,7 +123,7 @@ func newRenderer(m *Mailroom) *renderer {
 
 // work renders the inboxes that changed since the last call, each once however many
 // entries concern it.
-func (r *renderer) work(ctx context.Context) (bool, error) {
+func (r *renderer) work(ctx context.Context, store hub.Store) (bool, error) {
 	dirty := map[hub.AgentID]bool{}
 	var from int64
 	err := r.m.store.View(ctx, func(rd hub.Reader) (err error) {
@@ -168,7 +168,7 @@ func (r *renderer) work(ctx context.Context) (bool, error) {
 	if last == from {
 		return false, nil
 	}
-	err = r.m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(renderCursor, last) })
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(renderCursor, last) })
 	return true, err
 }
 

@@ -49,18 +49,18 @@ func (m *Mailroom) Run(ctx context.Context) {
 
 // follow calls work when the journal has new entries, until it reports that there are
 // no more, and rests after every call so that the next call handles several at once.
-func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context) (bool, error)) {
+func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context, hub.Store) (bool, error)) {
 	hints, cancel := m.bus.Subscribe(hub.TopicJournal)
 	defer cancel()
 	retry := time.NewTicker(5 * time.Second) // after a failure or a lost hint
 	defer retry.Stop()
 	for ctx.Err() == nil {
 		more := false
-		_, err := m.store.Lease(ctx, "mailroom."+name, leaseTime)
-		if err == nil {
-			more, err = work(ctx)
-		}
-		if err = busyElsewhere(err); err != nil && ctx.Err() == nil {
+		err := hub.Alone(ctx, m.store, "mailroom."+name, leaseTime, func(store hub.Store) (err error) {
+			more, err = work(ctx, store)
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
 			m.log.Warn("journal consumer failed, it continues at its cursor", "op", name, "err", err)
 		}
 		if !more || err != nil {
@@ -82,57 +82,53 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 // sweepBatch is the most messages that one sweep ends.
 const sweepBatch = 200
 
-// busyElsewhere returns err, or nil if another process holds the lease.
-func busyElsewhere(err error) error {
-	if hub.CodeOf(err) == hub.CodeConflict {
-		return nil
-	}
-	return err
-}
-
 // Sweep lets messages expire whose time has passed, tells their senders, and
 // forgets idempotency keys and session marks that are too old to matter.
 func (m *Mailroom) Sweep(ctx context.Context) error {
-	lease, err := m.store.Lease(ctx, "mailroom.Sweep", leaseTime)
-	if err != nil {
-		return busyElsewhere(err)
-	}
-	now := m.clock.Now()
+	return hub.Alone(ctx, m.store, "mailroom.Sweep", leaseTime, func(store hub.Store) error {
+		now := m.clock.Now()
+		if err := m.expireDue(ctx, store, now); err != nil {
+			return err
+		}
+		return m.forget(ctx, store, now)
+	})
+}
+
+// expireDue ends messages whose time has passed and tells their senders.
+func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time) error {
 	var due []hub.EnvelopeID
-	err = m.store.View(ctx, func(r hub.Reader) (err error) {
+	err := store.View(ctx, func(r hub.Reader) (err error) {
 		due, err = r.Expired(now, sweepBatch)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("mailroom: look for expired messages: %w", err)
 	}
+	if len(due) == 0 {
+		return nil
+	}
 	var told []sendResult
-	if len(due) > 0 {
-		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-			told = told[:0]
-			if err := tx.CheckLease(lease); err != nil {
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		told = told[:0]
+		for _, id := range due {
+			s, err := m.expire(tx, id, now)
+			if err != nil {
 				return err
 			}
-			for _, id := range due {
-				s, err := m.expire(tx, id, now)
-				if err != nil {
-					return err
-				}
-				if s.message.ID != "" {
-					told = append(told, s)
-				}
+			if s.message.ID != "" {
+				told = append(told, s)
 			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("mailroom: expire: %w", err)
 		}
-		for _, s := range told {
-			m.announce(s)
-		}
-		m.bus.Publish(hub.TopicJournal)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("mailroom: expire: %w", err)
 	}
-	return m.forget(ctx, now)
+	for _, s := range told {
+		m.announce(s)
+	}
+	m.bus.Publish(hub.TopicJournal)
+	return nil
 }
 
 // expire ends a message for the recipients that have not read it.
@@ -171,7 +167,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 }
 
 // forget removes old idempotency keys and session marks.
-func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
+func (m *Mailroom) forget(ctx context.Context, store hub.Store, now hub.Time) error {
 	const batch = 1000
 	m.mu.Lock()
 	due := now.Sub(m.forgot.Time) >= forgetEvery
@@ -181,7 +177,7 @@ func (m *Mailroom) forget(ctx context.Context, now hub.Time) error {
 	}
 	for {
 		n := 0
-		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
+		err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
 			n, err = tx.Forget(now.Add(-idempotencyFor), batch)
 			return err
 		})

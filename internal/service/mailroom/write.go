@@ -48,7 +48,7 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 	hidden := false
 	if err == nil && !actor.Audits() {
 		var p hub.Party
-		p, err = r.Party(id, actor.ID)
+		p, err = party(r, id, actor.ID)
 		hidden = p.Hidden
 	}
 	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
@@ -56,6 +56,16 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 			WithHint("acp_query lists your messages")
 	}
 	return msg, err
+}
+
+// party returns one party of a message. It reports CodeNotFound when the message
+// does not concern the agent.
+func party(r hub.MessageReader, id hub.EnvelopeID, agent hub.AgentID) (hub.Party, error) {
+	found, err := r.Parties(id, agent)
+	if err != nil {
+		return hub.Party{}, err
+	}
+	return found[0], nil
 }
 
 // checkJoin refuses a message to an existing thread in which the actor has no part, so
@@ -245,7 +255,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 
 // markAnswered marks the message that the actor replies to as read by it.
 func (m *Mailroom) markAnswered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
-	p, err := tx.Party(id, actor.ID)
+	p, err := party(tx, id, actor.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil // an auditor comments on a message of others
 	}
@@ -260,7 +270,7 @@ func (m *Mailroom) markAnswered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) 
 // ledger, the status of the message and the journal. It reports whether the state
 // changed.
 func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next hub.PartyState, now hub.Time) (bool, error) {
-	p, err := tx.Party(id, actor.ID)
+	p, err := party(tx, id, actor.ID)
 	if err != nil {
 		return false, err
 	}

@@ -75,7 +75,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		if len(made) >= maxInvites {
 			return hub.Errorf(hub.CodeRateLimited, op, "project %s has had %d invites", n.Project, len(made))
 		}
-		if err := tx.AddInvite(in); err != nil {
+		if err := tx.PutInvite(in); err != nil {
 			return err
 		}
 		_, err = tx.Append(actor.Entry(hub.At(now), hub.ActionInviteMade, in.ID, map[string]any{

@@ -59,9 +59,9 @@ func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
 	at := hub.InstantAt(l.now)
 	for _, id := range []hub.ProjectID{project, "other"} {
 		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.AddProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
+			return tx.PutProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
 				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
-			}})
+			}}, hub.Project{})
 		})
 		if err != nil {
 			t.Fatal(err)

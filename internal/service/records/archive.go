@@ -52,7 +52,8 @@ type ArchiveReport struct {
 
 // Archive moves old entries and messages into a sealed segment, and then out of
 // the store. Handoffs, their history and the messages about them stay for ever.
-// Only the operator and the hub itself may.
+// Only the operator and the hub itself may. While another process archives, the
+// call does nothing.
 //
 // Killed at any instant, nothing is lost: the segment is complete before the
 // store lists it, the store lists it before anything is removed, and only rows
@@ -71,19 +72,23 @@ func (r *Records) Archive(ctx context.Context, caller hub.Caller, opts ArchiveOp
 	}
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
-	report, err := r.archive(ctx, caller, opts)
+	var report ArchiveReport
+	err := hub.Alone(ctx, r.store, op, 2*archiveEvery, func(store hub.Store) (err error) {
+		report, err = r.archive(ctx, store, caller, opts)
+		return err
+	})
 	if err != nil {
 		return report, fmt.Errorf("records: archive: %w", diskError(op, err))
 	}
 	return report, nil
 }
 
-func (r *Records) archive(ctx context.Context, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
+func (r *Records) archive(ctx context.Context, store hub.Store, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	report := ArchiveReport{DryRun: opts.DryRun, Cutoff: r.clock.Now().Add(-opts.Keep)}
 	if opts.DryRun {
 		return report, r.writeArchive(ctx, io.Discard, &report)
 	}
-	pruned, err := r.prune(ctx)
+	pruned, err := r.prune(ctx, store)
 	if err != nil && !errors.Is(err, errStraggler) {
 		return report, err
 	}
@@ -104,10 +109,10 @@ func (r *Records) archive(ctx context.Context, caller hub.Caller, opts ArchiveOp
 	if err := durable.Rename(draft, filepath.Join(r.folders.Archives, report.File)); err != nil {
 		return report, err
 	}
-	if err := r.list(ctx, caller, report); err != nil {
+	if err := r.list(ctx, store, caller, report); err != nil {
 		return report, err
 	}
-	pruned, err = r.prune(ctx)
+	pruned, err = r.prune(ctx, store)
 	report.Pruned += pruned
 	return report, err
 }
@@ -243,7 +248,7 @@ type archiveFacts struct {
 
 // list adds an archive to the store's list. From then on its content may be
 // removed.
-func (r *Records) list(ctx context.Context, caller hub.Caller, report ArchiveReport) error {
+func (r *Records) list(ctx context.Context, store hub.Store, caller hub.Caller, report ArchiveReport) error {
 	facts := archiveFacts{report.First, hub.Archive{
 		Seq: report.Last, Hash: report.hash, Cutoff: report.through, File: report.File, SHA256: report.SHA256,
 		Entries: report.Entries, Messages: report.Messages, At: r.clock.Now(),
@@ -252,7 +257,7 @@ func (r *Records) list(ctx context.Context, caller hub.Caller, report ArchiveRep
 	if err != nil {
 		return err
 	}
-	err = r.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err = store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		if err := tx.AddArchive(facts.Archive); err != nil {
 			return err
 		}
@@ -274,7 +279,7 @@ var errStraggler = hub.Errorf(hub.CodeConflict, "records.Archive", "it is older 
 // prune removes the content of the newest archive from the store, if any of it
 // is left, and returns the number of entries and messages that it removed. The
 // segment is read first: a message that is not in it stays.
-func (r *Records) prune(ctx context.Context) (int, error) {
+func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 	var newest hub.Archive
 	left := false
 	err := r.store.View(ctx, func(rd hub.Reader) error {
@@ -311,7 +316,7 @@ func (r *Records) prune(ctx context.Context) (int, error) {
 	total := 0
 	for {
 		n := 0
-		err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			due, err := tx.MessagesBefore(newest.Cutoff, "", archivePage)
 			if err != nil {
 				return err
@@ -331,22 +336,12 @@ func (r *Records) prune(ctx context.Context) (int, error) {
 	}
 }
 
-// archiveAlone archives, unless another process does.
-func (r *Records) archiveAlone(ctx context.Context) (ArchiveReport, error) {
-	if _, err := r.store.Lease(ctx, "records.Archive", 2*archiveEvery); hub.CodeOf(err) == hub.CodeConflict {
-		return ArchiveReport{}, nil
-	} else if err != nil {
-		return ArchiveReport{}, err
-	}
-	return r.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: r.keep})
-}
-
 // runArchive archives once a day, beginning now, until ctx ends.
 func (r *Records) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := r.archiveAlone(ctx)
+		report, err := r.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: r.keep})
 		switch {
 		case ctx.Err() != nil:
 			return

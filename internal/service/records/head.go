@@ -43,7 +43,7 @@ func writeHead(path string, head hub.Head) error {
 // known.
 func checkHead(h hub.Head, r hub.Reader, archives []hub.Archive) (string, error) {
 	const replaced = "the journal was cut off before it and written anew"
-	newest, _, err := r.JournalHead()
+	newest, err := hub.HeadOf(r)
 	if err != nil || h.Seq == 0 {
 		return "", err
 	}
@@ -55,7 +55,7 @@ func checkHead(h hub.Head, r hub.Reader, archives []hub.Archive) (string, error)
 			return "", nil
 		}
 	}
-	if h.Seq > newest {
+	if h.Seq > newest.Seq {
 		return "the tail of the journal was cut off", nil
 	}
 	e, err := entryAt(r, h.Seq)

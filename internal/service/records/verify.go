@@ -224,12 +224,12 @@ func (v *verifier) begin(ctx context.Context) error {
 		if err := v.refresh(r); err != nil {
 			return err
 		}
-		newest, _, err := r.JournalHead()
+		newest, err := hub.HeadOf(r)
 		if err != nil {
 			return err
 		}
-		if cursor > newest {
-			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest, cursor)
+		if cursor > newest.Seq {
+			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest.Seq, cursor)
 		}
 		switch {
 		case errors.Is(laterErr, fs.ErrNotExist):

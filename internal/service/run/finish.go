@@ -30,10 +30,15 @@ func (s *Service) Finish(ctx context.Context, actor hub.Caller, id hub.RunID, e 
 	if err := e.check(op); err != nil {
 		return hub.Run{}, err
 	}
+	return s.finishIn(ctx, s.store, op, actor, id, e)
+}
+
+// finishIn is Finish in a store, which may be one for the holder of a lease.
+func (s *Service) finishIn(ctx context.Context, store hub.Store, op string, actor hub.Caller, id hub.RunID, e Ending) (hub.Run, error) {
 	var r hub.Run
 	var msg hub.Message
 	again := false
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	err := store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		if r, err = writable(tx, op, actor, id); err != nil {
 			return err
 		}
@@ -280,36 +285,39 @@ func (s *Service) Run(ctx context.Context) {
 
 // expire ends the runs whose time is over, a page at a time.
 func (s *Service) expire(ctx context.Context) error {
-	if _, err := s.store.Lease(ctx, "run.expire", 2*expireEvery); hub.CodeOf(err) == hub.CodeConflict {
-		return nil // another process does it
-	} else if err != nil {
-		return err
-	}
-	for {
-		var late []hub.RunID
-		now := s.clock.Now()
-		err := s.store.View(ctx, func(r hub.Reader) error {
-			late = nil
-			open, err := r.Runs(hub.RunQuery{Open: true, Limit: maxPage})
-			for _, run := range open {
-				if run.ExpiresAt.Before(now.Time) {
-					late = append(late, run.ID)
-				}
-			}
-			return err
-		})
-		if err != nil || len(late) == 0 {
-			return err
-		}
-		for _, id := range late {
-			if _, err := s.Finish(ctx, hub.Caller{ID: hub.Self, Auditor: true}, id, Ending{
-				State: hub.RunInterrupted, Reason: hub.RunLost, Verdict: hub.RunUnverified,
-			}); err != nil {
+	return hub.Alone(ctx, s.store, "run.expire", 2*expireEvery, func(store hub.Store) error {
+		for {
+			late, err := s.overdue(ctx)
+			if err != nil {
 				return err
 			}
+			for _, id := range late {
+				if _, err := s.finishIn(ctx, store, "run.expire", hub.Caller{ID: hub.Self, Auditor: true}, id, Ending{
+					State: hub.RunInterrupted, Reason: hub.RunLost, Verdict: hub.RunUnverified,
+				}); err != nil {
+					return err
+				}
+			}
+			if len(late) < maxPage {
+				return nil
+			}
 		}
-		if len(late) < maxPage {
-			return nil
+	})
+}
+
+// overdue returns a page of the runs whose time is over.
+func (s *Service) overdue(ctx context.Context) ([]hub.RunID, error) {
+	var late []hub.RunID
+	now := s.clock.Now()
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		late = nil
+		open, err := r.Runs(hub.RunQuery{Open: true, Limit: maxPage})
+		for _, run := range open {
+			if run.ExpiresAt.Before(now.Time) {
+				late = append(late, run.ID)
+			}
 		}
-	}
+		return err
+	})
+	return late, err
 }
