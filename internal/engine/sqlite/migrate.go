@@ -37,6 +37,9 @@ var coordinationSchema string
 //go:embed schema/0006_plain.sql
 var plainSchema string
 
+//go:embed schema/0007_words.sql
+var wordSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -52,6 +55,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(runSchema) },
 	func(c *conn) error { return c.db.Exec(coordinationSchema) },
 	func(c *conn) error { return c.db.Exec(plainSchema) },
+	func(c *conn) error { return c.db.Exec(wordSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can

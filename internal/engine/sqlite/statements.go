@@ -88,7 +88,7 @@ var (
 	stmtAddMeta   = statement(`INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`)
 	stmtLastSeq   = statement(`SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`)
 	stmtAddParty  = statement(`INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`)
-	stmtAddText   = statement(`INSERT INTO message_text (rowid, tags, body, mine) VALUES (?1, ?2, ?3, ?4)`)
+	stmtAddText   = statement(`INSERT INTO message_text (rowid, words) VALUES (?1, ?2)`)
 	stmtUnindexed = statement(`SELECT ` + messageColumns + `, m.rowid FROM messages AS m CROSS JOIN message_meta AS d ON d.message_id = m.id
 		WHERE m.rowid > ?1 ORDER BY m.rowid LIMIT ?2`)
 	stmtUnfiled = statement(`SELECT ` + messageColumns + `, m.rowid FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id

@@ -3,72 +3,33 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// maxOwners is up to how many agents have words of their own in the index for
-// one message. A message that concerns more is found by all and then checked.
-const maxOwners = 12
-
-// indexWords adds one message to the word index, under its seq. tags holds a
-// word for each party and one for the topic; body the words of the text, each
-// once; mine the same words and the topic's, each joined with the prefix of
-// each party. The prefixed words keep the cost of a search to the messages of
-// its caller, however many other agents use the same words.
+// indexWords adds one message to the word index, under its seq: the words of its
+// text, each once, a word for each party and one for the topic.
 func (t *tx) indexWords(seq int64, m *hub.Message, parties []hub.Party) error {
 	words := wordsOf(hub.SearchText(m.Topic, m.Payload))
-	owners := []string{everyonePrefix}
-	var tags []string
 	for _, p := range parties {
-		tags = append(tags, agentTag(p.Agent))
+		words = append(words, agentTag(p.Agent))
 	}
-	if len(parties) <= maxOwners {
-		owners = owners[:0]
-		for _, p := range parties {
-			owners = append(owners, ownerPrefix(p.Agent))
-		}
-	}
-	body := strings.Join(words, " ")
 	if m.Topic != "" {
-		tag := topicTag(m.Topic)
-		tags, words = append(tags, tag), append(words, tag)
-	}
-	var mine strings.Builder
-	mine.Grow(len(owners) * (len(body) + len(words)*(len(everyonePrefix)+16)))
-	for _, o := range owners {
-		for _, w := range words {
-			mine.WriteString(o)
-			mine.WriteString(w)
-			mine.WriteByte(' ')
-		}
+		words = append(words, topicTag(m.Topic))
 	}
 	q := t.c.query(stmtAddText)
 	q.int(seq)
-	q.text(strings.Join(tags, " "))
-	q.text(body)
-	q.text(mine.String())
+	q.text(strings.Join(words, " "))
 	return q.exec()
-}
-
-// everyonePrefix stands for all whom a message to many concerns.
-const everyonePrefix = "oallz"
-
-// ownerPrefix begins the words of an agent's own. Two agents may share one:
-// every message found is checked against its parties anyway.
-func ownerPrefix(id hub.AgentID) string {
-	h := fnv.New64a()
-	h.Write([]byte(id))
-	return "o" + strconv.FormatUint(h.Sum64(), 16) + "z" // z is no digit
 }
 
 // matchExpression returns the search for all words of a text and for a topic,
 // among the messages of the viewer (of all if it is "") and of the agent. Words
-// are quoted, so that nothing in them is syntax.
+// are quoted, so that nothing in them is syntax. The index leaps from each
+// message that has the rarest word to the next, so that a search costs the
+// messages of its viewer, however many others hold the same words.
 func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (string, error) {
 	words := wordsOf(text)
 	switch {
@@ -77,28 +38,15 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 	case len(words) > maxWords:
 		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
 	}
-	arm := func(column, prefix string, tags ...string) string {
-		var terms []string
-		for _, w := range words {
-			terms = append(terms, column+`:"`+prefix+w+`"`)
-		}
-		if topic != "" && prefix != "" {
-			terms = append(terms, column+`:"`+prefix+topicTag(topic)+`"`)
-		} else if topic != "" {
-			tags = append(tags, topicTag(topic))
-		}
-		if agent != "" {
-			tags = append(tags, agentTag(agent))
-		}
-		for _, t := range tags {
-			terms = append(terms, `tags:"`+t+`"`)
-		}
-		return strings.Join(terms, " AND ")
+	if topic != "" {
+		words = append(words, topicTag(topic))
 	}
-	if viewer == "" {
-		return arm("body", ""), nil
+	for _, id := range []hub.AgentID{viewer, agent} {
+		if id != "" {
+			words = append(words, agentTag(id))
+		}
 	}
-	return "(" + arm("mine", ownerPrefix(viewer)) + ") OR (" + arm("mine", everyonePrefix, agentTag(viewer)) + ")", nil
+	return `"` + strings.Join(words, `" AND "`) + `"`, nil
 }
 
 // The word index lags behind the messages. Its cursor, stored in the table of
@@ -109,7 +57,7 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 // exactly as far as its cursor says.
 const (
 	wordCursor = "sqlite.texts"
-	wordBatch  = 128  // messages indexed in one transaction: a few milliseconds, for which changes wait
+	wordBatch  = 256  // messages indexed in one transaction: a few milliseconds, for which changes wait
 	maxLag     = 2048 // unindexed messages from which the writer indexes a batch after each commit
 )
 

@@ -275,7 +275,7 @@ func TestWordIndex(t *testing.T) {
 		s := openTest(t, nil)
 		m, _ := benchMessage(testIDs, "ada", "bob")
 		parties := []hub.Party{{Agent: "ada", State: hub.PartySender}}
-		for i := range 2 * maxOwners {
+		for i := range 24 {
 			parties = append(parties, hub.Party{Agent: hub.AgentID("many-" + strconv.Itoa(i)), State: hub.PartyUnread})
 		}
 		update(t, s, func(tx hub.Tx) error { return tx.AddMessage(m, parties) })

@@ -72,18 +72,17 @@ func wordsOf(text string) []string {
 	return words
 }
 
-// agentTag and topicTag return the word that stands for an agent or a topic.
-func agentTag(id hub.AgentID) string { return tag('x', string(id)) }
-func topicTag(topic string) string   { return tag('t', topic) }
+// agentTag and topicTag return the word that stands for an agent or a topic. No
+// word of a text has a low line.
+func agentTag(id hub.AgentID) string { return tag("a_", string(id)) }
+func topicTag(topic string) string   { return tag("t_", topic) }
 
 // tag makes one word of any text. A long text is hashed: every message found is
 // compared with the text itself anyway.
-func tag(kind byte, s string) string {
+func tag(kind, s string) string {
 	if len(s) > sha256.Size {
 		sum := sha256.Sum256([]byte(s))
-		return string(kind) + "h" + hex.EncodeToString(sum[:])
+		return kind + "h" + hex.EncodeToString(sum[:])
 	}
-	b := make([]byte, 1, 1+2*len(s))
-	b[0] = kind
-	return string(hex.AppendEncode(b, []byte(s)))
+	return kind + hex.EncodeToString([]byte(s))
 }
