@@ -57,7 +57,7 @@ func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (
 // exactly as far as its cursor says.
 const (
 	wordCursor = "sqlite.texts"
-	wordBatch  = 256  // messages indexed in one transaction: a few milliseconds, for which changes wait
+	wordBatch  = 128  // messages indexed in one transaction: a few milliseconds, for which changes wait
 	maxLag     = 2048 // unindexed messages from which the writer indexes a batch after each commit
 )
 
