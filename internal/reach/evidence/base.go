@@ -55,8 +55,8 @@ type Base struct {
 //
 // It reports CodeNotFound and CodeConflict for a dir that is no folder,
 // CodeTooLarge beyond a million files, and CodeDegraded if the time is over.
-// opts may be nil; all but Parallel and OtherOwners counts. A file larger than
-// MaxFile is told from what it was by its size and times.
+// opts may be nil. A file larger than MaxFile is told from its earlier state by its size
+// and times.
 func Snapshot(ctx context.Context, dir string, opts *Options) (*Base, error) {
 	given, err := filepath.Abs(dir)
 	if err != nil {
@@ -66,20 +66,16 @@ func Snapshot(ctx context.Context, dir string, opts *Options) (*Base, error) {
 	if err != nil {
 		return nil, explain(dir, err)
 	}
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	o.OtherOwners = true // the user chose the folder, and nothing in it is run
-	in, err := New([]string{filepath.VolumeName(real) + string(filepath.Separator)}, &o)
+	in, err := New([]string{filepath.VolumeName(real) + string(filepath.Separator)}, opts)
 	if err != nil {
 		return nil, err
 	}
+	in.otherOwners = true // the user chose the folder, and nothing in it is run
 	ctx, end, err := in.begin(ctx)
+	defer end()
 	if err != nil {
 		return nil, err
 	}
-	defer end()
 	b, err := newBase(ctx, in, real)
 	if err != nil {
 		return nil, in.late(ctx, err)
@@ -137,9 +133,6 @@ func (b *Base) take(ctx context.Context) (err error) {
 	if b.root, _, _, err = find(b.in, b.top, openFolder); err != nil {
 		return err
 	}
-	if b.scratch, err = b.in.emptyScratch(); err != nil {
-		return err
-	}
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -151,12 +144,13 @@ func (b *Base) take(ctx context.Context) (err error) {
 	return err
 }
 
-// prepare fills the scratch with the objects and the rules of the repository. The
+// prepare makes the scratch with the objects and the rules of the repository. The
 // rules that are not in the working tree stay as they are now.
-func (b *Base) prepare(ctx context.Context) error {
+func (b *Base) prepare(ctx context.Context) (err error) {
 	if b.plain {
 		b.format = sha256Digits
-		return b.scratch.lay(b.format, map[string][]byte{})
+		b.scratch, err = b.in.emptyScratch(b.format, map[string][]byte{})
+		return err
 	}
 	if b.in.git == "" {
 		return hub.Errorf(hub.CodeNotEnabled, "evidence.Snapshot", "git is not installed, and %s is in a repository", show(b.top))
@@ -166,10 +160,7 @@ func (b *Base) prepare(ctx context.Context) error {
 		return err
 	}
 	defer repo.close()
-	b.format = sha1Digits
-	if head, err := repo.resolve("HEAD"); err == nil {
-		b.format = len(head.id)
-	}
+	b.format = repo.format()
 	files, err := repo.rules()
 	if err != nil {
 		return err
@@ -179,7 +170,7 @@ func (b *Base) prepare(ctx context.Context) error {
 		return err
 	}
 	files["info/exclude"] = append(append(own, '\n'), files["info/exclude"]...)
-	if err := b.scratch.lay(b.format, files); err != nil {
+	if b.scratch, err = b.in.emptyScratch(b.format, files); err != nil {
 		return err
 	}
 	return b.scratch.lend(repo)
@@ -261,10 +252,10 @@ func (b *Base) Close() error {
 // even if git ignores them.
 func (b *Base) Compare(ctx context.Context, named []string) (Changes, error) {
 	ctx, end, err := b.in.begin(ctx)
+	defer end()
 	if err != nil {
 		return Changes{}, err
 	}
-	defer end()
 	objects := b.newObjects()
 	now, err := b.walk(ctx, b.first, objects)
 	if err != nil {
@@ -285,10 +276,10 @@ func (b *Base) Compare(ctx context.Context, named []string) (Changes, error) {
 // those that a command changed.
 func (b *Base) Since(ctx context.Context) ([]string, error) {
 	ctx, end, err := b.in.begin(ctx)
+	defer end()
 	if err != nil {
 		return nil, err
 	}
-	defer end()
 	now, err := b.walk(ctx, b.last, nil)
 	if err != nil {
 		return nil, b.in.late(ctx, err)

@@ -7,10 +7,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// What a Check can be about.
+// The parts of claims, as What in a Check.
 const (
 	WhatFile       = "file"
-	WhatReference  = "reference"
 	WhatRepository = "repository"
 	WhatBranch     = "branch"
 	WhatCommit     = "commit"
@@ -18,99 +17,95 @@ const (
 	WhatClean      = "clean"
 )
 
-// A Check is the answer to one claim. Verified: the claim holds. Failed: the facts
-// are others. Unverifiable: the facts could not be read; the claim may hold.
+// A Check is the answer to one part of a claim. Verified: it holds. Failed: the facts
+// are others. Unverifiable: the facts could not be read; it may hold.
 type Check struct {
 	hub.Check
 	Code hub.Code // why the claim is not verified; empty if it is
 }
 
-// A Claim is a statement about files: a FileClaim, a RepositoryClaim or a
-// ReferenceClaim.
+// A Claim is a statement about files: a FileClaim or a RepositoryClaim.
 type Claim interface {
-	// check answers each part of the claim with a Check, at least one.
-	check(ctx context.Context, in *Inspector) []Check
-	// refuted answers each part with the same reason.
-	refuted(err error) []Check
+	// parts returns the parts of the claim in the order of their checks, and a
+	// function that closes the things that the checks opened.
+	parts(in *Inspector) (parts []part, end func())
 }
 
-// Check checks a claim. It waits for a free slot and ends when the time is over.
+// A part is one fact of a claim. check returns the fact in words, or why the claim
+// does not hold.
+type part struct {
+	what  string
+	check func(context.Context) (found string, err error)
+}
+
+// Check checks a claim and answers each part of it. The first part is the thing that
+// the others are about: if that fails, they fail for the same reason. Check waits for a
+// free slot and ends when the time is over.
 func (in *Inspector) Check(ctx context.Context, c Claim) []Check {
-	ctx, end, err := in.begin(ctx)
-	if err != nil {
-		return c.refuted(err)
-	}
+	parts, end := c.parts(in)
 	defer end()
-	return c.check(ctx, in)
+	ctx, release, failed := in.begin(ctx)
+	defer release()
+	var checks []Check
+	for i, p := range parts {
+		found, err := "", failed
+		if err == nil {
+			found, err = p.check(ctx)
+			err = in.late(ctx, err)
+		}
+		if i == 0 {
+			failed = err
+		}
+		if err != nil {
+			checks = append(checks, refuted(p.what, err))
+			continue
+		}
+		checks = append(checks, Check{Check: hub.Check{What: p.what, Result: hub.CheckVerified, Detail: found}})
+	}
+	return checks
 }
 
-// results is the result for each reason. Any other reason is trouble of the hub's
-// own, which proves nothing.
-var results = map[hub.Code]hub.Verdict{
-	hub.CodeInvalid:      hub.CheckFailed,       // the claim itself cannot be true
-	hub.CodeHashMismatch: hub.CheckFailed,       // the content is another
-	hub.CodeNotFound:     hub.CheckFailed,       // there is no such file
-	hub.CodeConflict:     hub.CheckFailed,       // something else is there
-	hub.CodePolicy:       hub.CheckFailed,       // a link under a root that leads out of it
-	hub.CodeDenied:       hub.CheckUnverifiable, // not under a root
-	hub.CodeTooLarge:     hub.CheckUnverifiable, // over a limit
-	hub.CodeNotEnabled:   hub.CheckUnverifiable, // of a kind that is not checked
-	hub.CodeDegraded:     hub.CheckUnverifiable, // cannot be read, or not in time
+// refusals is the result for each reason that a claim is not verified and, if that is
+// a failure, the reason for which it rejects a handoff. Any other reason is trouble of
+// the hub's own, which proves nothing.
+var refusals = map[hub.Code]struct {
+	result hub.Verdict
+	reject hub.RejectReason
+}{
+	hub.CodeInvalid:      {hub.CheckFailed, hub.RejectSchemaInvalid},   // the claim itself cannot be true
+	hub.CodeHashMismatch: {hub.CheckFailed, hub.RejectHashMismatch},    // the content is another
+	hub.CodeNotFound:     {hub.CheckFailed, hub.RejectMissingArtifact}, // there is no such file
+	hub.CodeConflict:     {hub.CheckFailed, hub.RejectMissingArtifact}, // something else is there
+	hub.CodePolicy:       {hub.CheckFailed, hub.RejectPolicyViolation}, // a link under a root that leads out of it
+	hub.CodeDenied:       {hub.CheckUnverifiable, ""},                  // not under a root
+	hub.CodeTooLarge:     {hub.CheckUnverifiable, ""},                  // over a limit
+	hub.CodeNotEnabled:   {hub.CheckUnverifiable, ""},                  // of a kind that is not checked
+	hub.CodeDegraded:     {hub.CheckUnverifiable, ""},                  // cannot be read, or not in time
 }
 
-// rejectFor is the reason for which a failed check rejects a handoff.
-var rejectFor = map[hub.Code]hub.RejectReason{
-	hub.CodeInvalid:      hub.RejectSchemaInvalid,
-	hub.CodeNotFound:     hub.RejectMissingArtifact,
-	hub.CodeConflict:     hub.RejectMissingArtifact,
-	hub.CodeHashMismatch: hub.RejectHashMismatch,
-	hub.CodePolicy:       hub.RejectPolicyViolation,
-	hub.CodeTooLarge:     hub.RejectMissingArtifact,
-}
-
-// verified returns the check of a claim that holds.
-func verified(what, format string, args ...any) Check {
-	return Check{Check: hub.Check{What: what, Result: hub.CheckVerified, Detail: fmt.Sprintf(format, args...)}}
-}
-
-// refuted returns the check of a claim that could not be verified because of err.
+// refuted returns the check of a part that could not be verified because of err.
 func refuted(what string, err error) Check {
 	code := hub.CodeOf(err)
-	result, ok := results[code]
-	if !ok {
-		code, result = hub.CodeDegraded, hub.CheckUnverifiable
+	if _, ok := refusals[code]; !ok {
+		code = hub.CodeDegraded
 	}
-	c := Check{hub.Check{What: what, Result: result, Detail: err.Error()}, code}
-	if result == hub.CheckFailed {
-		c.Reason = rejectFor[code]
-	}
-	return c
+	r := refusals[code]
+	return Check{hub.Check{What: what, Result: r.result, Reason: r.reject, Detail: err.Error()}, code}
 }
-
-// A ReferenceClaim is the type of a reference that is neither a path nor a branch: a
-// web address, a pull request, a ticket. Nothing is fetched, so it is always
-// unverifiable.
-type ReferenceClaim string
-
-func (c ReferenceClaim) check(context.Context, *Inspector) []Check {
-	return c.refuted(hub.Errorf(hub.CodeNotEnabled, "evidence.Check",
-		"a reference of type %s is not checked: only files and repositories on this machine are", show(string(c))))
-}
-
-func (c ReferenceClaim) refuted(err error) []Check { return []Check{refuted(WhatReference, err)} }
 
 // Artifact checks an artifact of a handoff: a file by its path, a branch in the
-// worktree that the handoff names. Any other artifact is unverifiable.
+// worktree that the handoff names. Any other artifact, such as a web address or a
+// ticket, is unverifiable, because nothing is fetched.
 func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree string) hub.Check {
-	var c Check
+	c := Check{Check: hub.Check{Result: hub.CheckUnverifiable}}
 	switch {
 	case ref.Type == "file":
 		c = in.Check(ctx, FileClaim{Path: ref.Path, SHA256: ref.SHA256, Size: ref.SizeBytes})[0]
 		if c.Code == hub.CodeTooLarge { // it is under a root, and not shown to be the claimed one
-			c.Result, c.Reason = hub.CheckFailed, rejectFor[c.Code]
+			c.Result, c.Reason = hub.CheckFailed, hub.RejectMissingArtifact
 		}
 	case ref.Type == "branch" && worktree == "":
-		c.Result, c.Detail = hub.CheckUnverifiable, "no worktree_path names the repository of the branch"
+		c.Detail = "no worktree_path names the repository of the branch"
 	case ref.Type == "branch":
 		for _, c = range in.Check(ctx, RepositoryClaim{Path: worktree, Branch: ref.Path, Commit: ref.Version}) {
 			if c.Result != hub.CheckVerified {
@@ -118,7 +113,7 @@ func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree
 			}
 		}
 	default:
-		c = in.Check(ctx, ReferenceClaim(ref.Type))[0]
+		c.Detail = fmt.Sprintf("a reference of type %s is not checked: only files and repositories on this machine are", show(ref.Type))
 	}
 	c.What = ref.Type + " " + ref.Path
 	return c.Check
@@ -135,7 +130,7 @@ func (in *Inspector) Commit(ctx context.Context, worktree, commit string) hub.Ch
 // Worktree checks a working tree and the branch that it should have.
 func (in *Inspector) Worktree(ctx context.Context, path, branch string) []hub.Check {
 	var out []hub.Check
-	for _, c := range in.Check(ctx, RepositoryClaim{Worktree: path, Branch: branch}) {
+	for _, c := range in.Check(ctx, RepositoryClaim{Path: path, Branch: branch, Worktree: true}) {
 		if c.What == WhatClean {
 			c.What = "files in" // the difference from the commit is stated, not claimed
 		}

@@ -20,14 +20,6 @@ const (
 	maxCommit = 1 << 20 // bytes of a commit object
 )
 
-// commitProblem returns the problem with the name of a commit, or "".
-func commitProblem(name string) string {
-	if len(name) < minCommit || len(name) > sha256Digits || !lowerHex(name) {
-		return fmt.Sprintf("is not %d to %d lower-case hexadecimal digits", minCommit, sha256Digits)
-	}
-	return ""
-}
-
 // commit returns the full name of a commit that exists. An object whose content does
 // not hash to its name counts as missing.
 func (s *scratch) commit(ctx context.Context, name string) (string, error) {

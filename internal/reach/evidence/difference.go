@@ -2,7 +2,9 @@ package evidence
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -21,67 +22,80 @@ import (
 // maxNames is the number of names that a statement lists.
 const maxNames = 5
 
+// The kinds of files in a difference, in the order and the words of a statement.
+const (
+	kindChanged   = "changed"
+	kindMissing   = "missing"
+	kindUntracked = "untracked"
+	kindConverted = "not judged because git would convert them"
+	kindEndings   = "with other line endings"
+)
+
 // A difference is the difference of a working tree from its commit.
 type difference struct {
-	commit    string
-	changed   int
-	missing   int
-	untracked int
-	endings   int      // files that differ in line endings only
-	converted int      // files that git would convert, so that they cannot be judged
-	sparse    bool     // some files of the commit are meant to be missing
-	names     []string // some of those that differ
-	all       []string // everything that is not byte for byte as in the commit
+	commit string
+	tree   *tree
+	kinds  map[string]string // of every file that is not byte for byte as in the commit, by name
+	sparse bool              // some files of the commit are meant to be missing
 }
 
-func (d *difference) note(count *int, name string) {
-	*count++
-	d.all = append(d.all, name)
-	if len(d.names) < maxNames {
-		d.names = append(d.names, show(name))
+// names returns the names of a few kinds, sorted.
+func (d *difference) names(kinds ...string) []string {
+	var names []string
+	for name, kind := range d.kinds {
+		if slices.Contains(kinds, kind) {
+			names = append(names, name)
+		}
 	}
+	slices.Sort(names)
+	return names
 }
 
-// judge compares the difference with the claim about it; nil claims nothing.
-func (d *difference) judge(clean *bool) error {
+// judge reports a difference of which nothing can be said: the files that were
+// compared are those of the commit, but some could not be.
+func (d *difference) judge() error {
 	const op = "evidence.Repository"
-	missing := d.missing
-	if d.sparse {
-		missing = 0
-	}
-	same := d.changed+missing+d.untracked == 0
+	missing, converted := len(d.names(kindMissing)), len(d.names(kindConverted))
 	switch {
-	case same && d.converted > 0:
-		return hub.Errorf(hub.CodeNotEnabled, op, "%d files go through a filter or another encoding, which is not run", d.converted)
-	case same && d.missing > 0:
-		return hub.Errorf(hub.CodeNotEnabled, op, "the working tree is sparse: %d files of the commit are not in it", d.missing)
-	case clean != nil && *clean != same:
-		return hub.Errorf(hub.CodeConflict, op, "%s", d)
+	case len(d.names(kindChanged, kindUntracked)) > 0 || missing > 0 && !d.sparse:
+		return nil
+	case converted > 0:
+		return hub.Errorf(hub.CodeNotEnabled, op, "%d files go through a filter or another encoding, which is not run", converted)
+	case missing > 0:
+		return hub.Errorf(hub.CodeNotEnabled, op, "the working tree is sparse: %d files of the commit are not in it", missing)
 	}
 	return nil
 }
 
 // String states the difference.
 func (d *difference) String() string {
-	var parts []string
-	for _, p := range []struct {
-		count int
-		text  string
-	}{
-		{d.changed, "changed"}, {d.missing, "missing"}, {d.untracked, "untracked"},
-		{d.converted, "not judged because git would convert them"}, {d.endings, "with other line endings"},
-	} {
-		if p.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.text))
+	var parts, some []string
+	for _, kind := range []string{kindChanged, kindMissing, kindUntracked, kindConverted, kindEndings} {
+		if n := len(d.names(kind)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
 		}
+	}
+	names := d.names(kindChanged, kindMissing, kindUntracked)
+	for _, name := range names[:min(len(names), maxNames)] {
+		some = append(some, show(name))
 	}
 	switch {
 	case len(parts) == 0:
 		return "clean: the files are those of " + d.commit
-	case len(d.names) == 0:
+	case len(some) == 0:
 		return fmt.Sprintf("clean: the files are those of %s (%s)", d.commit, strings.Join(parts, ", "))
 	}
-	return fmt.Sprintf("not clean, compared with %s: %s, such as %s", d.commit, strings.Join(parts, ", "), strings.Join(d.names, ", "))
+	return fmt.Sprintf("not clean, compared with %s: %s, such as %s", d.commit, strings.Join(parts, ", "), strings.Join(some, ", "))
+}
+
+// digest returns a hash of the commit and of the files that differ from it.
+func (d *difference) digest() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "commit %s\n", d.commit)
+	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {
+		fmt.Fprintf(h, "%q %s\n", name, d.tree.files[name].blob) // empty for a missing or special file
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // difference compares a working tree with a commit. Git says what the commit holds
@@ -95,74 +109,74 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 	if err := w.walk(ctx); err != nil {
 		return nil, err
 	}
-	d := &difference{commit: commit}
+	was := newTree()
+	for name, b := range files {
+		if b.mode != modeSubmodule {
+			was.files[name] = file{blob: b}
+		}
+	}
+	for _, f := range w.tree.files {
+		if f.problem != nil {
+			return nil, f.problem
+		}
+	}
+	d := &difference{commit: commit, tree: w.tree, kinds: map[string]string{}}
 	if _, err := work.dir.Lstat("info/sparse-checkout"); err == nil {
 		d.sparse = true
 	}
-	var unsure []string // regular files with another content
-	for _, name := range slices.Sorted(maps.Keys(w.tree.files)) {
-		f := w.tree.files[name]
-		was, tracked := files[name]
-		switch {
-		case f.problem != nil:
-			return nil, f.problem
-		case !tracked:
-			d.note(&d.untracked, name)
-		case otherKind(was.mode, f.mode) || f.id != was.id && f.mode == modeLink:
-			d.note(&d.changed, name)
-		case f.id != was.id:
-			unsure = append(unsure, name)
+	changes := w.tree.since(was)
+	for _, name := range slices.Concat(changes.Created, w.tree.special) {
+		d.kinds[name] = kindUntracked
+	}
+	for _, name := range changes.Deleted {
+		_, special := d.kinds[name]
+		d.kinds[name] = kindMissing
+		if special || w.tree.folders[name] {
+			d.kinds[name] = kindChanged
 		}
 	}
-	for _, name := range w.tree.special {
-		if _, tracked := files[name]; !tracked {
-			d.note(&d.untracked, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		switch _, there := w.tree.files[name]; {
-		case there || files[name].mode == modeSubmodule:
-		case w.tree.folders[name] || slices.Contains(w.tree.special, name):
-			d.note(&d.changed, name)
-		default:
-			d.note(&d.missing, name)
-		}
-	}
-	return d, d.classify(ctx, w, unsure)
+	return d, d.classify(ctx, w, changes.Modified)
 }
 
-// otherKind reports whether two modes differ in whether a file is a link or may be
-// executed.
-func otherKind(a, b string) bool {
-	return (a == modeLink) != (b == modeLink) || runtime.GOOS != "windows" && (a == modeExecutable) != (b == modeExecutable)
-}
-
-// classify decides about files whose content differs: those that differ in line
-// endings only, those that git would convert and that cannot be judged without
-// running a filter, and those that changed.
-func (d *difference) classify(ctx context.Context, w *walker, unsure []string) error {
-	var rest []string
-	for _, name := range unsure {
-		switch same, err := sameLines(ctx, w.root, name, w.tracked[name].id); {
-		case err != nil:
+// classify decides about files that differ: those that differ in line endings only,
+// those that git would convert and that cannot be judged without running a filter, and
+// those that changed.
+func (d *difference) classify(ctx context.Context, w *walker, modified []string) error {
+	var content []string // files with another content
+	for _, name := range modified {
+		was, is := w.tracked[name], w.tree.files[name]
+		d.kinds[name] = kindChanged
+		if was.mode != is.mode || is.mode == modeLink {
+			continue
+		}
+		same, err := sameLines(w.root, name, was.id)
+		if err != nil {
 			return explain(name, err)
-		case same:
-			d.endings++
-			d.all = append(d.all, name)
-		default:
-			rest = append(rest, name)
+		}
+		if same {
+			d.kinds[name] = kindEndings
+		} else {
+			content = append(content, name)
 		}
 	}
-	converted, err := w.scratch.converted(ctx, rest)
-	for _, name := range rest {
-		if converted[name] {
-			d.converted++
-			d.all = append(d.all, name)
-		} else {
-			d.note(&d.changed, name)
-		}
+	converted, err := w.scratch.converted(ctx, content)
+	for name := range converted {
+		d.kinds[name] = kindConverted
 	}
 	return err
+}
+
+// maxLines is the number of bytes of a file whose line endings are compared.
+const maxLines = 64 << 20
+
+// sameLines reports whether a file is that blob when its lines end with LF instead
+// of CRLF, as git's own conversion makes them.
+func sameLines(root *os.Root, name, id string) (bool, error) {
+	b, err := readSmall(root, name, maxLines)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		return false, nil
+	}
+	return isObject(id, "blob", bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n"))), err
 }
 
 // converted asks git which files it would pass through a filter or another
@@ -254,50 +268,4 @@ func zeroTerminated(r io.Reader) iter.Seq2[string, error] {
 			}
 		}
 	}
-}
-
-// sameLines reports whether a file is that blob when its lines end with LF instead
-// of CRLF, as git's own conversion makes them.
-func sameLines(ctx context.Context, root *os.Root, name, id string) (bool, error) {
-	f, err := openRegular(root, name)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	size := f.info.Size()
-	n, err := io.Copy(io.Discard, io.LimitReader(newlines(contextReader{ctx, f}), size))
-	if n == size || err != nil {
-		return false, err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return false, err
-	}
-	h := objectHash(len(id), "blob", n)
-	_, err = io.Copy(h, io.LimitReader(newlines(contextReader{ctx, f}), size))
-	return hex.EncodeToString(h.Sum(nil)) == id, err
-}
-
-// newlines returns the content of r with LF for every CRLF.
-func newlines(r io.Reader) io.Reader { return &newlineReader{r: bufio.NewReader(r)} }
-
-type newlineReader struct{ r *bufio.Reader }
-
-func (n *newlineReader) Read(b []byte) (int, error) {
-	for i := range b {
-		c, err := n.r.ReadByte()
-		if err != nil {
-			if i > 0 {
-				return i, nil // the error comes again
-			}
-			return 0, err
-		}
-		if c == '\r' {
-			if next, err := n.r.Peek(1); err == nil && next[0] == '\n' {
-				c = '\n'
-				n.r.Discard(1)
-			}
-		}
-		b[i] = c
-	}
-	return len(b), nil
 }

@@ -53,6 +53,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,16 +70,9 @@ import (
 
 // Options changes how an Inspector works. The zero value works.
 type Options struct {
-	MaxFile     int64         // bytes of a file that is hashed; default 1 GiB
-	Timeout     time.Duration // for one call; default one minute
-	Git         string        // the git program; default the one on the path
-	OtherOwners bool          // check repositories of other users, too
-
-	// Scratch is the folder for temporary files, by default the system's. A
-	// process that is killed leaves its own there, as parley-evidence-*; New
-	// removes those that are a day old. It must not be in a working tree that
-	// is checked.
-	Scratch string
+	MaxFile int64         // bytes of a file that is hashed; default 1 GiB
+	Timeout time.Duration // for one call; default one minute
+	Git     string        // the git program; default the one on the path
 }
 
 // parallel is the number of checks at the same time; others wait.
@@ -92,33 +86,19 @@ type Inspector struct {
 	timeout     time.Duration
 	slots       chan struct{} // holds one value for each check
 	git         string        // empty if there is none
-	otherOwners bool
-	scratch     string // empty for the system's folder
+	otherOwners bool          // check repositories of other users, too
 }
 
 // New returns an Inspector for the files under roots, which are absolute paths of
-// folders. Without roots every claim is unverifiable. opts may be nil.
+// folders. Without roots every claim is unverifiable. It removes temporary folders
+// that killed processes left a day ago or earlier. opts may be nil.
 func New(roots []string, opts *Options) (*Inspector, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
-	if o.MaxFile <= 0 {
-		o.MaxFile = 1 << 30
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = time.Minute
-	}
-	if o.Git == "" {
-		o.Git = "git"
-	}
-	in := &Inspector{
-		maxFile:     o.MaxFile,
-		timeout:     o.Timeout,
-		slots:       make(chan struct{}, parallel),
-		otherOwners: o.OtherOwners,
-		scratch:     o.Scratch,
-	}
+	o.MaxFile, o.Timeout, o.Git = cmp.Or(o.MaxFile, 1<<30), cmp.Or(o.Timeout, time.Minute), cmp.Or(o.Git, "git")
+	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel)}
 	for _, name := range roots {
 		r, err := newRoot(name)
 		if err != nil {
@@ -132,24 +112,21 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 			return nil, fmt.Errorf("evidence: find git: %w", err)
 		}
 	}
-	in.sweep()
+	sweep()
 	return in, nil
 }
 
-// begin waits for a free slot and bounds the time. The caller calls end.
+// begin waits for a free slot and bounds the time. The caller calls end, also after an
+// error.
 func (in *Inspector) begin(ctx context.Context) (_ context.Context, end func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	end = cancel
 	select {
 	case in.slots <- struct{}{}:
 		end = func() { <-in.slots; cancel() }
 	case <-ctx.Done():
-		end = cancel
 	}
-	if err := ctx.Err(); err != nil {
-		defer end()
-		return nil, nil, in.late(ctx, err)
-	}
-	return ctx, end, nil
+	return ctx, end, in.late(ctx, ctx.Err())
 }
 
 // late returns err, or an error about the end of ctx if that is the cause.

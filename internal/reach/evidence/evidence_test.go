@@ -165,8 +165,8 @@ func TestNew(t *testing.T) {
 
 func TestReference(t *testing.T) {
 	for _, kind := range []string{"url", "pr", "session", "workq_item", strings.Repeat("x", 1000)} {
-		got := inspector(t, nil).Check(t.Context(), evidence.ReferenceClaim(kind))[0]
-		expect(t, got, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "is not checked"})
+		got := inspector(t, nil).Artifact(t.Context(), hub.ArtifactRef{Type: kind}, "")
+		expect(t, evidence.Check{Check: got}, an{hub.CheckUnverifiable, "", "is not checked"})
 		if len(got.Detail) > 400 {
 			t.Errorf("got a detail of %d bytes, want at most 400", len(got.Detail))
 		}

@@ -18,17 +18,12 @@ type FileClaim struct {
 	Size   *int64 // bytes; nil if not claimed
 }
 
-func (c FileClaim) refuted(err error) []Check { return []Check{refuted(WhatFile, err)} }
-
-// check checks that a regular file exists and has the size and hash claimed.
-func (c FileClaim) check(ctx context.Context, in *Inspector) []Check {
-	found, err := c.compare(ctx, in)
-	if err != nil {
-		return c.refuted(err)
-	}
-	return []Check{verified(WhatFile, "%s", found)}
+func (c FileClaim) parts(in *Inspector) ([]part, func()) {
+	check := func(ctx context.Context) (string, error) { return c.compare(ctx, in) }
+	return []part{{WhatFile, check}}, func() {}
 }
 
+// compare checks that a regular file exists and has the size and hash claimed.
 func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, err error) {
 	const op = "evidence.File"
 	if c.SHA256 != "" && (len(c.SHA256) != hex.EncodedLen(sha256.Size) || !lowerHex(c.SHA256)) {

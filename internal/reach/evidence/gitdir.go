@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -55,18 +56,10 @@ func (in *Inspector) fill(r *repository, path string) (err error) {
 	if err := in.openCommon(r); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		folder *os.Root
-		name   string
-		is     func(fs.FileMode) bool
-	}{
-		{r.dir, "HEAD", fs.FileMode.IsRegular},
-		{r.common, "objects", fs.FileMode.IsDir},
-	} {
-		info, err := part.folder.Stat(part.name)
-		if err != nil || !part.is(info.Mode()) {
-			return hub.Errorf(hub.CodeNotFound, op, "%s is not a git repository, or not its top folder", show(path))
-		}
+	head, headErr := r.dir.Stat("HEAD")
+	objects, err := r.common.Stat("objects")
+	if headErr != nil || err != nil || !head.Mode().IsRegular() || !objects.IsDir() {
+		return hub.Errorf(hub.CodeNotFound, op, "%s is not a git repository, or not its top folder", show(path))
 	}
 	if _, err := r.common.Lstat("reftable"); err == nil {
 		return hub.Errorf(hub.CodeNotEnabled, op, "%s keeps its branches in a reftable, which is not read", show(path))
@@ -128,6 +121,18 @@ func (in *Inspector) follow(from, to string) (*os.Root, string, error) {
 	return folder, at, err
 }
 
+// sha256Format matches the configuration of a repository whose objects have SHA-256
+// names.
+var sha256Format = regexp.MustCompile(`(?im)^\s*objectformat\s*=\s*"?sha256`)
+
+// format returns the number of digits of an object's name.
+func (r *repository) format() int {
+	if b, err := readSmall(r.common, "config", maxInfo); err == nil && sha256Format.Match(b) {
+		return sha256Digits
+	}
+	return sha1Digits
+}
+
 // mayTrust refuses the repository of another user, as git does.
 func (in *Inspector) mayTrust(r *repository, path string) error {
 	for _, folder := range []*os.Root{r.dir, r.common} {
@@ -142,13 +147,16 @@ func (in *Inspector) mayTrust(r *repository, path string) error {
 	return nil
 }
 
-// sameAs reports whether two working trees belong to one repository.
-func (r *repository) sameAs(other *repository) (bool, error) {
-	return same(r.common, ".", other.common, ".")
+// mustBeRegistered refuses a folder that is not a working tree of its repository: a
+// folder can say that it belongs to a repository, but only the repository can agree.
+func (in *Inspector) mustBeRegistered(r *repository, path string) error {
+	ok, err := in.registered(r)
+	if err == nil && !ok {
+		err = hub.Errorf(hub.CodeConflict, "evidence.Repository", "%s is not a working tree of the repository", show(path))
+	}
+	return explain(path, err)
 }
 
-// registered reports whether the repository knows the working tree: a folder
-// can say that it belongs to a repository, but only the repository can agree.
 func (in *Inspector) registered(r *repository) (bool, error) {
 	if !r.linked {
 		// A folder .git belongs to the working tree around it, even if another
@@ -167,8 +175,7 @@ func (in *Inspector) registered(r *repository) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	back := filepath.Dir(strings.TrimRight(string(b), "\r\n"))
-	tree, _, err := in.follow(r.dirAt, back)
+	tree, _, err := in.follow(r.dirAt, filepath.Dir(strings.TrimRight(string(b), "\r\n")))
 	if err != nil {
 		return false, err
 	}

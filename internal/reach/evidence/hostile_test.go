@@ -140,11 +140,10 @@ func TestNothingOfARepositoryIsRun(t *testing.T) {
 		write(t, filepath.Join(repo, ".git", "worktrees", "linked", name), content)
 	}
 	in := inspector(t, nil, root)
-	clean := false
 	check := func(t *testing.T) {
 		t.Helper()
 		for _, worktree := range []string{repo, linked} {
-			for _, c := range in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: worktree, Clean: &clean}) {
+			for _, c := range in.Check(t.Context(), evidence.RepositoryClaim{Path: worktree, Branch: "main", Commit: first, Worktree: true}) {
 				expect(t, c, an{hub.CheckVerified, "", ""})
 			}
 		}
@@ -167,7 +166,6 @@ func TestNothingOfARepositoryIsRun(t *testing.T) {
 }
 
 func TestHostileRepository(t *testing.T) {
-	yes := true
 	at := func(repo string, names ...string) string {
 		return filepath.Join(append([]string{repo, ".git"}, names...)...)
 	}
@@ -245,11 +243,11 @@ func TestHostileRepository(t *testing.T) {
 		{"rules outside", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, elsewhere, "*\n")
 			link(t, elsewhere, filepath.Join(repo, ".gitignore"))
-		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, `1 untracked, such as ".gitignore"`}},
+		}, evidence.WhatClean, an{hub.CheckVerified, "", `1 untracked, such as ".gitignore"`}},
 		{"a folder of files outside", func(t *testing.T, repo, first, elsewhere string) {
 			move(t, filepath.Join(repo, "src"), elsewhere)
 			link(t, elsewhere, filepath.Join(repo, "src"))
-		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, `1 missing, 1 untracked`}},
+		}, evidence.WhatClean, an{hub.CheckVerified, "", `1 missing, 1 untracked`}},
 
 		{"a branch that names a path", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, at(repo, "refs", "heads", "main"), "ref: refs/../../../secret\n")
@@ -272,8 +270,8 @@ func TestHostileRepository(t *testing.T) {
 			pipe(t, at(repo, "packed-refs"))
 			os.Remove(at(repo, "refs", "heads", "main"))
 		}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeConflict, "a pipe"}},
-		{"a pipe for a file", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, "a.txt")) }, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "1 changed"}},
-		{"a pipe for rules", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, ".gitignore")) }, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "1 untracked"}},
+		{"a pipe for a file", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, "a.txt")) }, evidence.WhatClean, an{hub.CheckVerified, "", "1 changed"}},
+		{"a pipe for rules", func(t *testing.T, repo, first, elsewhere string) { pipe(t, filepath.Join(repo, ".gitignore")) }, evidence.WhatClean, an{hub.CheckVerified, "", "1 untracked"}},
 
 		{"an object that is not what its name says", func(t *testing.T, repo, first, elsewhere string) {
 			second := commitAll(t, repo, "second")
@@ -297,7 +295,7 @@ func TestHostileRepository(t *testing.T) {
 				t.Fatal(err)
 			}
 			git(t, repo, "update-ref", "HEAD", git(t, repo, "commit-tree", "-m", "x", strings.TrimSpace(string(tree))))
-		}, evidence.WhatClean, an{hub.CheckFailed, hub.CodeConflict, "2 missing"}},
+		}, evidence.WhatClean, an{hub.CheckVerified, "", "2 missing"}},
 	} {
 		t.Run(tt.name+" is not followed or believed", func(t *testing.T) {
 			base := folder(t)
@@ -306,7 +304,7 @@ func TestHostileRepository(t *testing.T) {
 			first := newRepository(t, repo)
 			tt.spoil(t, repo, first, elsewhere)
 			in := inspector(t, nil, root)
-			claim := evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: repo, Clean: &yes}
+			claim := evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: first, Worktree: true}
 			before := in.Check(t.Context(), claim)
 			expect(t, of(t, before, tt.what), tt.want)
 			os.RemoveAll(elsewhere)
@@ -332,7 +330,7 @@ func TestHostileRepository(t *testing.T) {
 		if err := os.Truncate(filepath.Join(repo, "a.txt"), 10<<30); err != nil {
 			t.Fatal(err)
 		}
-		checks := inspector(t, nil, root).Check(t.Context(), evidence.RepositoryClaim{Worktree: repo})
+		checks := inspector(t, nil, root).Check(t.Context(), evidence.RepositoryClaim{Path: repo, Worktree: true})
 		expect(t, of(t, checks, evidence.WhatClean), an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than"})
 	})
 }
@@ -345,8 +343,8 @@ func TestRepositoryOutside(t *testing.T) {
 	in := inspector(t, nil, root)
 	claims := []evidence.RepositoryClaim{
 		{Path: repo, Branch: "main"},
-		{Path: own, Worktree: repo},
-		{Worktree: link(t, repo, filepath.Join(root, "link"))},
+		{Path: repo, Worktree: true},
+		{Path: link(t, repo, filepath.Join(root, "link")), Worktree: true},
 		{Path: root + "/../repo"},
 	}
 	var absent [][]evidence.Check
@@ -381,11 +379,6 @@ func TestRepositoryOfAnotherUser(t *testing.T) {
 	t.Run("it is unverifiable", func(t *testing.T) {
 		for _, c := range inspector(t, nil, root).Check(t.Context(), claim) {
 			expect(t, c, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "another user"})
-		}
-	})
-	t.Run("it is looked at if the operator says so", func(t *testing.T) {
-		for _, c := range inspector(t, &evidence.Options{OtherOwners: true}, root).Check(t.Context(), claim) {
-			expect(t, c, an{hub.CheckVerified, "", ""})
 		}
 	})
 }

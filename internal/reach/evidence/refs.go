@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode"
@@ -27,35 +29,21 @@ const (
 	symbolicPrefix = "ref: "
 )
 
-// refProblem says what is wrong with the name of a branch or other ref, or "".
-// It is stricter than git: an accepted name is never an option, a range, a refspec or
-// a path that leads elsewhere.
-func refProblem(name string) string {
-	switch {
-	case name == "" || len(name) > 255:
-		return "has no bytes, or more than 255"
-	case !utf8.ValidString(name):
-		return "is not valid UTF-8"
-	case strings.HasPrefix(name, "-"):
-		return "begins with a dash"
-	case name == "@" || strings.Contains(name, "@{"):
-		return "holds a sign for an earlier state"
-	case strings.Contains(name, ".."):
-		return "holds two dots in a row"
-	case strings.ContainsAny(name, "~^:?*[\\ "):
-		return "holds a character that branch names cannot have"
-	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return "holds a character that cannot be seen"
+// validRef reports whether a name can be that of a branch or other ref. It is stricter
+// than git: a valid name is never an option, a range, a refspec or a path that leads
+// elsewhere, and holds no character that cannot be seen.
+func validRef(name string) bool {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if name == "" || len(name) > 255 || name == "@" || name[0] == '-' || !utf8.ValidString(name) || strings.ContainsFunc(name, hidden) ||
+		strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, "~^:?*[\\ ") {
+		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		switch {
-		case part == "":
-			return "has an empty part between slashes"
-		case strings.HasPrefix(part, "."), strings.HasSuffix(part, "."), strings.HasSuffix(part, ".lock"):
-			return "has a part that begins or ends with a dot, or ends with .lock"
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".") || strings.HasSuffix(part, ".lock") {
+			return false
 		}
 	}
-	return ""
+	return true
 }
 
 // objectID reports whether s is the full name of an object, SHA-1 or SHA-256.
@@ -82,7 +70,7 @@ func (r *repository) resolve(name string) (ref, error) {
 			return ref{name, value}, nil
 		}
 		next, ok := strings.CutPrefix(value, symbolicPrefix)
-		if !ok || !strings.HasPrefix(next, "refs/") || refProblem(next) != "" {
+		if !ok || !strings.HasPrefix(next, "refs/") || !validRef(next) {
 			return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it is neither a commit nor the name of a branch", show(name))
 		}
 		name = next
@@ -137,77 +125,51 @@ func refLines(b []byte) iter.Seq2[string, string] {
 	return func(yield func(name, id string) bool) {
 		for line := range bytes.Lines(b) {
 			id, name, ok := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
-			if ok && objectID(id) && strings.HasPrefix(name, "refs/") && refProblem(name) == "" && !yield(name, id) {
+			if ok && objectID(id) && strings.HasPrefix(name, "refs/") && validRef(name) && !yield(name, id) {
 				return
 			}
 		}
 	}
 }
 
-var errManyRefs = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the repository has more than %d branches and tags", maxRefs)
-
-// looseRefs returns the names of the refs that have a file of their own. Folders and
-// files that cannot be read hold none.
-func (r *repository) looseRefs(ctx context.Context) (names []string, err error) {
-	seen := 0
-	err = fs.WalkDir(r.common.FS(), "refs", func(name string, e fs.DirEntry, err error) error {
-		if seen++; seen > maxRefs {
-			return errManyRefs
-		}
+// tips returns the objects that HEAD and the repository's refs name. Folders and files
+// that cannot be read name none.
+func (r *repository) tips(ctx context.Context) ([]string, error) {
+	const op = "evidence.Repository"
+	names, seen := []string{"HEAD"}, 0
+	tooMany := hub.Errorf(hub.CodeTooLarge, op, "the repository has more than %d branches and tags", maxRefs)
+	err := fs.WalkDir(r.common.FS(), "refs", func(name string, e fs.DirEntry, err error) error {
+		seen++
 		switch {
 		case err != nil || ctx.Err() != nil:
 			return ctx.Err()
-		case refProblem(name) != "" && e.IsDir():
+		case seen > maxRefs:
+			return tooMany
+		case !validRef(name) && e.IsDir():
 			return fs.SkipDir
-		case refProblem(name) == "" && e.Type().IsRegular():
+		case validRef(name) && e.Type().IsRegular():
 			names = append(names, name)
 		}
 		return nil
 	})
-	return names, err
-}
-
-// tips returns the objects that the repository's refs and HEAD name.
-func (r *repository) tips(ctx context.Context) ([]string, error) {
-	seen := map[string]bool{}
-	var ids []string
-	add := func(id string) error {
-		if !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-		if len(ids) > maxRefs {
-			return errManyRefs
-		}
-		return ctx.Err()
-	}
-	if head, err := r.resolve("HEAD"); err == nil {
-		if err := add(head.id); err != nil {
-			return nil, err
-		}
-	}
-	loose, err := r.looseRefs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range loose {
+	ids := map[string]bool{}
+	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if found, err := r.resolve(name); err == nil { // an unreadable ref names nothing
-			if err := add(found.id); err != nil {
-				return nil, err
-			}
+		if found, err := r.resolve(name); err == nil {
+			ids[found.id] = true
 		}
 	}
 	packed, err := r.packedRefs()
-	if err != nil {
-		return nil, err
-	}
 	for _, id := range refLines(packed) {
-		if err := add(id); err != nil {
-			return nil, err
-		}
+		ids[id] = true
 	}
-	return ids, nil
+	if len(ids) > maxRefs {
+		return nil, tooMany
+	}
+	return slices.Collect(maps.Keys(ids)), err
 }

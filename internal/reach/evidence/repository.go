@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,99 +9,58 @@ import (
 )
 
 // A RepositoryClaim claims facts about a repository. An empty member claims nothing;
-// Path or Worktree is needed.
+// Path is needed.
 type RepositoryClaim struct {
-	Path     string // the top folder of a working tree, or a bare repository; default Worktree
+	Path     string // the top folder of a working tree, or a bare repository
 	Branch   string // a local branch, with or without refs/heads/
 	Commit   string // 7 to 64 lower-case hexadecimal digits
-	Worktree string // the top folder of a working tree of the repository
-	Clean    *bool  // whether the working tree is exactly its commit
+	Worktree bool   // Path is a working tree that its repository knows
 }
 
-// check checks that the repository exists, that the branch exists, that the commit
+// parts checks that the repository exists, that the branch exists, that the commit
 // exists and is reachable from the branch (from any ref if no branch is claimed),
-// and that the worktree belongs to the repository. It answers each claimed part with
-// a Check, the repository first.
+// and that the worktree belongs to the repository.
 //
-// If a worktree is claimed, or whether it is clean, the last check states the
-// difference of the files from the commit that is checked out there. They are
-// hashed, not compared by date; line endings may differ, submodules are left out,
-// and files that git would pass through a filter or another encoding are not judged.
-func (c RepositoryClaim) check(ctx context.Context, in *Inspector) []Check {
-	path := cmp.Or(c.Path, c.Worktree)
-	r, err := c.open(in)
-	if err != nil {
-		return c.refuted(err)
-	}
-	defer r.close()
-	checks := []Check{verified(WhatRepository, "%s is a git repository", show(path))}
-	for _, part := range c.parts() {
-		found, err := part.check(r, ctx)
-		if err != nil {
-			checks = append(checks, refuted(part.what, in.late(ctx, err)))
-			continue
-		}
-		checks = append(checks, verified(part.what, "%s", found))
-	}
-	return checks
-}
-
-// A part is one fact that can be claimed about a repository. check returns the fact
-// in words, or why the claim does not hold.
-type part struct {
-	what    string
-	claimed func(RepositoryClaim) bool
-	check   func(*repositoryCheck, context.Context) (found string, err error)
-}
-
-var repositoryParts = []part{
-	{WhatBranch, func(c RepositoryClaim) bool { return c.Branch != "" }, (*repositoryCheck).branch},
-	{WhatCommit, func(c RepositoryClaim) bool { return c.Commit != "" }, (*repositoryCheck).commit},
-	{WhatWorktree, func(c RepositoryClaim) bool { return c.Worktree != "" }, (*repositoryCheck).worktree},
-	{WhatClean, func(c RepositoryClaim) bool { return c.Worktree != "" || c.Clean != nil }, (*repositoryCheck).clean},
-}
-
-// parts returns the claimed parts in the order of the checks.
-func (c RepositoryClaim) parts() []part {
-	var parts []part
-	for _, p := range repositoryParts {
-		if p.claimed(c) {
-			parts = append(parts, p)
+// If a worktree is claimed, the last part states the difference of the files from the
+// commit that is checked out there. They are hashed, not compared by date; line endings
+// may differ, submodules are left out, and files that git would pass through a filter or
+// another encoding are not judged.
+func (c RepositoryClaim) parts(in *Inspector) ([]part, func()) {
+	r := &repositoryCheck{in: in, claim: c}
+	parts := []part{{WhatRepository, r.open}}
+	for _, p := range []struct {
+		part
+		claimed bool
+	}{
+		{part{WhatBranch, r.branch}, c.Branch != ""},
+		{part{WhatCommit, r.commit}, c.Commit != ""},
+		{part{WhatWorktree, r.worktree}, c.Worktree},
+		{part{WhatClean, r.clean}, c.Worktree},
+	} {
+		if p.claimed {
+			parts = append(parts, p.part)
 		}
 	}
-	return parts
+	return parts, r.close
 }
 
-// refuted answers every part of the claim with the same reason.
-func (c RepositoryClaim) refuted(err error) []Check {
-	checks := []Check{refuted(WhatRepository, err)}
-	for _, p := range c.parts() {
-		checks = append(checks, refuted(p.what, err))
-	}
-	return checks
-}
-
-// A repositoryCheck is the check of one claim. It opens what its parts share when
-// the first of them needs it.
+// A repositoryCheck is the check of one claim. The scratch is made when the first part
+// needs it.
 type repositoryCheck struct {
-	in    *Inspector
-	claim RepositoryClaim
-	repo  *repository
-
-	work     *repository // the claimed working tree
-	workErr  error       // why there is none
+	in       *Inspector
+	claim    RepositoryClaim
+	repo     *repository
 	borrowed *scratch
 }
 
-func (c RepositoryClaim) open(in *Inspector) (*repositoryCheck, error) {
-	repo, err := in.openRepository(cmp.Or(c.Path, c.Worktree))
-	return &repositoryCheck{in: in, claim: c, repo: repo}, err
+func (r *repositoryCheck) open(context.Context) (found string, err error) {
+	r.repo, err = r.in.openRepository(r.claim.Path)
+	return fmt.Sprintf("%s is a git repository", show(r.claim.Path)), err
 }
 
 func (r *repositoryCheck) close() {
-	r.repo.close()
-	if r.work != nil {
-		r.work.close()
+	if r.repo != nil {
+		r.repo.close()
 	}
 	if r.borrowed != nil {
 		r.borrowed.close()
@@ -110,22 +68,10 @@ func (r *repositoryCheck) close() {
 }
 
 // scratch returns the scratch for the repository's objects.
-func (r *repositoryCheck) scratch(ctx context.Context) (*scratch, error) {
-	if r.borrowed != nil {
-		return r.borrowed, nil
+func (r *repositoryCheck) scratch(ctx context.Context) (_ *scratch, err error) {
+	if r.borrowed == nil {
+		r.borrowed, err = r.in.newScratch(ctx, r.repo)
 	}
-	tips, err := r.repo.tips(ctx)
-	if err != nil {
-		return nil, err
-	}
-	format := sha1Digits
-	if len(r.claim.Commit) == sha256Digits {
-		format = sha256Digits
-	}
-	if len(tips) > 0 {
-		format = len(tips[0])
-	}
-	r.borrowed, err = r.in.newScratch(ctx, r.repo, format)
 	return r.borrowed, err
 }
 
@@ -133,8 +79,8 @@ func (r *repositoryCheck) scratch(ctx context.Context) (*scratch, error) {
 func (r *repositoryCheck) tip() (string, error) {
 	const op = "evidence.Repository"
 	name := strings.TrimPrefix(r.claim.Branch, branchPrefix)
-	if problem := refProblem(name); problem != "" {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a branch: it %s", show(r.claim.Branch), problem)
+	if !validRef(name) {
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a branch", show(r.claim.Branch))
 	}
 	found, err := r.repo.resolve(branchPrefix + name)
 	if hub.CodeOf(err) == hub.CodeNotFound {
@@ -152,16 +98,14 @@ func (r *repositoryCheck) branch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.commit(ctx, id); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("branch %s is at %s", show(r.claim.Branch), id), nil
+	_, err = s.commit(ctx, id)
+	return fmt.Sprintf("branch %s is at %s", show(r.claim.Branch), id), err
 }
 
 func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	const op = "evidence.Repository"
-	if problem := commitProblem(r.claim.Commit); problem != "" {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: it %s", show(r.claim.Commit), problem)
+	if name := r.claim.Commit; len(name) < minCommit || len(name) > sha256Digits || !lowerHex(name) {
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: %d to %d lower-case hexadecimal digits", show(name), minCommit, sha256Digits)
 	}
 	s, err := r.scratch(ctx)
 	if err != nil {
@@ -171,14 +115,14 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	from, tips := "a branch or tag", []string(nil)
+	from, tips := "a branch or tag", []string{""}
 	if r.claim.Branch != "" {
-		tip, err := r.tip()
-		if err != nil {
-			return "", err
-		}
-		from, tips = "branch "+show(r.claim.Branch), []string{tip}
-	} else if tips, err = r.repo.tips(ctx); err != nil {
+		from = "branch " + show(r.claim.Branch)
+		tips[0], err = r.tip()
+	} else {
+		tips, err = r.repo.tips(ctx)
+	}
+	if err != nil {
 		return "", err
 	}
 	switch ok, err := s.reachable(ctx, id, tips); {
@@ -191,12 +135,11 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 }
 
 func (r *repositoryCheck) worktree(context.Context) (string, error) {
-	r.work, r.workErr = r.openWorktree()
-	if r.workErr != nil {
-		return "", r.workErr
+	if err := r.in.mustBeRegistered(r.repo, r.claim.Path); err != nil {
+		return "", err
 	}
 	where := "has no commit yet"
-	switch head, err := r.work.resolve("HEAD"); {
+	switch head, err := r.repo.resolve("HEAD"); {
 	case err == nil && head.name == "HEAD":
 		where = "is at " + head.id
 	case err == nil:
@@ -204,65 +147,55 @@ func (r *repositoryCheck) worktree(context.Context) (string, error) {
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return "", err
 	}
-	return fmt.Sprintf("%s is a working tree of the repository and %s", show(r.claim.Worktree), where), nil
-}
-
-// openWorktree opens the working tree claimed, provided it belongs to the
-// repository.
-func (r *repositoryCheck) openWorktree() (*repository, error) {
-	work, err := r.in.openRepository(r.claim.Worktree)
-	if err != nil {
-		return nil, err
-	}
-	ok, err := work.sameAs(r.repo)
-	if ok && err == nil {
-		ok, err = r.in.registered(work)
-	}
-	if err == nil && !ok {
-		err = hub.Errorf(hub.CodeConflict, "evidence.Repository", "%s is not a working tree of the repository", show(r.claim.Worktree))
-	}
-	if err != nil {
-		work.close()
-		return nil, explain(r.claim.Worktree, err)
-	}
-	return work, nil
+	return fmt.Sprintf("%s is a working tree of the repository and %s", show(r.claim.Path), where), nil
 }
 
 func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
-	d, _, err := r.difference(ctx)
+	d, err := r.difference(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := d.judge(r.claim.Clean); err != nil {
-		return "", err
-	}
-	return d.String(), nil
+	return d.String(), d.judge()
 }
 
 // difference returns the difference of the working tree from the commit that is
-// checked out there, and the working tree.
-func (r *repositoryCheck) difference(ctx context.Context) (*difference, *repository, error) {
-	const op = "evidence.Repository"
-	work := r.repo
-	if r.claim.Worktree != "" {
-		if work = r.work; r.workErr != nil {
-			return nil, nil, r.workErr
-		}
+// checked out there.
+func (r *repositoryCheck) difference(ctx context.Context) (*difference, error) {
+	if err := r.in.mustBeRegistered(r.repo, r.claim.Path); err != nil {
+		return nil, err
 	}
-	if work.tree == nil {
-		return nil, nil, hub.Errorf(hub.CodeConflict, op, "the repository is bare and has no working tree")
-	}
-	head, err := work.resolve("HEAD")
+	head, err := r.repo.resolve("HEAD")
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return nil, nil, hub.Errorf(hub.CodeNotEnabled, op, "there is no commit yet to compare the working tree with")
+		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "there is no commit yet to compare the working tree with")
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s, err := r.scratch(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	d, err := r.in.difference(ctx, s, work, head.id)
-	return d, work, err
+	return r.in.difference(ctx, s, r.repo, head.id)
+}
+
+// State returns a digest of a working tree: of the commit that is checked out, and
+// of the content of every file that differs from it and is not ignored. Two digests
+// are the same if none of that changed. ok is false if the working tree cannot be
+// read.
+func (in *Inspector) State(ctx context.Context, worktree string) (digest string, ok bool) {
+	ctx, end, err := in.begin(ctx)
+	defer end()
+	if err != nil {
+		return "", false
+	}
+	r := &repositoryCheck{in: in, claim: RepositoryClaim{Path: worktree}}
+	defer r.close()
+	if _, err := r.open(ctx); err != nil {
+		return "", false
+	}
+	d, err := r.difference(ctx)
+	if err != nil {
+		return "", false
+	}
+	return d.digest(), true
 }

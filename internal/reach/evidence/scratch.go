@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,17 +57,21 @@ var settings = []string{
 	"-c", "protocol.allow=never",
 }
 
-// newScratch returns a scratch for the objects of r. format is how many digits
-// names of objects have there. The caller closes it.
-func (in *Inspector) newScratch(ctx context.Context, r *repository, format int) (*scratch, error) {
+// newScratch returns a scratch for the objects of r, whose store it checks first. The
+// caller closes it.
+func (in *Inspector) newScratch(ctx context.Context, r *repository) (*scratch, error) {
 	if in.git == "" {
 		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "git is not installed where the hub runs")
 	}
-	s, err := in.emptyScratch()
+	files, err := r.rules()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fill(ctx, r, format); err != nil {
+	s, err := in.emptyScratch(r.format(), files)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.borrow(ctx, r); err != nil {
 		s.close()
 		return nil, in.late(ctx, err)
 	}
@@ -84,11 +87,8 @@ const (
 
 // sweep removes the scratch folders of killed processes. One that cannot be removed,
 // such as another user's, stays.
-func (in *Inspector) sweep() {
-	left, err := filepath.Glob(filepath.Join(cmp.Or(in.scratch, os.TempDir()), scratchName+"*"))
-	if err != nil {
-		return
-	}
+func sweep() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchName+"*")) // the pattern is valid
 	for _, dir := range left {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() && time.Since(info.ModTime()) > staleScratch {
 			os.RemoveAll(dir)
@@ -96,13 +96,19 @@ func (in *Inspector) sweep() {
 	}
 }
 
-// emptyScratch returns a scratch without a repository in it.
-func (in *Inspector) emptyScratch() (*scratch, error) {
-	dir, err := os.MkdirTemp(in.scratch, scratchName+"*")
+// emptyScratch returns a scratch without objects, with the given files in its
+// repository. format is the number of digits of an object's name.
+func (in *Inspector) emptyScratch(format int, files map[string][]byte) (*scratch, error) {
+	dir, err := os.MkdirTemp("", scratchName+"*")
 	if err != nil {
 		return nil, fmt.Errorf("evidence: make a scratch folder: %w", err)
 	}
-	return &scratch{git: in.git, dir: dir}, nil
+	s := &scratch{git: in.git, dir: dir}
+	if err := s.lay(format, files); err != nil {
+		s.close()
+		return nil, fmt.Errorf("evidence: make a scratch repository: %w", err)
+	}
+	return s, nil
 }
 
 func (s *scratch) close() {
@@ -116,17 +122,6 @@ func (s *scratch) close() {
 }
 
 func (s *scratch) gitDir() string { return filepath.Join(s.dir, "repository") }
-
-func (s *scratch) fill(ctx context.Context, r *repository, format int) error {
-	files, err := r.rules()
-	if err != nil {
-		return err
-	}
-	if err := s.lay(format, files); err != nil {
-		return err
-	}
-	return s.borrow(ctx, r)
-}
 
 // rules returns the files of a repository that limit its history and say which names
 // are ignored or converted.
@@ -144,7 +139,7 @@ func (r *repository) rules() (map[string][]byte, error) {
 	return files, nil
 }
 
-// lay makes the repository without objects, with the given files in it.
+// lay makes the repository and an empty working tree.
 func (s *scratch) lay(format int, files map[string][]byte) error {
 	for _, folder := range []string{"repository/objects/info", "repository/refs", "repository/info"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {

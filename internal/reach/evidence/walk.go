@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -216,6 +218,9 @@ func (w *walker) add(ctx context.Context, name string) error {
 		return explain(name, err)
 	}
 	f := file{blob: blob{mode: gitMode(info.Mode())}, stamp: newStamp(info)}
+	if runtime.GOOS == "windows" && f.mode != modeLink { // files have no permission to execute there
+		f.mode = cmp.Or(w.tracked[name].mode, f.mode)
+	}
 	if was, ok := w.unchanged(name, f.stamp); ok {
 		f.id, f.stored = was.id, was.stored
 	} else if f.id, f.stored, err = w.read(ctx, name, info); err != nil {
