@@ -68,7 +68,7 @@ var layers = map[string][]string{
 
 	// How a hub goes out.
 	"internal/reach/catalog":  {"hub", "internal/nearest"},
-	"internal/reach/evidence": {"hub", "report", "internal/shorten"}, // reports whose claims it checks
+	"internal/reach/evidence": {"hub", "report", "internal/shorten", "internal/tail"}, // reports whose claims it checks; the end of a command's output
 
 	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
 	"internal/reach/peer":  {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},

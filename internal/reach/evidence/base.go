@@ -189,27 +189,19 @@ func userExcludes(ctx context.Context, git string) ([]byte, error) {
 	}
 	cmd.WaitDelay = killDelay
 	leash(cmd)
-	out, err := cmd.Output()
+	out, err := cmd.Output() // fails if nothing is set
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	name := strings.TrimSuffix(string(out), "\n")
 	if err != nil || name == "" {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 		config, err := os.UserConfigDir()
 		if err != nil {
 			return nil, nil
 		}
 		name = filepath.Join(config, "git", "ignore")
 	}
-	folder, err := os.OpenRoot(filepath.Dir(name))
-	if err != nil {
-		return nil, nil
-	}
-	defer folder.Close()
-	b, err := readSmall(folder, filepath.Base(name), maxInfo)
-	if err != nil {
-		return nil, nil // as good as none, as for git
-	}
+	b, _ := os.ReadFile(name) // as good as none if it cannot be read, as for git
 	return b, nil
 }
 
@@ -227,8 +219,7 @@ func (s *scratch) clock() (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	at, _ := changed(info)
-	return at, nil
+	return changed(info), nil
 }
 
 // Moment returns the state of the folder at the snapshot.
@@ -343,8 +334,7 @@ func (b *Base) state(name string, now *tree) NamedPath {
 	info, err := b.root.Stat(name)
 	switch {
 	case err == nil:
-		at, _ := changed(info)
-		return NamedPath{Name: name, Exists: true, Folder: info.IsDir(), Ignored: true, Touched: !at.Before(b.taken)}
+		return NamedPath{Name: name, Exists: true, Folder: info.IsDir(), Ignored: true, Touched: !changed(info).Before(b.taken)}
 	case hub.CodeOf(explain(name, err)) == hub.CodePolicy:
 		return NamedPath{} // through a link
 	}

@@ -1,7 +1,7 @@
 package evidence
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/tail"
 )
 
 // An Outcome is the outcome of a command.
@@ -77,12 +78,7 @@ func Command(ctx context.Context, dir, line string, opts *CommandOptions) Outcom
 	if opts != nil {
 		o = *opts
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Minute
-	}
-	if o.MaxOutput <= 0 {
-		o.MaxOutput = 16 << 10
-	}
+	o.Timeout, o.MaxOutput = cmp.Or(o.Timeout, 10*time.Minute), cmp.Or(o.MaxOutput, 16<<10)
 	if o.Track == nil {
 		o.Track = func(int, bool) {}
 	}
@@ -146,35 +142,30 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 
 // An output is the output of a command: all of it hashed, its two ends kept.
 type output struct {
-	hash       hash.Hash
-	size       int64
-	limit      int
-	head, tail []byte // at most limit bytes, and at most twice as many
+	hash  hash.Hash
+	size  int64
+	limit int
+	head  []byte // at most limit bytes
+	tail  *tail.Buffer
 }
 
-func newOutput(limit int) *output { return &output{hash: sha256.New(), limit: limit} }
+func newOutput(limit int) *output {
+	return &output{hash: sha256.New(), limit: limit, tail: tail.NewBuffer(limit)}
+}
 
 // Write takes in p. It never fails.
 func (o *output) Write(p []byte) (int, error) {
 	o.hash.Write(p)
 	o.size += int64(len(p))
 	o.head = append(o.head, p[:min(len(p), o.limit-len(o.head))]...)
-	o.tail = append(o.tail, p[max(0, len(p)-o.limit):]...)
-	if over := len(o.tail) - o.limit; over > o.limit {
-		o.tail = append(o.tail[:0], o.tail[over:]...)
-	}
-	return len(p), nil
+	return o.tail.Write(p)
 }
 
 // text returns the two ends as valid UTF-8. The head is empty if the tail is
 // everything.
 func (o *output) text() (head, tail string) {
-	last := o.tail[max(0, len(o.tail)-o.limit):]
-	if o.size > int64(len(last)) {
-		// A part that both ends hold is shown once.
-		head = valid(o.head[:min(int64(len(o.head)), o.size-int64(len(last)))])
-	}
-	return head, valid(last)
+	last, _ := o.tail.Bytes()
+	// A part that both ends hold is shown once.
+	first := o.head[:min(int64(len(o.head)), o.size-int64(len(last)))]
+	return strings.ToValidUTF8(string(first), "\uFFFD"), strings.ToValidUTF8(string(last), "\uFFFD")
 }
-
-func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }

@@ -87,6 +87,11 @@ type Judgment struct {
 	Notes          []Finding // findings that do not contradict the report
 }
 
+// newJudgment returns a judgment without findings.
+func newJudgment(v hub.RunVerdict) Judgment {
+	return Judgment{Verdict: v, Contradictions: []Finding{}, Unverified: []Finding{}, Notes: []Finding{}}
+}
+
 // maxFindings is the number of findings of one kind that are listed.
 const maxFindings = 50
 
@@ -121,7 +126,7 @@ func Judge(rep report.Report, changes *Changes, verify, build *Outcome, scope []
 		rep:      rep,
 		done:     rep.Status == report.StatusOK || rep.Status == report.StatusNoChanges,
 		listed:   map[string]int{},
-		judgment: Judgment{Verdict: hub.RunConfirmed, Contradictions: []Finding{}, Unverified: []Finding{}, Notes: []Finding{}},
+		judgment: newJudgment(hub.RunConfirmed),
 	}
 	if changes == nil {
 		j.find(FilesUnproven, j.status(), "the files could not be compared")

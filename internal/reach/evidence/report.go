@@ -41,7 +41,7 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 			errs = append(errs, fmt.Errorf("evidence: compare the files after the commands: %w", err))
 		}
 	}
-	j := Judgment{Verdict: hub.RunUnverified, Contradictions: []Finding{}, Unverified: []Finding{}, Notes: []Finding{}}
+	j := newJudgment(hub.RunUnverified)
 	if rep != nil && ctx.Err() == nil {
 		j = Judge(claims, changes, verify, build, o.Scope)
 	}

@@ -32,46 +32,33 @@ func covers(scope []string, top, folder, name string) bool {
 	return empty
 }
 
-// matches reports whether the pattern matches the name or a folder that it is
-// in. It takes time in proportion to the product of their lengths.
+// matches reports whether the pattern matches the name or a folder that it is in.
+//
+// It goes through both once, and back only to the last "**", which then matches one part
+// more: an earlier "**" need not, because every match that it allows is found from the
+// last one, too. It takes time in proportion to the product of their lengths.
 func matches(pattern, name []string) bool {
-	// at[i] says whether the first i parts of the pattern match the parts of
-	// the name seen so far.
-	at := make([]bool, len(pattern)+1)
-	at[0] = true
-	skip(pattern, at)
-	for _, part := range name {
-		next := make([]bool, len(at))
-		for i, p := range pattern {
-			if !at[i] {
-				continue
-			}
-			if p == "**" {
-				next[i] = true
-			} else if p == part || glob(p, part) {
-				next[i+1] = true
-			}
-		}
-		skip(pattern, next)
-		if at = next; at[len(pattern)] {
-			return true
+	p, n, last, from := 0, 0, -1, 0
+	for p < len(pattern) {
+		switch {
+		case pattern[p] == "**":
+			last, from = p, n
+			p++
+		case n < len(name) && glob(pattern[p], name[n]):
+			p, n = p+1, n+1
+		case last >= 0 && from < len(name):
+			from++
+			p, n = last+1, from
+		default:
+			return false
 		}
 	}
-	return at[len(pattern)]
+	return true
 }
 
-// skip lets every "**" match nothing.
-func skip(pattern []string, at []bool) {
-	for i, p := range pattern {
-		if at[i] && p == "**" {
-			at[i+1] = true
-		}
-	}
-}
-
-// glob reports whether a pattern matches a part of a path. A pattern that makes
-// no sense matches nothing but itself.
+// glob reports whether a pattern matches a part of a path. A pattern that is malformed
+// matches nothing but itself.
 func glob(pattern, part string) bool {
-	ok, err := path.Match(pattern, part)
-	return ok && err == nil
+	ok, _ := path.Match(pattern, part) // false for a malformed one
+	return ok || pattern == part
 }

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// changed returns the time of the content, which anybody can set.
-func changed(info fs.FileInfo) (time.Time, bool) { return info.ModTime(), false }
+// changed returns the time of the content, which every owner of the file can set.
+func changed(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -50,8 +50,7 @@ type stamp struct {
 }
 
 func newStamp(info fs.FileInfo) stamp {
-	at, _ := changed(info)
-	return stamp{info.Size(), info.ModTime(), at, info.Mode()}
+	return stamp{info.Size(), info.ModTime(), changed(info), info.Mode()}
 }
 
 // A file is a file, a link or a nested repository in a working tree.
