@@ -82,6 +82,7 @@ var layers = map[string][]string{
 	"internal/service/contract": {"hub", "internal/federation"},
 	"internal/service/handoff":  {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom": {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
+	"internal/service/roots":    {"hub"},
 	"internal/service/run":      {"hub", "internal/shorten"},
 
 	// How people and agents come in.
@@ -90,7 +91,7 @@ var layers = map[string][]string{
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
 		"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/records", "internal/service/run",
+		"internal/service/records", "internal/service/roots", "internal/service/run",
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
@@ -105,7 +106,7 @@ var layers = map[string][]string{
 	"server": {
 		"hub", "internal/federation", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
-		"internal/service/records", "internal/service/run", "internal/vault",
+		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
 		"internal/reach/evidence", "internal/reach/peer",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},

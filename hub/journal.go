@@ -64,6 +64,9 @@ const (
 	ActionFileRequested     Action = "file.requested"
 	ActionClockAhead        Action = "peer.clock_ahead" // a peer sent times that lie in the future
 
+	ActionRootAdded   Action = "root.added"
+	ActionRootRemoved Action = "root.removed"
+
 	ActionArchived Action = "journal.archived" // old entries and messages went into an archive
 
 	ActionAgentAdded   Action = "agent.added"

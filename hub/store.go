@@ -88,6 +88,7 @@ type Reader interface {
 	MessageReader
 	HandoffReader
 	RunReader
+	RootReader
 	ProjectReader
 	ChangeReader
 	PeerReader
@@ -104,6 +105,7 @@ type Tx interface {
 	MessageWriter
 	HandoffWriter
 	RunWriter
+	RootWriter
 	ProjectWriter
 	ChangeWriter
 	PeerWriter
@@ -311,6 +313,19 @@ type RunWriter interface {
 	// Else it stores the progress of r, provided the stored state is still was;
 	// otherwise it reports CodeConflict. Agent, task and place stay as they were.
 	PutRun(r Run, was RunState) error
+}
+
+// A RootReader reads roots.
+type RootReader interface {
+	Roots() ([]Root, error) // by path
+}
+
+// A RootWriter writes roots.
+type RootWriter interface {
+	// AddRoot reports CodeConflict when the path is a root already.
+	AddRoot(Root) error
+	// RemoveRoot reports CodeNotFound when the path is no root.
+	RemoveRoot(path string) error
 }
 
 // A JournalQuery chooses entries of the journal, in the order of their numbers.

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +35,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -63,7 +63,7 @@ type Options struct {
 	Channels     []hub.Channel // switched on; default none besides the inbox
 	Lenient      bool          // ignore a claimed sender in place of refusing it
 	FullSync     bool          // every change survives power loss
-	Roots        []string      // folders in which the hub checks the claims of handoffs
+	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	NoInboxFiles bool          // do not render inboxes as files
 
@@ -105,6 +105,7 @@ type Server struct {
 	mail      *mailroom.Mailroom
 	handoffs  *handoff.Service
 	runs      *run.Service
+	roots     *roots.Service
 	contracts *contract.Service
 	client    *peer.Client // calls other hubs
 	syncer    *peer.Syncer
@@ -185,14 +186,34 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	inspector, err := evidence.New(append(slices.Clone(s.opts.Roots), stored), nil)
+	if err := s.openRoots(ctx); err != nil {
+		return err
+	}
+	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
-		return fmt.Errorf("server: roots: %w", err)
+		return fmt.Errorf("server: %w", err)
 	}
 	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Log: s.log})
 	if err := s.mail.Probe(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// openRoots opens the service of roots and adds those of the options. The operator
+// who starts the hub chose them, so that a path of them may lead through a link.
+func (s *Server) openRoots(ctx context.Context) (err error) {
+	if s.roots, err = roots.New(s.store, s.opts.Home, &roots.Options{Bus: s.hints}); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	for _, path := range s.opts.Roots {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		if _, err := s.roots.Add(ctx, hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}, path); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
 	}
 	return nil
 }
@@ -222,7 +243,7 @@ func (s *Server) openDoor(context.Context) error {
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
-			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Keys: s.keys, Journal: s.journal, Records: s.records,
+			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -58,17 +59,24 @@ func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, ques
 	default:
 		return false, err
 	}
-	fmt.Fprintf(a.err, "\n%s [y/N] ", question)
-	line, err := await(cmd.Context(), func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
+	fmt.Fprintln(a.err)
+	ok, err := a.askYes(cmd.Context(), question)
+	if err == nil && !ok {
+		fmt.Fprintln(a.err, "nothing was changed")
+	}
+	return ok, err
+}
+
+// askYes asks the person at the terminal a question. Anything but a yes is a no.
+func (a *app) askYes(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	line, err := await(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
 	if err != nil && err != io.EOF {
 		fmt.Fprintln(a.err)
 		return false, err
 	}
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		fmt.Fprintln(a.err, "nothing was changed")
-		return false, nil
-	}
-	return true, nil
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
 }
 
 // decide approves or denies a held message, after the person at the terminal

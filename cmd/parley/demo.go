@@ -39,6 +39,9 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 		if err != nil {
 			return err
 		}
+		if dir, err = filepath.EvalSymlinks(dir); err != nil { // a root is not reached through a link
+			return err
+		}
 		if *keep {
 			fmt.Fprintf(a.err, "the hub's home is %s\n", filepath.Join(dir, demo.Home))
 		} else {

@@ -197,7 +197,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(), a.mcpCommand(), a.agentCommand(), a.connectCommand(),
 		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
 		a.peerCommand(), a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.discoverCommand(),
-		a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
+		a.rootCommand(), a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
 		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
 		a.runCommand(), a.runsCommand(), a.agentsCommand(),
 		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.modelCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),

@@ -81,7 +81,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringSliceVar(&flags.Features, "feature", nil, "switch on negotiation, disagreement or teamspaces")
 	f.StringSliceVar(&flags.Channels, "channel", nil, "switch on a delivery channel: session, channel or wake")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
-	f.StringArrayVar(&flags.Roots, "root", nil, "folder whose files and repositories the hub may check for handoffs (repeatable; default the current folder)")
+	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
 	f.StringVar(&flags.Role, "role", "", "role of the repository: backend, frontend, mobile, shared or infra")
@@ -136,11 +136,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		}
 		o.SLA = d
 	}
-	roots := c.Roots
-	if len(roots) == 0 {
-		roots = []string{"."}
-	}
-	for _, r := range roots {
+	for _, r := range c.Roots {
 		dir, err := filepath.Abs(r)
 		if err != nil {
 			return o, hub.Errorf(hub.CodeInvalid, "parley", "root: %v", err)

@@ -33,7 +33,8 @@ type taskDemo struct {
 }
 
 func (d *taskDemo) join(ctx context.Context) {
-	d.operator = d.node(ctx, Home, server.Options{Roots: []string{d.dir}}).client
+	d.try(func() error { return os.Mkdir(d.repo, 0o700) })
+	d.operator = d.node(ctx, Home, server.Options{Roots: []string{d.repo}}).client
 	d.tell("", "A hub starts on this machine. Two agents get a key each.")
 	add := func(name hub.AgentID, role hub.Role) *rpc.Client {
 		got := call(ctx, &d.script, d.operator, api.AddAgent, api.AgentParams{ID: name, Role: role})
@@ -66,7 +67,6 @@ func (d *taskDemo) handoff(ctx context.Context, c *rpc.Client, p api.HandoffPara
 
 // handOver gives the task to builder, with a file and a repository as proof.
 func (d *taskDemo) handOver(ctx context.Context) {
-	d.try(func() error { return os.Mkdir(d.repo, 0o700) })
 	d.git(ctx, "init", "-q", "-b", "main")
 	refs := d.commit(ctx, "schema", "CREATE TABLE users (id INTEGER, avatar TEXT NOT NULL);\n")
 	d.handoff(ctx, d.planner, api.HandoffParams{

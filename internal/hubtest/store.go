@@ -34,6 +34,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"ledger", ledgerTests},
 		{"handoffs", handoffTests},
 		{"runs", runTests},
+		{"roots", rootTests},
 		{"projects", projectTests},
 		{"peers", peerTests},
 		{"journal", journalTests},

@@ -49,6 +49,7 @@ var dumpTables = []dumpTable{
 	{name: "outboxes", order: "peer"},
 	{name: "dead_letters", order: "id"},
 	{name: "invites", order: "id"},
+	{name: "roots", order: "path"},
 	{name: "journal_archives", order: "seq"},
 	{name: "journal", order: "seq"},
 	{name: "cursors", order: "consumer", where: "consumer <> '" + wordCursor + "'"},

@@ -40,6 +40,9 @@ var plainSchema string
 //go:embed schema/0007_words.sql
 var wordSchema string
 
+//go:embed schema/0008_roots.sql
+var rootSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -56,6 +59,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(coordinationSchema) },
 	func(c *conn) error { return c.db.Exec(plainSchema) },
 	func(c *conn) error { return c.db.Exec(wordSchema) },
+	func(c *conn) error { return c.db.Exec(rootSchema) },
 }
 
 // ready makes sure that there is a database at path that this version can

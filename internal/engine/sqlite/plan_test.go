@@ -41,7 +41,7 @@ func TestPlans(t *testing.T) {
 	s := openTest(t, nil)
 	r := <-s.readers
 	defer func() { s.readers <- r }()
-	short := []stmtID{agentsByID, keysOf, peersByAID, stmtArchives, stmtBegin, stmtCommit, stmtRollback, stmtSnapshot}
+	short := []stmtID{agentsByID, keysOf, rootsByPath, peersByAID, stmtArchives, stmtBegin, stmtCommit, stmtRollback, stmtSnapshot}
 	for id, sql := range statements {
 		if !slices.Contains(short, stmtID(id)) { // a few rows
 			wantPlan(t, r.c, sql)

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -42,10 +43,12 @@ type part struct {
 // the others are about: if that fails, they fail for the same reason. Check waits for a
 // free slot and ends when the time is over.
 func (in *Inspector) Check(ctx context.Context, c Claim) []Check {
-	parts, end := c.parts(in)
-	defer end()
 	ctx, release, failed := in.begin(ctx)
 	defer release()
+	in, err := in.current(ctx)
+	failed = cmp.Or(failed, err)
+	parts, end := c.parts(in)
+	defer end()
 	var checks []Check
 	for i, p := range parts {
 		found, err := "", failed

@@ -73,6 +73,11 @@ type Options struct {
 	MaxFile int64         // bytes of a file that is hashed; default 1 GiB
 	Timeout time.Duration // for one call; default one minute
 	Git     string        // the git program; default the one on the path
+
+	// Roots returns further roots, and is called for each check, so that a root
+	// that is added or removed counts at once. One that is no folder any more is
+	// left out. It may be nil.
+	Roots func(context.Context) ([]string, error)
 }
 
 // parallel is the number of checks at the same time; others wait.
@@ -82,6 +87,7 @@ const parallel = 4
 // use and holds nothing open between calls.
 type Inspector struct {
 	roots       []root
+	more        func(context.Context) ([]string, error)
 	maxFile     int64
 	timeout     time.Duration
 	slots       chan struct{} // holds one value for each check
@@ -98,7 +104,7 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 		o = *opts
 	}
 	o.MaxFile, o.Timeout, o.Git = cmp.Or(o.MaxFile, 1<<30), cmp.Or(o.Timeout, time.Minute), cmp.Or(o.Git, "git")
-	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel)}
+	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel), more: o.Roots}
 	for _, name := range roots {
 		r, err := newRoot(name)
 		if err != nil {
@@ -114,6 +120,33 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 	}
 	sweep()
 	return in, nil
+}
+
+// current returns the inspector with the roots of this moment.
+func (in *Inspector) current(ctx context.Context) (*Inspector, error) {
+	if in.more == nil {
+		return in, nil
+	}
+	names, err := in.more(ctx)
+	now := *in
+	now.roots, now.more = slices.Clone(in.roots), nil
+	for _, name := range names {
+		if r, err := newRoot(name); err == nil {
+			now.roots = append(now.roots, r)
+		}
+	}
+	return &now, err
+}
+
+// Rooted reports whether a path lies under a root. It looks at no file: the path need
+// not exist.
+func (in *Inspector) Rooted(ctx context.Context, path string) (bool, error) {
+	in, err := in.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = in.places(path)
+	return hub.CodeOf(err) != hub.CodeDenied, nil
 }
 
 // begin waits for a free slot and bounds the time. The caller calls end, also after an

@@ -45,7 +45,7 @@ func TestFile(t *testing.T) {
 		{"a path with a zero byte fails", evidence.FileClaim{Path: file + "\x00"}, an{hub.CheckFailed, hub.CodeInvalid, "is not a path"}},
 		{"an endless path fails", evidence.FileClaim{Path: dir + strings.Repeat("/a", 4096)}, an{hub.CheckFailed, hub.CodeInvalid, "is not a path"}},
 		{"an address is unverifiable", evidence.FileClaim{Path: "https://example.org/x"}, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "nothing is fetched"}},
-		{"a name that only begins like the root is outside", evidence.FileClaim{Path: dir + "x"}, an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}},
+		{"a name that only begins like the root is outside", evidence.FileClaim{Path: dir + "x"}, an{hub.CheckUnverifiable, hub.CodeDenied, "not under a root"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { expect(t, in.Check(t.Context(), tt.claim)[0], tt.want) })
 	}
@@ -77,7 +77,7 @@ func TestFileOutside(t *testing.T) {
 			absent := in.Check(t.Context(), claim)[0]
 			want := an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
 			if tt.path == secret {
-				want = an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
+				want = an{hub.CheckUnverifiable, hub.CodeDenied, "not under a root"}
 			}
 			expect(t, absent, want)
 			write(t, secret, "secret")
@@ -88,7 +88,7 @@ func TestFileOutside(t *testing.T) {
 	}
 	t.Run("without roots everything is outside", func(t *testing.T) {
 		for _, path := range []string{secret, "secret"} {
-			expect(t, inspector(t, nil).Check(t.Context(), evidence.FileClaim{Path: path})[0], an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"})
+			expect(t, inspector(t, nil).Check(t.Context(), evidence.FileClaim{Path: path})[0], an{hub.CheckUnverifiable, hub.CodeDenied, "not under a root"})
 		}
 	})
 }

@@ -183,7 +183,7 @@ func TestHostileRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	outside := an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
+	outside := an{hub.CheckUnverifiable, hub.CodeDenied, "not under a root"}
 	leadsOut := an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
 	notLookedAt := an{hub.CheckUnverifiable, hub.CodeNotEnabled, "is not checked"}
 	notThere := an{hub.CheckFailed, hub.CodeNotFound, ""}
@@ -357,7 +357,7 @@ func TestRepositoryOutside(t *testing.T) {
 		if !slices.Equal(got, absent[i]) {
 			t.Errorf("%v: got %v when it is there, want %v as when it is not", claim, got, absent[i])
 		}
-		want := an{hub.CheckUnverifiable, hub.CodeDenied, "configured root"}
+		want := an{hub.CheckUnverifiable, hub.CodeDenied, "not under a root"}
 		if i >= 2 { // they name a place under the root
 			want = an{hub.CheckFailed, hub.CodePolicy, "leads out of the root"}
 		}

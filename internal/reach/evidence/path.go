@@ -70,8 +70,8 @@ func under(dir, path string) (rel string, ok bool) {
 
 // outside is the one answer for every path that is not under a root.
 func outside(path string) error {
-	return hub.Errorf(hub.CodeDenied, "evidence.Inspector", "%s is not under a configured root", show(path)).
-		WithHint("the operator lists the folders that are checked under roots in the hub's configuration")
+	return hub.Errorf(hub.CodeDenied, "evidence.Inspector", "%s is not under a root", show(path)).
+		WithHint("the operator adds one with: parley root add DIR")
 }
 
 // find opens path under the first root that has it. also counts the further

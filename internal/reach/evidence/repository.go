@@ -185,6 +185,9 @@ func (r *repositoryCheck) difference(ctx context.Context) (*difference, error) {
 func (in *Inspector) State(ctx context.Context, worktree string) (digest string, ok bool) {
 	ctx, end, err := in.begin(ctx)
 	defer end()
+	if err == nil {
+		in, err = in.current(ctx)
+	}
 	if err != nil {
 		return "", false
 	}

@@ -80,7 +80,7 @@ func (v *verifier) checkAgents(r hub.Reader) error {
 		return err
 	}
 	if !v.complete {
-		v.out.Unchecked = append(v.out.Unchecked, "agents and keys: what archives record about them was not read")
+		v.out.Unchecked = append(v.out.Unchecked, "agents, keys and roots: what archives record about them was not read")
 		return nil
 	}
 	for _, a := range agents {

@@ -61,13 +61,14 @@ const (
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
 // deliveries, handoffs with their history, runs, contracts and context packets,
-// agents and keys; and the trail with the journal. A difference is a finding,
+// agents, keys and roots; and the trail with the journal. A difference is a finding,
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
 		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
 		agents: map[hub.AgentID]*recordedAgent{}, keys: map[hub.KeyID]*recordedKey{}, items: map[item]recordedItem{},
+		roots: map[string]hub.Entry{},
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer func() { v.trail.close() }()
@@ -104,7 +105,8 @@ type verifier struct {
 	agents   map[hub.AgentID]*recordedAgent
 	keys     map[hub.KeyID]*recordedKey
 	items    map[item]recordedItem
-	withheld int // packages that are not in the store
+	roots    map[string]hub.Entry // the entry that added each root
+	withheld int                  // packages that are not in the store
 }
 
 // A recordedArchive is the facts of the entry about an archive.
@@ -371,6 +373,9 @@ func (v *verifier) readJournal(ctx context.Context) error {
 			if err := v.checkAgents(r); err != nil {
 				return err
 			}
+			if err := v.checkRoots(r); err != nil {
+				return err
+			}
 			return v.checkItems(r)
 		})
 		if err != nil {
@@ -401,6 +406,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		}
 		v.recordAgent(e)
 		v.recordItem(e)
+		v.recordRoot(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {
 			return err
 		}

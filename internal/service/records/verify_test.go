@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -24,6 +25,7 @@ type story struct {
 	*world
 	plain, shared, held, approved, denied, everyone, expired, rich hub.EnvelopeID
 	open, done, secret                                             hub.Handoff
+	root                                                           string // a folder that is a root
 }
 
 // tell lets everything happen once.
@@ -65,6 +67,15 @@ func tell(t *testing.T) *story {
 	s.open = s.move(s.move(s.move(s.propose("parser", false), hub.HandoffValidating), hub.HandoffAccepted), hub.HandoffActivated)
 	s.done = s.move(s.move(s.move(s.propose("printer", false), hub.HandoffValidating), hub.HandoffRejected), hub.HandoffClosed)
 	s.secret = s.propose("vault", true)
+	folders, err := roots.New(s.store, s.home, &roots.Options{Clock: s.clock})
+	s.must(nil, err)
+	for range 2 {
+		added, err := folders.Add(ctx, operator, t.TempDir())
+		s.must(nil, err)
+		s.must(folders.Remove(ctx, operator, added.Path))
+		s.root = added.Path
+	}
+	s.must(folders.Add(ctx, operator, s.root))
 	s.journal.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
 
@@ -348,6 +359,9 @@ func TestTampering(t *testing.T) {
 		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from what journal row %d recorded", adaRow)}},
 		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
 		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z')`, []string{"agent mallory: no journal row records it"}},
+		{"a root added", `INSERT INTO roots VALUES ('/etc', 'operator', '2026-02-21T09:00:00.000Z')`, []string{"root /etc: no journal row records it"}},
+		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
+		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
 		}},

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -20,6 +21,7 @@ type Services struct {
 	Mail     *mailroom.Mailroom
 	Handoffs *handoff.Service
 	Runs     *run.Service
+	Roots    *roots.Service
 	Keys     *keys.Service
 	Journal  *journal.Journal
 	Records  Records
@@ -55,6 +57,10 @@ var (
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
 
+	ListRoots  = reads("parley/root/list", "List the folders that the hub may read to check handoffs.", rootList)
+	AddRoot    = administers("parley/root/add", "Allow the hub to read a folder to check handoffs.", rootAdd)
+	RemoveRoot = administers("parley/root/remove", "Forbid the hub to read a folder that was added.", rootRemove)
+
 	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
 	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
 	Archive = patient(administers("parley/archive", "Move old entries into a file.", archive))
@@ -70,7 +76,7 @@ var (
 var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, PauseAgent, ResumeAgent, ResetAgent,
-	Audit, Verify, Archive, Export, Backup, ListHeld, Approve, Deny,
+	ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

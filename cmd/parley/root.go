@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) rootCommand() *cobra.Command {
+	cmd := group("root", "Choose the folders in which the hub checks handoffs", a.rootAddCommand(), a.rootListCommand(), a.rootRemoveCommand())
+	cmd.Long = `Choose the folders in which the hub checks handoffs. The hub reads files and
+repositories below a root to compare them with the claims of a handoff, and reads
+nothing elsewhere. A change counts at once, without a restart.`
+	return cmd
+}
+
+func (a *app) rootAddCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "add DIR", Short: "Allow the hub to read a folder to check handoffs (operator)",
+		Long: `Allow the hub to read a folder to check handoffs. On a terminal you are asked
+first; scripts say --as-operator. A folder that holds your home or the hub's home
+is refused, and so is a path through a link.`,
+		Example: `  parley root add .`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return invalid(err)
+			}
+			if isTerminal(a.in) && !yes && !a.asOperator {
+				if ok, err := a.askRoot(cmd.Context(), dir); err != nil || !ok {
+					return err
+				}
+			}
+			return answer(cmd.Context(), a, api.AddRoot, api.RootParams{Path: dir}, writeRootAdded)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// askRoot asks the person at the terminal whether the hub may read a folder.
+func (a *app) askRoot(ctx context.Context, dir string) (bool, error) {
+	ok, err := a.askYes(ctx, fmt.Sprintf("May the hub read the files in %s, to check handoffs?", visible(dir)))
+	if err == nil && !ok {
+		fmt.Fprintln(a.err, "no root was added")
+	}
+	return ok, err
+}
+
+func writeRootAdded(w io.Writer, r hub.Root) {
+	fmt.Fprintf(w, "%s is a root: the hub checks handoffs there\n", r.Path)
+}
+
+func (a *app) rootListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the roots", Args: cobra.NoArgs}
+	return operation(a, cmd, api.ListRoots, &api.None{}, func(w io.Writer, got api.RootList) {
+		writeList(w, "roots", "PATH, ADDED, BY", got.Roots, func(r hub.Root) []any { return []any{r.Path, r.AddedAt, r.AddedBy} })
+	})
+}
+
+func (a *app) rootRemoveCommand() *cobra.Command {
+	var p api.RootParams
+	cmd := &cobra.Command{Use: "remove DIR", Short: "Forbid the hub to read a folder that was added (operator)", Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, api.RemoveRoot, &p, func(w io.Writer, r hub.Root) {
+		fmt.Fprintf(w, "%s is no root any more: handoffs there are not checked\n", r.Path)
+	}, func(_ context.Context, args []string) (err error) {
+		p.Path, err = filepath.Abs(args[0])
+		return err
+	})
+}

@@ -1,0 +1,197 @@
+// Package roots keeps the folders that the hub may read to check the claims of
+// handoffs. A root is the operator's choice: it is stored, journaled and effective
+// at once. A folder that holds the user's home or the hub's home is never a root, nor
+// is a folder that a link leads to, because the target of a link can change after the
+// operator agreed.
+package roots
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	maxPath  = 4096 // bytes of a path
+	maxRoots = 1000
+)
+
+// worktrees is the folder in the hub's home in which runs work. It is the one part
+// of the home that can be a root: the rest holds keys.
+const worktrees = "worktrees"
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock hub.Clock // default time.Now
+	Bus   hub.Bus   // gets a hint after every change; may be nil
+}
+
+// A Service keeps roots in a store. It is safe for concurrent use.
+type Service struct {
+	store hub.Store
+	home  string // the hub's, without links
+	clock hub.Clock
+	bus   hub.Bus
+}
+
+// New returns a Service of the hub in home. opts may be nil.
+func New(store hub.Store, home string, opts *Options) (*Service, error) {
+	home, err := filepath.Abs(home)
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("roots: find the hub's home: %w", err)
+	}
+	s := &Service{store: store, home: home, clock: time.Now}
+	if opts != nil {
+		if opts.Clock != nil {
+			s.clock = opts.Clock
+		}
+		s.bus = opts.Bus
+	}
+	return s, nil
+}
+
+// Add makes a folder a root. Only the operator may. A path that is a root already
+// stays as it is. It reports CodeInvalid for a path that is not an absolute path of a
+// folder, and CodePolicy for a folder that must not be a root.
+func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.Root, error) {
+	const op = "roots.Add"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Root{}, err
+	}
+	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
+		return hub.Root{}, hub.Errorf(hub.CodeInvalid, op, "path: %.200q is not an absolute path", path)
+	}
+	path = filepath.Clean(path)
+	if err := s.check(op, path); err != nil {
+		return hub.Root{}, err
+	}
+	var root hub.Root
+	err := s.update(ctx, func(tx hub.Tx) error {
+		all, err := tx.Roots()
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(all, func(r hub.Root) bool { return r.Path == path }); i >= 0 {
+			root = all[i]
+			return nil
+		}
+		if len(all) == maxRoots {
+			return hub.Errorf(hub.CodeTooLarge, op, "there are %d roots already", maxRoots).WithHint("remove one, or add a folder that holds several: parley root list")
+		}
+		root = hub.Root{Path: path, AddedBy: actor.ID, AddedAt: s.clock.Now()}
+		if err := tx.AddRoot(root); err != nil {
+			return err
+		}
+		_, err = tx.Append(actor.Entry(root.AddedAt, hub.ActionRootAdded, root.Path, nil))
+		return err
+	})
+	if err != nil {
+		return hub.Root{}, fmt.Errorf("roots: add %s: %w", path, err)
+	}
+	return root, nil
+}
+
+// check refuses a path that must not be a root.
+func (s *Service) check(op, path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "a root must be a folder that exists: %w", err)
+	}
+	if real != path {
+		return hub.Errorf(hub.CodePolicy, op, "%s leads through a link, and a link can be changed later", path).
+			WithHint("add the folder that it leads to: parley root add %s", real)
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return hub.Errorf(hub.CodeInvalid, op, "%s is not a folder", path)
+	}
+	if user, err := os.UserHomeDir(); err == nil {
+		if user, err = filepath.EvalSymlinks(user); err == nil && within(path, user) {
+			return hub.Errorf(hub.CodePolicy, op, "%s holds your home folder, with all that is private in it", path).
+				WithHint("add the folder of the project")
+		}
+	}
+	if within(path, s.home) || within(s.home, path) && !within(filepath.Join(s.home, worktrees), path) {
+		return hub.Errorf(hub.CodePolicy, op, "%s holds files of the hub's home %s, in which its keys are", path, s.home).
+			WithHint("add the folder of the project")
+	}
+	return nil
+}
+
+// within reports whether path is dir or lies in it. Both are clean and absolute.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// Remove makes a folder a root no more and returns the root that it was. Only the
+// operator may. It reports CodeNotFound for a path that is no root.
+func (s *Service) Remove(ctx context.Context, actor hub.Caller, path string) (hub.Root, error) {
+	const op = "roots.Remove"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Root{}, err
+	}
+	var root hub.Root
+	path = filepath.Clean(path)
+	err := s.update(ctx, func(tx hub.Tx) error {
+		all, err := tx.Roots()
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(r hub.Root) bool { return r.Path == path })
+		if i < 0 {
+			return hub.Errorf(hub.CodeNotFound, op, "%.200q is not a root", path).WithHint("parley root list shows the roots")
+		}
+		root = all[i]
+		if err := tx.RemoveRoot(path); err != nil {
+			return err
+		}
+		_, err = tx.Append(actor.Entry(s.clock.Now(), hub.ActionRootRemoved, path, nil))
+		return err
+	})
+	if err != nil {
+		return hub.Root{}, fmt.Errorf("roots: remove %s: %w", path, err)
+	}
+	return root, nil
+}
+
+// update runs a transaction and publishes a hint.
+func (s *Service) update(ctx context.Context, change func(hub.Tx) error) error {
+	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
+		return err
+	}
+	if s.bus != nil {
+		s.bus.Publish(hub.TopicJournal)
+	}
+	return nil
+}
+
+// List returns the roots by path.
+func (s *Service) List(ctx context.Context) (all []hub.Root, err error) {
+	err = s.store.View(ctx, func(r hub.Reader) (err error) {
+		all, err = r.Roots()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("roots: list: %w", err)
+	}
+	return all, nil
+}
+
+// Paths returns the paths of the roots.
+func (s *Service) Paths(ctx context.Context) ([]string, error) {
+	all, err := s.List(ctx)
+	paths := make([]string, len(all))
+	for i, r := range all {
+		paths[i] = r.Path
+	}
+	return paths, err
+}
