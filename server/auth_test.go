@@ -230,8 +230,12 @@ func TestEveryWrite(t *testing.T) {
 		"parley/agent/pause":  {r.operator, func() string { return `"id":"worker"` }},
 		"parley/agent/resume": {r.operator, func() string { return `"id":"worker"` }},
 		"parley/agent/reset":  {r.operator, func() string { return `"id":"worker"` }},
-		"parley/approve":      {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
-		"parley/deny":         {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
+		"parley/root/add":     {r.operator, func() string { return fmt.Sprintf(`"path":%q`, t.TempDir()) }},
+		"parley/root/remove": {r.operator, func() string {
+			return fmt.Sprintf(`"path":%q`, must(rpc.Call(t.Context(), r.as(r.operator), api.AddRoot, api.RootParams{Path: t.TempDir()}))(t).Path)
+		}},
+		"parley/approve": {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
+		"parley/deny":    {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 	}
 	for _, o := range api.Operations.Bind(nil) {
 		switch o.Method {

@@ -22,6 +22,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -41,7 +42,8 @@ type desk struct {
 
 func newDesk(t testing.TB) *desk {
 	t.Helper()
-	store, err := sqlite.Open(t.TempDir(), nil)
+	home := t.TempDir()
+	store, err := sqlite.Open(home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +60,13 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	kept := journal.New(store, &journal.Options{Bus: d.hints, Clock: clock})
+	folders, err := roots.New(store, home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Services = &api.Services{
-		Mail: mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
+		Roots: folders,
+		Mail:  mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 	}
 	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), callers.New(store, who, nil, nil), false)
