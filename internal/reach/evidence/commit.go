@@ -1,15 +1,12 @@
 package evidence
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -24,26 +21,19 @@ const (
 // not hash to its name counts as missing.
 func (s *scratch) commit(ctx context.Context, name string) (string, error) {
 	const op = "evidence.Repository"
-	var out []byte
-	err := s.run(ctx, []byte(name+"\n"), func(r io.Reader) (err error) {
-		out, err = io.ReadAll(io.LimitReader(r, maxCommit+1))
-		if err == nil && len(out) > maxCommit {
-			err = hub.Errorf(hub.CodeTooLarge, op, "%s names an object larger than %d bytes", show(name), maxCommit)
-		}
-		return err
-	}, "cat-file", "--batch")
+	out, err := s.run(ctx, maxCommit, name+"\n", "cat-file", "--batch")
 	var exit *exitError
 	if err != nil && !errors.As(err, &exit) {
 		return "", err
 	}
-	head, body, _ := bytes.Cut(out, []byte("\n"))
-	words := strings.Fields(string(head))
+	head, body, _ := strings.Cut(out, "\n")
+	words := strings.Fields(head)
 	switch {
 	case len(words) == 2 && words[1] == "ambiguous":
 		return "", hub.Errorf(hub.CodeConflict, op, "several objects have names that begin with %s", show(name))
 	case len(words) == 3 && objectID(words[0]) && words[1] != "commit":
 		return "", hub.Errorf(hub.CodeConflict, op, "%s is a %s, not a commit", show(name), words[1])
-	case len(words) == 3 && objectID(words[0]) && isObject(words[0], "commit", bytes.TrimSuffix(body, []byte("\n"))):
+	case len(words) == 3 && objectID(words[0]) && isObject(words[0], "commit", []byte(strings.TrimSuffix(body, "\n"))):
 		return words[0], nil
 	case s.partial:
 		return "", hub.Errorf(hub.CodeNotEnabled, op, "commit %s is not in this partial clone, and nothing is fetched", show(name))
@@ -68,25 +58,16 @@ func objectHash(format int, kind string, size int64) hash.Hash {
 }
 
 // reachable reports whether one of the tips is the commit or has it among its
-// ancestors.
+// ancestors: git lists the commit unless the tips exclude it.
 func (s *scratch) reachable(ctx context.Context, commit string, tips []string) (bool, error) {
-	if len(tips) == 0 {
-		return false, nil
+	input := commit + "\n"
+	for _, tip := range tips {
+		input += "^" + tip + "\n"
 	}
-	found := false
-	err := s.run(ctx, []byte(strings.Join(tips, "\n")+"\n"), func(r io.Reader) error {
-		lines := bufio.NewScanner(r)
-		for lines.Scan() {
-			if lines.Text() == commit {
-				found = true
-				return errStop
-			}
-		}
-		return lines.Err()
-	}, "rev-list", "--ignore-missing", "--stdin")
+	out, err := s.run(ctx, maxOutput, input, "rev-list", "--max-count=1", "--ignore-missing", "--stdin")
 	var exit *exitError
 	if errors.As(err, &exit) {
 		return false, hub.Errorf(hub.CodeDegraded, "evidence.Repository", "the history cannot be read to its end")
 	}
-	return found, err
+	return out == "", err
 }

@@ -2,7 +2,7 @@ package evidence
 
 import (
 	"bytes"
-	"io"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,24 +32,20 @@ func FuzzRefName(f *testing.F) {
 	})
 }
 
-func FuzzTreeRecords(f *testing.F) {
+func FuzzTreeFiles(f *testing.F) {
 	id := strings.Repeat("0a", 20)
-	f.Add([]byte("100644 blob " + id + "\ta b\n\x00120000 blob " + id + "\tc\x00"))
-	f.Add([]byte("100644 blob " + id + "\tno end"))
-	f.Add([]byte("\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		rest := b
-		err := treeRecords(bytes.NewReader(b), func(name string, got blob) error {
-			i := bytes.Index(rest, []byte("\t"+name+"\x00"))
-			if i < 0 || !objectID(got.id) {
+	f.Add("100644 blob " + id + "\ta b\n\x00120000 blob " + id + "\tc")
+	f.Add("100644 blob " + id + "\tno end")
+	f.Add("\x00")
+	f.Fuzz(func(t *testing.T, out string) {
+		files, folders, err := treeFiles(strings.Split(out, "\x00"))
+		for name, got := range files {
+			if !strings.Contains("\x00"+out+"\x00", "\t"+name+"\x00") || !objectID(got.id) || !folders[path.Dir(name)] && path.Dir(name) != "/" {
 				t.Errorf("got %q with %v, which is not there", name, got)
-				return io.EOF
 			}
-			rest = rest[i+len(name)+2:]
-			return nil
-		})
-		if err == nil && len(rest) > 0 {
-			t.Errorf("%q was passed over", rest)
+		}
+		if err == nil && len(files) == 0 {
+			t.Errorf("%q was passed over", out)
 		}
 	})
 }

@@ -1,15 +1,12 @@
 package evidence
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"maps"
 	"os"
 	"path"
@@ -186,86 +183,49 @@ func (s *scratch) converted(ctx context.Context, names []string) (map[string]boo
 	if len(names) == 0 {
 		return converted, nil
 	}
-	input := []byte(strings.Join(names, "\x00") + "\x00")
-	return converted, s.run(ctx, input, func(r io.Reader) error {
-		var triple []string // name, attribute, value
-		for text, err := range zeroTerminated(r) {
-			if err != nil {
-				return err
-			}
-			if triple = append(triple, text); len(triple) < 3 {
-				continue
-			}
-			if triple[2] != "unspecified" && triple[2] != "unset" {
-				converted[triple[0]] = true
-			}
-			triple = triple[:0]
+	out, err := s.list(ctx, strings.Join(names, "\x00")+"\x00", "check-attr", "-z", "--stdin", "filter", "ident", "working-tree-encoding")
+	for triple := range slices.Chunk(out, 3) { // name, attribute, value
+		if value := triple[len(triple)-1]; value != "unspecified" && value != "unset" {
+			converted[triple[0]] = true
 		}
-		return nil
-	}, "check-attr", "-z", "--stdin", "filter", "ident", "working-tree-encoding")
+	}
+	return converted, err
 }
 
 // files returns the files of a commit, and the folders that hold them.
 func (s *scratch) files(ctx context.Context, commit string) (files map[string]blob, folders map[string]bool, err error) {
-	files, folders = map[string]blob{}, map[string]bool{".": true}
-	err = s.run(ctx, nil, func(r io.Reader) error {
-		return treeRecords(r, func(name string, b blob) error {
-			if len(files) == maxEntries || len(name) > maxPath {
-				return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the commit has more than %d files, or a name of more than %d bytes", maxEntries, maxPath)
-			}
-			files[name] = b
-			hold(folders, name)
-			return nil
-		})
-	}, "ls-tree", "-r", "-z", "--full-tree", commit)
+	out, err := s.list(ctx, "", "ls-tree", "-r", "-z", "--full-tree", commit)
 	var exit *exitError
 	if errors.As(err, &exit) {
 		err = hub.Errorf(hub.CodeDegraded, "evidence.Repository", "the files of commit %s cannot be read", commit)
 	}
-	return files, folders, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return treeFiles(out)
+}
+
+// treeFiles reads the output of git ls-tree.
+func treeFiles(records []string) (files map[string]blob, folders map[string]bool, err error) {
+	files, folders = map[string]blob{}, map[string]bool{".": true}
+	for _, record := range records {
+		head, name, ok := strings.Cut(record, "\t")
+		words := strings.Fields(head)
+		switch {
+		case !ok || len(words) != 3 || !objectID(words[2]) || name == "":
+			return nil, nil, fmt.Errorf("evidence: git lists a file as %s", show(record))
+		case len(files) == maxEntries || len(name) > maxPath:
+			return nil, nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the commit has more than %d files, or a name of more than %d bytes", maxEntries, maxPath)
+		}
+		files[name] = blob{mode: words[0], id: words[2]}
+		hold(folders, name)
+	}
+	return files, folders, nil
 }
 
 // hold adds the folders that hold name.
 func hold(folders map[string]bool, name string) {
 	for dir := path.Dir(name); !folders[dir] && dir != "/"; dir = path.Dir(dir) {
 		folders[dir] = true
-	}
-}
-
-// treeRecords reads the output of git ls-tree -z.
-func treeRecords(r io.Reader, each func(name string, b blob) error) error {
-	for record, err := range zeroTerminated(r) {
-		if err != nil {
-			return err
-		}
-		head, name, ok := strings.Cut(record, "\t")
-		words := strings.Fields(head)
-		if !ok || len(words) != 3 || !objectID(words[2]) || name == "" {
-			return fmt.Errorf("evidence: git lists a file as %s", show(record))
-		}
-		if err := each(name, blob{mode: words[0], id: words[2]}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// zeroTerminated iterates over texts that each end with a zero byte.
-func zeroTerminated(r io.Reader) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for texts := bufio.NewReaderSize(r, 4*maxPath); ; {
-			text, err := texts.ReadSlice(0)
-			switch {
-			case errors.Is(err, io.EOF) && len(text) == 0:
-				return
-			case errors.Is(err, io.EOF):
-				err = io.ErrUnexpectedEOF
-			case errors.Is(err, bufio.ErrBufferFull):
-				err = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "a name has more than %d bytes", maxPath)
-			}
-			if !yield(strings.TrimSuffix(string(text), "\x00"), err) || err != nil {
-				return
-			}
-		}
 	}
 }

@@ -7,10 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -128,26 +126,12 @@ func (o *objectWriter) lines(ctx context.Context, before, after []string, was, i
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	err = o.scratch.run(ctx, nil, func(r io.Reader) error {
-		for record, err := range zeroTerminated(r) {
-			if err != nil {
-				return err
-			}
-			words := strings.SplitN(record, "\t", 3)
-			if len(words) != 3 {
-				return fmt.Errorf("evidence: git counts lines as %s", show(record))
-			}
-			more, err := strconv.Atoi(words[0])
-			if err != nil {
-				continue // not text
-			}
-			less, err := strconv.Atoi(words[1])
-			if err != nil {
-				continue
-			}
+	out, err := o.scratch.list(ctx, "", "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", old, now)
+	for _, record := range out {
+		var more, less int
+		if n, _ := fmt.Sscanf(record, "%d\t%d\t", &more, &less); n == 2 { // else it is not text
 			insertions, deletions, counted = insertions+more, deletions+less, counted+1
 		}
-		return nil
-	}, "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", old, now)
+	}
 	return insertions, deletions, counted, err
 }

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -261,17 +260,15 @@ func entries(ctx context.Context, r *os.Root, name string) func(yield func(fs.Di
 	}
 }
 
-// errStop ends git early when a reader of its output returns it.
-var errStop = errors.New("enough was read")
-
 // An exitError is git's own refusal.
 type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.code) }
 
-// run runs git with fixed arguments and the given input, and passes its output to
-// read. Messages of git about failures are dropped: they name paths.
-func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) error, args ...string) error {
+// run runs git with fixed arguments and the given input, and returns its output, of
+// which limit bytes are the most. Messages of git about failures are dropped: they name
+// paths.
+func (s *scratch) run(ctx context.Context, limit int64, input string, args ...string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.git, append(settings[:len(settings):len(settings)], args...)...)
@@ -291,38 +288,43 @@ func (s *scratch) run(ctx context.Context, input []byte, read func(io.Reader) er
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ALLOC_LIMIT=512m",
 	}
-	cmd.Stdin = bytes.NewReader(input)
+	cmd.Stdin = strings.NewReader(input)
 	if s.objects != nil && runtime.GOOS == "linux" {
 		cmd.ExtraFiles = []*os.File{s.objects} // number 3, see borrow
 	}
 	cmd.WaitDelay = killDelay
 	leash(cmd)
-	out, err := cmd.StdoutPipe()
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		return fmt.Errorf("evidence: run git: %w", err)
+		return "", fmt.Errorf("evidence: run git: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("evidence: run git: %w", err)
-	}
-	limited := &io.LimitedReader{R: out, N: maxOutput}
-	readErr := read(limited)
-	if limited.N <= 0 {
-		readErr = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the output of git has more than %d bytes", maxOutput)
-	}
-	if readErr != nil {
+	var out strings.Builder
+	n, _ := io.Copy(&out, io.LimitReader(pipe, limit+1)) // the end of git shows whether it is complete
+	if n > limit {
 		cancel() // git must not wait for a reader
 	}
-	waitErr := cmd.Wait()
+	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch {
-	case errors.Is(readErr, errStop):
-		return nil
-	case readErr != nil:
-		return readErr
-	case errors.As(waitErr, &exit):
-		return &exitError{exit.ExitCode()}
-	case waitErr != nil:
-		return fmt.Errorf("evidence: run git: %w", waitErr)
+	case n > limit:
+		return "", hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the output of git %s is larger than %d bytes", args[0], limit)
+	case errors.As(err, &exit):
+		return out.String(), &exitError{exit.ExitCode()}
+	case err != nil:
+		return "", fmt.Errorf("evidence: run git: %w", err)
 	}
-	return nil
+	return out.String(), nil
+}
+
+// list runs git as run does, and returns the texts of its output that end with a zero
+// byte.
+func (s *scratch) list(ctx context.Context, input string, args ...string) ([]string, error) {
+	out, err := s.run(ctx, maxOutput, input, args...)
+	if out == "" || err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), nil
 }

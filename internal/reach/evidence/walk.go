@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -315,28 +314,23 @@ func (w *walker) ignored(ctx context.Context, all []untracked) (map[string]bool,
 		return nil, nil
 	}
 	const here = "./" // keeps git from reading a name with a colon as a pattern
-	var input []byte
+	var input strings.Builder
 	for _, u := range all {
 		if u.kind.IsDir() { // some rules are for folders only
 			if err := w.scratch.tree.MkdirAll(u.name, 0o700); err != nil {
 				return nil, err
 			}
 		}
-		input = append(append(append(input, here...), u.name...), 0)
+		input.WriteString(here + u.name + "\x00")
 	}
-	names := map[string]bool{}
-	err := w.scratch.run(ctx, input, func(out io.Reader) error {
-		for name, err := range zeroTerminated(out) {
-			if err != nil {
-				return err
-			}
-			names[strings.TrimPrefix(name, here)] = true
-		}
-		return nil
-	}, "check-ignore", "-z", "--stdin")
+	out, err := w.scratch.list(ctx, input.String(), "check-ignore", "-z", "--stdin")
 	var exit *exitError
 	if errors.As(err, &exit) && exit.code == 1 { // none
 		return nil, nil
+	}
+	names := map[string]bool{}
+	for _, name := range out {
+		names[strings.TrimPrefix(name, here)] = true
 	}
 	return names, err
 }
