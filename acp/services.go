@@ -61,7 +61,7 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	}
 	permissions := sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)
 	if files {
-		w.files = guardedFiles{sandbox.NewFiles(roots, nil), permissions}
+		w.files = guardedFiles{sandbox.NewFiles(roots), permissions}
 	}
 	w.close = roots.Close
 	if terminals {

@@ -39,7 +39,7 @@ func newServices(version schema.Version, dir string, policy sandbox.Policy, env 
 	}
 	return &services{
 		version: version, roots: roots,
-		files:       sandbox.NewFiles(roots, nil),
+		files:       sandbox.NewFiles(roots),
 		terminals:   sandbox.NewTerminals(roots, &sandbox.TerminalOptions{Env: env}),
 		permissions: sandbox.NewPermissions(policy, nil),
 		cancelled:   map[string]bool{},

@@ -44,8 +44,8 @@ func Example() {
 
 	path := filepath.Join(dir, "notes.txt")
 	for _, files := range []texts{
-		sandbox.NewFiles(roots, nil),
-		editor{sandbox.NewFiles(roots, nil), map[string]string{path: "unsaved"}},
+		sandbox.NewFiles(roots),
+		editor{sandbox.NewFiles(roots), map[string]string{path: "unsaved"}},
 	} {
 		err := files.Write(ctx, path, "saved")
 		text, _ := files.Read(ctx, path, 1, sandbox.AllLines)

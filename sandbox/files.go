@@ -14,32 +14,20 @@ import (
 // AllLines is the limit that reads up to the end of the file.
 const AllLines = -1
 
-// FileOptions changes how Files works. The zero value works.
-type FileOptions struct {
-	MaxText int64 // bytes of a text that is read or written; default 16 MiB
-	MaxScan int64 // bytes that are scanned to find a line; default 256 MiB
-}
+// Limits of Files.
+const (
+	maxText = 16 << 20  // bytes of a text that is read or written
+	maxScan = 256 << 20 // bytes that are scanned to find a line
+)
 
-// Files reads and writes text files under roots. It is safe for concurrent use.
-type Files struct {
-	roots   *Roots
-	maxText int64
-	maxScan int64
-}
+// Files reads and writes text files under roots. A text has at most 16 MiB, and a line
+// that begins after the first 256 MiB of a file is not found. Files is safe for
+// concurrent use: a writer replaces a file as a whole, so that a reader at the same time
+// sees one text or the other.
+type Files struct{ roots *Roots }
 
-// NewFiles returns the files under roots. The caller closes the roots. opts may be
-// nil.
-func NewFiles(roots *Roots, opts *FileOptions) *Files {
-	f := &Files{roots: roots, maxText: 16 << 20, maxScan: 256 << 20}
-	if opts != nil && opts.MaxText > 0 {
-		f.maxText = opts.MaxText
-	}
-	if opts != nil && opts.MaxScan > 0 {
-		f.maxScan = opts.MaxScan
-	}
-	f.maxScan = max(f.maxScan, f.maxText)
-	return f
-}
+// NewFiles returns the files under roots. The caller closes the roots.
+func NewFiles(roots *Roots) *Files { return &Files{roots} }
 
 // Read returns limit lines of the file at path, from the given line on. Lines are
 // counted from 1, and 0 counts as 1; AllLines reads up to the end. Lines keep their
@@ -62,15 +50,15 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 		return "", err
 	}
 	defer file.Close()
-	if line <= 1 && limit == AllLines && info.Size() > f.maxText {
-		return "", f.tooLarge(path)
+	if line <= 1 && limit == AllLines && info.Size() > maxText {
+		return "", tooLarge(path)
 	}
-	text, err := readLines(&boundedReader{ctx: ctx, r: file, left: f.maxScan + 1}, line, limit, f.maxText)
+	text, err := readLines(&boundedReader{ctx: ctx, r: file, left: maxScan + 1}, line, limit, maxText)
 	switch {
 	case errors.Is(err, errTextBound):
-		return "", f.tooLarge(path)
+		return "", tooLarge(path)
 	case errors.Is(err, errScanBound):
-		return "", errorf(CodeTooLarge, "read %s: line %d is beyond the first %d bytes; read an earlier line", path, line, f.maxScan)
+		return "", errorf(CodeTooLarge, "read %s: line %d is beyond the first %d bytes; read an earlier line", path, line, maxScan)
 	case err != nil:
 		return "", systemError(verb, path, err)
 	case !utf8.Valid(text):
@@ -79,8 +67,8 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 	return string(text), nil
 }
 
-func (f *Files) tooLarge(path string) *Error {
-	return errorf(CodeTooLarge, "read %s: more than %d bytes; read fewer lines", path, f.maxText)
+func tooLarge(path string) *Error {
+	return errorf(CodeTooLarge, "read %s: more than %d bytes; read fewer lines", path, maxText)
 }
 
 // open opens the regular file at p. It checks the type before and after: a pipe
@@ -137,8 +125,8 @@ func (f *Files) Write(ctx context.Context, path, text string) error {
 		return systemError(verb, path, err)
 	}
 	switch {
-	case int64(len(text)) > f.maxText:
-		return errorf(CodeTooLarge, "write %s: the text has %d bytes, at most %d are allowed", path, len(text), f.maxText)
+	case len(text) > maxText:
+		return errorf(CodeTooLarge, "write %s: the text has %d bytes, at most %d are allowed", path, len(text), maxText)
 	case !utf8.ValidString(text):
 		return errorf(CodeNotText, "write %s: not UTF-8 text", path)
 	}

@@ -51,7 +51,7 @@ func TestReadStaysUnderTheRoots(t *testing.T) {
 	alias := filepath.Join(filepath.Dir(root), "alias")
 	must(t, os.Symlink(root, alias))
 	must(t, os.Symlink(root, outside+"/back"))
-	files := sandbox.NewFiles(open(t, alias, second), nil)
+	files := sandbox.NewFiles(open(t, alias, second))
 	for _, tt := range []struct {
 		name, path string
 		want       string
@@ -106,7 +106,7 @@ func TestReadStaysUnderTheRoots(t *testing.T) {
 	t.Run("after Close nothing is read", func(t *testing.T) {
 		roots := open(t, root)
 		must(t, roots.Close())
-		_, err := sandbox.NewFiles(roots, nil).Read(t.Context(), root+"/a.txt", 1, sandbox.AllLines)
+		_, err := sandbox.NewFiles(roots).Read(t.Context(), root+"/a.txt", 1, sandbox.AllLines)
 		wantCode(t, err, sandbox.CodeClosed)
 	})
 }
@@ -116,7 +116,7 @@ func TestReadLines(t *testing.T) {
 	put(t, root+"/three", "one\ntwo\r\nthree")
 	put(t, root+"/ended", "one\ntwo\n")
 	put(t, root+"/empty", "")
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	for _, tt := range []struct {
 		name        string
 		file        string
@@ -153,9 +153,9 @@ func TestReadIsBounded(t *testing.T) {
 	path := root + "/sparse"
 	put(t, path, "one\ntwo\n")
 	must(t, os.Truncate(path, 10<<30))
-	put(t, root+"/fits", strings.Repeat("x", 1<<20))
-	put(t, root+"/over", strings.Repeat("x", 1<<20)+"x")
-	files := sandbox.NewFiles(open(t, root), &sandbox.FileOptions{MaxText: 1 << 20, MaxScan: 1 << 20})
+	put(t, root+"/fits", strings.Repeat("x", 16<<20))
+	put(t, root+"/over", strings.Repeat("x", 16<<20)+"x")
+	files := sandbox.NewFiles(open(t, root))
 	for _, tt := range []struct {
 		name        string
 		file        string
@@ -167,8 +167,8 @@ func TestReadIsBounded(t *testing.T) {
 		{"the first lines of 10 GiB are read", "sparse", 1, 2, len("one\ntwo\n"), ""},
 		{"a line of 10 GiB is refused", "sparse", 3, 1, 0, sandbox.CodeTooLarge},
 		{"a line after 10 GiB is refused", "sparse", 4, 1, 0, sandbox.CodeTooLarge},
-		{"what has just the size is read", "fits", 1, sandbox.AllLines, 1 << 20, ""},
-		{"what has just the size is read by lines", "fits", 1, 1, 1 << 20, ""},
+		{"what has just the size is read", "fits", 1, sandbox.AllLines, 16 << 20, ""},
+		{"what has just the size is read by lines", "fits", 1, 1, 16 << 20, ""},
 		{"one byte more is refused", "over", 1, sandbox.AllLines, 0, sandbox.CodeTooLarge},
 		{"one byte more is refused by lines", "over", 1, 1, 0, sandbox.CodeTooLarge},
 	} {
@@ -193,7 +193,7 @@ func TestReadIsBounded(t *testing.T) {
 func TestReadRefusesWhatIsNotText(t *testing.T) {
 	root := folder(t)
 	put(t, root+"/latin1", "fine\ncaf\xe9\n")
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	_, err := files.Read(t.Context(), root+"/latin1", 1, sandbox.AllLines)
 	wantCode(t, err, sandbox.CodeNotText)
 	got, err := files.Read(t.Context(), root+"/latin1", 1, 1)
@@ -217,7 +217,7 @@ func names(t *testing.T, dir string) (out []string) {
 
 func TestWrite(t *testing.T) {
 	root, second, outside := maze(t)
-	files := sandbox.NewFiles(open(t, root, second), &sandbox.FileOptions{MaxText: 100})
+	files := sandbox.NewFiles(open(t, root, second))
 	for _, tt := range []struct {
 		name, path string
 		lands      string // where the text must be; path if empty
@@ -264,7 +264,7 @@ func TestWrite(t *testing.T) {
 		{"a folder", root + "/sub", "", sandbox.CodeDirectory},
 		{"the root", root, "", sandbox.CodeDirectory},
 		{"a file below a file", root + "/a.txt/b", "", sandbox.CodeNotFound},
-		{"too much text", root + "/p/q", strings.Repeat("x", 101), sandbox.CodeTooLarge},
+		{"too much text", root + "/p/q", strings.Repeat("x", 16<<20+1), sandbox.CodeTooLarge},
 		{"what is not text", root + "/p/q", "\xff", sandbox.CodeNotText},
 	} {
 		t.Run("R4-069 "+tt.name+" is refused and changes nothing", func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestWrite(t *testing.T) {
 
 func TestWriteIsAtomic(t *testing.T) {
 	root := folder(t)
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	texts := []string{strings.Repeat("a", 100_000), strings.Repeat("b", 200_000)}
 	path := root + "/file"
 	must(t, files.Write(t.Context(), path, texts[0]))
@@ -346,7 +346,7 @@ func churn(t *testing.T, swap func(i int)) {
 // the secret is not read.
 func TestFilesThatBecomeLinks(t *testing.T) {
 	root, _, outside := maze(t)
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	put(t, root+"/bait", "harmless")
 	churn(t, func(i int) {
 		target := []string{outside + "/secret", "../root-evil/secret"}[i%2]
@@ -369,7 +369,7 @@ func TestFilesThatBecomeLinks(t *testing.T) {
 // outside is written.
 func TestFoldersThatBecomeLinks(t *testing.T) {
 	root, _, outside := maze(t)
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	put(t, root+"/dir/secret", "harmless")
 	churn(t, func(i int) {
 		// A write that makes the folder meanwhile gets in the way of some.
@@ -394,7 +394,7 @@ func TestFoldersThatBecomeLinks(t *testing.T) {
 // Whatever path an agent thinks of, it never sees what is outside.
 func FuzzReadPath(f *testing.F) {
 	root, second, _ := maze(f)
-	files := sandbox.NewFiles(open(f, root, second), nil)
+	files := sandbox.NewFiles(open(f, root, second))
 	for _, path := range []string{
 		"/a.txt", "/../root-evil/secret", "/out", "/out-folder/secret", "/link-folder/../out-twice/secret", "/link-up/../../root-evil/secret",
 		"", "//", "/./out-folder/./secret", "/sub/../../second/c.txt", "\x00", "/\xff",

@@ -21,7 +21,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 	listener, err := net.Listen("unix", "socket")
 	must(t, err)
 	defer listener.Close()
-	files := sandbox.NewFiles(open(t, root, "/dev"), nil)
+	files := sandbox.NewFiles(open(t, root, "/dev"))
 	for _, path := range []string{root + "/pipe", root + "/socket", "/dev/zero", "/dev/null", "/dev/tty"} {
 		t.Run(filepath.Base(path)+" is not read, and nothing waits", func(t *testing.T) {
 			_, err := files.Read(t.Context(), path, 1, 1)
@@ -42,7 +42,7 @@ func TestPipesThatAppear(t *testing.T) {
 	root := folder(t)
 	path := root + "/bait"
 	put(t, path, "harmless")
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	churn(t, func(int) {
 		if err := errors.Join(
 			syscall.Mkfifo(root+"/next", 0o644), os.Rename(root+"/next", path),
@@ -61,7 +61,7 @@ func TestPipesThatAppear(t *testing.T) {
 
 func TestWriteKeepsPermissions(t *testing.T) {
 	root := folder(t)
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	for _, want := range []os.FileMode{0o600, 0o644, 0o755, 0o777} {
 		path := filepath.Join(root, want.String())
 		put(t, path, "old")
@@ -85,7 +85,7 @@ func TestPermissionsOfTheSystemCount(t *testing.T) {
 	must(t, os.Chmod(root+"/locked", 0o400))
 	put(t, root+"/hidden", "old")
 	must(t, os.Chmod(root+"/hidden", 0o000))
-	files := sandbox.NewFiles(open(t, root), nil)
+	files := sandbox.NewFiles(open(t, root))
 	t.Run("a file that may not be written is not replaced", func(t *testing.T) {
 		wantCode(t, files.Write(t.Context(), root+"/locked", "new"), sandbox.CodePermission)
 	})

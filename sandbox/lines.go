@@ -14,48 +14,33 @@ var (
 
 // readLines returns limit lines of r from the given line on, all if limit is
 // AllLines. It returns errTextBound if they have more than most bytes.
+//
+// It reads the lines in pieces of at most 64 KiB, so that a line before the first one
+// is never in memory. A piece ends a line unless it filled the buffer: only then do line
+// and limit count down.
 func readLines(r io.Reader, line, limit int, most int64) ([]byte, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
-	for line > 1 {
-		_, ended, err := fragment(in)
-		if err == io.EOF {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if ended {
-			line--
-		}
-	}
 	var text []byte
 	for limit != 0 {
-		part, ended, err := fragment(in)
-		text = append(text, part...)
-		if int64(len(text)) > most {
+		piece, err := in.ReadSlice('\n')
+		if line <= 1 {
+			text = append(text, piece...)
+		}
+		switch {
+		case int64(len(text)) > most:
 			return nil, errTextBound
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
+		case err == io.EOF:
+			return text, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
 			return nil, err
-		}
-		if ended && limit > 0 {
+		case line > 1:
+			line--
+		case limit > 0:
 			limit--
 		}
 	}
 	return text, nil
-}
-
-// fragment returns the next piece of a line, and whether the line ends there. The
-// piece is valid until the next call.
-func fragment(in *bufio.Reader) (part []byte, ended bool, err error) {
-	part, err = in.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return part, false, nil
-	}
-	return part, err == nil, err
 }
 
 // A boundedReader reads at most left bytes of r, until ctx ends.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // An OptionKind is the meaning of an option. Agents may offer other kinds than
@@ -137,11 +138,5 @@ func usable(options []Option) []Option {
 	for _, o := range options {
 		count[o.ID]++
 	}
-	var out []Option
-	for _, o := range options {
-		if o.ID != "" && count[o.ID] == 1 {
-			out = append(out, o)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(options), func(o Option) bool { return o.ID == "" || count[o.ID] > 1 })
 }

@@ -1,9 +1,6 @@
 package sandbox
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // A Kind is the effect of an action. Agents may use other kinds than these; an
 // unknown kind counts as the most dangerous.
@@ -44,11 +41,7 @@ func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	var names []string
-	for _, p := range Policies() {
-		names = append(names, string(p))
-	}
-	return "", errorf(CodeInvalid, "no policy %q; use one of %s", name, strings.Join(names, ", "))
+	return "", errorf(CodeInvalid, "no policy %q; use one of %v", name, Policies())
 }
 
 // A Verdict is the decision of a policy about an action.

@@ -33,9 +33,11 @@ type Terminals struct {
 
 	commands sync.WaitGroup // running commands, and those about to start
 
-	mu     sync.Mutex // guards the fields below, and released and ended of each terminal
+	// mu guards the fields below, and released and ended of each terminal. A terminal
+	// is in open from before its command starts until both are true, so that open
+	// bounds the commands that run, too.
+	mu     sync.Mutex
 	closed bool
-	held   int // slots in use: until a terminal has ended and is released
 	open   map[string]*terminal
 }
 
@@ -95,17 +97,12 @@ func (t *Terminals) Create(ctx context.Context, c Command) (id string, err error
 	if c.OutputLimit != nil {
 		limit = min(limit, *c.OutputLimit)
 	}
-	if err := t.reserve(); err != nil {
+	id, term := "term-"+rand.Text(), newTerminal(limit)
+	if err := t.add(id, term); err != nil {
 		return "", err
 	}
-	term := newTerminal(limit)
-	if err := t.launch(cmd, term); err != nil {
+	if err := t.launch(cmd, id, term); err != nil {
 		return "", systemError("run", brief(c.Name), err)
-	}
-	id = "term-" + rand.Text()
-	if !t.register(id, term) {
-		term.stop()
-		return "", errClosed()
 	}
 	return id, nil
 }
@@ -130,26 +127,27 @@ func (t *Terminals) folder(dir string) (string, error) {
 	return p.real, nil
 }
 
-// reserve takes a slot and registers a command that Close waits for.
-func (t *Terminals) reserve() error {
+// add adds a terminal whose command is about to start. From then on Close ends the
+// command and waits for it.
+func (t *Terminals) add(id string, term *terminal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
 		return errClosed()
-	case t.held >= t.opts.MaxTerminals:
-		return errorf(CodeLimit, "run: there are %d terminals, which is the limit; release one", t.held)
+	case len(t.open) >= t.opts.MaxTerminals:
+		return errorf(CodeLimit, "run: there are %d terminals, which is the limit; release one", len(t.open))
 	}
-	t.held++
+	t.open[id] = term
 	t.commands.Add(1)
 	return nil
 }
 
-// launch starts cmd in the reserved slot.
-func (t *Terminals) launch(cmd *exec.Cmd, term *terminal) error {
+// launch starts the command of a terminal that was added.
+func (t *Terminals) launch(cmd *exec.Cmd, id string, term *terminal) error {
 	output, err := start(cmd)
 	if err != nil {
-		t.mark(term, true, true)
+		t.mark(id, term, true, true)
 		t.commands.Done()
 		return err
 	}
@@ -159,48 +157,33 @@ func (t *Terminals) launch(cmd *exec.Cmd, term *terminal) error {
 		defer t.commands.Done()
 		term.supervise(cmd, output, t.opts.Grace)
 		t.opts.Track(group, false)
-		t.mark(term, false, true) // before done is closed: a waiter may create the next terminal
+		t.mark(id, term, false, true) // before done is closed: a waiter may create the next terminal
 		close(term.done)
 	}()
 	return nil
 }
 
-// mark records that a terminal was released or has ended, and frees its slot once
-// both are true.
-func (t *Terminals) mark(term *terminal, released, ended bool) {
+// mark records that a terminal was released or has ended, and removes it once both are
+// true.
+func (t *Terminals) mark(id string, term *terminal, released, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	term.released = term.released || released
 	term.ended = term.ended || ended
 	if term.released && term.ended {
-		t.held--
+		delete(t.open, id)
 	}
 }
 
-// register adds a terminal. It reports false after Close.
-func (t *Terminals) register(id string, term *terminal) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.open[id] = term
-	}
-	return !t.closed
-}
-
-// terminal returns the terminal with the id.
+// terminal returns the terminal with the id, unless it was released.
 func (t *Terminals) terminal(id string) (*terminal, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lookup(id)
-}
-
-// lookup returns the terminal with the id. The caller holds t.mu.
-func (t *Terminals) lookup(id string) (*terminal, error) {
-	if t.closed {
-		return nil, errClosed()
-	}
 	term, ok := t.open[id]
-	if !ok {
+	switch {
+	case t.closed:
+		return nil, errClosed()
+	case !ok || term.released:
 		return nil, errorf(CodeNotFound, "there is no terminal %s: it was released or never created", brief(id))
 	}
 	return term, nil
@@ -261,23 +244,14 @@ func (t *Terminals) Kill(ctx context.Context, id string) error {
 
 // Release ends the command as Kill does, and removes the terminal.
 func (t *Terminals) Release(ctx context.Context, id string) error {
-	term, err := t.forget(id)
+	term, err := t.terminal(id)
 	if err != nil {
 		return err
 	}
 	term.stop()
-	t.mark(term, true, false)
+	t.mark(id, term, true, false)
 	_, err = wait(ctx, "release", id, term)
 	return err
-}
-
-// forget removes the terminal with the id and returns it.
-func (t *Terminals) forget(id string) (*terminal, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	term, err := t.lookup(id)
-	delete(t.open, id)
-	return term, err
 }
 
 // Close releases all terminals and returns when their commands have ended. After
@@ -288,7 +262,6 @@ func (t *Terminals) Close() error {
 	for _, term := range t.open {
 		term.stop()
 	}
-	clear(t.open)
 	t.mu.Unlock()
 	t.commands.Wait()
 	return nil
