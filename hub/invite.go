@@ -5,7 +5,6 @@ const (
 	ActionPeerAdded      Action = "peer.added"      // by the operator, or with an invite
 	ActionPeerRegistered Action = "peer.registered" // by itself; it waits for the operator
 	ActionPeerMoved      Action = "peer.moved"      // to another endpoint
-	ActionPeerKeySet     Action = "peer.key_set"    // the key that we send
 	ActionPeerApproved   Action = "peer.approved"
 	ActionPeerRemoved    Action = "peer.removed"
 	ActionInviteMade     Action = "invite.made"

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -159,7 +160,7 @@ func TestDoors(t *testing.T) {
 			t.Fatalf("methods: got %d, want %d", len(got.Operations), len(all))
 		}
 		for i, o := range all {
-			permission := "anyone"
+			permission := cmp.Or(string(o.Permission), "anyone")
 			if slices.Equal(o.Callers, rpc.OperatorOnly) {
 				permission = "operator"
 			}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,13 +171,13 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
 		Method     string           `json:"method"`
 		Tool       string           `json:"tool,omitempty"`
 		Doc        string           `json:"doc"`
-		Permission string           `json:"permission"` // operator or anyone
+		Permission string           `json:"permission"` // that callers need in a project; else operator or anyone
 		Callers    []hub.CallerKind `json:"callers"`
 	}
 	names := make([]string, len(methods))
 	operations := make([]operation, len(methods))
 	for i, m := range methods {
-		permission := "anyone"
+		permission := cmp.Or(string(m.Permission), "anyone")
 		if len(m.Callers) == 1 {
 			permission = string(m.Callers[0])
 		}
@@ -227,7 +228,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		if c.Kind == hub.CallerGuest && (r.Header.Get("Authorization") != "" || r.Header.Get("X-Project-Token") != "") {
 			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with that of the peer")
 		}
-		var in coordination.PeerParams
+		var in peers.NewPeer
 		body, err := rpc.ReadBody(w, r, registerBody)
 		if err == nil {
 			err = rpc.Decode(op, rpc.Tolerant, bytes.TrimSpace(body), &in)
@@ -238,7 +239,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		if err != nil {
 			return err
 		}
-		p, err := s.peers.RegisterPeer(r.Context(), c, peers.NewPeer{AID: in.AID, Endpoint: in.Endpoint, Repo: in.Repo})
+		p, err := s.peers.RegisterPeer(r.Context(), c, in)
 		if err != nil {
 			return err
 		}

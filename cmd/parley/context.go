@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -20,7 +21,7 @@ questions, decisions. A packet never changes; answers refer to it.`
 }
 
 // relations adds the flags that say what a packet is about.
-func relations(cmd *cobra.Command, r *coordination.Relations) preparation {
+func relations(cmd *cobra.Command, r *contract.Relations) preparation {
 	cmd.Flags().StringVar((*string)(&r.ReplyTo), "reply-to", "", "packet that it answers")
 	return listFlag(cmd, &r.Related, "contract", "contracts that it is about")
 }
@@ -28,7 +29,7 @@ func relations(cmd *cobra.Command, r *coordination.Relations) preparation {
 func writeShared(w io.Writer, got coordination.Shared) { fmt.Fprintf(w, "shared %s\n", got.Packet) }
 
 func (a *app) contextShareCommand() *cobra.Command {
-	var p coordination.ShareParams
+	var p contract.NewPacket
 	cmd := &cobra.Command{
 		Use: "share --type TYPE --content JSON|@FILE|-", Short: "Share code, types or other knowledge with the others",
 		Example: `  parley context share --type code_snippet \
@@ -43,7 +44,7 @@ func (a *app) contextShareCommand() *cobra.Command {
 }
 
 func (a *app) contextAskCommand() *cobra.Command {
-	var p coordination.Question
+	var p contract.Question
 	cmd := &cobra.Command{
 		Use: "ask QUESTION", Short: "Ask the others a question",
 		Example: `  parley context ask "JWT or session cookies?" --option JWT --option cookies`,
@@ -56,7 +57,7 @@ func (a *app) contextAskCommand() *cobra.Command {
 }
 
 func (a *app) contextDecideCommand() *cobra.Command {
-	var p coordination.Decision
+	var p contract.Decision
 	cmd := &cobra.Command{
 		Use: "decide SUBJECT --chosen CHOICE --rationale REASON", Short: "Record a decision",
 		Example: `  parley context decide "Authentication" --chosen JWT --rationale "works across services"`,

@@ -27,7 +27,7 @@ a new version.`
 }
 
 func (a *app) contractProposeCommand() *cobra.Command {
-	var p coordination.Proposal
+	var p contract.Proposal
 	cmd := &cobra.Command{
 		Use: "propose --type TYPE --name NAME --content JSON|@FILE|-", Short: "Propose an interface",
 		Example: `  parley contract propose --type api_endpoint --name "Get User" \
@@ -52,7 +52,7 @@ func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 }
 
 func (a *app) contractUpdateCommand() *cobra.Command {
-	var p coordination.Revision
+	var p contract.Revision
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
 	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that it replaces; refused if there is a newer one")
@@ -60,7 +60,7 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 }
 
 func (a *app) contractRespondCommand() *cobra.Command {
-	var p coordination.Response
+	var p contract.Response
 	cmd := &cobra.Command{
 		Use: "respond ID agree|request_change|reject", Short: "Agree to a contract, ask for a change, or reject it",
 		Example:   `  parley contract respond 0199... request_change --comment "avatar may be null"`,
@@ -179,7 +179,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 }
 
 func (a *app) contractCheckCommand() *cobra.Command {
-	var p coordination.CheckParams
+	var p contract.Gate
 	cmd := &cobra.Command{
 		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
 		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
@@ -267,7 +267,7 @@ func (a *app) watchContracts(ctx context.Context, project hub.ProjectID) error {
 // printChange shows a contract after a change.
 func (a *app) printChange(ctx context.Context, c hub.Change) error {
 	got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{
-		InContract: coordination.InContract{InProject: coordination.InProject{Project: c.Project}, Contract: hub.ContractID(c.Object)},
+		InContract: contract.Of(c.Project, hub.ContractID(c.Object)),
 	})
 	if err != nil {
 		return err

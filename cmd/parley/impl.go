@@ -33,15 +33,15 @@ func writePending(w io.Writer, repos []string) {
 }
 
 func (a *app) implStartCommand() *cobra.Command {
-	var p coordination.StartParams
+	var p contract.Work
 	cmd := &cobra.Command{Use: "start CONTRACT", Short: "Report that your repository begins", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Plan, "plan", "", "how it will be done")
-	cmd.Flags().StringArrayVar(&p.Files, "file", nil, "file that will probably change (repeatable)")
+	cmd.Flags().StringArrayVar(&p.Estimated, "file", nil, "file that will probably change (repeatable)")
 	return operation(a, cmd, coordination.StartWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) implCompleteCommand() *cobra.Command {
-	var p coordination.CompleteParams
+	var p contract.Work
 	cmd := &cobra.Command{Use: "complete CONTRACT --file FILE", Short: "Report that your repository is done", Args: cobra.ExactArgs(1)}
 	f := cmd.Flags()
 	f.StringArrayVar(&p.Files, "file", nil, "file that was changed (repeatable)")
@@ -51,7 +51,7 @@ func (a *app) implCompleteCommand() *cobra.Command {
 }
 
 func (a *app) implVerifyCommand() *cobra.Command {
-	var p coordination.VerifyParams
+	var p contract.Verification
 	cmd := &cobra.Command{
 		Use: "verify CONTRACT --result success|failure|partial", Short: "Report whether the implementations work together", Args: cobra.ExactArgs(1),
 	}

@@ -102,7 +102,7 @@ func endpoint(avatar string) json.RawMessage {
 
 // propose proposes an endpoint on the backend and returns the id of its contract.
 func (d *pairDemo) propose(ctx context.Context, name string, content json.RawMessage) hub.ContractID {
-	return on(ctx, d, d.back, coordination.Propose, coordination.Proposal{InProject: d.in(), Type: hub.ContractAPI, Name: name, Content: content}).Contract
+	return on(ctx, d, d.back, coordination.Propose, contract.Proposal{InProject: d.in(), Type: hub.ContractAPI, Name: name, Content: content}).Contract
 }
 
 // negotiate brings a contract to its agreement, after a change.
@@ -111,16 +111,16 @@ func (d *pairDemo) negotiate(ctx context.Context) {
 	d.tell("backend", `proposes "Get Profile", version 1`)
 	d.reaches(ctx, d.front, d.profile, 1, hub.ContractProposed)
 	const comment = "old users have no avatar: it may be null"
-	on(ctx, d, d.front, coordination.Respond, coordination.Response{InContract: d.of(d.profile), Action: contract.ActionRequestChange, Comment: comment})
+	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.profile), Action: contract.ActionRequestChange, Comment: comment})
 	d.tell("frontend", "asks for a change: %s", comment)
 	d.reaches(ctx, d.back, d.profile, 1, hub.ContractNegotiating)
-	on(ctx, d, d.back, coordination.Update, coordination.Revision{InContract: d.of(d.profile), Content: endpoint("string or null"), Note: "avatar may be null"})
+	on(ctx, d, d.back, coordination.Update, contract.Revision{InContract: d.of(d.profile), Content: endpoint("string or null"), Note: "avatar may be null"})
 	d.reaches(ctx, d.front, d.profile, 2, hub.ContractProposed)
 	d.tell("backend", "updates it to version 2. What changed, as frontend sees it:")
 	for _, c := range on(ctx, d, d.front, coordination.DiffContract, coordination.DiffParams{InContract: d.of(d.profile)}).Changes {
 		d.tell("", "           %s: %s is now %s", c.Path, c.Old, c.New)
 	}
-	on(ctx, d, d.front, coordination.Respond, coordination.Response{InContract: d.of(d.profile), Action: contract.ActionAgree})
+	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.profile), Action: contract.ActionAgree})
 	d.tell("frontend", "agrees")
 	d.reaches(ctx, d.back, d.profile, 2, hub.ContractAgreed)
 }
@@ -137,14 +137,14 @@ func (d *pairDemo) separate(ctx context.Context) {
 	d.start(ctx, d.back, d.profile)
 	d.complete(ctx, d.back, d.profile, "profile.go")
 	d.logout = d.propose(ctx, "Log Out", json.RawMessage(`{"method":"POST","path":"/logout"}`))
-	on(ctx, d, d.back, coordination.AskQuestion, coordination.Question{InProject: d.in(), Question: "Log out of all devices, or of this one?"})
+	on(ctx, d, d.back, coordination.AskQuestion, contract.Question{InProject: d.in(), Question: "Log out of all devices, or of this one?"})
 	d.tell("backend", `goes on meanwhile: completes its part, proposes "Log Out", asks a question. Nothing waits for the other hub.`)
 	d.check(ctx, d.back)
 }
 
 // check tells whether all contracts are verified, as a hub sees it.
 func (d *pairDemo) check(ctx context.Context, n *node) {
-	v := on(ctx, d, n, coordination.Check, coordination.CheckParams{InProject: d.in(), Require: hub.ContractVerified})
+	v := on(ctx, d, n, coordination.Check, contract.Gate{InProject: d.in(), Require: hub.ContractVerified})
 	if v.OK {
 		d.tell("", "           contract check --require verified: green, %d contracts", v.Checked)
 		return
@@ -156,15 +156,15 @@ func (d *pairDemo) check(ctx context.Context, n *node) {
 }
 
 func (d *pairDemo) start(ctx context.Context, n *node, id hub.ContractID) {
-	on(ctx, d, n, coordination.StartWork, coordination.StartParams{InContract: d.of(id), Plan: "one handler"})
+	on(ctx, d, n, coordination.StartWork, contract.Work{InContract: d.of(id), Plan: "one handler"})
 }
 
 func (d *pairDemo) complete(ctx context.Context, n *node, id hub.ContractID, files ...string) {
-	on(ctx, d, n, coordination.CompleteWork, coordination.CompleteParams{InContract: d.of(id), Files: files})
+	on(ctx, d, n, coordination.CompleteWork, contract.Work{InContract: d.of(id), Files: files})
 }
 
 func (d *pairDemo) verify(ctx context.Context, n *node, id hub.ContractID, notes string) {
-	on(ctx, d, n, coordination.VerifyWork, coordination.VerifyParams{InContract: d.of(id), Result: contract.VerifySuccess, Notes: notes})
+	on(ctx, d, n, coordination.VerifyWork, contract.Verification{InContract: d.of(id), Result: contract.VerifySuccess, Notes: notes})
 }
 
 // reunite starts the stopped hub again; both receive the changes that they missed.
@@ -182,7 +182,7 @@ func (d *pairDemo) reunite(ctx context.Context) {
 func (d *pairDemo) finish(ctx context.Context) {
 	d.verify(ctx, d.front, d.profile, "both sides together")
 	d.tell("frontend", `verifies "Get Profile"; for "Log Out" both agree, implement and verify as well`)
-	on(ctx, d, d.front, coordination.Respond, coordination.Response{InContract: d.of(d.logout), Action: contract.ActionAgree})
+	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.logout), Action: contract.ActionAgree})
 	for _, n := range d.hubs {
 		d.reaches(ctx, n, d.logout, 1, hub.ContractAgreed)
 		d.start(ctx, n, d.logout)

@@ -70,6 +70,47 @@ type PacketBucket struct {
 	Sum   string `json:"sum"` // over the ids, in any order
 }
 
+// The parameters and results of the calls with which two hubs compare.
+type (
+	// ProjectsParams ask for the projects after one, by id.
+	ProjectsParams struct {
+		After hub.ProjectID `json:"after,omitempty"`
+	}
+	// A ProjectsPage lists projects. Next is where the next page begins, or "".
+	ProjectsPage struct {
+		Projects []hub.ProjectID `json:"projects"`
+		Next     hub.ProjectID   `json:"next,omitempty"`
+	}
+	// SummaryParams ask for a summary with the contracts after one.
+	SummaryParams struct {
+		Project hub.ProjectID  `json:"projectId"`
+		After   hub.ContractID `json:"after,omitempty"`
+	}
+	// PacketsParams ask for the ids of the packets in some buckets.
+	PacketsParams struct {
+		Project hub.ProjectID `json:"projectId"`
+		Buckets []int         `json:"buckets"` // of a summary
+		After   hub.PacketID  `json:"after,omitempty"`
+	}
+	// A PacketsPage lists packets by id.
+	PacketsPage struct {
+		Packets []hub.PacketID `json:"packets"`
+		Next    hub.PacketID   `json:"next,omitempty"`
+	}
+	// CopiesParams ask for copies of some things.
+	CopiesParams struct {
+		Project   hub.ProjectID    `json:"projectId"`
+		Head      bool             `json:"head,omitempty"`
+		Contracts []hub.ContractID `json:"contracts,omitempty"`
+		Packets   []hub.PacketID   `json:"packets,omitempty"`
+	}
+	// A CopiesPage holds the copies that fit into one answer.
+	CopiesPage struct {
+		Copies []Copy `json:"copies"`
+		Left   int    `json:"left"` // number of requested copies that did not fit
+	}
+)
+
 // A ProjectCopy is a whole project as one hub sends it to another.
 type ProjectCopy struct {
 	hub.Project

@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -21,136 +20,68 @@ const (
 	answerBytes  = 4 << 20 // of copies in one answer
 )
 
-// The parameters and results of the calls with which two Parley hubs compare.
-type (
-	projectsParams struct {
-		After hub.ProjectID `json:"after,omitempty"`
-	}
-	projectsResult struct {
-		Projects []hub.ProjectID `json:"projects"`
-		Next     hub.ProjectID   `json:"next,omitempty"`
-	}
-	summaryParams struct {
-		Project hub.ProjectID  `json:"projectId"`
-		After   hub.ContractID `json:"after,omitempty"`
-	}
-	packetsParams struct {
-		Project hub.ProjectID `json:"projectId"`
-		Buckets []int         `json:"buckets"` // of a summary
-		After   hub.PacketID  `json:"after,omitempty"`
-	}
-	packetsResult struct {
-		Packets []hub.PacketID `json:"packets"` // by id
-		Next    hub.PacketID   `json:"next,omitempty"`
-	}
-	copiesParams struct {
-		Project   hub.ProjectID    `json:"projectId"`
-		Head      bool             `json:"head,omitempty"`
-		Contracts []hub.ContractID `json:"contracts,omitempty"`
-		Packets   []hub.PacketID   `json:"packets,omitempty"`
-	}
-	copiesResult struct {
-		Copies []federation.Copy `json:"copies"`
-		Left   int               `json:"left"` // number of requested copies that did not fit
-	}
-)
-
-// Answer answers a call with which another Parley hub compares. ok is false for any
-// other method.
-func (s *Syncer) Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error) {
-	switch method {
-	case MethodSyncProjects:
-		var in projectsParams
-		if err := decode(method, params, &in); err != nil {
-			return nil, true, err
-		}
-		var out projectsResult
-		out.Projects, out.Next, err = s.projects(ctx, from, in.After)
-		return out, true, err
-	case MethodSyncSummary:
-		var in summaryParams
-		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
-			return nil, true, err
-		}
-		result, err = s.contracts.Summary(ctx, in.Project, in.After)
-	case MethodSyncPackets:
-		var in packetsParams
-		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
-			return nil, true, err
-		}
-		result, err = s.packets(ctx, in)
-	case MethodSyncCopies:
-		var in copiesParams
-		if err := s.about(ctx, from, method, params, &in, &in.Project); err != nil {
-			return nil, true, err
-		}
-		result, err = s.copies(ctx, in)
-	default:
-		return nil, false, nil
-	}
-	return result, true, err
-}
-
-// about reads the parameters of a call about one project, which the caller must be
-// part of.
-func (s *Syncer) about(ctx context.Context, from hub.AID, method string, params json.RawMessage, in any, project *hub.ProjectID) error {
-	if err := decode(method, params, in); err != nil {
-		return err
-	}
-	ok, err := s.scope.InScope(ctx, from, *project)
+// checkScope reports CodeNotFound unless a peer takes part in a project.
+func (s *Syncer) checkScope(ctx context.Context, peer hub.AID, project hub.ProjectID) error {
+	ok, err := s.scope.InScope(ctx, peer, project)
 	if err == nil && !ok {
-		err = hub.Errorf(hub.CodeNotFound, method, "Project %.128s not found", *project)
+		err = hub.Errorf(hub.CodeNotFound, "peer.Compare", "Project %.128s not found", project)
 	}
 	return err
 }
 
-func decode(method string, params json.RawMessage, into any) error {
-	if len(params) == 0 {
-		params = json.RawMessage("{}")
+// Summary answers a peer that compares a project with this hub.
+func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.SummaryParams) (federation.Summary, error) {
+	if err := s.checkScope(ctx, peer, p.Project); err != nil {
+		return federation.Summary{}, err
 	}
-	if err := json.Unmarshal(params, into); err != nil {
-		return hub.Errorf(hub.CodeInvalid, method, "the parameters are malformed")
-	}
-	return nil
+	return s.contracts.Summary(ctx, p.Project, p.After)
 }
 
-// projects returns a page of the projects that a peer is part of.
-func (s *Syncer) projects(ctx context.Context, peer hub.AID, after hub.ProjectID) (ids []hub.ProjectID, next hub.ProjectID, err error) {
+// Projects returns a page of the projects that a peer takes part in.
+func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
+	out := federation.ProjectsPage{Projects: []hub.ProjectID{}}
 	var page []hub.Project
-	err = s.store.View(ctx, func(r hub.Reader) (err error) {
-		page, err = r.Projects(after, pageProjects)
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		page, err = r.Projects(p.After, pageProjects)
 		return err
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("peer: list projects: %w", err)
+		return out, fmt.Errorf("peer: list projects: %w", err)
 	}
-	ids = []hub.ProjectID{}
 	for _, p := range page {
 		ok, err := s.scope.InScope(ctx, peer, p.ID)
 		if err != nil {
-			return nil, "", err
+			return out, err
 		}
 		if ok {
-			ids = append(ids, p.ID)
+			out.Projects = append(out.Projects, p.ID)
 		}
 	}
 	if len(page) == pageProjects {
-		next = page[len(page)-1].ID
+		out.Next = page[len(page)-1].ID
 	}
-	return ids, next, nil
+	return out, nil
+}
+
+// Packets answers a peer that compares a project with this hub.
+func (s *Syncer) Packets(ctx context.Context, peer hub.AID, p federation.PacketsParams) (federation.PacketsPage, error) {
+	if err := s.checkScope(ctx, peer, p.Project); err != nil {
+		return federation.PacketsPage{}, err
+	}
+	return s.packets(ctx, p)
 }
 
 // packets returns a page of the ids of the packets in some buckets.
-func (s *Syncer) packets(ctx context.Context, in packetsParams) (packetsResult, error) {
+func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (federation.PacketsPage, error) {
 	var wanted [256]bool
 	for _, n := range in.Buckets {
 		if n >= 0 && n < len(wanted) {
 			wanted[n] = true
 		}
 	}
-	var out packetsResult
+	var out federation.PacketsPage
 	err := s.store.View(ctx, func(r hub.Reader) error {
-		out = packetsResult{Packets: []hub.PacketID{}}
+		out = federation.PacketsPage{Packets: []hub.PacketID{}}
 		for after := in.After; ; {
 			page, err := r.PacketIDs(in.Project, after, pagePackets)
 			if err != nil {
@@ -177,10 +108,13 @@ func (s *Syncer) packets(ctx context.Context, in packetsParams) (packetsResult, 
 	return out, nil
 }
 
-// copies returns the requested copies, as far as they fit into one answer.
-func (s *Syncer) copies(ctx context.Context, in copiesParams) (copiesResult, error) {
-	changes := in.changes()
-	out := copiesResult{Copies: []federation.Copy{}}
+// Copies returns the requested copies, as far as they fit into one answer.
+func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesParams) (federation.CopiesPage, error) {
+	if err := s.checkScope(ctx, peer, p.Project); err != nil {
+		return federation.CopiesPage{}, err
+	}
+	changes := copiesParams(p).changes()
+	out := federation.CopiesPage{Copies: []federation.Copy{}}
 	if len(changes) > pageCopies {
 		out.Left += len(changes) - pageCopies
 		changes = changes[:pageCopies]
@@ -205,6 +139,9 @@ func (s *Syncer) copies(ctx context.Context, in copiesParams) (copiesResult, err
 	}
 	return out, nil
 }
+
+// copiesParams name things of a project, to fetch them or to send them.
+type copiesParams federation.CopiesParams
 
 // changes returns changes of the requested things.
 func (in copiesParams) changes() []hub.Change {
@@ -258,7 +195,8 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 // compareAll finds and repairs every difference with the peer.
 func (w *worker) compareAll(ctx context.Context) error {
 	ours, err := pages(math.MaxInt, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
-		return w.projects(ctx, w.aid, after)
+		page, err := w.Projects(ctx, w.aid, federation.ProjectsParams{After: after})
+		return page.Projects, page.Next, err
 	})
 	if err != nil {
 		return err
@@ -306,8 +244,8 @@ func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, error) {
 		return ids, nil
 	}
 	return pages(maxProjectIDs, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
-		var out projectsResult
-		err := w.remote.call(ctx, MethodSyncProjects, projectsParams{after}, &out)
+		var out federation.ProjectsPage
+		err := w.remote.call(ctx, methodSyncProjects, federation.ProjectsParams{After: after}, &out)
 		return out.Projects, out.Next, err
 	})
 }
@@ -357,7 +295,7 @@ func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(contex
 
 func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
 	var out federation.Summary
-	err := w.remote.call(ctx, MethodSyncSummary, summaryParams{id, after}, &out)
+	err := w.remote.call(ctx, methodSyncSummary, federation.SummaryParams{Project: id, After: after}, &out)
 	return out, err
 }
 
@@ -396,18 +334,18 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 			buckets[b.N] = ""
 		}
 	}
-	in := packetsParams{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
+	in := federation.PacketsParams{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
 	if len(in.Buckets) == 0 {
 		return pull, push, nil
 	}
-	here, err := allPackets(in, func(in packetsParams) (packetsResult, error) { return w.packets(ctx, in) })
+	here, err := allPackets(in, func(in federation.PacketsParams) (federation.PacketsPage, error) { return w.packets(ctx, in) })
 	if err != nil {
 		return pull, push, err
 	}
 	var there []hub.PacketID
 	if theirs.Project != "" {
-		there, err = allPackets(in, func(in packetsParams) (out packetsResult, err error) {
-			err = w.remote.call(ctx, MethodSyncPackets, in, &out)
+		there, err = allPackets(in, func(in federation.PacketsParams) (out federation.PacketsPage, err error) {
+			err = w.remote.call(ctx, methodSyncPackets, in, &out)
 			return out, err
 		})
 	}
@@ -419,7 +357,7 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 const maxPacketIDs = 1_000_000
 
 // allPackets reads the ids of all packets in the buckets of in.
-func allPackets(in packetsParams, read func(packetsParams) (packetsResult, error)) ([]hub.PacketID, error) {
+func allPackets(in federation.PacketsParams, read func(federation.PacketsParams) (federation.PacketsPage, error)) ([]hub.PacketID, error) {
 	return pages(maxPacketIDs, func(after hub.PacketID) ([]hub.PacketID, hub.PacketID, error) {
 		in.After = after
 		out, err := read(in)
@@ -442,8 +380,8 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 		var page copiesParams
 		page, in = in.cutAt(pageCopies)
 		for !page.empty() {
-			var out copiesResult
-			if err := w.remote.call(ctx, MethodSyncCopies, page, &out); err != nil {
+			var out federation.CopiesPage
+			if err := w.remote.call(ctx, methodSyncCopies, page, &out); err != nil {
 				return err
 			}
 			if len(out.Copies) > pageCopies || out.Left < 0 {

@@ -36,31 +36,31 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"R1-029 a contract that is proposed", "cacp/contract/sync", `"status":"proposed"`, func() error { id = n.propose(project, "profile"); return nil }},
 		{"R1-034 an answer to it", "cacp/contract/sync", `"status":"negotiating"`, func() error {
-			_, err := n.contracts.Respond(ctx, us, contract.Response{Project: project, Contract: id, Action: contract.ActionRequestChange})
+			_, err := n.contracts.Respond(ctx, us, contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange})
 			return err
 		}},
 		{"R1-037 its next version", "cacp/contract/sync", `"version":2`, func() error {
-			_, err := n.contracts.Update(ctx, us, contract.Revision{Project: project, Contract: id, Content: json.RawMessage(`{"path":"/v2"}`)})
+			_, err := n.contracts.Update(ctx, us, contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)})
 			return err
 		}},
 		{"R1-039 context", "cacp/context/sync", `"type":"code_snippet"`, func() error { n.share(project, "x"); return nil }},
 		{"R1-040 a question", "cacp/context/sync", `"question":"JWT?"`, func() error {
-			_, err := n.contracts.Ask(ctx, us, contract.Question{Project: project, Question: "JWT?"})
+			_, err := n.contracts.Ask(ctx, us, contract.Question{InProject: contract.In(project), Question: "JWT?"})
 			return err
 		}},
 		{"R1-041 a decision", "cacp/context/sync", `"chosen":"JWT"`, func() error {
-			_, err := n.contracts.Decide(ctx, us, contract.Decision{Project: project, Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
+			_, err := n.contracts.Decide(ctx, us, contract.Decision{InProject: contract.In(project), Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
 			return err
 		}},
 		{"R1-045 work that begins", "cacp/contract/sync", `"status":"in_progress"`, func() error {
-			if _, err := n.contracts.Respond(ctx, us, contract.Response{Project: project, Contract: id, Action: contract.ActionAgree}); err != nil {
+			if _, err := n.contracts.Respond(ctx, us, contract.Response{InContract: contract.Of(project, id), Action: contract.ActionAgree}); err != nil {
 				return err
 			}
-			_, err := n.contracts.Start(ctx, us, contract.Work{Project: project, Contract: id})
+			_, err := n.contracts.Start(ctx, us, contract.Work{InContract: contract.Of(project, id)})
 			return err
 		}},
 		{"R1-045 work that is done", "cacp/contract/sync", `"status":"complete"`, func() error {
-			_, err := n.contracts.Complete(ctx, us, contract.Work{Project: project, Contract: id, Files: []string{"a.go"}})
+			_, err := n.contracts.Complete(ctx, us, contract.Work{InContract: contract.Of(project, id), Files: []string{"a.go"}})
 			return err
 		}},
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A script is a peer that answers as it is told to.
@@ -64,6 +65,12 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
 	}
+}
+
+// An rpcRequest is a JSON-RPC request as a script reads it.
+type rpcRequest struct {
+	ID     json.RawMessage
+	Method string
 }
 
 func (s *script) answer(req rpcRequest) string {
@@ -117,20 +124,20 @@ func TestHostileAnswers(t *testing.T) {
 		results map[string]string
 		fault   string // "" if the peer just has nothing to offer
 	}{
-		"R1-086 ids that are paths": {true, map[string]string{peer.MethodSyncProjects: `{"projects":["../../etc","a/b","..",""]}`}, ""},
+		"R1-086 ids that are paths": {true, map[string]string{"cacp/sync/projects": `{"projects":["../../etc","a/b","..",""]}`}, ""},
 		"R1-086 ids that are paths, of an agent": {false, map[string]string{"cacp/project/list": `{"projects":[{"projectId":"../../etc"}]}`,
 			"cacp/project/get": `{"project_id":"../../etc","name":"n","objective":"o"}`}, ""},
 		"R1-086 another project than asked for": {false, map[string]string{"cacp/project/list": `{"projects":[{"projectId":"p"}]}`,
 			"cacp/project/get": `{"project_id":"q","name":"n","objective":"o","status":"planning","repos":[],"contracts":[],"context_history":[]}`}, "is malformed"},
-		"R1-087 the same project without an end": {true, map[string]string{peer.MethodSyncProjects: `{"projects":[` + many + `"p"],"next":"p"}`}, ""},
-		"R1-087 a hundred thousand packets": {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`,
-			peer.MethodSyncSummary: `{"projectId":"good","head":"x","contracts":[],"buckets":[{"n":1,"count":100000,"sum":"x"}]}`,
-			peer.MethodSyncPackets: `{"packets":[` + ids.String() + `"p"]}`, peer.MethodSyncCopies: `{"copies":[` + head + `],"left":0}`}, ""},
-		"R1-087 pages that do not end": {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`,
-			peer.MethodSyncSummary: `{"projectId":"good","head":"x","contracts":[],"buckets":[],"next":"a"}`, peer.MethodSyncCopies: `{"copies":[` + head + `],"left":7}`}, ""},
-		"R1-083 a list that is none":        {true, map[string]string{peer.MethodSyncProjects: `{"projects":{}}`}, "is malformed"},
-		"R1-083 nothing at all":             {true, map[string]string{peer.MethodSyncProjects: `null`}, ""},
-		"R1-083 a negative rest":            {true, map[string]string{peer.MethodSyncProjects: `{"projects":["good"]}`, peer.MethodSyncSummary: `{"projectId":"good","head":"x"}`, peer.MethodSyncCopies: `{"copies":[],"left":-1}`}, "is malformed"},
+		"R1-087 the same project without an end": {true, map[string]string{"cacp/sync/projects": `{"projects":[` + many + `"p"],"next":"p"}`}, ""},
+		"R1-087 a hundred thousand packets": {true, map[string]string{"cacp/sync/projects": `{"projects":["good"]}`,
+			"cacp/sync/summary": `{"projectId":"good","head":"x","contracts":[],"buckets":[{"n":1,"count":100000,"sum":"x"}]}`,
+			"cacp/sync/packets": `{"packets":[` + ids.String() + `"p"]}`, "cacp/sync/copies": `{"copies":[` + head + `],"left":0}`}, ""},
+		"R1-087 pages that do not end": {true, map[string]string{"cacp/sync/projects": `{"projects":["good"]}`,
+			"cacp/sync/summary": `{"projectId":"good","head":"x","contracts":[],"buckets":[],"next":"a"}`, "cacp/sync/copies": `{"copies":[` + head + `],"left":7}`}, ""},
+		"R1-083 a list that is none":        {true, map[string]string{"cacp/sync/projects": `{"projects":{}}`}, "is malformed"},
+		"R1-083 nothing at all":             {true, map[string]string{"cacp/sync/projects": `null`}, ""},
+		"R1-083 a negative rest":            {true, map[string]string{"cacp/sync/projects": `{"projects":["good"]}`, "cacp/sync/summary": `{"projectId":"good","head":"x"}`, "cacp/sync/copies": `{"copies":[],"left":-1}`}, "is malformed"},
 		"R1-083 an agent that has no lists": {false, map[string]string{"cacp/project/list": `[]`}, "is malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +177,7 @@ func TestHostileFlood(t *testing.T) {
 	t.Run("R1-083 a peer that always claims to know more is not asked without an end", func(t *testing.T) {
 		behind := `{"status":"updated","behind":true}`
 		s := newScript(t, true, map[string]string{
-			"cacp/project/sync": behind, "cacp/contract/sync": behind, "cacp/context/sync": behind, peer.MethodSyncProjects: `{"projects":[]}`,
+			"cacp/project/sync": behind, "cacp/contract/sync": behind, "cacp/context/sync": behind, "cacp/sync/projects": `{"projects":[]}`,
 		})
 		n := against(t, s)
 		project := n.project()
@@ -220,12 +227,13 @@ func TestSyncAnswers(t *testing.T) {
 	for i := range 300 {
 		n.share(project, fmt.Sprint(i))
 	}
+	_, key, err := n.peers.AddPeer(t.Context(), operator, peers.NewPeer{AID: "aid://b.example/b@1.0.0", Endpoint: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := rpc.NewClient(n.server.URL, key, "", nil)
 	ask := func(method, params string) (string, error) {
-		result, ok, err := n.syncer.Answer(t.Context(), "aid://b.example/b@1.0.0", method, json.RawMessage(params))
-		if !ok {
-			t.Fatalf("%s is not answered", method)
-		}
-		raw, _ := json.Marshal(result) // a test's own answer
+		raw, err := client.Raw(t.Context(), method, []byte(params))
 		return string(raw), err
 	}
 	t.Run("R1-087 an answer has a bound", func(t *testing.T) {
@@ -235,7 +243,7 @@ func TestSyncAnswers(t *testing.T) {
 			all[i] = i
 		}
 		buckets, _ := json.Marshal(all) // numbers
-		raw, err := ask(peer.MethodSyncPackets, `{"projectId":"`+string(project)+`","buckets":`+string(buckets)+`}`)
+		raw, err := ask("cacp/sync/packets", `{"projectId":"`+string(project)+`","buckets":`+string(buckets)+`}`)
 		if err != nil || json.Unmarshal([]byte(raw), &packets) != nil || len(packets.Packets) != 300 {
 			t.Fatalf("got %d packets, %v", len(packets.Packets), err)
 		}
@@ -244,25 +252,25 @@ func TestSyncAnswers(t *testing.T) {
 			Copies []federation.Copy
 			Left   int
 		}
-		raw, err = ask(peer.MethodSyncCopies, `{"projectId":"`+string(project)+`","head":true,"packets":`+string(ids)+`}`)
+		raw, err = ask("cacp/sync/copies", `{"projectId":"`+string(project)+`","head":true,"packets":`+string(ids)+`}`)
 		if err != nil || json.Unmarshal([]byte(raw), &got) != nil || len(got.Copies) != 200 || got.Left != 101 {
 			t.Errorf("got %d copies, %d left, %v", len(got.Copies), got.Left, err)
 		}
 	})
 	t.Run("R1-083 what is asked wrongly is refused", func(t *testing.T) {
-		for _, method := range []string{peer.MethodSyncProjects, peer.MethodSyncSummary, peer.MethodSyncPackets, peer.MethodSyncCopies} {
+		for _, method := range []string{"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/copies"} {
 			if _, err := ask(method, `[]`); hub.CodeOf(err) != hub.CodeInvalid {
 				t.Errorf("%s: got %v", method, err)
 			}
 		}
-		if _, err := ask(peer.MethodSyncSummary, `{"projectId":"none"}`); hub.CodeOf(err) != hub.CodeNotFound {
+		if _, err := ask("cacp/sync/summary", `{"projectId":"none"}`); hub.CodeOf(err) != hub.CodeNotFound {
 			t.Errorf("got %v", err)
 		}
-		if got, err := ask(peer.MethodSyncPackets, `{"projectId":"none","buckets":[-1,256,7]}`); err != nil || got != `{"packets":[]}` {
+		if got, err := ask("cacp/sync/packets", `{"projectId":"none","buckets":[-1,256,7]}`); err != nil || got != `{"packets":[]}` {
 			t.Errorf("got %s, %v", got, err)
 		}
-		if _, ok, _ := n.syncer.Answer(t.Context(), "x", "cacp/project/get", nil); ok {
-			t.Error("a method of somebody else was answered")
+		if _, err := ask("cacp/sync/summary", `{"projectId":"none","projectId":"other"}`); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("a name that is there twice: got %v", err)
 		}
 	})
 }

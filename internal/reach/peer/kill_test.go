@@ -40,7 +40,7 @@ func TestKilledHub(t *testing.T) {
 	project := hub.ProjectID(os.Getenv("PARLEY_KILLED_PROJECT"))
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() { // one line, one change; the answer is the acknowledgement
-		r, err := n.contracts.Propose(t.Context(), n.caller(), contract.Proposal{Project: project, Type: hub.ContractCustom, Name: in.Text(), Content: json.RawMessage(`{}`)})
+		r, err := n.contracts.Propose(t.Context(), n.caller(), contract.Proposal{InProject: contract.In(project), Type: hub.ContractCustom, Name: in.Text(), Content: json.RawMessage(`{}`)})
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			say("later") // the project is not here yet
 			continue
@@ -142,9 +142,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("the hub says %v", ready)
 		}
 		if len(ready) > 2 {
-			if err := b.peers.SetPeerKey(t.Context(), operator, aid, ready[2]); err != nil {
-				t.Fatal(err)
-			}
+			b.setKey(aid, ready[2])
 		}
 		if _, err := b.peers.RegisterPeer(t.Context(), operator, peers.NewPeer{AID: aid, Endpoint: ready[1]}); err != nil {
 			t.Fatal(err)

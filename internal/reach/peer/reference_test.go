@@ -102,16 +102,16 @@ func TestReferenceFlow(t *testing.T) {
 			}
 			do("cacp/contract/respond", map[string]any{"action": "request_change"})
 			at("negotiating on both", hub.ContractNegotiating, 0)
-			n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{Project: project, Contract: id, Content: json.RawMessage(`{"path":"/v2"}`)}))
+			n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)}))
 			eventually(t, "the second version on both", us, func() bool { return refContract(ref, project, id).Version == 2 })
 			at("proposed again on both", hub.ContractProposed, 0)
-			n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: project, Contract: id, Action: contract.ActionAgree}))
+			n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionAgree}))
 			at("agreed on both", hub.ContractAgreed, 0)
 			do("cacp/implementation/start", map[string]any{"plan": "components"})
 			at("started there, on both", hub.ContractAgreed, 1)
-			n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{Project: project, Contract: id, Plan: "endpoint"}))
+			n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Plan: "endpoint"}))
 			at("started on both", hub.ContractAgreed, 2)
-			n.must(n.contracts.Complete(t.Context(), n.caller(), contract.Work{Project: project, Contract: id, Files: []string{"a.go"}}))
+			n.must(n.contracts.Complete(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Files: []string{"a.go"}}))
 			eventually(t, "completed here, on both", us, func() bool {
 				return slices.ContainsFunc(refContract(ref, project, id).Implementations, func(i struct {
 					Repo   string `json:"repo_id"`
@@ -123,7 +123,7 @@ func TestReferenceFlow(t *testing.T) {
 			})
 			do("cacp/implementation/complete", map[string]any{"files": []string{"a.ts"}})
 			at("implemented on both", hub.ContractImplemented, 2)
-			n.must(n.contracts.Verify(t.Context(), n.caller(), contract.Verification{Project: project, Contract: id, Result: contract.VerifySuccess}))
+			n.must(n.contracts.Verify(t.Context(), n.caller(), contract.Verification{InContract: contract.Of(project, id), Result: contract.VerifySuccess}))
 			at("verified on both", hub.ContractVerified, 2)
 		})
 	}
@@ -144,7 +144,7 @@ func TestReferenceFlow(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "proposed here", us, func() bool { return n.status(made.ProjectID, proposed.ContractID) == hub.ContractProposed })
-		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: made.ProjectID, Contract: proposed.ContractID, Action: contract.ActionAgree}))
+		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(made.ProjectID, proposed.ContractID), Action: contract.ActionAgree}))
 		eventually(t, "agreed there", us, func() bool { return refContract(ref, made.ProjectID, proposed.ContractID).Status == "agreed" })
 	})
 }
@@ -202,7 +202,7 @@ func TestReferenceRepair(t *testing.T) {
 		}
 	})
 	t.Run("R1-057 an agent that was taken back to a lower version is brought forward", func(t *testing.T) {
-		n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{Project: project, Contract: id, Content: json.RawMessage(`{"path":"/v2"}`)}))
+		n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)}))
 		eventually(t, "the second version is there", us, func() bool { return refContract(ref, project, id).Version == 2 })
 		err := ref.Do("cacp/contract/sync", map[string]any{"projectId": project, "contract": map[string]any{
 			"contract_id": id, "type": "api_endpoint", "name": "profile", "version": 1, "content": map[string]any{}, "proposed_by": "r", "updated_at": "2999-01-01T00:00:00",
@@ -241,7 +241,7 @@ func TestReferenceRepair(t *testing.T) {
 		})
 	})
 	t.Run("R1-084 concurrent starts are not lost", func(t *testing.T) {
-		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: project, Contract: id, Action: contract.ActionAgree}))
+		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionAgree}))
 		eventually(t, "agreed there", us, func() bool { return refContract(ref, project, id).Status == "agreed" })
 		// Neither side hears of the other's start before its own.
 		n.stop()
@@ -249,7 +249,7 @@ func TestReferenceRepair(t *testing.T) {
 		if err := ref.Do("cacp/implementation/start", map[string]any{"projectId": project, "contractId": id, "plan": "theirs"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{Project: project, Contract: id, Plan: "ours"}))
+		n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Plan: "ours"}))
 		n.setGate(nil)
 		n.start()
 		eventually(t, "both records on both sides", us, func() bool {
@@ -268,7 +268,7 @@ func TestReferenceRepair(t *testing.T) {
 		}
 		eventually(t, "heard here", us, func() bool { return n.status(project, other) == hub.ContractNegotiating })
 		n.stop()
-		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: project, Contract: other, Action: contract.ActionAgree}))
+		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, other), Action: contract.ActionAgree}))
 		n.start()
 		eventually(t, "agreed there", us, func() bool { return refContract(ref, project, other).Status == "agreed" })
 		if got := n.status(project, other); got != hub.ContractAgreed {
@@ -283,8 +283,8 @@ func TestReferencePayloads(t *testing.T) {
 	us := []*node{n}
 	project := n.refProject(ref)
 	id := n.propose(project, "profile")
-	n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{Project: project, Contract: id, Action: contract.ActionAgree}))
-	n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{Project: project, Contract: id}))
+	n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionAgree}))
+	n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id)}))
 	n.share(project, "<b> & co")
 	eventually(t, "all is there", us, func() bool { return len(refContract(ref, project, id).Implementations) == 1 })
 	if _, _, err := n.contracts.JoinProject(t.Context(), n.caller(), project, n.repo, "http://example.com"); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // The methods that this package calls on other hubs. The last four are for hubs whose
-// card says SyncBatches; Syncer.Answer answers them.
+// card says SyncBatches; the Syncer of such a hub answers them.
 const (
 	methodProjectSync  = "cacp/project/sync"
 	methodRepoSync     = "cacp/repo/sync"
@@ -26,10 +26,10 @@ const (
 	methodContractGet  = "cacp/contract/get"
 	methodInviteRedeem = "cacp/invite/redeem"
 
-	MethodSyncProjects = "cacp/sync/projects"
-	MethodSyncSummary  = "cacp/sync/summary"
-	MethodSyncPackets  = "cacp/sync/packets"
-	MethodSyncCopies   = "cacp/sync/copies"
+	methodSyncProjects = "cacp/sync/projects"
+	methodSyncSummary  = "cacp/sync/summary"
+	methodSyncPackets  = "cacp/sync/packets"
+	methodSyncCopies   = "cacp/sync/copies"
 )
 
 // A Refusal is a JSON-RPC error from a peer. The peer is up and rejects the call.

@@ -52,12 +52,12 @@ func TestNativePeers(t *testing.T) {
 		if _, _, err := b.contracts.JoinProject(t.Context(), b.caller(), before, b.repo, b.server.URL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.contracts.Respond(t.Context(), b.caller(), contract.Response{Project: before, Contract: id, Action: contract.ActionAgree}); err != nil {
+		if _, err := b.contracts.Respond(t.Context(), b.caller(), contract.Response{InContract: contract.Of(before, id), Action: contract.ActionAgree}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "agreed here", both, func() bool { return a.status(before, id) == hub.ContractAgreed })
 		for _, n := range both {
-			if _, err := n.contracts.Start(t.Context(), n.caller(), contract.Work{Project: before, Contract: id, Plan: "soon"}); err != nil {
+			if _, err := n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(before, id), Plan: "soon"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestThreeHubs(t *testing.T) {
 			n.setGate(apart)
 		}
 		for i, n := range all {
-			if _, err := n.contracts.Update(t.Context(), n.caller(), contract.Revision{Project: project, Contract: id, Content: json.RawMessage(fmt.Sprintf(`{"path":"/%d"}`, i))}); err != nil {
+			if _, err := n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(fmt.Sprintf(`{"path":"/%d"}`, i))}); err != nil {
 				t.Fatal(err)
 			}
 			n.propose(project, "own")

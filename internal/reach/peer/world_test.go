@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +20,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -32,17 +32,18 @@ type node struct {
 	aid       hub.AID
 	repo      string
 	store     *sqlite.Store
+	vault     *vault.Vault
 	hints     *bus.Local
 	contracts *contract.Service
 	peers     *peers.Service
 	callers   *callers.Service
 	syncer    *peer.Syncer
+	door      *rpc.Door
 	server    *httptest.Server
 	stop      func()
 
 	mu   sync.Mutex
 	gate func(http.ResponseWriter, *http.Request) bool // answers in place of the node
-	took []string                                      // methods of what came in, in order
 }
 
 var operator = hub.Caller{ID: hub.Operator}
@@ -70,14 +71,13 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.store.Close() })
-	secrets, err := vault.Open(home + "/secrets.key")
-	if err != nil {
+	if n.vault, err = vault.Open(home + "/secrets.key"); err != nil {
 		t.Fatal(err)
 	}
 	n.server = httptest.NewServer(http.HandlerFunc(n.serve))
 	t.Cleanup(n.server.Close)
-	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: secrets, Self: n.aid, Home: n.server.URL, Repo: n.repo})
-	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), n.peers, &callers.Options{Vault: secrets, Self: n.aid})
+	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: n.vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
+	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), n.peers, &callers.Options{Vault: n.vault, Self: n.aid})
 	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
@@ -86,6 +86,9 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	}
 	opts.Bus, opts.Repo = n.hints, n.repo
 	n.syncer = peer.NewSyncer(n.store, n.contracts, client, n.peers, n.peers, n.aid, n.server.URL, opts)
+	n.door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: func(context.Context, hub.AgentID, string, hub.Code) {}},
+		coordination.Operations.Bind(&coordination.Services{Contracts: n.contracts, Peers: n.peers, Callers: n.callers, Network: network{n.syncer}, Bus: n.hints, Self: n.aid, Repo: n.repo})),
+		n.callers, false)
 	return n
 }
 
@@ -126,138 +129,27 @@ func (n *node) serve(w http.ResponseWriter, r *http.Request) {
 	case peer.CardPath:
 		json.NewEncoder(w).Encode(self.Card())
 	case "/":
-		n.rpc(w, r)
+		n.door.ServeHTTP(w, r)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-type rpcRequest struct {
-	ID     json.RawMessage
-	Method string
-	Params json.RawMessage
+// A network is the syncer, and refuses the calls that these tests do not make.
+type network struct{ *peer.Syncer }
+
+var errUnused = errors.New("no test calls this")
+
+func (network) Redeem(context.Context, string, federation.Redemption) (w federation.Welcome, err error) {
+	return w, errUnused
 }
 
-func (n *node) rpc(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	source, _ := netip.ParseAddrPort(r.RemoteAddr)
-	visitor, err := n.callers.Identify(r.Context(), callers.Credentials{
-		Bearer: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Source: source.Addr(),
-	})
-	var requests []rpcRequest
-	batch := strings.HasPrefix(strings.TrimSpace(string(body)), "[")
-	if !batch {
-		requests = make([]rpcRequest, 1)
-		json.Unmarshal(body, &requests[0])
-	} else {
-		json.Unmarshal(body, &requests)
-	}
-	if err != nil && requests[0].Method != "cacp/invite/redeem" {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	var out []any
-	for len(requests) > 0 {
-		copies := 0
-		for copies < len(requests) && strings.HasSuffix(requests[copies].Method, "/sync") {
-			copies++
-		}
-		if copies > 0 {
-			out = append(out, n.take(r.Context(), visitor, requests[:copies])...)
-			requests = requests[copies:]
-			continue
-		}
-		out = append(out, n.answer(r.Context(), visitor, requests[0]))
-		requests = requests[1:]
-	}
-	if batch {
-		json.NewEncoder(w).Encode(out)
-		return
-	}
-	json.NewEncoder(w).Encode(out[0])
+func (network) Discover(context.Context, coordination.Search) ([]federation.Discovery, error) {
+	return nil, errUnused
 }
 
-func respond(id json.RawMessage, result any, err error) any {
-	if err == nil {
-		return map[string]any{"jsonrpc": "2.0", "id": id, "result": result}
-	}
-	return map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32602, "message": err.Error(), "data": map[string]any{"reason": hub.CodeOf(err)}}}
-}
-
-// take merges copies that came together.
-func (n *node) take(ctx context.Context, v hub.Caller, requests []rpcRequest) []any {
-	answers := make([]any, len(requests))
-	var copies []federation.Copy
-	var at []int
-	for i, req := range requests {
-		n.mu.Lock()
-		n.took = append(n.took, req.Method)
-		n.mu.Unlock()
-		var in struct {
-			federation.Copy
-			Project json.RawMessage `json:"project"`
-			Source  hub.AID         `json:"source_agent"`
-		}
-		err := json.Unmarshal(req.Params, &in)
-		c := in.Copy
-		if err == nil && in.Project != nil {
-			var whole federation.ProjectCopy
-			if whole, err = federation.DecodeProject(in.Project); err == nil {
-				c = federation.Copy{Project: whole.ID, Head: &whole.Project}
-				for _, x := range whole.Contracts {
-					copies, at = append(copies, federation.Copy{Project: whole.ID, Contract: &x}), append(at, -1)
-				}
-			}
-		}
-		if err == nil {
-			err = n.callers.Admit(ctx, v, req.Method, hub.PermitSync, c.Project)
-		}
-		if err == nil {
-			err = n.callers.Source(v, in.Source)
-		}
-		if err != nil {
-			answers[i] = respond(req.ID, nil, err)
-			continue
-		}
-		copies, at = append(copies, c), append(at, i)
-	}
-	results, err := n.syncer.Receive(ctx, v.AID, v.Native, copies)
-	for k, i := range at {
-		if i < 0 {
-			continue
-		}
-		if err != nil {
-			answers[i] = respond(requests[i].ID, nil, err)
-			continue
-		}
-		answers[i] = respond(requests[i].ID, results[k], nil)
-	}
-	return answers
-}
-
-func (n *node) answer(ctx context.Context, v hub.Caller, req rpcRequest) any {
-	if req.Method == "cacp/invite/redeem" {
-		var in federation.Redemption
-		if err := json.Unmarshal(req.Params, &in); err != nil {
-			return respond(req.ID, nil, err)
-		}
-		w, err := n.peers.Redeem(ctx, v, in)
-		return respond(req.ID, w, err)
-	}
-	if req.Method == "cacp/peer/announce" {
-		return respond(req.ID, map[string]any{"status": "acknowledged"}, nil)
-	}
-	if err := n.callers.Admit(ctx, v, req.Method, hub.PermitCompare, ""); err != nil {
-		return respond(req.ID, nil, err)
-	}
-	result, ok, err := n.syncer.Answer(ctx, v.AID, req.Method, req.Params)
-	if !ok {
-		err = errors.New("there is no such method")
-	}
-	return respond(req.ID, result, err)
+func (network) Enlist(context.Context, string) (r federation.Registration, err error) {
+	return r, errUnused
 }
 
 // befriend makes two nodes peers of each other, with keys.
@@ -271,8 +163,22 @@ func befriend(a, b *node) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.peers.SetPeerKey(a.t.Context(), operator, b.aid, forA); err != nil {
-		a.t.Fatal(err)
+	a.setKey(b.aid, forA)
+}
+
+// setKey stores the key that the node sends to a peer.
+func (n *node) setKey(to hub.AID, key string) {
+	n.t.Helper()
+	err := n.store.Update(n.t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		p, err := tx.Peer(to)
+		if err != nil {
+			return err
+		}
+		p.Sealed = n.vault.Seal(key, "peer "+string(to))
+		return tx.PutPeer(p)
+	})
+	if err != nil {
+		n.t.Fatal(err)
 	}
 }
 
@@ -295,7 +201,7 @@ func (n *node) project(others ...*node) hub.ProjectID {
 func (n *node) propose(project hub.ProjectID, name string) hub.ContractID {
 	n.t.Helper()
 	r, err := n.contracts.Propose(n.t.Context(), n.caller(), contract.Proposal{
-		Project: project, Type: hub.ContractAPI, Name: name, Content: json.RawMessage(`{"method":"GET","path":"/` + name + `"}`),
+		InProject: contract.In(project), Type: hub.ContractAPI, Name: name, Content: json.RawMessage(`{"method":"GET","path":"/` + name + `"}`),
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -309,7 +215,7 @@ func (n *node) share(project hub.ProjectID, text string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := n.contracts.Share(n.t.Context(), n.caller(), contract.NewPacket{Project: project, Type: hub.ContextCode, Content: raw}); err != nil {
+	if _, err := n.contracts.Share(n.t.Context(), n.caller(), contract.NewPacket{InProject: contract.In(project), Type: hub.ContextCode, Content: raw}); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -35,7 +35,7 @@ func BenchmarkPropose(b *testing.B) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := s.Propose(b.Context(), hub.Caller{}, contract.Proposal{Project: p.ID, Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
+			if _, err := s.Propose(b.Context(), hub.Caller{}, contract.Proposal{InProject: contract.In(p.ID), Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
 				b.Error(err)
 			}
 		}

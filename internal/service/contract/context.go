@@ -10,18 +10,26 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 )
 
+// Relations is part of every request that shares a packet.
+type Relations struct {
+	Related []hub.ContractID `json:"relatedContracts,omitempty"`
+	ReplyTo hub.PacketID     `json:"replyTo,omitempty"`
+}
+
 // A NewPacket describes a new packet.
 type NewPacket struct {
-	Project hub.ProjectID
-	Type    hub.ContextType
-	Content json.RawMessage // an object
-	Related []hub.ContractID
-	ReplyTo hub.PacketID
+	InProject
+	Relations
+	Type    hub.ContextType `json:"type"`
+	Content json.RawMessage `json:"content"` // an object
 }
 
 // Share shares a packet with the other repositories of a project.
 func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hub.Packet, error) {
 	const op = "contract.Share"
+	if err := required(op, "type", string(n.Type), "content", string(n.Content)); err != nil {
+		return hub.Packet{}, err
+	}
 	var out hub.Packet
 	err := s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) (err error) {
 		out, err = se.share(op, p, by, n)
@@ -92,20 +100,19 @@ func (s *Service) roomForPacket(op string, p hub.Project, bytes int64) error {
 
 // A Question is the content of a question packet.
 type Question struct {
-	Project  hub.ProjectID
-	Question string
-	Options  []string // nil if it is open
-	Urgent   bool
-	Related  []hub.ContractID
-	ReplyTo  hub.PacketID
+	InProject
+	Relations
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"` // nil if it is open
+	Urgent   bool     `json:"urgent,omitempty"`
 }
 
 // Ask shares a question.
 func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (hub.Packet, error) {
-	if q.Question == "" {
-		return hub.Packet{}, hub.Errorf(hub.CodeInvalid, "contract.Ask", "question required")
+	if err := required("contract.Ask", "question", q.Question); err != nil {
+		return hub.Packet{}, err
 	}
-	return s.shareValue(ctx, caller, NewPacket{Project: q.Project, Type: hub.ContextQuestion, Related: q.Related, ReplyTo: q.ReplyTo}, struct {
+	return s.ShareValue(ctx, caller, q.InProject, q.Relations, hub.ContextQuestion, struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 		Urgent   bool     `json:"urgent"`
@@ -114,27 +121,23 @@ func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (hub.P
 
 // A Decision is the content of a decision packet.
 type Decision struct {
-	Project      hub.ProjectID
-	Decision     string
-	Chosen       string
-	Rationale    string
-	Implications []string
-	Related      []hub.ContractID
-	ReplyTo      hub.PacketID
+	InProject
+	Relations
+	Decision     string   `json:"decision"`
+	Chosen       string   `json:"chosen"`
+	Rationale    string   `json:"rationale"`
+	Implications []string `json:"implications,omitempty"`
 }
 
 // Decide shares a decision.
 func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (hub.Packet, error) {
-	const op = "contract.Decide"
-	for _, m := range [...]struct{ name, value string }{{"decision", d.Decision}, {"chosen", d.Chosen}, {"rationale", d.Rationale}} {
-		if m.value == "" {
-			return hub.Packet{}, hub.Errorf(hub.CodeInvalid, op, "%s required", m.name)
-		}
+	if err := required("contract.Decide", "decision", d.Decision, "chosen", d.Chosen, "rationale", d.Rationale); err != nil {
+		return hub.Packet{}, err
 	}
 	if d.Implications == nil {
 		d.Implications = []string{}
 	}
-	return s.shareValue(ctx, caller, NewPacket{Project: d.Project, Type: hub.ContextDecision, Related: d.Related, ReplyTo: d.ReplyTo}, struct {
+	return s.ShareValue(ctx, caller, d.InProject, d.Relations, hub.ContextDecision, struct {
 		Decision     string   `json:"decision"`
 		Chosen       string   `json:"chosen"`
 		Rationale    string   `json:"rationale"`
@@ -142,14 +145,13 @@ func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (hu
 	}{d.Decision, d.Chosen, d.Rationale, d.Implications})
 }
 
-// shareValue shares a packet whose content is v.
-func (s *Service) shareValue(ctx context.Context, caller hub.Caller, n NewPacket, v any) (hub.Packet, error) {
+// ShareValue shares a packet whose content is v.
+func (s *Service) ShareValue(ctx context.Context, caller hub.Caller, in InProject, r Relations, t hub.ContextType, v any) (hub.Packet, error) {
 	content, err := json.Marshal(v)
 	if err != nil {
 		return hub.Packet{}, err
 	}
-	n.Content = content
-	return s.Share(ctx, caller, n)
+	return s.Share(ctx, caller, NewPacket{in, r, t, content})
 }
 
 // maxPackets is the largest page of packets, defaultPackets the default one.

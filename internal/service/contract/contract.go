@@ -31,6 +31,28 @@ type Sender interface {
 	Announce(...hub.Message)
 }
 
+// InProject is part of every request about one project.
+type InProject struct {
+	Project hub.ProjectID `json:"projectId"`
+}
+
+// In returns the part of a request that names its project.
+func In(project hub.ProjectID) InProject { return InProject{project} }
+
+// ProjectID returns the project that a request is about.
+func (in InProject) ProjectID() hub.ProjectID { return in.Project }
+
+// InContract is part of every request about one contract.
+type InContract struct {
+	InProject
+	Contract hub.ContractID `json:"contractId"`
+}
+
+// Of returns the part of a request that names its contract.
+func Of(project hub.ProjectID, contract hub.ContractID) InContract {
+	return InContract{In(project), contract}
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock hub.Clock    // default time.Now
@@ -265,6 +287,17 @@ func withVersions(r hub.Reader, c hub.Contract) (hub.Contract, error) {
 	var err error
 	c.History, c.Conflicts, err = r.Versions(c.Project, c.ID)
 	return c, err
+}
+
+// required takes names and values in turn and reports CodeInvalid for the first
+// that is empty.
+func required(op string, pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return hub.Errorf(hub.CodeInvalid, op, "%s required", pairs[i])
+		}
+	}
+	return nil
 }
 
 // page returns a page size between 1 and most.

@@ -99,13 +99,13 @@ const profile = `{"method":"GET","path":"/api/v1/users/profile","headers":{"Auth
 // propose makes a contract of the backend.
 func (d *desk) propose() hub.Contract {
 	d.Helper()
-	r, err := d.Propose(d.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)})
+	r, err := d.Propose(d.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)})
 	d.ok(err)
 	return r.Contract
 }
 
 func (d *desk) respond(who hub.Caller, c hub.Contract, action, comment string) (contract.Result, error) {
-	return d.Respond(d.Context(), who, contract.Response{Project: c.Project, Contract: c.ID, Action: action, Comment: comment})
+	return d.Respond(d.Context(), who, contract.Response{InContract: contract.Of(c.Project, c.ID), Action: action, Comment: comment})
 }
 
 // bring brings a new contract to a status.
@@ -138,7 +138,7 @@ func (d *desk) bring(to hub.ContractStatus) hub.Contract {
 }
 
 func (d *desk) work(c hub.Contract) contract.Work {
-	return contract.Work{Project: c.Project, Contract: c.ID, Plan: "with SQLAlchemy", Files: []string{"src/routes/user.py"}}
+	return contract.Work{InContract: contract.Of(c.Project, c.ID), Plan: "with SQLAlchemy", Files: []string{"src/routes/user.py"}}
 }
 
 func (d *desk) implement(c hub.Contract, who hub.Caller) {
@@ -151,7 +151,7 @@ func (d *desk) implement(c hub.Contract, who hub.Caller) {
 
 func (d *desk) verify(c hub.Contract, result string) contract.Result {
 	d.Helper()
-	r, err := d.Verify(d.Context(), d.front, contract.Verification{Project: c.Project, Contract: c.ID, Result: result, Notes: "integration tests"})
+	r, err := d.Verify(d.Context(), d.front, contract.Verification{InContract: contract.Of(c.Project, c.ID), Result: result, Notes: "integration tests"})
 	d.ok(err)
 	return r
 }
@@ -281,7 +281,7 @@ func TestProject(t *testing.T) {
 		for range 130 { // several pages
 			d.propose()
 		}
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
 		d.ok(err)
 		p, err := federation.DecodeProject(d.whole(contract.WriteOptions{Extra: json.RawMessage(`{"repoCount":2}`)}))
 		d.ok(err)
@@ -339,7 +339,7 @@ func TestProject(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		paused := d.back
 		paused.Paused = true
-		_, err := d.Propose(t.Context(), paused, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err := d.Propose(t.Context(), paused, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeDenied, "paused")
 	})
 }
@@ -359,7 +359,7 @@ func TestContract(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		equal(d, "types", len(hub.ContractTypes), 6)
 		for _, typ := range append(slices.Clone(hub.ContractTypes), "", "API_ENDPOINT", "graph") {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: typ, Name: "x", Content: json.RawMessage(`{}`)})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: typ, Name: "x", Content: json.RawMessage(`{}`)})
 			if typ.Known() {
 				d.ok(err)
 			} else {
@@ -370,10 +370,10 @@ func TestContract(t *testing.T) {
 	t.Run("content must be an object, and who proposes a member", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for _, content := range []string{``, `[]`, `"x"`, `null`, `{"a":1,"a":2}`, `{`, "{\"a\":\"\xff\"}"} {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(content)})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(content)})
 			d.refused(err, hub.CodeInvalid, "")
 		}
-		_, err := d.Propose(t.Context(), hub.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err := d.Propose(t.Context(), hub.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeConflict, "Not a member of project")
 		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeInvalid, "projectId required")
@@ -394,7 +394,7 @@ func TestContract(t *testing.T) {
 			{hub.ContractModel, `{"x":1}`, []string{"none of fields"}},
 			{hub.ContractCustom, `{"x":1}`, nil},
 		} {
-			r, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: test.typ, Name: "x", Content: json.RawMessage(test.content)})
+			r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: test.typ, Name: "x", Content: json.RawMessage(test.content)})
 			d.ok(err)
 			if len(r.Warnings) != len(test.want) {
 				t.Errorf("%s %s: got %q, want %q", test.typ, test.content, r.Warnings, test.want)
@@ -417,7 +417,7 @@ func TestContract(t *testing.T) {
 			{"R1-029 a proposal", func() error { c = d.propose(); return nil }},
 			{"R1-034 an answer", func() error { _, err := d.respond(d.front, c, contract.ActionRequestChange, ""); return err }},
 			{"R1-037 an update", func() error {
-				_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+				_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 				return err
 			}},
 			{"R1-034 an agreement", func() error { _, err := d.respond(d.front, c, contract.ActionAgree, ""); return err }},
@@ -486,7 +486,7 @@ func TestContract(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		r, err := d.Respond(t.Context(), d.front, contract.Response{
-			Project: c.Project, Contract: c.ID, Action: contract.ActionRequestChange, Comment: "avatar may be missing", Change: json.RawMessage(`{"avatar":null}`),
+			InContract: contract.Of(c.Project, c.ID), Action: contract.ActionRequestChange, Comment: "avatar may be missing", Change: json.RawMessage(`{"avatar":null}`),
 		})
 		d.ok(err)
 		equal(d, "status", r.Contract.Status, hub.ContractNegotiating)
@@ -496,7 +496,7 @@ func TestContract(t *testing.T) {
 		equal(d, "packet", page.Packets[0].ID, r.Packet)
 		equal(d, "type", page.Packets[0].Type, hub.ContextQuestion)
 		equal(d, "comment", strings.Contains(string(page.Packets[0].Content), "avatar may be missing"), true)
-		u, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{"method":"GET","path":"/p"}`), Note: "nullable"})
+		u, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"method":"GET","path":"/p"}`), Note: "nullable"})
 		d.ok(err)
 		equal(d, "version", u.Contract.Version, 2)
 		r, err = d.respond(d.front, c, contract.ActionAgree, "")
@@ -514,7 +514,7 @@ func TestContract(t *testing.T) {
 	t.Run("R1-035 an update replaces the content and keeps the old one with the note", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.bring(hub.ContractNegotiating)
-		_, err := d.Update(t.Context(), d.front, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(` { "b" : 1.50 } `), Note: "Made avatar field nullable"})
+		_, err := d.Update(t.Context(), d.front, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(` { "b" : 1.50 } `), Note: "Made avatar field nullable"})
 		d.ok(err)
 		c = d.read(c)
 		equal(d, "version", c.Version, 2)
@@ -533,13 +533,13 @@ func TestContract(t *testing.T) {
 			c = d.read(c)
 			equal(d, "version", c.Version, want)
 			equal(d, "history", len(c.History), want-1)
-			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 			d.ok(err)
 		}
 	})
 	t.Run("R1-036 an update is refused once a contract is implemented, or earlier if the hub is strict", func(t *testing.T) {
 		update := func(d *desk, c hub.Contract) error {
-			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 			return err
 		}
 		d := newDesk(t, nil).begin()
@@ -562,9 +562,9 @@ func TestContract(t *testing.T) {
 	t.Run("an answer or an update that is meant for another version is refused", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
-		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`), Version: 1})
+		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`), Version: 1})
 		d.ok(err)
-		_, err = d.Respond(t.Context(), d.front, contract.Response{Project: c.Project, Contract: c.ID, Action: contract.ActionAgree, Version: 1})
+		_, err = d.Respond(t.Context(), d.front, contract.Response{InContract: contract.Of(c.Project, c.ID), Action: contract.ActionAgree, Version: 1})
 		d.refused(err, hub.CodeConflict, "has version 2 now, not 1")
 	})
 	t.Run("the policy says whose word makes a contract agreed", func(t *testing.T) {
@@ -608,7 +608,7 @@ func TestContract(t *testing.T) {
 	t.Run("R1-070 a contract is read with its history only if asked for", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
-		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 		d.ok(err)
 		short, err := d.Contract(t.Context(), d.back, c.Project, c.ID, false)
 		d.ok(err)
@@ -640,7 +640,7 @@ func TestContract(t *testing.T) {
 			`{"method":"GET","path":"/a","list":[1,2,{"x":1}],"a/b":1.0,"gone":true}`,
 			`{"method":"PUT","path":"/a","list":[1,3,{"x":2},4],"a/b":1,"new":{"deep":[]}}`,
 		} {
-			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(content)})
+			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(content)})
 			d.ok(err)
 		}
 		diff, err := d.Diff(t.Context(), d.back, c.Project, c.ID, 0, 0)

@@ -238,7 +238,7 @@ func (w *network) operate(n *node) {
 	content := json.RawMessage(fmt.Sprintf(`{"n":%d}`, w.rand.IntN(1000)))
 	luck := w.rand.IntN(100)
 	if len(contracts) == 0 || luck < 10 && len(contracts) < 4 {
-		r, err := n.service.Propose(ctx, who, Proposal{Project: w.project, Type: hub.ContractCustom, Name: "c", Content: content})
+		r, err := n.service.Propose(ctx, who, Proposal{InProject: In(w.project), Type: hub.ContractCustom, Name: "c", Content: content})
 		if w.done(err) {
 			w.acked.contents[r.Contract.ID] = append(w.acked.contents[r.Contract.ID], hub.ContractVersion{Version: 1, Content: content})
 		}
@@ -247,13 +247,13 @@ func (w *network) operate(n *node) {
 	c := contracts[w.rand.IntN(len(contracts))]
 	switch {
 	case luck < 30:
-		r, err := n.service.Update(ctx, who, Revision{Project: w.project, Contract: c.ID, Content: content, Note: fmt.Sprint(luck)})
+		r, err := n.service.Update(ctx, who, Revision{InContract: Of(w.project, c.ID), Content: content, Note: fmt.Sprint(luck)})
 		if w.done(err) {
 			w.acked.contents[c.ID] = append(w.acked.contents[c.ID], hub.ContractVersion{Version: r.Contract.Version, Content: content})
 		}
 	case luck < 55:
 		action := []string{ActionAgree, ActionAgree, ActionAgree, ActionRequestChange, ActionReject}[w.rand.IntN(5)]
-		r, err := n.service.Respond(ctx, who, Response{Project: w.project, Contract: c.ID, Action: action, Comment: strings.Repeat("x", w.rand.IntN(2))})
+		r, err := n.service.Respond(ctx, who, Response{InContract: Of(w.project, c.ID), Action: action, Comment: strings.Repeat("x", w.rand.IntN(2))})
 		if w.done(err) && action == ActionAgree {
 			w.acked.agreements[c.ID] = append(w.acked.agreements[c.ID], hub.Agreement{Repo: r.Repo, Version: r.Contract.Version, Content: hub.ContentHash(r.Contract.Content)})
 		}
@@ -265,17 +265,17 @@ func (w *network) operate(n *node) {
 		if w.rand.IntN(2) == 0 {
 			do = n.service.Complete
 		}
-		r, err := do(ctx, who, Work{Project: w.project, Contract: c.ID, Files: []string{"f"}})
+		r, err := do(ctx, who, Work{InContract: Of(w.project, c.ID), Files: []string{"f"}})
 		if w.done(err) {
 			impl, _ := r.Contract.Implementation(r.Repo)
 			w.acked.work[c.ID] = append(w.acked.work[c.ID], impl)
 		}
 	case luck < 88:
 		result := []string{VerifySuccess, VerifyFailure, VerifyPartial}[w.rand.IntN(3)]
-		_, err := n.service.Verify(ctx, who, Verification{Project: w.project, Contract: c.ID, Result: result})
+		_, err := n.service.Verify(ctx, who, Verification{InContract: Of(w.project, c.ID), Result: result})
 		w.done(err)
 	case luck < 96:
-		p, err := n.service.Share(ctx, who, NewPacket{Project: w.project, Type: hub.ContextProgress, Content: content, Related: []hub.ContractID{c.ID}})
+		p, err := n.service.Share(ctx, who, NewPacket{InProject: In(w.project), Type: hub.ContextProgress, Content: content, Relations: Relations{Related: []hub.ContractID{c.ID}}})
 		if w.done(err) {
 			w.acked.packets = append(w.acked.packets, p.ID)
 		}

@@ -10,9 +10,9 @@ import (
 
 // A Gate is the requirement of a Check.
 type Gate struct {
-	Project hub.ProjectID
-	Repo    string             // name; "" for every contract of the project
-	Require hub.ContractStatus // agreed, implemented or verified; default agreed
+	InProject
+	Repo    string             `json:"repoName,omitempty"` // "" for every contract of the project
+	Require hub.ContractStatus `json:"require,omitempty"`  // agreed, implemented or verified; default agreed
 }
 
 // A Verdict is the answer of Check.

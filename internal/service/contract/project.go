@@ -98,8 +98,8 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 	if err := mayAct(op, caller); err != nil {
 		return p, r, err
 	}
-	if repoName == "" {
-		return p, r, hub.Errorf(hub.CodeInvalid, op, "repoName required")
+	if err := required(op, "repoName", repoName); err != nil {
+		return p, r, err
 	}
 	agent := s.aid(caller)
 	if agent == "" {

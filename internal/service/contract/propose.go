@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -11,10 +12,10 @@ import (
 
 // A Proposal describes a new contract.
 type Proposal struct {
-	Project hub.ProjectID
-	Type    hub.ContractType
-	Name    string
-	Content json.RawMessage // an object
+	InProject
+	Type    hub.ContractType `json:"type"`
+	Name    string           `json:"name"`
+	Content json.RawMessage  `json:"content"` // an object
 }
 
 // A Result is a contract after an operation on it.
@@ -30,6 +31,9 @@ type Result struct {
 // Propose makes a contract.
 func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (Result, error) {
 	const op = "contract.Propose"
+	if err := required(op, "type", string(p.Type), "name", p.Name, "content", string(p.Content)); err != nil {
+		return Result{}, err
+	}
 	content, err := federation.CompactContent(op, p.Content)
 	if err != nil {
 		return Result{}, err
@@ -99,13 +103,15 @@ const (
 
 // A Response is one repository's answer to a contract.
 type Response struct {
-	Project  hub.ProjectID
-	Contract hub.ContractID
-	Action   string
-	Comment  string          // may be empty
-	Change   json.RawMessage // suggested content; nil or any JSON value
-	Version  int             // of the contract; 0 for the newest
+	InContract
+	Action  string          `json:"action"`
+	Comment string          `json:"comment,omitempty"`
+	Change  json.RawMessage `json:"suggestedChange,omitempty"` // suggested content; nil or any JSON value
+	Version int             `json:"version,omitempty"`         // of the contract; 0 for the newest
 }
+
+// OutcomeRejected is the outcome of a Response with ActionReject.
+const OutcomeRejected = "rejected"
 
 // responses are the effects of each action.
 var responses = map[string]struct {
@@ -116,13 +122,16 @@ var responses = map[string]struct {
 }{
 	ActionAgree:         {hub.MoveAgree, "agreed", hub.ActionContractAgreed, hub.ContextDecision},
 	ActionRequestChange: {hub.MoveRequestChange, "change_requested", hub.ActionContractContested, hub.ContextQuestion},
-	ActionReject:        {hub.MoveReject, "rejected", hub.ActionContractRejected, hub.ContextDecision},
+	ActionReject:        {hub.MoveReject, OutcomeRejected, hub.ActionContractRejected, hub.ContextDecision},
 }
 
 // Respond agrees to a contract, requests a change or rejects it. A comment or a
 // suggested change is also kept as a packet that is related to the contract.
 func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (Result, error) {
 	const op = "contract.Respond"
+	if err := required(op, "contractId", string(r.Contract), "action", r.Action); err != nil {
+		return Result{}, err
+	}
 	does, ok := responses[r.Action]
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
@@ -187,7 +196,7 @@ func sameVersion(op string, c hub.Contract, version int) error {
 
 // comment shares the comment of a response as a packet.
 func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract, r Response, t hub.ContextType) (hub.PacketID, error) {
-	if r.Comment == "" && len(r.Change) == 0 {
+	if r.Change = given(r.Change); r.Comment == "" && r.Change == nil {
 		return "", nil
 	}
 	if len(r.Comment) > federation.MaxText {
@@ -202,33 +211,45 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 	}{r.Action, r.Comment, r.Change, c.ID, c.Version})
 }
 
+// given returns a JSON value, or nil for null.
+func given(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
 // shareAbout shares a packet about a contract.
 func (se *session) shareAbout(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", hub.Errorf(hub.CodeInvalid, op, "the comment is not JSON: %v", err)
 	}
-	packet, err := se.share(op, p, by, NewPacket{Project: p.ID, Type: t, Content: raw, Related: []hub.ContractID{c.ID}})
+	packet, err := se.share(op, p, by, NewPacket{In(p.ID), Relations{Related: []hub.ContractID{c.ID}}, t, raw})
 	return packet.ID, err
 }
 
-// A Revision is the next version of a contract.
+// A Revision is the next version of a contract. Its note has two names on the wire.
 type Revision struct {
-	Project  hub.ProjectID
-	Contract hub.ContractID
-	Content  json.RawMessage
-	Note     string
-	Version  int // that it replaces; 0 for the newest
+	InContract
+	Content json.RawMessage `json:"content"`
+	Note    string          `json:"changeNote,omitempty"`
+	Notes   string          `json:"changeNotes,omitempty"`
+	Version int             `json:"version,omitempty"` // that it replaces; 0 for the newest
 }
 
 // Update gives a contract its next version. Every implementation needs a revision
 // then.
 func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Result, error) {
 	const op = "contract.Update"
+	if err := required(op, "contractId", string(u.Contract), "content", string(u.Content)); err != nil {
+		return Result{}, err
+	}
 	content, err := federation.CompactContent(op, u.Content)
 	if err != nil {
 		return Result{}, err
 	}
+	u.Note = cmp.Or(u.Note, u.Notes)
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}

@@ -181,7 +181,7 @@ func TestSync(t *testing.T) {
 	t.Run("R1-057 a lower version with a later time does not win", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
-		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{"v":2}`)})
+		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"v":2}`)})
 		d.ok(err)
 		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, 24*time.Hour)
 		got := d.received(c, federation.SyncSkipped)
@@ -291,7 +291,7 @@ func TestSync(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
 		c := a.propose()
 		for range 5 {
-			_, err := a.Share(t.Context(), a.back, contract.NewPacket{Project: a.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			_, err := a.Share(t.Context(), a.back, contract.NewPacket{InProject: contract.In(a.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 			a.ok(err)
 		}
 		p, err := federation.DecodeProject(a.whole(contract.WriteOptions{}))
@@ -322,7 +322,7 @@ func TestSync(t *testing.T) {
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.bring(hub.ContractImplemented)
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: c.Project, Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 		d.ok(err)
 		d.propose()
 		raw := string(d.whole(contract.WriteOptions{Naive: true}))

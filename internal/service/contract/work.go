@@ -11,12 +11,12 @@ import (
 
 // Work is the work of one repository on a contract.
 type Work struct {
-	Project      hub.ProjectID
-	Contract     hub.ContractID
-	Plan         string   // for Start
-	Files        []string // planned by Start, written by Complete
-	Notes        string   // for Complete
-	TestEndpoint string   // for Complete
+	InContract
+	Plan         string   `json:"plan,omitempty"`           // for Start
+	Estimated    []string `json:"estimatedFiles,omitempty"` // files, for Start
+	Files        []string `json:"files"`                    // changed, for Complete
+	Notes        string   `json:"notes,omitempty"`          // for Complete
+	TestEndpoint string   `json:"testEndpoint,omitempty"`   // for Complete
 }
 
 // Start records that the caller's repository begins to implement a contract.
@@ -29,7 +29,7 @@ func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result,
 		}
 		impl, _ := was.Implementation(by.ID)
 		return withImplementation(c, hub.Implementation{
-			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Files,
+			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
 			StartedAt: later(c.UpdatedAt, impl.At().After(s.o.Clock)), Version: c.Version,
 		}), nil
 	})
@@ -99,11 +99,10 @@ const (
 
 // A Verification is the result of testing the implementations of a contract together.
 type Verification struct {
-	Project  hub.ProjectID
-	Contract hub.ContractID
-	Result   string
-	Notes    string
-	Failures json.RawMessage // nil or any JSON value
+	InContract
+	Result   string          `json:"result"`
+	Notes    string          `json:"notes,omitempty"`
+	Failures json.RawMessage `json:"failureDetails,omitempty"` // nil or any JSON value
 }
 
 // verifications are the effects of each result.
@@ -155,7 +154,7 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 
 // verdict shares the notes of a verification as a packet.
 func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract, v Verification) (hub.PacketID, error) {
-	if v.Notes == "" && len(v.Failures) == 0 {
+	if v.Failures = given(v.Failures); v.Notes == "" && v.Failures == nil {
 		return "", nil
 	}
 	return se.shareAbout(op, p, by, c, hub.ContextProgress, struct {

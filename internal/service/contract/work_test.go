@@ -25,7 +25,7 @@ func TestContext(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		p, err := d.Share(t.Context(), d.front, contract.NewPacket{
-			Project: c.Project, Type: hub.ContextCode, Content: json.RawMessage(`{"language":"python","snippet":"a < b && c"}`), Related: []hub.ContractID{c.ID},
+			InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{"language":"python","snippet":"a < b && c"}`), Relations: contract.Relations{Related: []hub.ContractID{c.ID}},
 		})
 		d.ok(err)
 		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project})
@@ -41,16 +41,16 @@ func TestContext(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		equal(d, "types", len(hub.PacketTypes), 10)
 		for _, typ := range append(slices.Clone(hub.PacketTypes), "", "gossip") {
-			_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: typ, Content: json.RawMessage(`{}`)})
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: typ, Content: json.RawMessage(`{}`)})
 			if typ.Known() {
 				d.ok(err)
 			} else {
 				d.refused(err, hub.CodeInvalid, "type")
 			}
 		}
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`[]`)})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`[]`)})
 		d.refused(err, hub.CodeInvalid, "content")
-		_, err = d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`), Related: []hub.ContractID{"../x"}})
+		_, err = d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []hub.ContractID{"../x"}}})
 		d.refused(err, hub.CodeInvalid, "related_contracts")
 	})
 	t.Run("R1-040 a question has its options and urgency", func(t *testing.T) {
@@ -65,23 +65,23 @@ func TestContext(t *testing.T) {
 			equal(d, "type", p.Type, hub.ContextQuestion)
 			equal(d, "content", string(p.Content), want)
 		}
-		_, err := d.Ask(t.Context(), d.back, contract.Question{Project: d.project.ID})
+		_, err := d.Ask(t.Context(), d.back, contract.Question{InProject: contract.In(d.project.ID)})
 		d.refused(err, hub.CodeInvalid, "question required")
 	})
 	t.Run("R1-041 a decision has what was chosen, why, and what follows", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		p, err := d.Decide(t.Context(), d.back, contract.Decision{Project: d.project.ID, Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
+		p, err := d.Decide(t.Context(), d.back, contract.Decision{InProject: contract.In(d.project.ID), Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
 		d.ok(err)
 		equal(d, "type", p.Type, hub.ContextDecision)
 		equal(d, "content", string(p.Content), `{"decision":"auth","chosen":"JWT","rationale":"stateless","implications":[]}`)
-		_, err = d.Decide(t.Context(), d.back, contract.Decision{Project: d.project.ID, Decision: "auth", Chosen: "JWT"})
+		_, err = d.Decide(t.Context(), d.back, contract.Decision{InProject: contract.In(d.project.ID), Decision: "auth", Chosen: "JWT"})
 		d.refused(err, hub.CodeInvalid, "rationale required")
 	})
 	t.Run("R1-072 packets are listed by type, contract and time, the newest if asked", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		var all []hub.Packet
 		for i, typ := range []hub.ContextType{hub.ContextCode, hub.ContextTest, hub.ContextCode} {
-			p, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: typ, Content: json.RawMessage(`{}`), Related: []hub.ContractID{hub.ContractID(fmt.Sprint("c", i))}})
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: typ, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []hub.ContractID{hub.ContractID(fmt.Sprint("c", i))}}})
 			d.ok(err)
 			all = append(all, p)
 		}
@@ -107,7 +107,7 @@ func TestContext(t *testing.T) {
 	t.Run("R1-073 a thread is a packet with its answers, and deeper if asked", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		say := func(to hub.PacketID) hub.Packet {
-			p, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: to})
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: to}})
 			d.ok(err)
 			return p
 		}
@@ -126,7 +126,7 @@ func TestContext(t *testing.T) {
 		equal(d, "from the root", ids(root.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
 		equal(d, "from an answer", ids(b.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
 		equal(d, "deep", ids(deep.ID, true), []hub.PacketID{root.ID, a.ID, deep.ID, b.ID})
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "none"})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: "none"}})
 		d.refused(err, hub.CodeNotFound, "Packet none not found")
 		_, err = d.Thread(t.Context(), d.back, d.project.ID, "none", false)
 		d.refused(err, hub.CodeNotFound, "Packet none not found")
@@ -159,12 +159,12 @@ func TestWork(t *testing.T) {
 		equal(d, "files", c.Implementations[0].Files, []string{"src/routes/user.py"})
 		d.implement(c, d.front)
 		equal(d, "status", d.read(c).Status, hub.ContractImplemented)
-		_, err = d.Complete(t.Context(), d.back, contract.Work{Project: c.Project, Contract: c.ID})
+		_, err = d.Complete(t.Context(), d.back, contract.Work{InContract: contract.Of(c.Project, c.ID)})
 		d.refused(err, hub.CodeInvalid, "files required")
 	})
 	t.Run("R1-043 parties in the content say whom a contract concerns", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		r, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
 		d.ok(err)
 		_, err = d.respond(d.front, r.Contract, contract.ActionAgree, "")
 		d.ok(err)
@@ -175,7 +175,7 @@ func TestWork(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.bring(hub.ContractAgreed)
 		d.implement(c, d.back)
-		_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(`{}`)})
+		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 		d.ok(err)
 		equal(d, "status", d.read(c).Implementations[0].Status, hub.ImplNeedsRevision)
 		_, err = d.respond(d.front, c, contract.ActionAgree, "")
@@ -214,9 +214,9 @@ func TestWork(t *testing.T) {
 			d.ok(err)
 			equal(d, "notes", strings.Contains(string(page.Packets[0].Content), "integration tests"), true)
 		}
-		_, err := d.Verify(t.Context(), d.front, contract.Verification{Project: d.project.ID, Contract: d.bring(hub.ContractAgreed).ID, Result: contract.VerifySuccess})
+		_, err := d.Verify(t.Context(), d.front, contract.Verification{InContract: contract.Of(d.project.ID, d.bring(hub.ContractAgreed).ID), Result: contract.VerifySuccess})
 		d.refused(err, hub.CodeConflict, "Cannot verify contract in status agreed")
-		_, err = d.Verify(t.Context(), d.front, contract.Verification{Project: d.project.ID, Contract: "x", Result: "maybe"})
+		_, err = d.Verify(t.Context(), d.front, contract.Verification{InContract: contract.Of(d.project.ID, "x"), Result: "maybe"})
 		d.refused(err, hub.CodeInvalid, "result")
 	})
 	t.Run("R1-074 progress says who has not completed a contract", func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestWork(t *testing.T) {
 	t.Run("the gate says which contracts are not far enough, and why", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		check := func(require hub.ContractStatus, repo string) contract.Verdict {
-			v, err := d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Require: require, Repo: repo})
+			v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID), Require: require, Repo: repo})
 			d.ok(err)
 			return v
 		}
@@ -250,13 +250,13 @@ func TestWork(t *testing.T) {
 		equal(d, "reason", check(hub.ContractVerified, "").Failures[0].Reason, "not verified yet: waiting for a verification")
 		d.verify(c, contract.VerifySuccess)
 		equal(d, "verified", check(hub.ContractVerified, "").OK, true)
-		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		_, err = d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
 		d.ok(err)
 		equal(d, "a contract of others", check("", "frontend-app").OK, true)
 		equal(d, "one's own", check("", "backend-api").OK, false)
-		_, err = d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Require: "proposed"})
+		_, err = d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID), Require: "proposed"})
 		d.refused(err, hub.CodeInvalid, "require")
-		_, err = d.Check(t.Context(), d.back, contract.Gate{Project: d.project.ID, Repo: "nowhere"})
+		_, err = d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID), Repo: "nowhere"})
 		d.refused(err, hub.CodeNotFound, "nowhere")
 	})
 }
@@ -359,11 +359,11 @@ func TestLimits(t *testing.T) {
 	t.Run("R1-087 a project has so many contracts and packets, and no more", func(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits = contract.Limits{Projects: 1, Contracts: 2, Packets: 2} }).begin()
 		propose := func() error {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 			return err
 		}
 		share := func() error {
-			_, err := d.Share(t.Context(), d.back, contract.NewPacket{Project: d.project.ID, Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 			return err
 		}
 		for range 2 {
@@ -385,7 +385,7 @@ func TestLimits(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits.Bytes = 300_000 }).begin()
 		big := json.RawMessage(`{"x":"` + strings.Repeat("y", 200_000) + `"}`)
 		propose := func(content json.RawMessage) error {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{Project: d.project.ID, Type: hub.ContractCustom, Name: "x", Content: content})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: content})
 			return err
 		}
 		d.refused(propose(json.RawMessage(`{"x":"`+strings.Repeat("y", federation.MaxContent)+`"}`)), hub.CodeTooLarge, "content")
@@ -396,7 +396,7 @@ func TestLimits(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		update := func(i int) error {
-			_, err := d.Update(t.Context(), d.back, contract.Revision{Project: c.Project, Contract: c.ID, Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
+			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
 			return err
 		}
 		for i := 1; i < federation.MaxVersions; i++ {
@@ -504,7 +504,7 @@ func TestNotices(t *testing.T) {
 		_, err = d.respond(d.front, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "the answer", len(inbox("ada")), 1)
-		_, err = d.Ask(t.Context(), d.back, contract.Question{Project: c.Project, Question: "now?", Urgent: true})
+		_, err = d.Ask(t.Context(), d.back, contract.Question{InProject: contract.In(c.Project), Question: "now?", Urgent: true})
 		d.ok(err)
 		equal(d, "urgent", inbox("bob")[0].Priority, hub.PriorityHigh)
 		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []federation.Copy{{Project: c.Project, Contract: &hub.Contract{

@@ -86,11 +86,11 @@ func (s *Service) checkAID(op string, aid hub.AID) error {
 
 // A NewPeer describes a peer to add.
 type NewPeer struct {
-	AID      hub.AID
-	Endpoint string
-	Repo     string
-	Key      string // that this hub sends to it; may be empty
-	From     string // address or network of a legacy peer, which sends no key; "" for others
+	AID      hub.AID `json:"agentId"`
+	Endpoint string  `json:"endpoint,omitempty"`
+	Repo     string  `json:"repoName,omitempty"`
+	Key      string  `json:"key,omitempty"`  // that this hub sends to it
+	From     string  `json:"from,omitempty"` // address or network of a legacy peer, which sends no key; "" for others
 }
 
 // AddPeer adds a peer that is approved at once. It returns the key that the
@@ -184,29 +184,6 @@ func trust(p hub.Peer) hub.TrustLevel {
 		return hub.TrustUnknown
 	}
 	return hub.TrustKnown
-}
-
-// SetPeerKey stores the key that this hub sends to a peer. Only the operator may.
-func (s *Service) SetPeerKey(ctx context.Context, actor hub.Caller, aid hub.AID, key string) error {
-	const op = "peers.SetPeerKey"
-	if err := actor.OperatorOnly(op); err != nil {
-		return err
-	}
-	sealed, err := s.sealKey(op, aid, key)
-	if err != nil {
-		return err
-	}
-	return s.update(ctx, "store the key for "+string(aid), func(tx hub.Tx) error {
-		p, err := tx.Peer(aid)
-		if err != nil {
-			return err
-		}
-		if p.State == hub.PeerRemoved {
-			return hub.Errorf(hub.CodeConflict, op, "%s was removed", aid)
-		}
-		p.Sealed = sealed
-		return s.putPeer(tx, actor, hub.ActionPeerKeySet, p)
-	})
 }
 
 // RegisterPeer stores a peer that registers itself. A new peer must be confirmed

@@ -9,14 +9,6 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// Proposal are the parameters of cacp/contract/propose.
-type Proposal struct {
-	InProject
-	Type    hub.ContractType `json:"type"`
-	Name    string           `json:"name"`
-	Content json.RawMessage  `json:"content"`
-}
-
 // Proposed is the answer to cacp/contract/propose and cacp/contract/update.
 type Proposed struct {
 	Contract hub.ContractID     `json:"contractId"`
@@ -27,22 +19,6 @@ type Proposed struct {
 
 func proposed(r contract.Result, err error) (Proposed, error) {
 	return Proposed{r.Contract.ID, r.Contract.Version, r.Contract.Status, r.Warnings}, err
-}
-
-func propose(ctx context.Context, s *Services, c hub.Caller, p Proposal) (Proposed, error) {
-	if err := required("cacp/contract/propose", "type", string(p.Type), "name", p.Name, "content", string(p.Content)); err != nil {
-		return Proposed{}, err
-	}
-	return proposed(s.Contracts.Propose(ctx, c, contract.Proposal{Project: p.Project, Type: p.Type, Name: p.Name, Content: p.Content}))
-}
-
-// Response are the parameters of cacp/contract/respond.
-type Response struct {
-	InContract
-	Action  string          `json:"action"`
-	Comment string          `json:"comment,omitempty"`
-	Change  json.RawMessage `json:"suggestedChange,omitempty"`
-	Version int             `json:"version,omitempty"` // that it is about; 0 for the one that is there
 }
 
 // Responded is the answer to cacp/contract/respond.
@@ -57,28 +33,14 @@ type Responded struct {
 	Packet          hub.PacketID       `json:"packetId,omitempty"`     // that holds the comment
 }
 
-func respond(ctx context.Context, s *Services, c hub.Caller, p Response) (Responded, error) {
-	if err := required("cacp/contract/respond", "contractId", string(p.Contract), "action", p.Action); err != nil {
-		return Responded{}, err
-	}
-	r, err := s.Contracts.Respond(ctx, c, contract.Response{
-		Project: p.Project, Contract: p.Contract, Action: p.Action, Comment: p.Comment, Change: some(p.Change), Version: p.Version,
-	})
+func responded(r contract.Result, err error) (Responded, error) {
 	status := string(r.Contract.Status)
-	if p.Action == contract.ActionReject {
+	if r.Outcome == contract.OutcomeRejected {
 		status = r.Outcome
 	}
 	return Responded{
 		status, r.Contract.Version, r.Contract.ID, r.Contract.Version, r.Contract.Status, r.Outcome, names(r.Pending), r.Packet,
 	}, err
-}
-
-// some returns a value unless it is null.
-func some(raw json.RawMessage) json.RawMessage {
-	if string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 func names(repos []hub.Repo) []string {
@@ -87,27 +49,6 @@ func names(repos []hub.Repo) []string {
 		out[i] = r.Name
 	}
 	return out
-}
-
-// Revision are the parameters of cacp/contract/update. The note has two names.
-type Revision struct {
-	InContract
-	Content json.RawMessage `json:"content"`
-	Note    string          `json:"changeNote,omitempty"`
-	Notes   string          `json:"changeNotes,omitempty"`
-	Version int             `json:"version,omitempty"` // that it replaces; 0 for the one that is there
-}
-
-func update(ctx context.Context, s *Services, c hub.Caller, p Revision) (Proposed, error) {
-	if err := required("cacp/contract/update", "contractId", string(p.Contract), "content", string(p.Content)); err != nil {
-		return Proposed{}, err
-	}
-	if p.Note == "" {
-		p.Note = p.Notes
-	}
-	return proposed(s.Contracts.Update(ctx, c, contract.Revision{
-		Project: p.Project, Contract: p.Contract, Content: p.Content, Note: p.Note, Version: p.Version,
-	}))
 }
 
 // GetParams are the parameters of cacp/contract/get.
@@ -208,17 +149,6 @@ type DiffParams struct {
 
 func diff(ctx context.Context, s *Services, c hub.Caller, p DiffParams) (contract.Diff, error) {
 	return s.Contracts.Diff(ctx, c, p.Project, p.Contract, p.From, p.To)
-}
-
-// CheckParams are the parameters of cacp/contract/check.
-type CheckParams struct {
-	InProject
-	Repo    string             `json:"repoName,omitempty"`
-	Require hub.ContractStatus `json:"require,omitempty"` // agreed, implemented or verified; default agreed
-}
-
-func check(ctx context.Context, s *Services, c hub.Caller, p CheckParams) (contract.Verdict, error) {
-	return s.Contracts.Check(ctx, c, contract.Gate{Project: p.Project, Repo: p.Repo, Require: p.Require})
 }
 
 // ConflictsParams are the parameters of cacp/contract/conflicts.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
@@ -39,9 +40,13 @@ type Services struct {
 
 // A Network calls other hubs.
 type Network interface {
-	// Answer answers the questions with which hubs stay in step. It reports
-	// whether the method is one of those.
-	Answer(ctx context.Context, from hub.AID, method string, params json.RawMessage) (result any, ok bool, err error)
+	// Projects, Summary, Packets and Copies answer a peer that compares projects
+	// with this hub. They report CodeNotFound for a project that the peer takes no
+	// part in.
+	Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error)
+	Summary(ctx context.Context, peer hub.AID, p federation.SummaryParams) (federation.Summary, error)
+	Packets(ctx context.Context, peer hub.AID, p federation.PacketsParams) (federation.PacketsPage, error)
+	Copies(ctx context.Context, peer hub.AID, p federation.CopiesParams) (federation.CopiesPage, error)
 	// Receive merges copies that a peer sent, each with its own status.
 	Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Compare compares everything with a peer soon.
@@ -82,26 +87,26 @@ var (
 	SetPolicy           = define("cacp/project/setPolicy", hub.PermitWrite, "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
 	ListChanges         = locally(define("cacp/project/changes", "", "List changes since a number; waits if asked to.", changes))
 
-	Propose       = define("cacp/contract/propose", hub.PermitPropose, "Propose an interface.", propose)
-	Respond       = define("cacp/contract/respond", hub.PermitRespond, "Agree, ask for a change, or reject.", respond)
-	Update        = define("cacp/contract/update", hub.PermitPropose, "Give a contract its next version.", update)
+	Propose       = define("cacp/contract/propose", hub.PermitPropose, "Propose an interface.", calls((*contract.Service).Propose, proposed))
+	Respond       = define("cacp/contract/respond", hub.PermitRespond, "Agree, ask for a change, or reject.", calls((*contract.Service).Respond, responded))
+	Update        = define("cacp/contract/update", hub.PermitPropose, "Give a contract its next version.", calls((*contract.Service).Update, proposed))
 	GetContract   = define("cacp/contract/get", hub.PermitRead, "Read one contract, with its earlier versions if asked for.", getContract)
 	ListContracts = define("cacp/contract/list", hub.PermitRead, "List the contracts of a project.", listContracts)
 	DiffContract  = define("cacp/contract/diff", hub.PermitRead, "Compare two versions of a contract.", diff)
-	Check         = define("cacp/contract/check", hub.PermitRead, "Report whether the contracts of a repository have come far enough.", check)
+	Check         = define("cacp/contract/check", hub.PermitRead, "Report whether the contracts of a repository have come far enough.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
 	ListConflicts = define("cacp/contract/conflicts", hub.PermitRead, "List contents that lost against another of the same version.", conflicts)
 
-	Share          = define("cacp/context/share", hub.PermitShare, "Share context with the others of a project.", share)
+	Share          = define("cacp/context/share", hub.PermitShare, "Share context with the others of a project.", calls((*contract.Service).Share, shared))
 	ShareCode      = define("cacp/context/shareCode", hub.PermitShare, "Share a piece of code.", shareCode)
 	ShareTypes     = define("cacp/context/shareTypes", hub.PermitShare, "Share definitions of types.", shareTypes)
-	AskQuestion    = define("cacp/context/askQuestion", hub.PermitShare, "Ask the others of a project a question.", ask)
-	RecordDecision = define("cacp/context/recordDecision", hub.PermitShare, "Record a decision.", decide)
+	AskQuestion    = define("cacp/context/askQuestion", hub.PermitShare, "Ask the others of a project a question.", calls((*contract.Service).Ask, shared))
+	RecordDecision = define("cacp/context/recordDecision", hub.PermitShare, "Record a decision.", calls((*contract.Service).Decide, shared))
 	ListContext    = define("cacp/context/list", hub.PermitRead, "List shared context, the newest of it.", listContext)
 	GetThread      = define("cacp/context/getThread", hub.PermitRead, "Read a packet with the answers to it.", thread)
 
-	StartWork    = define("cacp/implementation/start", hub.PermitImplement, "Record that your repository begins with a contract.", startWork)
-	CompleteWork = define("cacp/implementation/complete", hub.PermitImplement, "Record that your repository has implemented a contract.", completeWork)
-	VerifyWork   = define("cacp/implementation/verify", hub.PermitImplement, "Record whether the implementations work together.", verifyWork)
+	StartWork    = define("cacp/implementation/start", hub.PermitImplement, "Record that your repository begins with a contract.", calls((*contract.Service).Start, workState))
+	CompleteWork = define("cacp/implementation/complete", hub.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState))
+	VerifyWork   = define("cacp/implementation/verify", hub.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState))
 	WorkStatus   = define("cacp/implementation/getStatus", hub.PermitRead, "Report how far each repository is with a contract.", workStatus)
 
 	ShareFile        = large(define("cacp/file/share", hub.PermitFiles, "Give the hub a file for a project.", shareFile))
@@ -131,10 +136,10 @@ var (
 	SyncContract = syncs("cacp/contract/sync", "Take a contract from a peer.")
 	SyncPacket   = syncs("cacp/context/sync", "Take a context packet from a peer.")
 
-	SyncProjects = compares("cacp/sync/projects", "List the projects that a peer takes part in.")
-	SyncSummary  = compares("cacp/sync/summary", "Read the hashes of a project's contents.")
-	SyncPackets  = compares("cacp/sync/packets", "List the ids of some packets.")
-	SyncCopies   = compares("cacp/sync/copies", "Read things of a project as they are now.")
+	SyncProjects = define("cacp/sync/projects", hub.PermitCompare, "List the projects that a peer takes part in.", compares(Network.Projects))
+	SyncSummary  = define("cacp/sync/summary", hub.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary))
+	SyncPackets  = define("cacp/sync/packets", hub.PermitCompare, "List the ids of some packets.", compares(Network.Packets))
+	SyncCopies   = define("cacp/sync/copies", hub.PermitCompare, "Read things of a project as they are now.", compares(Network.Copies))
 )
 
 // Operations is the table.
@@ -151,29 +156,26 @@ var Operations = rpc.Table[*Services]{
 // An op is an operation of this table.
 type op[P, R any] = rpc.Operation[*Services, P, R]
 
-// InProject is part of the parameters of every operation on one project.
-type InProject struct {
-	Project hub.ProjectID `json:"projectId"`
-}
+// The parts of parameters that name a project or a contract.
+type (
+	InProject  = contract.InProject
+	InContract = contract.InContract
+)
 
-func (p InProject) project() hub.ProjectID { return p.Project }
-
-// InContract is part of the parameters of every operation on one contract.
-type InContract struct {
-	InProject
-	Contract hub.ContractID `json:"contractId"`
-}
-
-// admit reports CodeDenied unless the caller may call a method on the project
-// that its parameters name. Parameters with a project() must name one.
-func admit(ctx context.Context, s *Services, c hub.Caller, method string, need hub.Permission, params any) error {
+// Admit reports CodeDenied unless the caller has the permission that an operation
+// needs, in the project that its parameters name. Parameters with a ProjectID must
+// name one. An operation that is open to guests needs no permission.
+func (s *Services) Admit(ctx context.Context, c hub.Caller, o rpc.Spec, params any) error {
+	if slices.Contains(o.Callers, hub.CallerGuest) {
+		return nil
+	}
 	var id hub.ProjectID
-	if p, ok := params.(interface{ project() hub.ProjectID }); ok {
-		if id = p.project(); id == "" {
-			return hub.Errorf(hub.CodeInvalid, method, "projectId required")
+	if p, ok := params.(interface{ ProjectID() hub.ProjectID }); ok {
+		if id = p.ProjectID(); id == "" {
+			return hub.Errorf(hub.CodeInvalid, o.Method, "projectId required")
 		}
 	}
-	return s.Callers.Admit(ctx, c, method, need, id)
+	return s.Callers.Admit(ctx, c, o.Method, o.Permission, id)
 }
 
 func spec(method string, need hub.Permission, doc string) rpc.Spec {
@@ -183,23 +185,23 @@ func spec(method string, need hub.Permission, doc string) rpc.Spec {
 // define defines an operation for callers with a permission. An operation that
 // needs "" is for agents of this hub.
 func define[P, R any](method string, need hub.Permission, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
-	return op[P, R]{Spec: spec(method, need, doc), Do: func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
-		if err := admit(ctx, s, c, method, need, p); err != nil {
-			var none R
-			return none, err
-		}
-		return do(ctx, s, c, p)
-	}}
+	return op[P, R]{Spec: spec(method, need, doc), Do: do}
 }
+
+// calls performs an operation by a method of the contract service, and makes the
+// answer of its result.
+func calls[P, T, R any](do func(*contract.Service, context.Context, hub.Caller, P) (T, error), answer func(T, error) (R, error)) func(context.Context, *Services, hub.Caller, P) (R, error) {
+	return func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
+		return answer(do(s.Contracts, ctx, c, p))
+	}
+}
+
+// unchanged is the answer of calls that is the result itself.
+func unchanged[T any](result T, err error) (T, error) { return result, err }
 
 // streams defines an operation that writes the JSON of an R as it reads.
 func streams[P, R any](method string, need hub.Permission, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
-	return op[P, R]{Spec: spec(method, need, doc), Stream: func(ctx context.Context, s *Services, c hub.Caller, p P, w io.Writer) error {
-		if err := admit(ctx, s, c, method, need, p); err != nil {
-			return err
-		}
-		return write(ctx, s, c, p, w)
-	}}
+	return op[P, R]{Spec: spec(method, need, doc), Stream: write}
 }
 
 // locally restricts an operation to agents of this hub.

@@ -2,18 +2,10 @@ package coordination
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
-
-// StartParams are the parameters of cacp/implementation/start.
-type StartParams struct {
-	InContract
-	Plan  string   `json:"plan,omitempty"`
-	Files []string `json:"estimatedFiles,omitempty"`
-}
 
 // A WorkState is the answer to operations that change an implementation.
 type WorkState struct {
@@ -30,38 +22,6 @@ func workState(r contract.Result, err error) (WorkState, error) {
 		Status: r.Outcome, ContractID: r.Contract.ID, ContractStatus: r.Contract.Status,
 		Implementation: string(r.Contract.ID) + ":" + string(r.Repo), PendingRepos: names(r.Pending), Packet: r.Packet,
 	}, err
-}
-
-func startWork(ctx context.Context, s *Services, c hub.Caller, p StartParams) (WorkState, error) {
-	return workState(s.Contracts.Start(ctx, c, contract.Work{Project: p.Project, Contract: p.Contract, Plan: p.Plan, Files: p.Files}))
-}
-
-// CompleteParams are the parameters of cacp/implementation/complete.
-type CompleteParams struct {
-	InContract
-	Files        []string `json:"files"`
-	Notes        string   `json:"notes,omitempty"`
-	TestEndpoint string   `json:"testEndpoint,omitempty"`
-}
-
-func completeWork(ctx context.Context, s *Services, c hub.Caller, p CompleteParams) (WorkState, error) {
-	return workState(s.Contracts.Complete(ctx, c, contract.Work{
-		Project: p.Project, Contract: p.Contract, Files: p.Files, Notes: p.Notes, TestEndpoint: p.TestEndpoint,
-	}))
-}
-
-// VerifyParams are the parameters of cacp/implementation/verify.
-type VerifyParams struct {
-	InContract
-	Result   string          `json:"result"`
-	Notes    string          `json:"notes,omitempty"`
-	Failures json.RawMessage `json:"failureDetails,omitempty"`
-}
-
-func verifyWork(ctx context.Context, s *Services, c hub.Caller, p VerifyParams) (WorkState, error) {
-	return workState(s.Contracts.Verify(ctx, c, contract.Verification{
-		Project: p.Project, Contract: p.Contract, Result: p.Result, Notes: p.Notes, Failures: some(p.Failures),
-	}))
 }
 
 // ContractParams are the parameters of methods that need a contract and no more.

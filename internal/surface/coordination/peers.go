@@ -71,14 +71,9 @@ func listInvites(ctx context.Context, s *Services, c hub.Caller, p InvitesParams
 	return Invites{found}, err
 }
 
-// PeerParams are the parameters of methods about one peer.
-type PeerParams struct {
-	AID      hub.AID `json:"agentId"`
-	Endpoint string  `json:"endpoint,omitempty"`
-	Repo     string  `json:"repoName,omitempty"`
-	Key      string  `json:"key,omitempty"`  // that the peer wants from us
-	From     string  `json:"from,omitempty"` // address or network of a legacy peer
-}
+// PeerParams are the parameters of methods about one peer. All but those that add
+// one read the AID alone.
+type PeerParams = peers.NewPeer
 
 // PeerAdded is a peer with the key that it must send, which is in it this once.
 type PeerAdded struct {
@@ -87,7 +82,7 @@ type PeerAdded struct {
 }
 
 func addPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerAdded, error) {
-	added, key, err := s.Peers.AddPeer(ctx, c, peers.NewPeer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, Key: p.Key, From: p.From})
+	added, key, err := s.Peers.AddPeer(ctx, c, p)
 	return PeerAdded{added, key}, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -54,7 +55,7 @@ func readCopy(method string, in Copied) (copied federation.Copy, whole *federati
 	switch {
 	case in.ID == "" && r.name != "project":
 		return copied, nil, hub.Errorf(hub.CodeInvalid, method, "projectId required")
-	case some(r.member(in)) == nil:
+	case len(r.member(in)) == 0 || string(r.member(in)) == "null":
 		return copied, nil, hub.Errorf(hub.CodeInvalid, method, "%s required", r.name)
 	}
 	if copied, whole, err = r.read(in); err != nil {
@@ -104,7 +105,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 	for i, req := range requests {
 		copied, whole, err := readCopy(req.Method, req.Params)
 		if err == nil {
-			err = s.Callers.Admit(ctx, c, req.Method, hub.PermitSync, copied.Project)
+			err = s.Admit(ctx, c, req.Spec, contract.In(copied.Project))
 		}
 		if err == nil {
 			err = s.Callers.Source(c, req.Params.Source)
@@ -153,10 +154,9 @@ func synced(c federation.Copy, done federation.SyncResult) rpc.Answer[Synced] {
 	return rpc.Answer[Synced]{Result: out}
 }
 
-// compares defines an operation with which hubs find out where they differ.
-func compares(method, doc string) op[json.RawMessage, any] {
-	return define(method, hub.PermitCompare, doc, func(ctx context.Context, s *Services, c hub.Caller, params json.RawMessage) (any, error) {
-		result, _, err := s.Network.Answer(ctx, c.AID, method, params)
-		return result, err
-	})
+// compares performs an operation with which hubs find out where they differ.
+func compares[P, R any](do func(Network, context.Context, hub.AID, P) (R, error)) func(context.Context, *Services, hub.Caller, P) (R, error) {
+	return func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
+		return do(s.Network, ctx, c.AID, p)
+	}
 }

@@ -166,7 +166,7 @@ func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Met
 		if err != nil {
 			calls[i].err = err
 		}
-		calls[i].err = d.finish(ctx, caller, d.byName[calls[i].method], began, calls[i].err)
+		calls[i].err = d.finish(ctx, caller, d.byName[calls[i].spec.Method], began, calls[i].err)
 	}
 }
 

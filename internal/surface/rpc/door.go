@@ -295,10 +295,11 @@ func (d *Door) answer(ctx context.Context, caller hub.Caller, rest []jsonrpc.Req
 func (d *Door) answerGroup(ctx context.Context, caller hub.Caller, m *Method, rest []jsonrpc.Request) []jsonrpc.Response {
 	var calls []call
 	for _, req := range rest {
-		if other := d.byName[req.Method]; req.Invalid != nil || other == nil || other.Group != m.Group {
+		other := d.byName[req.Method]
+		if req.Invalid != nil || other == nil || other.Group != m.Group {
 			break
 		}
-		calls = append(calls, call{method: req.Method, params: req.Params})
+		calls = append(calls, call{spec: other.Spec, params: req.Params})
 	}
 	d.performGroup(ctx, caller, m, calls)
 	answers := make([]jsonrpc.Response, len(calls))

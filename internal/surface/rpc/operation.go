@@ -86,8 +86,16 @@ type Operation[S, P, R any] struct {
 
 // A Request is one request of a group.
 type Request[P any] struct {
-	Method string
+	Spec
 	Params P
+}
+
+// An Admitter is a set of services that checks permissions. A method that is bound
+// to it has every caller admitted after the parameters were decoded. An operation
+// that performs requests together calls Admit itself: what a request touches may
+// become known while it is read.
+type Admitter interface {
+	Admit(ctx context.Context, caller hub.Caller, o Spec, params any) error
 }
 
 // An Answer is the result of a request, or the error that it ended with.
@@ -104,9 +112,13 @@ func (o Operation[S, P, R]) AsTool(name, schema string) Operation[S, P, R] {
 
 // Bind returns the operation as a method that works on services.
 func (o Operation[S, P, R]) Bind(services S) *Method {
-	decode := func(raw []byte) (P, error) {
+	admitter, _ := any(services).(Admitter)
+	decode := func(ctx context.Context, caller hub.Caller, raw []byte) (P, error) {
 		var p P
 		err := Decode(o.Method, o.Dialect, raw, &p)
+		if err == nil && admitter != nil && o.Together == nil {
+			err = admitter.Admit(ctx, caller, o.Spec, p)
+		}
 		return p, err
 	}
 	m := &Method{Spec: o.Spec, read: func(raw json.RawMessage) (any, error) {
@@ -120,7 +132,7 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 	switch {
 	case o.Stream != nil:
 		m.stream = func(ctx context.Context, caller hub.Caller, raw []byte, w io.Writer) error {
-			p, err := decode(raw)
+			p, err := decode(ctx, caller, raw)
 			if err != nil {
 				return err
 			}
@@ -131,12 +143,12 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 			requests := make([]Request[P], 0, len(calls))
 			at := make([]int, 0, len(calls)) // the call of each request
 			for i, c := range calls {
-				p, err := decode(c.params)
+				p, err := decode(ctx, caller, c.params)
 				if err != nil {
 					calls[i].err = err
 					continue
 				}
-				requests, at = append(requests, Request[P]{c.method, p}), append(at, i)
+				requests, at = append(requests, Request[P]{c.spec, p}), append(at, i)
 			}
 			for k, a := range o.Together(ctx, services, caller, requests) {
 				calls[at[k]].result, calls[at[k]].err = a.Result, a.Err
@@ -144,7 +156,7 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 		}
 	default:
 		m.do = func(ctx context.Context, caller hub.Caller, raw []byte) (any, error) {
-			p, err := decode(raw)
+			p, err := decode(ctx, caller, raw)
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +177,7 @@ type Method struct {
 
 // A call is one request of a group, and its answer.
 type call struct {
-	method string
+	spec   Spec
 	params []byte
 	result any
 	err    error
