@@ -13,6 +13,10 @@ import (
 // is stored as an artifact, and the message names it.
 const MaxPayload = 4096
 
+// MaxEnvelope is the limit of an envelope as JSON in bytes, references and
+// unknown members included.
+const MaxEnvelope = 64 << 10
+
 // An Envelope is one message from one agent to others. It is immutable once
 // sent, except for Status and UpdatedAt, which follow the delivery ledger.
 type Envelope struct {
@@ -54,6 +58,15 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	}
 	b = append(b[:len(b)-1], ',')
 	return append(b, extra...), nil
+}
+
+// Size returns how many bytes e has as JSON.
+func (e Envelope) Size() int {
+	b, err := e.MarshalJSON()
+	if err != nil {
+		return MaxEnvelope + 1 // a part that is no JSON fits nowhere
+	}
+	return len(b)
 }
 
 // Broadcast reports whether the message went to everyone.

@@ -153,6 +153,7 @@ type InboxFilter struct {
 	NewOnly bool   // leave out messages that were fetched before
 	Cursor  string // Next of the page before
 	Limit   int    // how many at most; positive
+	Bytes   int    // if positive, the page ends with the message that reaches so many as JSON
 	Now     Time   // messages that expired by then are left out
 }
 
@@ -174,6 +175,7 @@ type Query struct {
 	Held   bool   // waiting for a human; then the oldest come first
 	Cursor string
 	Limit  int // how many at most; positive
+	Bytes  int // if positive, the page ends with the message that reaches so many as JSON
 }
 
 // A CountFilter chooses messages to count: those in an agent's inbox, fetched or

@@ -21,6 +21,9 @@ const (
 	maxYear    = 9999
 )
 
+// fewRecipients is up to how many recipients cannot make an envelope too large.
+const fewRecipients = 100
+
 // The patterns of the published envelope schema.
 var (
 	threadPattern  = regexp.MustCompile(`^[A-Za-z0-9._:@/#+=~-]{1,128}$`)
@@ -54,6 +57,13 @@ func (e Envelope) Validate() error {
 	if n := len(e.Payload); n > MaxPayload {
 		return Errorf(CodePayloadTooLarge, op, "payload: %d bytes are more than the %d allowed", n, MaxPayload).
 			WithHint("store the content with `parley artifact put` and send the reference in context.artifacts")
+	}
+	if e.Extra == nil && e.Context == nil && len(e.To) <= fewRecipients {
+		return nil // the members that are left are small
+	}
+	if n := e.Size(); n > MaxEnvelope {
+		return Errorf(CodeTooLarge, op, "the envelope has %d bytes and may have %d, references and unknown members included", n, MaxEnvelope).
+			WithHint("send fewer references, or store the content with `parley artifact put` and name it in context.artifacts")
 	}
 	if e.Extra == nil {
 		return nil

@@ -51,6 +51,9 @@ func TestBadInput(t *testing.T) {
 		{"invalid UTF-8", send("{\"to\":[\"bob\"],\"text\":\"\xff\"}"), parse, hub.CodeInvalid, true},
 		{"half a surrogate pair", send(`{"to":["bob"],"text":"\ud800"}`), parse, hub.CodeInvalid, true},
 
+		{"an unknown member that is too large", send(`{"to":["bob"],"text":"x","colour":"` + strings.Repeat("b", 65<<10) + `"}`), params, hub.CodeTooLarge, true},
+		{"too many references", send(`{"to":["bob"],"text":"x","context":{"external_refs":[` + strings.Repeat(`{"type":"ticket","value":"1"},`, 3000) + `{"type":"ticket","value":"1"}]}}`), params, hub.CodeTooLarge, true},
+
 		{"a text that is a number", send(`{"to":["bob"],"text":7}`), params, hub.CodeInvalid, false},
 		{"recipients that are a number", send(`{"to":7,"text":"x"}`), params, hub.CodeInvalid, false},
 		{"a recipient that is a number", send(`{"to":[7],"text":"x"}`), params, hub.CodeInvalid, false},

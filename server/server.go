@@ -150,6 +150,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, listenError(opts.Addr, err)
 	}
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
+	s.listener = deadlineListener{s.listener}
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}

@@ -102,6 +102,20 @@ var inboxTests = []storeTest{
 		for _, limit := range []int{1, 2, 5, 23, 24, 25} {
 			w.equal(fmt.Sprintf("inbox by %d", limit), w.inbox("bob", hub.InboxFilter{Limit: limit}), want)
 		}
+		w.view(func(r hub.Reader) error {
+			all, err := r.Inbox("bob", hub.InboxFilter{Limit: 99, Now: epoch})
+			size := all.Messages[0].Size()
+			for bytes, n := range map[int]int{1: 1, size: 1, size + 1: 2} {
+				page, err2 := r.Inbox("bob", hub.InboxFilter{Limit: 99, Bytes: bytes, Now: epoch})
+				w.equal(fmt.Sprintf("messages of a page with %d bytes", bytes), len(page.Messages), n)
+				w.equal("there is another page", page.Next != "", true)
+				err = errors.Join(err, err2)
+			}
+			found, err2 := r.Query(hub.Query{Audit: true, Limit: 99, Bytes: 1})
+			w.equal("messages of a query's page with 1 byte", len(found.Messages), 1)
+			return errors.Join(err, err2)
+		})
+		w.equal("inbox by bytes", w.inbox("bob", hub.InboxFilter{Limit: 99, Bytes: 1}), want)
 	}},
 	{"only what is unread or delivered is in it", func(w *world) {
 		in := []hub.EnvelopeID{}

@@ -32,7 +32,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards stored and pending
 	stored  int64      // bytes; perhaps more than there are, never fewer
-	pending int64      // bytes that are about to be stored
+	pending int64      // bytes that are on their way
 }
 
 // Open returns the store in dir, which is made when something is put there.
@@ -92,7 +92,8 @@ func (s *Store) size() (n int64, err error) {
 const partial = ".partial"
 
 // Put stores the content of r, syncs it to disk, and returns its path, its
-// hash and its size. Content that is there already is not stored twice.
+// hash and its size. Content that is there already is not stored twice. Bytes
+// count against the total from the moment they arrive.
 func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	const op = "blobs.Put"
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -104,12 +105,15 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	}
 	defer os.Remove(tmp.Name()) // after the rename there is nothing to remove
 	defer tmp.Close()
+	kept := false
+	disk := &diskWriter{s: s, f: tmp}
+	defer func() { s.release(disk.reserved, kept) }()
 	hash := sha256.New()
-	size, err = io.Copy(io.MultiWriter(diskWriter{tmp}, hash), io.LimitReader(r, s.maxFile+1))
-	var disk *hub.Error
+	size, err = io.Copy(io.MultiWriter(disk, hash), io.LimitReader(r, s.maxFile+1))
+	var refused *hub.Error
 	switch {
-	case errors.As(err, &disk):
-		return "", "", 0, disk
+	case errors.As(err, &refused):
+		return "", "", 0, refused
 	case err != nil:
 		return "", "", 0, hub.Errorf(hub.CodeInvalid, op, "the content broke off: %v", err)
 	case size > s.maxFile:
@@ -120,16 +124,10 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, sum, size, nil
 	}
-	if !s.reserve(size) {
-		if err := s.recount(op, size); err != nil {
-			return "", "", 0, err
-		}
-	}
-	err = keep(tmp, path)
-	s.release(size, err == nil)
-	if err != nil {
+	if err := keep(tmp, path); err != nil {
 		return "", "", 0, degraded(op, err)
 	}
+	kept = true
 	return path, sum, size, nil
 }
 
@@ -162,6 +160,7 @@ func (s *Store) Open(sum string) (*os.File, error) {
 
 func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum[2:]) }
 
+// reserve makes room for bytes that have arrived, and reports whether there was.
 func (s *Store) reserve(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,13 +198,26 @@ func (s *Store) release(size int64, kept bool) {
 	}
 }
 
-// A diskWriter tells failures of the disk from those of the reader.
-type diskWriter struct{ f *os.File }
+// A diskWriter writes a file, after it has reserved room for the bytes. Its errors
+// are of type *hub.Error, unlike those of the reader beside it.
+type diskWriter struct {
+	s        *Store
+	f        *os.File
+	reserved int64
+}
 
-func (w diskWriter) Write(b []byte) (int, error) {
+func (w *diskWriter) Write(b []byte) (int, error) {
+	const op = "blobs.Put"
+	size := int64(len(b))
+	if !w.s.reserve(size) {
+		if err := w.s.recount(op, size); err != nil {
+			return 0, err
+		}
+	}
+	w.reserved += size
 	n, err := w.f.Write(b)
 	if err != nil {
-		return n, degraded("blobs.Put", err)
+		return n, degraded(op, err)
 	}
 	return n, nil
 }

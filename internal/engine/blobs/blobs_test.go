@@ -200,3 +200,28 @@ func TestLeftovers(t *testing.T) {
 		}
 	})
 }
+
+func TestUploadsUnderWay(t *testing.T) {
+	t.Run("bytes that have arrived count before the upload ends", func(t *testing.T) {
+		s := open(t, t.TempDir(), &blobs.Options{MaxFile: 100, MaxTotal: 100})
+		r, w := io.Pipe()
+		first := make(chan error, 1)
+		go func() {
+			_, _, _, err := s.Put(r)
+			first <- err
+		}()
+		if _, err := io.WriteString(w, strings.Repeat("a", 60)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte("a")); err != nil { // so that the sixty are stored
+			t.Fatal(err)
+		}
+		_, _, _, err := s.Put(strings.NewReader(strings.Repeat("b", 60)))
+		wantCode(t, err, hub.CodeTooLarge)
+		w.CloseWithError(errors.New("broken off"))
+		wantCode(t, <-first, hub.CodeInvalid)
+		if _, _, _, err := s.Put(strings.NewReader(strings.Repeat("b", 60))); err != nil {
+			t.Errorf("after the first broke off: %v", err)
+		}
+	})
+}

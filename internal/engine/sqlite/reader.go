@@ -92,8 +92,9 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 
 	var page hub.Page
 	var last position
+	size := 0
 	for moreUnread || moreDelivered {
-		if len(page.Messages) == f.Limit {
+		if len(page.Messages) == f.Limit || f.Bytes > 0 && size >= f.Bytes {
 			page.Next = encodeCursor(last, inboxKey(agent, f))
 			break
 		}
@@ -107,6 +108,9 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		}
 		last = place(q)
 		page.Messages = append(page.Messages, m)
+		if f.Bytes > 0 {
+			size += m.Size()
+		}
 		*more = q.next()
 	}
 	if err := unread.done(); err != nil {

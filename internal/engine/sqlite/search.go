@@ -142,8 +142,9 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 
 	var page hub.Page
 	var last position
+	size := 0
 	for q.next() {
-		if len(page.Messages) == f.Limit {
+		if len(page.Messages) == f.Limit || f.Bytes > 0 && size >= f.Bytes {
 			page.Next = encodeCursor(last, key)
 			break
 		}
@@ -154,6 +155,9 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 		}
 		last = position{m.CreatedAt.UnixMilli(), seq}
 		page.Messages = append(page.Messages, m)
+		if f.Bytes > 0 {
+			size += m.Size()
+		}
 	}
 	if err := q.done(); err != nil {
 		return hub.Page{}, engineError(op, err)

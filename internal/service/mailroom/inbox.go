@@ -21,6 +21,10 @@ type InboxRequest struct {
 	Peek    bool // change nothing
 }
 
+// pageBytes ends a page of messages before its count does, so that no answer is
+// much larger. A page has one message at least.
+const pageBytes = 256 << 10
+
 // MaxWait is the longest wait of one call.
 const MaxWait = 5 * time.Minute
 
@@ -129,7 +133,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 	var page hub.Page
 	var mark hub.SessionMark
 	read := func(r hub.Reader) (err error) {
-		page, err = r.Inbox(actor.ID, hub.InboxFilter{NewOnly: req.NewOnly, Cursor: req.Cursor, Limit: req.Limit, Now: now})
+		page, err = r.Inbox(actor.ID, hub.InboxFilter{NewOnly: req.NewOnly, Cursor: req.Cursor, Limit: req.Limit, Bytes: pageBytes, Now: now})
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ type Listing struct {
 // them for an auditor. The viewer in q is ignored.
 func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Listing, error) {
 	const op = "mailroom.Query"
-	q.Viewer, q.Audit = actor.ID, actor.Audits()
+	q.Viewer, q.Audit, q.Bytes = actor.ID, actor.Audits(), pageBytes
 	if q.Limit == 0 {
 		q.Limit = 50
 	}

@@ -161,6 +161,7 @@ type Handler struct {
 	dispatcher *rpc.Dispatcher
 	byTool     map[string]*rpc.Method // methods that may take the shortcut, see shortcut.go
 	passes     passes
+	sessions   sessions
 }
 
 // Close ends every session.
@@ -168,6 +169,7 @@ func (h *Handler) Close() {
 	for s := range h.server.Sessions() {
 		s.Close()
 	}
+	h.sessions.ending.Wait()
 }
 
 // NewHandler returns the dispatcher's tools over streamable HTTP. A session

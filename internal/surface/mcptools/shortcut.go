@@ -87,8 +87,12 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Calle
 	if session == "" || r.Method != http.MethodPost {
 		if r.Method == http.MethodDelete {
 			h.passes.revoke(session)
+			h.sessions.remove(caller.ID, session)
 		}
 		h.serveLibrary(w, r, caller)
+		if session == "" {
+			h.began(w.Header(), caller.ID)
+		}
 		return nil
 	}
 	if h.passes.valid(r, caller.ID, time.Now()) && plainHeaders(r.Header) {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/callers"
@@ -24,9 +23,8 @@ const (
 	// says otherwise.
 	DefaultBody = 1 << 20
 
-	guestBody    = 16 << 10         // bytes of a request without a key
-	maxAnswer    = 8 << 20          // bytes of answers after which the rest of a batch is refused
-	writeTimeout = 30 * time.Second // how long a part of a streamed answer may wait for its reader
+	guestBody = 16 << 10 // bytes of a request without a key
+	maxAnswer = 8 << 20  // bytes of answers after which the rest of a batch is refused
 )
 
 // SessionHeader names the caller's session for callers that have no MCP session.
@@ -322,8 +320,7 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, caller hub.Caller,
 	if req.Invalid != nil || m == nil || m.stream == nil || int64(size) > m.MaxBody {
 		return false
 	}
-	out := &resultWriter{w: w, id: req.ID, pace: http.NewResponseController(w)}
-	defer out.pace.SetWriteDeadline(time.Time{}) // the next answer on the connection has its own
+	out := &resultWriter{w: w, id: req.ID}
 	err := d.perform(r.Context(), caller, m, func() error { return m.stream(r.Context(), caller, req.Params, out) })
 	switch {
 	case err != nil && out.begun:
@@ -336,17 +333,14 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, caller hub.Caller,
 	return true
 }
 
-// A resultWriter writes the beginning of a response before the result. It fails
-// when the reader stops reading for writeTimeout.
+// A resultWriter writes the beginning of a response before the result.
 type resultWriter struct {
 	w     http.ResponseWriter
-	pace  *http.ResponseController
 	id    json.RawMessage
 	begun bool
 }
 
 func (e *resultWriter) Write(p []byte) (int, error) {
-	e.pace.SetWriteDeadline(time.Now().Add(writeTimeout)) // without a connection there is no slow reader
 	if !e.begun {
 		e.begun = true
 		e.w.Header().Set("Content-Type", "application/json")

@@ -1,0 +1,115 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
+)
+
+func TestLargeInbox(t *testing.T) {
+	t.Run("an answer is paged by bytes, and no message is lost", func(t *testing.T) {
+		hubtest.NoGoroutinesLeft(t)
+		r := start(t, unlimited())
+		keys := r.add(t, "alice", "bob")
+		refs := strings.Repeat(`{"type":"ticket","value":"12345678"},`, 1500)
+		const n = 12
+		for i := range n {
+			r.call(t, keys[0], "acp/send", fmt.Sprintf(`{"to":["bob"],"text":"%d","context":{"external_refs":[%s]}}`, i, strings.TrimSuffix(refs, ","))).wantOK(t, nil)
+		}
+		seen := map[hub.EnvelopeID]bool{}
+		for cursor := ""; ; {
+			a := r.call(t, keys[1], "acp/inbox", fmt.Sprintf(`{"cursor":%q,"limit":200}`, cursor))
+			var page struct {
+				Messages []hub.Envelope
+				Next     string
+			}
+			a.wantOK(t, &page)
+			if most := 256<<10 + hub.MaxEnvelope + 4096; len(a.Result) > most {
+				t.Fatalf("an answer has %d bytes, want at most %d", len(a.Result), most)
+			}
+			for _, m := range page.Messages {
+				seen[m.ID] = true
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		if len(seen) != n {
+			t.Errorf("got %d messages, want %d", len(seen), n)
+		}
+		found := must(rpc.Call(t.Context(), r.as(keys[1]), api.Query, api.QueryParams{Limit: 200}))(t)
+		if got := len(found.Messages); got == n || found.Next == "" {
+			t.Errorf("a query has %d messages and next %q, want fewer than %d and a cursor", got, found.Next, n)
+		}
+	})
+}
+
+func TestSlowReader(t *testing.T) {
+	t.Run("a caller that does not read its answer loses the connection", func(t *testing.T) {
+		home := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newPipes()
+			ended := make(chan struct{})
+			go func() { s.ServeHTTPOn(l); close(ended) }()
+			defer func() { s.CloseHTTP(); <-ended }()
+			conn := l.dial()
+			defer conn.Close()
+			in := bufio.NewReaderSize(conn, 16)
+			ask := func(method, path string, body []byte) *http.Response {
+				t.Helper()
+				req, err := http.NewRequest(method, "http://localhost"+path, bytes.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(raw)))
+				go req.Write(conn)
+				res, err := http.ReadResponse(in, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			}
+			content := bytes.Repeat([]byte("x"), 1<<20)
+			var put server.Artifact
+			if err := json.NewDecoder(ask("POST", "/artifacts", content).Body).Decode(&put); err != nil {
+				t.Fatal(err)
+			}
+
+			res := ask("GET", "/artifacts/"+put.Artifact.SHA256, nil)
+			time.Sleep(29 * time.Second) // a slow reader
+			some := make([]byte, 300<<10)
+			if _, err := io.ReadFull(res.Body, some); err != nil {
+				t.Fatalf("after 29 s: %v", err)
+			}
+			time.Sleep(40 * time.Second) // one that has stopped
+			rest, err := io.ReadAll(res.Body)
+			if got := len(some) + len(rest); err == nil || got >= len(content) {
+				t.Errorf("got %d bytes and the error %v, want the answer cut off", got, err)
+			}
+		})
+	})
+}
