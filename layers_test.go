@@ -150,7 +150,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
-	"github.com/go-json-experiment/json":       {"comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},

@@ -66,7 +66,7 @@ type Update struct {
 	V2 *acpv2.UpdateSessionNotification
 }
 
-// decodeUpdate reads the params of session/update.
+// decodeUpdate reads the params of session/update, which package jsonrpc has validated.
 func decodeUpdate(version int, params json.RawMessage) (*Update, error) {
 	if version == 1 {
 		m := &struct { // one allocation for both: BenchmarkUpdates needs it
@@ -74,10 +74,10 @@ func decodeUpdate(version int, params json.RawMessage) (*Update, error) {
 			v1 acpv1.SessionNotification
 		}{}
 		m.V1 = &m.v1
-		return &m.Update, m.v1.UnmarshalJSON(params)
+		return &m.Update, acpv1.UnmarshalValid(params, &m.v1)
 	}
 	u := &Update{V2: &acpv2.UpdateSessionNotification{}}
-	return u, u.V2.UnmarshalJSON(params)
+	return u, acpv1.UnmarshalValid(params, u.V2)
 }
 
 // SessionID returns the session of the update.

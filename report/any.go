@@ -78,11 +78,7 @@ func parseObject(text string, o Options, nesting int) (Result, bool) {
 // there is none.
 func fencedObject(text string) (object string) {
 	inside, start := false, 0
-	for all := linesOf(text, 0); ; {
-		l, ok := all.next()
-		if !ok {
-			return object
-		}
+	for l := range linesOf(text, 0) {
 		if !fence(l.text) {
 			continue
 		}
@@ -93,6 +89,7 @@ func fencedObject(text string) (object string) {
 		}
 		inside, start = !inside, l.at+len(l.text)
 	}
+	return object
 }
 
 // outerObject returns the part of a text from the first to the last brace.

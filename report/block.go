@@ -2,27 +2,19 @@ package report
 
 import "strings"
 
-// An extent is a part of a text by its offsets.
-type extent struct{ from, to int32 }
-
-func (e extent) of(text string) string { return text[e.from:e.to] }
-
-// A rawField is a field whose value is not read yet. A text may have many, so it is
-// small and has no pointers.
+// A rawField is a field whose value is not read yet.
 type rawField struct {
-	name, value extent
-	more        extent // the lines that continue it
-	line, col   int32
-	indent      int32
-	place       int8 // the index in reportTerms; -1 for an extra field
-	odd         fieldStyle
+	TextField        // without its Name
+	more      string // the lines that continue it
+	moreAt    int    // their offset in the text
+	indent    int
+	place     int // the index in reportTerms; -1 for an extra field
+	odd       fieldStyle
 }
-
-func (w *rawField) known() bool { return w.place >= 0 }
 
 // shape returns the form of the value. An extra field is a text.
 func (w *rawField) shape() shape {
-	if w.known() {
+	if w.place >= 0 {
 		return reportTerms[w.place].shape
 	}
 	return aText
@@ -50,19 +42,14 @@ type blockFinder struct {
 // sort finds the blocks.
 func (s *blockFinder) sort(skipped int) {
 	s.open = -1
-	s.fields = make([]rawField, 0, 8)
-	for all := linesOf(s.text, skipped); ; {
-		l, ok := all.next()
-		if !ok {
-			break
-		}
-		s.line(&l)
+	for l := range linesOf(s.text, skipped) {
+		s.line(l)
 	}
 	s.endRun()
 }
 
 // line classifies one line.
-func (s *blockFinder) line(l *line) {
+func (s *blockFinder) line(l line) {
 	if l.odd && s.oddEnd == 0 {
 		s.oddEnd = l.number
 	}
@@ -87,12 +74,12 @@ func (s *blockFinder) line(l *line) {
 	switch {
 	case s.continues(l.text, h.name, place):
 		f := &s.fields[s.open]
-		if f.more.to == 0 {
-			f.more.from = int32(l.at)
+		if f.more == "" {
+			f.moreAt = l.at
 		}
-		f.more.to = int32(l.at + len(l.text))
+		f.more = s.text[f.moreAt : l.at+len(l.text)]
 	case ok:
-		s.field(l, &h, place)
+		s.field(l, h, place)
 	default:
 		s.prose(l, h)
 		return
@@ -110,7 +97,7 @@ func (s *blockFinder) continues(text, name string, place int) bool {
 	}
 	f := &s.fields[s.open]
 	i := indent(text)
-	deeper := i > int(f.indent)
+	deeper := i > f.indent
 	if f.shape() == aList {
 		return place < 0 && (deeper || bullet(text[i:]) > 0)
 	}
@@ -119,66 +106,51 @@ func (s *blockFinder) continues(text, name string, place int) bool {
 
 // field adds a field to the current run, and opens it for continuation if its shape
 // allows that.
-func (s *blockFinder) field(l *line, h *head, place int) {
+func (s *blockFinder) field(l line, h head, place int) {
 	if s.run.from == len(s.fields) {
 		s.start, s.run.First = l.at, l.number
 	}
 	if s.fenced {
 		h.odd |= fenced
 	}
-	at := l.at + h.valueAt
 	w := rawField{
-		name:  extent{int32(l.at + h.at), int32(l.at + h.at + len(h.name))},
-		value: extent{int32(at), int32(at + len(h.value))},
-		line:  int32(l.number), col: int32(h.at + 1), indent: int32(indent(l.text)),
-		place: int8(place), odd: h.odd,
+		TextField: TextField{RawName: h.name, Value: h.value, Line: l.number, Col: h.at + 1},
+		indent:    indent(l.text), place: place, odd: h.odd,
 	}
 	s.fields = append(s.fields, w)
 	s.open = -1
 	switch shape := w.shape(); {
 	case shape == aWord:
-		s.inline(l)
+		s.inline(h.valueAt)
 	case shape == aText, h.value == "", strings.HasSuffix(h.value, ","):
 		s.open = len(s.fields) - 1
 	}
 }
 
 // inline splits further fields off the value of the last field, which should be a
-// word. Their names must be known and in capitals.
-func (s *blockFinder) inline(l *line) {
+// word and begins at the given offset of its line. Their names must be known and in
+// capitals.
+func (s *blockFinder) inline(at int) {
 	w := s.fields[len(s.fields)-1]
-	rest := w.value
-	value := rest.of(s.text)
-	for colon := strings.IndexByte(value, ':'); colon >= 0; {
-		start, place := nameBefore(value, colon)
+	rest := w.Value
+	for from := 0; ; {
+		colon := strings.IndexByte(rest[from:], ':')
+		if colon < 0 {
+			return
+		}
+		colon += from
+		start, place := nameBefore(rest, colon)
 		if place < 0 {
-			next := strings.IndexByte(value[colon+1:], ':')
-			if next < 0 {
-				return
-			}
-			colon += 1 + next
+			from = colon + 1
 			continue
 		}
 		last := &s.fields[len(s.fields)-1]
-		last.value = trimmed(s.text, extent{rest.from, rest.from + int32(start)}, " \t|;,")
-		w.name = extent{rest.from + int32(start), rest.from + int32(colon)}
-		rest.from += int32(colon + 1)
-		w.value = trimmed(s.text, rest, " \t")
-		w.col, w.place, w.odd = w.name.from-int32(l.at)+1, int8(place), w.odd&fenced|inline
+		last.Value = strings.TrimLeft(strings.TrimRight(rest[:start], " \t|;,"), " \t")
+		w.RawName, w.Col, w.place, w.odd = rest[start:colon], at+start+1, place, w.odd&fenced|inline
+		rest, at, from = rest[colon+1:], at+colon+1, 0
+		w.Value = strings.Trim(rest, " \t")
 		s.fields = append(s.fields, w)
-		value = rest.of(s.text)
-		colon = strings.IndexByte(value, ':')
 	}
-}
-
-// trimmed returns the extent without blanks at its beginning and without the bytes of
-// cutset at its end.
-func trimmed(text string, e extent, cutset string) extent {
-	s := strings.TrimRight(e.of(text), cutset)
-	e.to = e.from + int32(len(s))
-	t := strings.TrimLeft(s, " \t")
-	e.from += int32(len(s) - len(t))
-	return e
 }
 
 // nameBefore returns the beginning and the index of the name of a field that ends at
@@ -199,7 +171,7 @@ func nameBefore(s string, colon int) (start, place int) {
 }
 
 // prose ends the current run.
-func (s *blockFinder) prose(l *line, h head) {
+func (s *blockFinder) prose(l line, h head) {
 	s.endRun()
 	s.outside(l.number, l.number)
 	if nearMiss(h) {
@@ -228,12 +200,12 @@ func (s *blockFinder) endRun() {
 		if w.place != statusPlace {
 			continue
 		}
-		status, detail, _ := readStatus(w.value.of(s.text))
+		status, detail, _ := readStatus(w.Value)
 		if status == "" || run.Status != "" && status.rank() >= run.Status.rank() {
 			continue
 		}
 		run.Status, run.Fenced, run.statusAt = status, w.odd&fenced != 0, i
-		run.sentence = run.to-run.from == 1 && !run.Fenced && (w.name.of(s.text) != "STATUS" || detail != "")
+		run.sentence = run.to-run.from == 1 && !run.Fenced && (w.RawName != "STATUS" || detail != "")
 	}
 	if run.Status != "" {
 		s.blocks = append(s.blocks, run)

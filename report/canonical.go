@@ -8,7 +8,7 @@ import "strings"
 // the tests compare. It exists for the benchmark BenchmarkTypical (a typical report in
 // less than 2 µs): readBlocks alone takes longer.
 func readCanonical(text string, skipped int) (r Result, ok bool) {
-	if !strings.HasPrefix(text, "STATUS:") || !simple(text) {
+	if !strings.HasPrefix(text, "STATUS:") || strings.IndexByte(text, '\r') >= 0 || strings.IndexByte(text, "\u2028"[0]) >= 0 {
 		return Result{}, false
 	}
 	text = strings.TrimSuffix(text, "\n")

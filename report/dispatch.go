@@ -43,11 +43,7 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	if cut {
 		in.d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
 	}
-	for all := linesOf(text, skipped); ; {
-		l, ok := all.next()
-		if !ok {
-			break
-		}
+	for l := range linesOf(text, skipped) {
 		in.line(l)
 	}
 	return in.finish()
@@ -265,11 +261,7 @@ func (d Dispatch) Text() (string, error) {
 // indented returns a text whose second and later lines are indented by two blanks.
 func indented(s string) string {
 	var all []string
-	for rest := linesOf(trim(s), 0); ; {
-		l, ok := rest.next()
-		if !ok {
-			break
-		}
+	for l := range linesOf(trim(s), 0) {
 		all = append(all, l.text)
 	}
 	if len(all) < 2 {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,62 +15,43 @@ type line struct {
 	odd    bool // it ends with a lone CR, U+2028 or U+2029
 }
 
-// lines iterates over the lines of a text. It finds the next LF first and then the odd
-// line ends before it, so that each byte is scanned a fixed number of times whatever
-// the line ends are.
-type lines struct {
-	text   string
-	number int  // of the last line
-	simple bool // the text has no odd line end
-
-	at    int  // the beginning of the next line
-	stop  int  // the end of the text before the next LF
-	after int  // the offset behind that LF
-	plain bool // there is no odd line end before stop
-}
-
-// linesOf returns the lines of a text with skipped lines before it.
-func linesOf(text string, skipped int) lines {
-	return lines{text: text, number: skipped, simple: simple(text)}
-}
-
-// simple reports whether a text cannot have an odd line end.
-func simple(s string) bool {
-	return strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, "\u2028"[0]) < 0
-}
-
-// next returns the next line, false after the last.
-func (l *lines) next() (line, bool) {
-	if l.at >= len(l.text) {
-		return line{}, false
-	}
-	if l.at >= l.after {
-		l.stretch()
-	}
-	l.number++
-	out := line{at: l.at, number: l.number}
-	if !l.plain {
-		for i := l.at; i < l.stop; i++ {
-			if n := oddLineEnd(l.text[i:l.stop]); n > 0 {
-				out.text, out.odd, l.at = l.text[l.at:i], true, i+n
-				return out, true
+// linesOf yields the lines of a text with skipped lines before it. LF and CRLF end a
+// line, and so do the odd line ends. It finds the next LF first and then the odd line
+// ends before that, so that each byte is scanned twice whatever the line ends are.
+func linesOf(text string, skipped int) iter.Seq[line] {
+	return func(yield func(line) bool) {
+		number := skipped
+		for at := 0; at < len(text); {
+			stop, after := len(text), len(text)
+			if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
+				stop, after = at+i, at+i+1
+				if i > 0 && text[stop-1] == '\r' {
+					stop--
+				}
 			}
+			for i := at; i < stop; i++ {
+				if text[i] != '\r' && text[i] != "\u2028"[0] {
+					continue
+				}
+				if n := oddLineEnd(text[i:stop]); n > 0 {
+					number++
+					if !yield(line{text: text[at:i], at: at, number: number, odd: true}) {
+						return
+					}
+					at = i + n
+					i = at - 1
+				}
+			}
+			if at == len(text) {
+				return
+			}
+			number++
+			if !yield(line{text: text[at:stop], at: at, number: number}) {
+				return
+			}
+			at = after
 		}
 	}
-	out.text, l.at = l.text[l.at:l.stop], l.after
-	return out, true
-}
-
-// stretch finds the next LF.
-func (l *lines) stretch() {
-	l.stop, l.after = len(l.text), len(l.text)
-	if i := strings.IndexByte(l.text[l.at:], '\n'); i >= 0 {
-		l.stop, l.after = l.at+i, l.at+i+1
-		if i > 0 && l.text[l.stop-1] == '\r' {
-			l.stop--
-		}
-	}
-	l.plain = l.simple || simple(l.text[l.at:l.stop])
 }
 
 // oddLineEnd returns the length of the odd line end at the beginning of s.

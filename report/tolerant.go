@@ -28,7 +28,7 @@ func readBlocks(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	b.Chosen = true
 	conflict := slices.ContainsFunc(s.blocks, func(other Block) bool { return other.Status != b.Status })
 	s.surroundings(b, conflict)
-	in := reader{text: text, d: s.d}
+	in := reader{d: s.d}
 	in.result.Blocks, in.result.Conflict = s.blocks, conflict
 	in.result.Fields = make([]TextField, 0, b.to-b.from)
 	for i := b.from; i < b.to; i++ {
@@ -59,7 +59,6 @@ func (s *blockFinder) surroundings(b *Block, conflict bool) {
 // A reader reads the fields of one block.
 type reader struct {
 	result Result
-	text   string
 	d      diagnostics
 	seen   [8]bool // by index in reportTerms
 	twice  bool    // a field was repeated
@@ -103,18 +102,11 @@ var styleCodes = [...]struct {
 
 // rawField reads a field of the text with the lines that continue it.
 func (in *reader) rawField(w *rawField, status bool) {
-	f := &TextField{RawName: w.name.of(in.text), Value: w.value.of(in.text), Line: int(w.line), Col: int(w.col)}
 	var more []string
-	if w.more.to > 0 {
-		for all := linesOf(w.more.of(in.text), 0); ; {
-			l, ok := all.next()
-			if !ok {
-				break
-			}
-			more = append(more, trim(l.text))
-		}
+	for l := range linesOf(w.more, 0) {
+		more = append(more, trim(l.text))
 	}
-	in.field(int(w.place), f, more, w.odd, status)
+	in.field(w.place, &w.TextField, more, w.odd, status)
 }
 
 // field reads a field: the value on its line, and the lines that continue it. Only the

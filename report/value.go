@@ -246,12 +246,8 @@ func oneLine(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for l := linesOf(s, 0); ; {
-		next, ok := l.next()
-		if !ok {
-			return b.String()
-		}
-		part := trim(next.text)
+	for l := range linesOf(s, 0) {
+		part := trim(l.text)
 		if part == "" {
 			continue
 		}
@@ -260,6 +256,7 @@ func oneLine(s string) string {
 		}
 		b.WriteString(part)
 	}
+	return b.String()
 }
 
 // referenceTests reads the value of TESTS as the protocol's public parser does, for

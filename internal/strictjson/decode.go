@@ -129,10 +129,11 @@ func (w *walker) object(fields *structFields) error {
 		if err != nil {
 			return syntaxError(err)
 		}
-		name, err := unquote(quoted)
+		text, err := Unquote(quoted)
 		if err != nil {
 			return syntaxError(err)
 		}
+		name := string(text)
 		keep := w.unknown != nil && w.dec.StackDepth() == 1
 		if keep {
 			quoted = bytes.Clone(quoted)
@@ -174,15 +175,6 @@ func (w *walker) keep(name []byte) error {
 	}
 	*w.unknown = append(append(append(append(*w.unknown, separator), name...), ':'), value...)
 	return nil
-}
-
-// unquote returns the text of a JSON string.
-func unquote(quoted []byte) (string, error) {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1]), nil
-	}
-	s, err := jsontext.AppendUnquote(nil, quoted)
-	return string(s), err
 }
 
 // value checks a value that is decoded into type t; nil stands for an opaque

@@ -138,9 +138,7 @@ func (c *Checker) Distinct(n int, name func(int) string) {
 
 // Raw checks an opaque value.
 func (c *Checker) Raw(v json.RawMessage) {
-	s := NewScanner(v)
-	s.Skip()
-	if s.End() != nil {
+	if validate(v) != nil {
 		c.Report("", "is not a JSON value")
 	}
 }

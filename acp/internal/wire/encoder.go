@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // An Encoder writes one JSON value. After a problem its output is invalid.
@@ -144,55 +145,25 @@ func (e *Encoder) Number(v json.Number) {
 	e.buf = append(e.buf, v...)
 }
 
+// isNumber reports whether v is a JSON number without blanks around it.
 func isNumber(v string) bool {
-	s := Scanner{data: []byte(v)}
-	if s.Kind() != '0' {
-		return false
-	}
-	text, _ := s.digits()
-	return s.problem == nil && len(text) == len(v)
+	raw := jsontext.Value(v)
+	return raw.Kind() == '0' && raw.IsValid() && strings.TrimSpace(v) == v
 }
 
-const hexDigits = "0123456789abcdef"
-
-// String writes a string. Invalid UTF-8 is a problem: a replacement would change
-// the text.
+// String writes a string with as few escapes as JSON allows. Invalid UTF-8 is a
+// problem: a replacement would change the text.
 func (e *Encoder) String(v string) {
-	if !utf8.ValidString(v) {
+	var err error
+	if e.buf, err = jsontext.AppendQuote(e.buf, v); err != nil {
 		e.Fail("invalid UTF-8")
 	}
-	b := append(e.buf, '"')
-	from := 0
-	for i := plain(v); i < len(v); i += 1 + plain(v[i+1:]) {
-		c := v[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, v[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	b = append(b, v[from:]...)
-	e.buf = append(b, '"')
 }
 
 // Raw writes a value byte for byte. Only if it has line ends between its tokens is
 // the white space left out, so that the output stays on one line.
 func (e *Encoder) Raw(v json.RawMessage) {
-	s := NewScanner(v)
-	s.Skip()
-	if p := s.End(); p != nil {
+	if p := validate(v); p != nil {
 		e.Fail("not a JSON value: " + p.Reason)
 		return
 	}

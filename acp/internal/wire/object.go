@@ -70,50 +70,28 @@ func (o *Object) Next() bool {
 	}
 }
 
+// advance goes on to the next member, discriminators included. A problem in the value
+// of the member before gets the name of that member in its path.
 func (o *Object) advance() bool {
 	s := o.s
-	if s.problem != nil {
-		if o.inside {
-			o.inside = false
-			s.problem.Path = within(string(o.name), s.problem.Path)
-		}
-		return false
+	if o.inside && s.problem != nil {
+		s.problem.Path = within(string(o.name), s.problem.Path)
 	}
 	o.inside = false
-	switch {
-	case !o.started:
-		if !s.want('{') {
-			return false
-		}
-		o.started = true
-		s.pos++
-		if s.next() == '}' {
-			s.pos++
-			return false
-		}
-	case s.next() == '}':
-		s.pos++
-		return false
-	case s.next() == ',':
-		s.pos++
-	default:
-		s.punctuation()
+	if s.problem != nil || !o.started && !s.want('{') || !s.more(!o.started) {
 		return false
 	}
-	if s.next() != '"' {
-		s.punctuation()
-		return false
-	}
-	o.name = s.name()
-	s.colon()
+	o.started = true
+	o.name = s.text()
+	s.next() // the colon
+	s.pos++
 	o.inside = s.problem == nil
 	return o.inside
 }
 
 func (o *Object) fail(reason string) { o.s.Fail(reason) }
 
-// Name returns the name of the member at hand. It is valid until the value is
-// read.
+// Name returns the name of the member at hand. The bytes may be those of the input.
 func (o *Object) Name() []byte { return o.name }
 
 // Once notes that the member with that number was seen. A second time is a
@@ -203,47 +181,25 @@ func fold(name string) string {
 
 // An Array is an array being read.
 type Array struct {
-	s       *Scanner
-	n       int
-	started bool
+	s *Scanner
+	n int // items that were begun
 }
 
 // Array begins to read an array.
 func (s *Scanner) Array() Array { return Array{s: s} }
 
-// Next goes on to the next item and reports whether there is one.
+// Next goes on to the next item and reports whether there is one. A problem in the
+// item before gets the index of that item in its path.
 func (a *Array) Next() bool {
 	s := a.s
-	if s.problem != nil {
-		if a.started {
-			s.problem.Path = within(strconv.Itoa(a.n-1), s.problem.Path)
-		}
+	if s.problem != nil && a.n > 0 {
+		s.problem.Path = within(strconv.Itoa(a.n-1), s.problem.Path)
+	}
+	if s.problem != nil || a.n == 0 && !s.want('[') || !s.more(a.n == 0) {
 		return false
 	}
-	if !a.started {
-		if !s.want('[') {
-			return false
-		}
-		s.pos++
-		if s.next() == ']' {
-			s.pos++
-			return false
-		}
-		a.started, a.n = true, 1
-		return true
-	}
-	switch s.next() {
-	case ']':
-		s.pos++
-		return false
-	case ',':
-		s.pos++
-		a.n++
-		return true
-	}
-	s.punctuation()
-	a.started = false // the problem is with the array, not with an item
-	return false
+	a.n++
+	return true
 }
 
 // Each calls f for every member of an object whose names are data, in their
@@ -253,7 +209,6 @@ func (s *Scanner) Each(f func(name string)) {
 	o := Object{s: s}
 	for o.Next() {
 		name := string(o.name)
-		o.name = []byte(name) // f may read other names
 		if seen[name] {
 			o.fail("the name comes twice")
 			continue

@@ -15,20 +15,18 @@ type Problem struct {
 // maxShown is how many bytes of a value appear in a Problem.
 const maxShown = 80
 
-// shown returns a value as it appears in a Problem.
-func shown(s string) string {
+// cut returns the beginning of a long text.
+func cut(s string) string {
 	if len(s) > maxShown {
-		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "") + "...")
+		return strings.ToValidUTF8(s[:maxShown], "") + "..."
 	}
-	return strconv.Quote(s)
+	return s
 }
+
+// shown returns a value as it appears in a Problem.
+func shown(s string) string { return strconv.Quote(cut(s)) }
 
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // within returns path as seen from the object or array that holds it under name.
-func within(name, path string) string {
-	if len(name) > maxShown {
-		name = strings.ToValidUTF8(name[:maxShown], "") + "..."
-	}
-	return "/" + pointer.Replace(name) + path
-}
+func within(name, path string) string { return "/" + pointer.Replace(cut(name)) + path }
