@@ -141,7 +141,6 @@ func named(name string) func(object) string { return func(o object) string { ret
 func isText(v any) bool { _, ok := v.(string); return ok }
 func isMap(v any) bool  { _, ok := v.(object); return ok }
 func isList(v any) bool { _, ok := v.([]any); return ok }
-func isFlag(v any) bool { _, ok := v.(bool); return ok }
 
 // isWord reports whether v is a string that is not empty.
 func isWord(v any) bool { s, ok := v.(string); return ok && s != "" }

@@ -7,8 +7,6 @@ import (
 	"github.com/parley-agents/parley/acp/schema"
 )
 
-var optionKinds = []string{"allow_once", "allow_always", "reject_once", "reject_always"}
-
 func permissionOptions(e *event) []object { return objects(e.params, "options") }
 
 // permissionChecks are about session/request_permission: a question is asked in a running
@@ -26,9 +24,6 @@ var permissionChecks = []check{
 		}
 		return whenIs(s.version == schema.V2 && !isText(e.params["title"]), "title", e.params["title"])
 	}},
-	{rule: "PERM-02", on: asks(MethodPermission), flaw: each(permissionOptions, "an option", func(s *state, o object) bool {
-		return isWord(o["optionId"]) && isText(o["name"]) && isOneOf(s, o["kind"], optionKinds)
-	})},
 	{rule: "PERM-03", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		id, twice := repeated(permissionOptions(e), named("optionId"))
 		return when(twice, "two options have the id %s", show(id))
@@ -77,18 +72,6 @@ var fileChecks = []check{
 // terminalUses are the methods that name a terminal.
 var terminalUses = []string{"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"}
 
-// isTexts reports whether v is a list of strings.
-func isTexts(v any) bool {
-	items, ok := v.([]any)
-	return ok && !slices.ContainsFunc(items, func(item any) bool { return !isText(item) })
-}
-
-// isEnvironment reports whether v is a list in which each object is a variable.
-func isEnvironment(v any) bool {
-	named := func(o object) bool { return isText(o["name"]) && isText(o["value"]) }
-	return isList(v) && !slices.ContainsFunc(objects(object{"": v}, ""), func(o object) bool { return !named(o) })
-}
-
 // terminalChecks are about terminals of the client: the agent uses only terminals that the
 // client made and that it has not released, and releases each one. Whether one was left
 // open is known only at the end of the conversation.
@@ -96,7 +79,6 @@ var terminalChecks = []check{
 	{rule: "TERM-01", on: asks(append([]string{"terminal/create"}, terminalUses...)...), in: schema.V1, flaw: needsCapability("terminal")},
 	{rule: "TERM-02", on: asks("terminal/create"), flaw: firstOf(
 		member(paramsOf, "sessionId", isWord), member(paramsOf, "command", isWord), member(paramsOf, "cwd", absentOr(isPath)),
-		member(paramsOf, "outputByteLimit", absentOr(isCount)), member(paramsOf, "args", absentOr(isTexts)), member(paramsOf, "env", absentOr(isEnvironment)),
 	)},
 	{rule: "TERM-03", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, false) }},
 	{rule: "TERM-06", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, true) }},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // A schemaRule names the rule for departures of a message from its schema.
 type schemaRule struct {
 	message string // the method, or the tag of an update; a prefix if it ends in a slash
-	at      string // the beginning of the path to the departure; "" for any
+	at      string // the beginning of the path to the departure, with * for an index; "" for any
 	rule    string
 }
 
@@ -33,12 +34,13 @@ var schemaRules = []schemaRule{
 	{MethodNewSession, "", "SNEW-01"},
 	{"session/load", "", "SLOAD-04"},
 	{"session/resume", "", "SRES-03"},
-	{"session/list", "sessions.", "SLIST-03"},
+	{"session/list", "sessions.*", "SLIST-03"},
 	{"session/list", "", "SLIST-01"},
 	{"session/close", "", "SCLO-01"},
 	{"session/delete", "", "SDEL-01"},
 	{"session/fork", "", "SFRK-01"},
 	{"session/set_mode", "", "MODE-02"},
+	{"session/set_config_option", "configOptions.*", "CFG-01"},
 	{"session/set_config_option", "", "CFG-04"},
 	{"authenticate", "", "AUTH-03"},
 	{"logout", "", "AUTH-07"},
@@ -49,11 +51,18 @@ var schemaRules = []schemaRule{
 	{"agent_thought_chunk", "", "UPD-04"},
 	{"tool_call", "", "UPD-05"},
 	{"tool_call_update", "", "UPD-06"},
+	{"plan", "entries.*", "PLAN-02"},
 	{"plan", "", "UPD-07"},
+	{"plan_update", "plan.entries.*", "PLAN-02"},
+	{"available_commands_update", "availableCommands.*.input", "CMD-03"},
+	{"available_commands_update", "availableCommands.*", "CMD-02"},
 	{"available_commands_update", "", "UPD-08"},
 	{"current_mode_update", "", "UPD-09"},
+	{"config_option_update", "configOptions.*", "CFG-01"},
 	{"config_option_update", "", "UPD-10"},
 	{"session_info_update", "", "UPD-11"},
+	{"usage_update", "used", "USE-01"},
+	{"usage_update", "size", "USE-01"},
 	{"usage_update", "", "UPD-12"},
 	{"notice", "", "UPD-15"},
 	{"compaction_update", "", "UPD-16"},
@@ -100,18 +109,23 @@ func (l *ledger) checkSchema(e *event) {
 		return
 	}
 	leaf := deepest(bad)
-	at, message := strings.Join(leaf.InstanceLocation, "."), e.Method
+	message := e.Method
 	if e.request != nil {
 		message = e.request.Method
 	}
+	path := strings.Join(leaf.InstanceLocation, ".")
+	at := index.ReplaceAllString(path, "$1*")
 	for _, r := range schemaRules {
 		named := r.message == message || r.message == e.tag || strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message)
 		if named && strings.HasPrefix(at, r.at) {
-			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", at, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
+			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
 			return
 		}
 	}
 }
+
+// index matches the index of an item in a path.
+var index = regexp.MustCompile(`(^|\.)[0-9]+\b`)
 
 // deepest returns the cause that is furthest inside the message.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {

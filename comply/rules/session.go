@@ -45,56 +45,6 @@ func outside(param string) flaw {
 	}
 }
 
-// badModes describes modes of the wrong form.
-func badModes(v any) string {
-	modes, _ := v.(object)
-	if v == nil {
-		return ""
-	}
-	if !isList(modes["availableModes"]) || !isWord(modes["currentModeId"]) {
-		return whenIs(true, "modes", v)
-	}
-	for _, m := range objects(modes, "availableModes") {
-		if !isWord(m["id"]) || !isText(m["name"]) {
-			return whenIs(true, "a mode", m)
-		}
-	}
-	return ""
-}
-
-// badOptions describes options of the wrong form.
-func badOptions(s *state, v any) string {
-	items, ok := v.([]any)
-	if !ok {
-		return whenIs(v != nil, "configOptions", v)
-	}
-	for _, item := range items {
-		o, _ := item.(object)
-		known := false
-		switch kind := text(o, "type"); {
-		case kind == "select":
-			known = isText(o["currentValue"]) && isList(o["options"])
-		case kind == "boolean":
-			known = isFlag(o["currentValue"])
-		case s.version == schema.V2:
-			known = kind != ""
-		}
-		if optionID(o) == "" || !isWord(o["name"]) || !known {
-			return whenIs(true, "an option", item)
-		}
-	}
-	return ""
-}
-
-// badSetup describes modes or options of the wrong form in the answer to a request
-// that opens a session.
-func badSetup(s *state, e *event) string {
-	if bad := badModes(e.result["modes"]); bad != "" {
-		return bad
-	}
-	return badOptions(s, e.result["configOptions"])
-}
-
 // opening reports whether the client waits for a new session.
 func (s *state) opening() bool {
 	for request := range s.waiting {
@@ -115,9 +65,6 @@ var sessionChecks = []check{
 	{rule: "SNEW-01", on: resultOf(MethodNewSession), flaw: func(_ *state, e *event) string {
 		return when(e.result["sessionId"] == "", "sessionId is empty")
 	}},
-	{rule: "SNEW-08", on: resultOf(MethodNewSession), in: schema.V1, flaw: func(_ *state, e *event) string { return badModes(e.result["modes"]) }},
-	{rule: "SNEW-09", on: resultOf(MethodNewSession), flaw: func(s *state, e *event) string { return badOptions(s, e.result["configOptions"]) }},
-	{rule: "SRES-03", on: resultOf("session/resume"), flaw: badSetup},
 	{rule: "SNEW-10", on: updates(), flaw: func(s *state, e *event) string {
 		unknown := s.session(e) == nil && e.sessionID() != ""
 		return when(unknown && !s.opening(), notOpened, show(e.sessionID())) // an answer that is due may name it
@@ -130,9 +77,6 @@ var sessionChecks = []check{
 		}
 		return ""
 	}},
-	{rule: "SLOAD-04", on: resultOf("session/load"), in: schema.V1, flaw: firstOf(func(_ *state, e *event) string {
-		return whenIs(e.result == nil && e.object["result"] != nil, "the result", e.object["result"])
-	}, badSetup)},
 	{rule: "SLOAD-06", on: updates(messageTags...), flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "messageId")
 		if x == nil || !x.loading || id == "" {

@@ -64,13 +64,13 @@ var settingChecks = []check{
 			}
 			seen[id] = true
 		}
-		return when(!seen[text(modes, "currentModeId")], "currentModeId is %s, and there is no such mode", show(modes["currentModeId"]))
+		current := text(modes, "currentModeId") // the schema is about a missing one
+		return when(current != "" && !seen[current], "currentModeId is %s, and there is no such mode", show(modes["currentModeId"]))
 	}},
 	{rule: "MODE-05", on: updates("current_mode_update"), in: schema.V1, flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "currentModeId")
 		return when(x != nil && id != "" && !slices.Contains(x.modes, id), "the mode is %s, and there is no such mode", show(id))
 	}},
-	{rule: "CFG-01", on: aboutOptions, flaw: func(s *state, e *event) string { return badOptions(s, optionHolder(e)["configOptions"]) }},
 	{rule: "CFG-02", on: aboutOptions, flaw: eachFlaw(options, func(_ *state, o object) string {
 		offered := slices.ContainsFunc(choices(o), func(c object) bool { return text(c, "value") == text(o, "currentValue") })
 		return when(text(o, "type") == "select" && !offered, "the option %s is %s, which is none of its values", show(optionID(o)), show(o["currentValue"]))
@@ -81,7 +81,7 @@ var settingChecks = []check{
 	})},
 	{rule: "CFG-09", on: updates("config_option_update"), flaw: func(s *state, e *event) string {
 		x, now := s.session(e), optionIDs(e.update)
-		if x == nil {
+		if x == nil || !isList(e.update["configOptions"]) {
 			return ""
 		}
 		for _, id := range x.options {

@@ -131,13 +131,6 @@ func repeats(c *toolState, e *event) bool {
 
 // planChecks are about plans. Each update has the whole plan.
 var planChecks = []check{
-	{rule: "PLAN-02", on: updates("plan", "plan_update"), flaw: each(func(e *event) []object {
-		return append(objects(e.update, "entries"), objects(inner(e.update, "plan"), "entries")...)
-	}, "an entry", func(s *state, entry object) bool {
-		priority, status := text(entry, "priority"), text(entry, "status")
-		return s.version == schema.V2 && priority != "" && status != "" ||
-			slices.Contains([]string{"high", "medium", "low"}, priority) && slices.Contains([]string{"pending", "in_progress", "completed"}, status)
-	})},
 	// An update has all entries of the plan. One in which every entry is known and
 	// changed, and others are missing, looks like a difference. The agent may have
 	// left entries out on purpose, so it does not fail.

@@ -58,10 +58,6 @@ var turnChecks = []check{
 	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
 		return when(e.result != nil && e.result["stopReason"] == nil, "the result has no stopReason")
 	}},
-	{rule: "PRM-02", on: resultOf(MethodPrompt), in: schema.V1, flaw: member(resultOfCall, "stopReason", absentOr(func(v any) bool {
-		word, _ := v.(string)
-		return slices.Contains(stopReasons, word)
-	}))},
 	{rule: "PRM-02", on: updates("state_update"), in: schema.V2, flaw: func(s *state, e *event) string {
 		reason, _ := stopped(s, e)
 		word, _ := reason.(string)
