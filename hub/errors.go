@@ -26,6 +26,7 @@ const (
 	CodeHashMismatch     Code = "hash_mismatch"       // content does not match its hash
 	CodeOwnership        Code = "ownership_conflict"  // another agent owns the task, or the receiver owned it before
 	CodeUnproven         Code = "unproven"            // a claim contradicts the files or the repository
+	CodeOutsideRoots     Code = "outside_roots"       // a file or worktree lies under no root, so that no claim about it can be checked
 	CodeNotEnabled       Code = "capability_disabled" // the feature exists but is off
 
 	// The caller lacks authority, or has to wait.

@@ -114,6 +114,17 @@ const (
 	CheckUnverifiable Verdict = "unverifiable"
 )
 
+// A Proof says how far the hub has checked the work of a handoff.
+type Proof string
+
+// The values. Unproven and refused come with a reason.
+const (
+	ProofNone     Proof = "-"        // there is nothing to prove: the task is not completed
+	ProofVerified Proof = "verified" // the hub has checked the work
+	ProofUnproven Proof = "unproven" // the owner says that it is done, and the hub could not check it
+	ProofRefused  Proof = "refused"  // a claim of the package does not hold, so that the handoff was rejected
+)
+
 // A Check is one claim that was compared with the facts, and the result.
 type Check struct {
 	What   string       `json:"what"`

@@ -48,6 +48,9 @@ type Package struct {
 		NeedsHuman     bool     `json:"requires_human_approval"`
 		Restrictions   []string `json:"export_restrictions"`
 	} `json:"policy"`
+	// Unproven says why the hub cannot check the files that the package names. It is
+	// the sender's declaration, and a member of this hub, not of the protocol.
+	Unproven     string `json:"unproven"`
 	Verification struct {
 		SchemaVersion string `json:"schema_version"`
 		Hash          string `json:"package_hash"`

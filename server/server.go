@@ -65,6 +65,7 @@ type Options struct {
 	FullSync     bool          // every change survives power loss
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
+	RequireProof bool          // refuse handoffs and completions that the hub cannot check
 	NoInboxFiles bool          // do not render inboxes as files
 
 	Coordination Coordination // with other hubs
@@ -194,7 +195,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA})
+	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Log: s.log})
 	if err := s.mail.Probe(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)

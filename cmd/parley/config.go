@@ -34,6 +34,7 @@ type config struct {
 	Durability   string   `yaml:"durability"`
 	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
+	RequireProof *bool    `yaml:"require_proof"`
 	Roots        []string `yaml:"roots"`
 	SLA          string   `yaml:"sla"`
 	Runs         runs     `yaml:"runs"`
@@ -142,7 +143,7 @@ func environment() (config, error) {
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
 	}
-	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles} {
+	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles, "PARLEY_REQUIRE_PROOF": &c.RequireProof} {
 		s := os.Getenv(name)
 		if s == "" {
 			continue
@@ -179,7 +180,7 @@ func (c *config) overlay(top config) {
 			*m.into = *m.from
 		}
 	}
-	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}} {
+	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}, {&c.RequireProof, &top.RequireProof}} {
 		if *m.from != nil {
 			*m.into = *m.from
 		}

@@ -65,7 +65,7 @@ func (a *app) handoffCompleteCommand() *cobra.Command {
 		Long: `Report that a task is done. Files that are named are hashed here and checked by the
 hub. If the package names a worktree in which nothing has changed since the task
 was accepted, "done" is refused, unless --no-changes says that there was nothing
-to change.`,
+to change. The answer says whether the work is verified or unproven, and why.`,
 		Example: `  parley handoff complete 0199... --summary "avatar is nullable" --artifact migrations/7.sql`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -82,7 +82,8 @@ func (a *app) handoffInitiateCommand() *cobra.Command {
 		Use: "initiate --to AGENT (--package FILE | --task ID --title ... --summary ... --next ... --criterion ...)", Short: "Offer a task to another agent",
 		Long: `Offer a task to another agent. The package is a JSON file, or is made from the
 flags; the hub fills in ids, provenance, the chain of owners and the hash. Files
-named with --artifact are hashed here.`,
+named with --artifact are hashed here. A worktree or file must lie under a root
+(parley root list), or --unproven says why it does not.`,
 		Example: `  parley handoff initiate --to builder --package pkg.json
   parley handoff initiate --to builder --task T-1 --title "Nullable avatar" \
     --summary "schema is frozen, migration is written" --next "run it on staging" \
@@ -102,6 +103,7 @@ named with --artifact are hashed here.`,
 	f.StringVar(&p.Branch, "branch", "", "branch on which the work is done")
 	f.StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical")
 	f.StringVar(&p.Reason, "reason", "", "why it changes hands (default requested)")
+	f.StringVar(&p.Unproven, "unproven", "", "why the files lie under no root, where the hub cannot check them")
 	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "the operator must approve before it can be accepted")
 	f.BoolVar(&restricted, "restricted", false, "the package must not leave the hub")
 	f.StringVar(&p.ThreadID, "thread", "", "thread to continue")
@@ -121,7 +123,7 @@ named with --artifact are hashed here.`,
 				}
 			}
 			if p.Worktree != "" {
-				if p.Worktree, err = filepath.Abs(p.Worktree); err != nil {
+				if p.Worktree, err = realPath(p.Worktree); err != nil {
 					return err
 				}
 			}
@@ -149,12 +151,12 @@ func (a *app) handoffListCommand() *cobra.Command {
 }
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
-	writeList(w, "handoffs", "ID, STATE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
+	writeList(w, "handoffs", "ID, STATE, PROOF, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
 		state := string(h.Status)
 		if h.Ownership == hub.OwnershipManual {
 			state += " (" + string(h.Ownership) + ")"
 		}
-		return []any{h.ID, state, h.TaskID, h.From, h.To, h.Title}
+		return []any{h.ID, state, h.ProofText(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)
@@ -205,10 +207,23 @@ func artifactFlag(cmd *cobra.Command, into *[]hub.ArtifactRef, usage string) pre
 	}
 }
 
+// realPath returns the absolute path of a file without links, because a root has none
+// in its path. A file that does not exist keeps its name.
+func realPath(name string) (string, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real, nil
+	}
+	return path, nil
+}
+
 // localArtifact hashes a file. Only a regular file is opened: another kind could
 // block for ever.
 func localArtifact(name string) (hub.ArtifactRef, error) {
-	path, err := filepath.Abs(name)
+	path, err := realPath(name)
 	if err != nil {
 		return hub.ArtifactRef{}, err
 	}

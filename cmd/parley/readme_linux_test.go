@@ -123,7 +123,11 @@ func TestReadme(t *testing.T) {
 				t.Fatalf("git: %s", r.err)
 			}
 		}
-		code, screen := sit(t, shell(command)).leaves(t)
+		person := sit(t, shell(command))
+		if strings.HasPrefix(command, "parley root add") {
+			person.types(t, "[y/N] ", "y\n")
+		}
+		code, screen := person.leaves(t)
 		screen = strings.ReplaceAll(screen, "\r\n", "\n")
 		want := 0
 		for prefix, exit := range readmeExits {

@@ -17,7 +17,7 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var flags config
-	var lenient, noFiles, unsafe bool
+	var lenient, noFiles, requireProof, unsafe bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the hub",
@@ -46,6 +46,9 @@ the flags written with underscores, and it alone can tighten limits.`,
 			}
 			if cmd.Flags().Changed("no-inbox-files") {
 				flags.NoInboxFiles = &noFiles
+			}
+			if cmd.Flags().Changed("require-proof") {
+				flags.RequireProof = &requireProof
 			}
 			c.overlay(flags)
 			log, err := c.logger(a.err)
@@ -93,6 +96,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.Exchange, "exchange", "", "directory of agents; without one none is asked")
 	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
 	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
+	f.BoolVar(&requireProof, "require-proof", false, "refuse handoffs and completions that the hub cannot check")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
 	return cmd
 }
@@ -114,7 +118,7 @@ func is(b *bool) bool { return b != nil && *b }
 func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
-		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles),
+		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,
 			ThreadHops: c.Limits.ThreadHops, NegotiationRound: c.Limits.NegotiationRounds, DisagreeRound: c.Limits.DisagreementRounds,

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -16,7 +17,7 @@ import (
 func (a *app) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show one message or one run from end to end: journal and delivery attempts, in order",
+		Short: "Show one message, run or handoff from end to end: journal and delivery attempts, in order",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -28,6 +29,10 @@ func (a *app) traceCommand() *cobra.Command {
 				run, missing := rpc.Call(cmd.Context(), c, api.ShowRun, api.RunIDParams{ID: hub.RunID(args[0])})
 				if missing == nil {
 					return a.print(run, func(w io.Writer) { writeRunTrace(w, run) })
+				}
+				task, missing := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(args[0])})
+				if missing == nil {
+					return a.print(task, func(w io.Writer) { io.WriteString(w, handoff.Render(*task.Report)) })
 				}
 			}
 			if err != nil {

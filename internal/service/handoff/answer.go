@@ -22,6 +22,11 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: accept: %w", err)
 	}
+	if pkg, err := hub.DecodePackage(h.Package); err == nil { // else the checks reject it
+		if err := s.checkRoots(ctx, op, h.Package, pkg, "then accept it, or reject it now"); err != nil {
+			return Report{}, fmt.Errorf("handoff: accept: %w", err)
+		}
+	}
 	// The checks take long, so they run before the transaction. The package cannot
 	// change meanwhile; the state of the handoff can, and is checked again.
 	checks := s.prove(ctx, h)

@@ -60,6 +60,9 @@ func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 			h := d.propose(planner, "builder", pkg(fmt.Sprint("E-", i), func(m map[string]any) {
 				with("work_state.worktree_path", tree)(m)
 				with("evidence", []any{test.entry})(m)
+				if test.entry["worktree_path"] == "/nowhere" {
+					with("unproven", "it is on another disk")(m)
+				}
 			}))
 			got, err := d.Accept(t.Context(), builder, h.ID, "")
 			if err != nil {

@@ -52,6 +52,12 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 		return Report{}, e.WithHint("name only artifacts that exist; the handoff is still %s", h.Status)
 	}
 
+	proof, why := proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
+	if s.requireProof && proof != hub.ProofVerified {
+		return Report{}, hub.Errorf(hub.CodeUnproven, op, "this hub requires proof, and the work is unproven: %s", why).
+			WithHint("name files that were changed as artifacts, or ask the operator to release the task")
+	}
+
 	err = s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
 			return err
@@ -67,7 +73,10 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return err
 		}
 		work := checks[len(checks)-1]
-		payload := map[string]any{"handoff_id": h.ID, "work": work.Result} // the sender learns whether it is proven
+		payload := map[string]any{"handoff_id": h.ID, "work": work.Result, "proof": proof}
+		if why != "" && !h.Restricted {
+			payload["proof_reason"] = cut(why, 500)
+		}
 		switch {
 		case h.Restricted:
 			payload["summary"] = onTheHub
@@ -133,7 +142,8 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 	if !ok {
 		return checks
 	}
-	checks = append(checks, s.proveArtifacts(ctx, c.Artifacts, pkg.WorkState.Worktree)...)
+	made := s.proveArtifacts(ctx, c.Artifacts, pkg.WorkState.Worktree)
+	checks = append(checks, made...)
 	before := ""
 	for _, check := range lastChecks(steps) {
 		if check.What == checkState && check.Result == hub.CheckVerified {
@@ -141,16 +151,17 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 		}
 	}
 	path := pkg.WorkState.Worktree
-	if before == "" || s.inspector == nil {
-		return append(checks, withoutState(pkg, c))
+	switch {
+	case c.NoChanges:
+		return append(checks, unverifiable(checkWork, fmt.Sprintf("nothing to change, says %s", h.To)))
+	case before == "" || s.inspector == nil:
+		return append(checks, withoutState(h, pkg, c, made))
 	}
 	now, ok := s.inspector.State(ctx, path)
 	work := hub.Check{What: checkWork, Result: hub.CheckVerified}
 	switch {
 	case ok && now != before:
 		work.Detail = "the worktree " + path + " has changed since the task was accepted"
-	case c.NoChanges:
-		work.Detail = "nothing has changed in " + path + " since the task was accepted, as the owner declared"
 	case ok:
 		work.Result, work.Detail = hub.CheckFailed, "nothing has changed in "+path+" since the task was accepted"
 	default:
@@ -159,22 +170,30 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 	return append(checks, work)
 }
 
-// withoutState checks work without a worktree to compare: the artifacts must not
-// all be those that came with the package.
-func withoutState(pkg hub.Package, c Completion) hub.Check {
-	same := len(c.Artifacts) > 0
-	for _, made := range c.Artifacts {
-		same = same && made.SHA256 != "" && slices.ContainsFunc(pkg.Artifacts, func(a hub.PackageArtifact) bool {
-			return a.Ref.Type == made.Type && a.Ref.Path == made.Path && a.Ref.SHA256 == made.SHA256
+// withoutState checks work without a worktree to compare. A file that came with the
+// package and has another content now proves a change; files that are all those of the
+// package prove that there is none. made are the checks of the artifacts.
+func withoutState(h hub.Handoff, pkg hub.Package, c Completion, made []hub.Check) hub.Check {
+	same, named := len(c.Artifacts) > 0, false
+	for i, a := range c.Artifacts {
+		named = named || a.Type == "file" || a.Type == "branch"
+		came := slices.IndexFunc(pkg.Artifacts, func(p hub.PackageArtifact) bool {
+			return p.Ref.Type == a.Type && p.Ref.Path == a.Path && p.Ref.SHA256 != "" && a.SHA256 != ""
 		})
+		if came >= 0 && pkg.Artifacts[came].Ref.SHA256 != a.SHA256 && made[i].Result == hub.CheckVerified {
+			return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package"}
+		}
+		same = same && came >= 0 && pkg.Artifacts[came].Ref.SHA256 == a.SHA256
 	}
 	switch {
-	case !same:
-		return unverifiable(checkWork, "the hub cannot compare a worktree with the time of acceptance")
-	case c.NoChanges:
-		return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: "the files are those of the package, as the owner declared"}
+	case same:
+		return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file is the one that came with the package"}
+	case pkg.Unproven != "":
+		return unverifiable(checkWork, fmt.Sprintf("%q, says %s", pkg.Unproven, h.From))
+	case pkg.WorkState.Worktree == "" && !named:
+		return unverifiable(checkWork, "nothing named")
 	}
-	return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file is the one that came with the package"}
+	return unverifiable(checkWork, "the hub cannot compare a worktree with the time of acceptance")
 }
 
 // Activate makes the receiver of an accepted handoff the owner of its task. Accept
@@ -218,6 +237,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Close"
 	var h hub.Handoff
+	var steps []hub.HandoffStep
 	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if err := active(op, actor); err != nil {
 			return err
@@ -227,6 +247,9 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		}
 		if !h.Concerns(actor.ID) && !actor.IsOperator() {
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is between %s and %s", id, h.From, h.To)
+		}
+		if steps, err = m.tx.HandoffSteps(id); err != nil {
+			return err
 		}
 		switch h.Status {
 		case hub.HandoffClosed:
@@ -239,5 +262,5 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 	if err != nil {
 		return Report{}, err
 	}
-	return s.answer(h, nil), nil
+	return s.answer(h, lastChecks(steps)), nil
 }

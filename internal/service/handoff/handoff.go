@@ -50,6 +50,9 @@ type Inspector interface {
 	// Worktree checks that a worktree exists and, if a branch is named, that it
 	// is on that branch.
 	Worktree(ctx context.Context, path, branch string) []hub.Check
+	// Rooted reports whether a path lies under a root, so that a claim about it
+	// can be checked.
+	Rooted(ctx context.Context, path string) (bool, error)
 	// State returns a digest of the current files of a worktree, to compare two
 	// points in time; ok is false if the worktree cannot be read.
 	State(ctx context.Context, path string) (digest string, ok bool)
@@ -62,6 +65,10 @@ type Options struct {
 	Inspector Inspector     // without one every claim is unverifiable
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA
 	Inspect   time.Duration // the time limit of the checks of one package; default a minute
+
+	// RequireProof refuses a handoff that is declared unproven, and a completion
+	// that the hub cannot check.
+	RequireProof bool
 }
 
 // DefaultSLA is the time after which an accepted task is late.
@@ -77,6 +84,8 @@ type Service struct {
 	log       *slog.Logger
 	sla       time.Duration
 	inspect   time.Duration
+
+	requireProof bool
 }
 
 // New returns a service that keeps handoffs in store and notifies their parties
@@ -100,7 +109,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 	}
 	return &Service{
 		store: store, sender: sender, inspector: o.Inspector, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
-		sla: o.SLA, inspect: o.Inspect,
+		sla: o.SLA, inspect: o.Inspect, requireProof: o.RequireProof,
 	}
 }
 
@@ -116,6 +125,8 @@ type Report struct {
 	ThreadID     string           `json:"thread_id"`
 	Reason       string           `json:"reason"` // why the task changes hands
 	Checks       []hub.Check      `json:"checks"` // the most recent checks
+	Proof        hub.Proof        `json:"proof"`
+	ProofReason  string           `json:"proof_reason,omitempty"` // why it is unproven or refused
 	NeedsHuman   bool             `json:"approval_required"`
 	Approved     bool             `json:"approved"`
 	Ownership    hub.Ownership    `json:"ownership,omitempty"`
@@ -139,6 +150,7 @@ type Report struct {
 }
 
 // report returns a handoff as its parties see it, without package and history.
+// checks are the most recent ones.
 func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	r := Report{
 		ID: h.ID, TaskID: h.TaskID, Title: h.Title, From: h.From, To: h.To, Status: h.Status, Hash: h.Hash, ThreadID: h.ThreadID,
@@ -146,6 +158,7 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 		Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
 		InitiatedAt: h.InitiatedAt, AcceptedAt: h.AcceptedAt, ResolvedAt: h.ResolvedAt, Warnings: []string{},
 	}
+	r.Proof, r.ProofReason = proofOf(h, checks)
 	if r.Checks == nil {
 		r.Checks = []hub.Check{}
 	}
@@ -261,7 +274,13 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 		}
 		out.Handoffs = out.Handoffs[:0]
 		for _, h := range found {
-			out.Handoffs = append(out.Handoffs, s.report(h, nil))
+			steps, err := r.HandoffSteps(h.ID)
+			if err != nil {
+				return err
+			}
+			row := s.report(h, lastChecks(steps))
+			row.Checks = []hub.Check{}
+			out.Handoffs = append(out.Handoffs, row)
 		}
 		return nil
 	})
@@ -293,6 +312,7 @@ type stepFacts struct {
 	Digest string           `json:"sha256,omitempty"` // of the handoff, with its first step
 	Reason hub.RejectReason `json:"reject_reason,omitempty"`
 	Ending hub.Ending       `json:"ending,omitempty"`
+	Proof  hub.Proof        `json:"proof,omitempty"`
 }
 
 // A mover makes the moves of one transaction and collects its messages.
@@ -343,6 +363,7 @@ func (m *mover) record(h hub.Handoff, step hub.HandoffStep) error {
 		f.Reason, f.Ending = h.RejectReason, h.Ending
 	case hub.HandoffCompleted:
 		f.Ending = h.Ending
+		f.Proof, _ = proofOf(h, step.Checks)
 	}
 	return m.entry(actionOf[step.State], h, f)
 }

@@ -881,7 +881,12 @@ func TestProof(t *testing.T) {
 			if tt.required != nil {
 				ref["required"] = *tt.required
 			}
-			h := d.propose(planner, "builder", pkg("T", with("artifacts", []any{artifact("a", ref)})))
+			h := d.propose(planner, "builder", pkg("T", func(m map[string]any) {
+				with("artifacts", []any{artifact("a", ref)})(m)
+				if ref["type"] == "file" && !strings.HasPrefix(ref["path"].(string), d.dir) {
+					with("unproven", "it is on another disk")(m)
+				}
+			}))
 			got, err := d.Accept(t.Context(), builder, h.ID, "")
 			if err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
@@ -44,6 +45,12 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	}
 	if err := p.checkHash(op, raw); err != nil {
 		return nil, err
+	}
+	if why, given := p.members["unproven"]; given {
+		text, ok := why.(string)
+		if !ok || len(text) > maxReason || !utf8.ValidString(text) || !strings.ContainsFunc(text, visibleRune) {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "unproven: must say why in text of at most %d bytes", maxReason)
+		}
 	}
 	fill(p.members, "protocol", hub.Protocol)
 	fill(p.members, "version", hub.Version)

@@ -3,6 +3,10 @@ package handoff
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
@@ -103,6 +107,83 @@ func (s *Service) proveArtifacts(ctx context.Context, refs []hub.ArtifactRef, wo
 		checks = append(checks, c)
 	}
 	return checks
+}
+
+// checkRoots refuses a package that names a worktree or a file under no root, unless
+// its sender declared it unproven: no claim about such a path could be checked. next is
+// the part of the hint that follows the command of the operator.
+func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg hub.Package, next string) error {
+	if pkg.Unproven != "" && !s.requireProof {
+		return nil
+	}
+	var folders, paths []string
+	name := func(folder, path string) {
+		if path != "" {
+			folders, paths = append(folders, folder), append(paths, path)
+		}
+	}
+	name(pkg.WorkState.Worktree, pkg.WorkState.Worktree)
+	for _, a := range pkg.Artifacts {
+		if a.Ref.Type == "file" {
+			name(filepath.Dir(a.Ref.Path), a.Ref.Path)
+		}
+	}
+	runs, _ := hub.DecodeEvidence(raw) // of another form it names nothing
+	for _, e := range runs {
+		name(e.Worktree, e.Worktree)
+	}
+	for i, path := range paths {
+		if s.inspector != nil {
+			rooted, err := s.inspector.Rooted(ctx, path)
+			if err != nil {
+				return fmt.Errorf("handoff: read the roots: %w", err)
+			}
+			if rooted {
+				continue
+			}
+		}
+		return hub.Errorf(hub.CodeOutsideRoots, op, "%s lies under no root, so that the hub cannot check it", cut(path, 300)).
+			WithHint("the operator runs: parley root add %s; %s", shellWord(folders[i]), next)
+	}
+	return nil
+}
+
+// shellWord returns a path as a shell reads it.
+func shellWord(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("/._-+@:,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return "'" + strings.ReplaceAll(plain(path), "'", `'\''`) + "'"
+	}
+	return path
+}
+
+// declaredDone ends the detail of the work's check in records of earlier versions, in
+// which a declaration that nothing had to change counted as verified.
+const declaredDone = "as the owner declared"
+
+// proofOf decides how far the end of a handoff is proven. checks are those of the step
+// that completed or rejected it. References that the hub never checks, such as a web
+// address, do not count.
+func proofOf(h hub.Handoff, checks []hub.Check) (hub.Proof, string) {
+	switch bad, refused := failed(checks); {
+	case h.Ending == hub.EndedRejected && refused:
+		return hub.ProofRefused, bad.What + ": " + bad.Detail
+	case h.Ending != hub.EndedDone:
+		return hub.ProofNone, ""
+	case len(checks) == 0:
+		return hub.ProofUnproven, "no check is recorded"
+	}
+	for _, c := range slices.Backward(checks) { // the work is the last check
+		kind, _, _ := strings.Cut(c.What, " ")
+		switch {
+		case c.What == checkWork && (c.Result != hub.CheckVerified || strings.HasSuffix(c.Detail, declaredDone)):
+			return hub.ProofUnproven, c.Detail
+		case c.Result != hub.CheckVerified && (kind == "file" || kind == "branch"):
+			return hub.ProofUnproven, c.What + ": " + c.Detail
+		}
+	}
+	return hub.ProofVerified, ""
 }
 
 // failed returns the first check that failed.

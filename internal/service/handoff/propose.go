@@ -58,7 +58,15 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		return Report{}, err
 	}
 	// An invalid package is refused before the store is read.
-	if _, _, err := draft.seal(nil); err != nil {
+	raw, pkg, err := draft.seal(nil)
+	if err != nil {
+		return Report{}, err
+	}
+	if s.requireProof && pkg.Unproven != "" {
+		return Report{}, hub.Errorf(hub.CodePolicy, op, "this hub requires proof: a handoff cannot be declared unproven").
+			WithHint("leave unproven out; the operator adds the folder with: parley root add DIR")
+	}
+	if err := s.checkRoots(ctx, op, raw, pkg, `or declare why it stays unproven: --unproven "WHY" (member unproven)`); err != nil {
 		return Report{}, err
 	}
 	request := requestHash(p)
@@ -133,6 +141,9 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	out := s.answer(h, nil)
 	if h.NeedsHuman && h.ApprovedAt.IsZero() && h.Status == hub.HandoffProposed {
 		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
+	}
+	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a hub.PackageArtifact) bool { return a.Ref.Type == "file" }) {
+		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
 	}
 	return out, nil
 }

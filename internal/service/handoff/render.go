@@ -19,6 +19,7 @@ func Render(r Report) string {
 		fmt.Fprintf(&b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 	}
 	fmt.Fprintf(&b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
+	fmt.Fprintf(&b, "proof: %s\n", r.ProofText())
 	fmt.Fprintf(&b, "> task %s: %s\n", plain(r.TaskID), plain(r.Title))
 	if r.NeedsHuman && !r.Approved && r.Status == hub.HandoffProposed {
 		b.WriteString("It waits for the operator's approval.\n")
@@ -59,6 +60,22 @@ func Render(r Report) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// RenderLine returns a handoff as one line of a list.
+func RenderLine(r Report) string {
+	return fmt.Sprintf("- %s %s, proof %s: %q, %s to %s\n", r.ID, r.Status, r.ProofText(), r.Title, r.From, r.To)
+}
+
+// maxProofText is the most bytes of a reason in a line of a list.
+const maxProofText = 200
+
+// ProofText returns the proof with its reason, on one line.
+func (r Report) ProofText() string {
+	if r.ProofReason == "" {
+		return string(r.Proof)
+	}
+	return fmt.Sprintf("%s (%s)", r.Proof, cut(plain(r.ProofReason), maxProofText))
 }
 
 // plain drops characters that move a cursor, hide text or end a line.

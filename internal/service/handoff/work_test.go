@@ -92,7 +92,10 @@ func TestWorktree(t *testing.T) {
 			return with("work_state.worktree_path", d.dir)
 		}, hub.RejectMissingArtifact},
 		{"a worktree outside the roots is unverifiable", func(d *desk, _, _ string) func(map[string]any) {
-			return with("work_state.worktree_path", t.TempDir())
+			return func(m map[string]any) {
+				with("work_state.worktree_path", t.TempDir())(m)
+				with("unproven", "it is on another disk")(m)
+			}
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -223,8 +226,8 @@ func TestDone(t *testing.T) {
 		}
 		d.view(func(r hub.Reader) error {
 			page, err := r.Query(hub.Query{Audit: true, Type: hub.TypeHandoffComplete, Limit: 1})
-			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"work":"unverifiable"`) {
-				t.Errorf("the sender is told %s, want that the work is unverifiable", page.Messages[0].Payload)
+			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"proof":"verified","work":"verified"`) {
+				t.Errorf("the sender is told %s, want that the change of the file is verified", page.Messages[0].Payload)
 			}
 			return err
 		})

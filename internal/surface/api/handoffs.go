@@ -41,6 +41,7 @@ type HandoffParams struct {
 	Reason    string `json:"reason,omitempty"` // why the task changes hands, or why it is rejected
 	Detail    string `json:"detail,omitempty"`
 	NoChanges bool   `json:"no_changes,omitempty"`
+	Unproven  string `json:"unproven,omitempty"` // to initiate: why the hub cannot check the files that the package names
 
 	// To list.
 	Mine   bool             `json:"mine,omitempty"`
@@ -229,8 +230,11 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	if p.ThreadID != "" {
-		if members["thread_id"], err = json.Marshal(p.ThreadID); err != nil {
+	for name, value := range map[string]string{"thread_id": p.ThreadID, "unproven": p.Unproven} {
+		if value == "" {
+			continue
+		}
+		if members[name], err = json.Marshal(value); err != nil {
 			return nil, err
 		}
 	}
@@ -241,7 +245,7 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 func (p HandoffParams) plain() bool {
 	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
 		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
-		len(p.Artifacts) == 0 && p.ThreadID == ""
+		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == ""
 }
 
 // artifactID names an artifact after its place in the list and the last part

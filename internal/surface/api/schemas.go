@@ -81,5 +81,6 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "reason":{"type":"string","description":"reject: missing_artifact|hash_mismatch|schema_invalid|policy_violation|capacity_unavailable|capability_mismatch|success_criteria_ambiguous|ownership_conflict|timeout_risk|other"},
 "detail":{"type":"string","description":"reject: required"},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
+"unproven":{"type":"string","description":"initiate: why the files lie where the hub cannot check them"},
 "state":{"type":"string","description":"list: proposed, activated, ..."},
 "mine":{"type":"boolean"}}}`

@@ -142,7 +142,7 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 			b.WriteString("No handoffs.\n")
 		}
 		for _, h := range a.Listing.Handoffs {
-			fmt.Fprintf(b, "- %s %s: %q, %s to %s\n", h.ID, h.Status, h.Title, h.From, h.To)
+			b.WriteString(handoff.RenderLine(h))
 		}
 		writeNext(b, a.Listing.Next)
 		return a.Listing.Unread

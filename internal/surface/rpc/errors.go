@@ -16,7 +16,7 @@ import (
 var badParams = map[hub.Code]bool{
 	hub.CodeInvalid: true, hub.CodePayloadTooLarge: true, hub.CodeTooLarge: true, hub.CodeUnknownType: true,
 	hub.CodeReservedType: true, hub.CodeUnknownRecipient: true, hub.CodeNotFound: true, hub.CodeConflict: true,
-	hub.CodeSequence: true, hub.CodeNotEnabled: true,
+	hub.CodeSequence: true, hub.CodeOutsideRoots: true, hub.CodeNotEnabled: true,
 }
 
 // A Reason is the data of a JSON-RPC error: the hub's code, and how to go on.
