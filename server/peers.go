@@ -134,7 +134,7 @@ func (n network) Enlist(ctx context.Context, exchange string) (federation.Regist
 	if err != nil {
 		return federation.Registration{}, err
 	}
-	m, err := n.s.self.Manifest(n.s.vault.SigningKey(), hub.At(time.Now()), nil)
+	m, err := n.s.self.Manifest(n.s.vault.SigningKey(), hub.At(time.Now()), false)
 	if err != nil {
 		return federation.Registration{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -34,284 +35,167 @@ const maxVersion = 1_000_000
 // DecodeContract reads a contract as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid or CodeTooLarge.
 func DecodeContract(project hub.ProjectID, raw []byte) (hub.Contract, error) {
-	c, err := decodeExchanged[hub.Contract]("contract", raw)
-	if err != nil {
-		return hub.Contract{}, err
-	}
-	c.Project = project
-	return c, checkContract(c)
+	return decode("contract", raw, func(c *hub.Contract) { c.Project = project })
 }
 
 // DecodePacket reads a context packet as hubs exchange it and checks all that
 // Check checks. It reports CodeInvalid or CodeTooLarge.
 func DecodePacket(project hub.ProjectID, raw []byte) (hub.Packet, error) {
-	p, err := decodeExchanged[hub.Packet]("packet", raw)
-	if err != nil {
-		return hub.Packet{}, err
-	}
-	p.Project = project
-	return p, checkPacket(p)
+	return decode("packet", raw, func(p *hub.Packet) { p.Project = project })
 }
 
 // DecodeRepo reads a repository as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid.
-func DecodeRepo(raw []byte) (hub.Repo, error) {
-	r, err := decodeExchanged[hub.Repo]("repo", raw)
-	if err != nil {
-		return hub.Repo{}, err
-	}
-	return r, checkRepo(r)
-}
+func DecodeRepo(raw []byte) (hub.Repo, error) { return decode("repo", raw, func(*hub.Repo) {}) }
 
 // DecodeProject reads a project with everything in it as hubs exchange it and
 // checks all that the Check of each part checks. It reports CodeInvalid or
 // CodeTooLarge.
 func DecodeProject(raw []byte) (ProjectCopy, error) {
-	p, err := decodeExchanged[ProjectCopy]("project", raw)
-	if err != nil {
-		return ProjectCopy{}, err
-	}
-	if err := checkProject(p.Project); err != nil {
-		return p, err
-	}
-	for _, c := range p.Contracts {
-		if err := checkContract(c); err != nil {
-			return p, err
-		}
-	}
-	for _, x := range p.Packets {
-		if err := checkPacket(x); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
+	return decode("project", raw, func(*ProjectCopy) {})
 }
 
-func decodeExchanged[T any](what string, raw []byte) (T, error) {
-	var v T
+func decode[T noun](what string, raw []byte, complete func(*T)) (T, error) {
+	var v, none T
 	if _, err := strictjson.DecodeOpen(raw, &v); err != nil {
-		return v, hub.Errorf(hub.CodeInvalid, "federation.Decode", "%v", strictjson.Within(what, err))
+		return none, hub.Errorf(hub.CodeInvalid, "federation.Decode", "%v", strictjson.Within(what, err))
 	}
-	return v, nil
+	complete(&v)
+	return v, Check(v)
+}
+
+// A noun is a thing that hubs exchange.
+type noun interface {
+	hub.Project | hub.Repo | hub.Contract | hub.Packet | ProjectCopy
 }
 
 // Check reports CodeInvalid when v breaks a rule that every hub keeps, and
 // CodeTooLarge when it holds more than the limits allow.
-func Check[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) error {
+func Check[T noun](v T) error {
+	var c checker
 	switch v := any(v).(type) {
 	case hub.Project:
-		return checkProject(v)
+		c.project(v)
 	case hub.Repo:
-		return checkRepo(v)
+		c.repo(v)
 	case hub.Contract:
-		return checkContract(v)
+		c.contract(v)
 	case hub.Packet:
-		return checkPacket(v)
+		c.packet(v)
+	case ProjectCopy:
+		c.project(v.Project)
+		for _, contract := range v.Contracts {
+			c.contract(contract)
+		}
+		for _, packet := range v.Packets {
+			c.packet(packet)
+		}
 	}
-	return nil
+	return c.err
 }
 
-// checkProject reports CodeInvalid when p cannot be a project, and CodeTooLarge when
-// it has more than a project may.
-func checkProject(p hub.Project) error {
-	const op = "federation.Project"
-	switch {
-	case !p.ID.Valid():
-		return badID(op, "project_id", string(p.ID))
-	case !p.Status.Known():
-		return invalid(op, "status", "%s", notOneOf(p.Status, hub.ProjectStatuses))
-	case p.Policy != "" && !p.Policy.Known():
-		return invalid(op, "agreement_policy", "%s", notOneOf(p.Policy, hub.AgreementPolicies))
-	case len(p.Repos) > MaxRepos:
-		return over(op, "repos", len(p.Repos), MaxRepos)
+// A checker keeps the first rule that a value breaks.
+type checker struct{ err error }
+
+func (c *checker) project(p hub.Project) {
+	c.id("project_id", p.ID.Valid(), string(p.ID))
+	oneOf(c, "status", p.Status, hub.ProjectStatuses)
+	if p.Policy != "" {
+		oneOf(c, "agreement_policy", p.Policy, hub.AgreementPolicies)
 	}
-	if err := checkTexts(op, MaxName, true, "name", p.Name); err != nil {
-		return err
-	}
-	if err := checkTexts(op, MaxText, false, "objective", p.Objective); err != nil {
-		return err
-	}
+	c.most("repos", len(p.Repos), MaxRepos)
+	c.texts(MaxName, true, "name", p.Name)
+	c.texts(MaxText, false, "objective", p.Objective)
 	seen := map[hub.RepoID]bool{}
 	for _, r := range p.Repos {
-		if err := checkRepo(r); err != nil {
-			return err
-		}
-		if seen[r.ID] {
-			return invalid(op, "repos", "%s is there twice", shorten.Quote(string(r.ID)))
-		}
-		seen[r.ID] = true
+		c.repo(r)
+		c.once("repos", seen, r.ID)
 	}
-	return nil
-}
-
-// checkRepo reports CodeInvalid when r cannot be a repository.
-func checkRepo(r hub.Repo) error {
-	const op = "federation.Repo"
-	if !r.ID.Valid() {
-		return badID(op, "repo_id", string(r.ID))
-	}
-	if len(r.Paths) > MaxFiles {
-		return over(op, "relevant_paths", len(r.Paths), MaxFiles)
-	}
-	if err := checkTexts(op, MaxName, true, "name", r.Name, "role", r.Role, "language", r.Language); err != nil {
-		return err
-	}
-	if err := checkTexts(op, maxAddress, false, "url", r.URL, "agent_id", string(r.Agent), "agent_endpoint", r.Endpoint); err != nil {
-		return err
-	}
-	return checkAll(op, "relevant_paths", r.Paths)
 }
 
 // maxAddress is how many bytes a path, an id of an agent or an address may have.
 const maxAddress = 2048
 
-// checkContract reports CodeInvalid when c cannot be a contract, and CodeTooLarge when
-// it has more than a contract may.
-func checkContract(c hub.Contract) error {
-	const op = "federation.Contract"
-	switch {
-	case !c.Project.Valid():
-		return badID(op, "project_id", string(c.Project))
-	case !c.ID.Valid():
-		return badID(op, "contract_id", string(c.ID))
-	case !c.Type.Known():
-		return invalid(op, "type", "%s", notOneOf(c.Type, hub.ContractTypes))
-	case !c.Status.Known():
-		return invalid(op, "status", "%s", notOneOf(c.Status, hub.ContractStatuses))
-	case c.Version < 1 || c.Version > maxVersion:
-		return invalid(op, "version", "%d is not from 1 to %d", c.Version, maxVersion)
-	case !c.ProposedBy.Valid():
-		return badID(op, "proposed_by", string(c.ProposedBy))
-	case len(c.Implementations) > MaxRepos:
-		return over(op, "implementations", len(c.Implementations), MaxRepos)
-	case len(c.History) > MaxVersions:
-		return over(op, "history", len(c.History), MaxVersions)
-	case len(c.Conflicts) > MaxConflicts:
-		return over(op, "conflicts", len(c.Conflicts), MaxConflicts)
-	case len(c.Agreements) > MaxAgreements:
-		return over(op, "agreements", len(c.Agreements), MaxAgreements)
+func (c *checker) repo(r hub.Repo) {
+	c.id("repo_id", r.ID.Valid(), string(r.ID))
+	c.texts(MaxName, true, "name", r.Name, "role", r.Role, "language", r.Language)
+	c.texts(maxAddress, false, "url", r.URL, "agent_id", string(r.Agent), "agent_endpoint", r.Endpoint)
+	c.paths("relevant_paths", r.Paths)
+}
+
+func (c *checker) contract(k hub.Contract) {
+	c.id("project_id", k.Project.Valid(), string(k.Project))
+	c.id("contract_id", k.ID.Valid(), string(k.ID))
+	oneOf(c, "type", k.Type, hub.ContractTypes)
+	oneOf(c, "status", k.Status, hub.ContractStatuses)
+	c.between("version", k.Version, 1, maxVersion)
+	c.id("proposed_by", k.ProposedBy.Valid(), string(k.ProposedBy))
+	c.most("implementations", len(k.Implementations), MaxRepos)
+	c.most("history", len(k.History), MaxVersions)
+	c.most("conflicts", len(k.Conflicts), MaxConflicts)
+	c.most("agreements", len(k.Agreements), MaxAgreements)
+	c.texts(MaxName, true, "name", k.Name)
+	c.content(k.Content)
+	numbers := map[int]bool{}
+	for _, v := range k.History {
+		if v.Version < 1 || v.Version >= k.Version || numbers[v.Version] {
+			c.invalid("history.version", "%d is there twice, or not from 1 to %d", v.Version, k.Version-1)
+		}
+		numbers[v.Version] = true
+		c.version("history", v)
 	}
-	if err := checkTexts(op, MaxName, true, "name", c.Name); err != nil {
-		return err
-	}
-	if err := checkContent(op, c.Content); err != nil {
-		return err
-	}
-	if err := checkVersions(op, c); err != nil {
-		return err
+	for _, v := range k.Conflicts {
+		c.between("conflicts.version", v.Version, 1, k.Version)
+		c.version("conflicts", v)
 	}
 	seen := map[hub.RepoID]bool{}
-	for _, i := range c.Implementations {
-		if err := checkImplementation(op, i); err != nil {
-			return err
-		}
-		if seen[i.Repo] {
-			return invalid(op, "implementations", "%s is there twice", shorten.Quote(string(i.Repo)))
-		}
-		seen[i.Repo] = true
+	for _, i := range k.Implementations {
+		c.implementation(i)
+		c.once("implementations", seen, i.Repo)
 	}
-	for _, a := range c.Agreements {
-		switch {
-		case !a.Repo.Valid():
-			return badID(op, "agreements.repo_id", string(a.Repo))
-		case a.Version < 1 || a.Version > maxVersion:
-			return invalid(op, "agreements.version", "%d is not from 1 to %d", a.Version, maxVersion)
-		case !sha256Pattern.MatchString(a.Content):
-			return invalid(op, "agreements.content_sha256", "%s is not a SHA-256", shorten.Quote(a.Content))
+	for _, a := range k.Agreements {
+		c.id("agreements.repo_id", a.Repo.Valid(), string(a.Repo))
+		c.between("agreements.version", a.Version, 1, maxVersion)
+		if !sha256Pattern.MatchString(a.Content) {
+			c.invalid("agreements.content_sha256", "%s is not a SHA-256", shorten.Quote(a.Content))
 		}
-		if err := checkTexts(op, maxAddress, false, "agreements.agent_id", string(a.Agent)); err != nil {
-			return err
-		}
+		c.texts(maxAddress, false, "agreements.agent_id", string(a.Agent))
 	}
-	return nil
 }
 
-func checkVersions(op string, c hub.Contract) error {
-	seen := map[int]bool{}
-	for _, v := range c.History {
-		if v.Version < 1 || v.Version >= c.Version || seen[v.Version] {
-			return invalid(op, "history.version", "%d is there twice, or not from 1 to %d", v.Version, c.Version-1)
-		}
-		seen[v.Version] = true
-		if err := checkVersion(op, "history", v); err != nil {
-			return err
-		}
-	}
-	for _, v := range c.Conflicts {
-		if v.Version < 1 || v.Version > c.Version {
-			return invalid(op, "conflicts.version", "%d is not from 1 to %d", v.Version, c.Version)
-		}
-		if err := checkVersion(op, "conflicts", v); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *checker) version(list string, v hub.ContractVersion) {
+	c.id(list+".proposed_by", v.ProposedBy.Valid(), string(v.ProposedBy))
+	c.texts(MaxText, false, list+".change_notes", v.ChangeNotes)
+	c.content(v.Content)
 }
 
-func checkVersion(op, list string, v hub.ContractVersion) error {
-	if !v.ProposedBy.Valid() {
-		return badID(op, list+".proposed_by", string(v.ProposedBy))
-	}
-	if err := checkTexts(op, MaxText, false, list+".change_notes", v.ChangeNotes); err != nil {
-		return err
-	}
-	return checkContent(op, v.Content)
+func (c *checker) implementation(i hub.Implementation) {
+	c.id("implementations.repo_id", i.Repo.Valid(), string(i.Repo))
+	oneOf(c, "implementations.status", i.Status, hub.ImplementationStatuses)
+	c.between("implementations.contract_version", i.Version, 0, maxVersion)
+	c.texts(MaxText, false, "implementations.plan", i.Plan, "implementations.notes", i.Notes)
+	c.texts(maxAddress, false, "implementations.agent_id", string(i.Agent), "implementations.test_endpoint", i.TestEndpoint)
+	c.paths("implementations.files", i.Files)
 }
 
-func checkImplementation(op string, i hub.Implementation) error {
-	switch {
-	case !i.Repo.Valid():
-		return badID(op, "implementations.repo_id", string(i.Repo))
-	case !i.Status.Known():
-		return invalid(op, "implementations.status", "%s", notOneOf(i.Status, hub.ImplementationStatuses))
-	case len(i.Files) > MaxFiles:
-		return over(op, "implementations.files", len(i.Files), MaxFiles)
-	case i.Version < 0 || i.Version > maxVersion:
-		return invalid(op, "implementations.contract_version", "%d is not from 1 to %d", i.Version, maxVersion)
-	}
-	if err := checkTexts(op, MaxText, false, "implementations.plan", i.Plan, "implementations.notes", i.Notes); err != nil {
-		return err
-	}
-	if err := checkTexts(op, maxAddress, false, "implementations.agent_id", string(i.Agent), "implementations.test_endpoint", i.TestEndpoint); err != nil {
-		return err
-	}
-	return checkAll(op, "implementations.files", i.Files)
-}
-
-// checkPacket reports CodeInvalid when p cannot be a packet, and CodeTooLarge when it
-// has more than a packet may.
-func checkPacket(p hub.Packet) error {
-	const op = "federation.Packet"
-	switch {
-	case !p.Project.Valid():
-		return badID(op, "project_id", string(p.Project))
-	case !p.ID.Valid():
-		return badID(op, "packet_id", string(p.ID))
-	case !p.Type.Known():
-		return invalid(op, "type", "%s", notOneOf(p.Type, hub.PacketTypes))
-	case !p.FromRepo.Valid():
-		return badID(op, "from_repo", string(p.FromRepo))
-	case p.ReplyTo != "" && !p.ReplyTo.Valid():
-		return badID(op, "reply_to", string(p.ReplyTo))
-	case len(p.Related) > MaxRelated:
-		return over(op, "related_contracts", len(p.Related), MaxRelated)
-	}
+func (c *checker) packet(p hub.Packet) {
+	c.id("project_id", p.Project.Valid(), string(p.Project))
+	c.id("packet_id", p.ID.Valid(), string(p.ID))
+	oneOf(c, "type", p.Type, hub.PacketTypes)
+	c.id("from_repo", p.FromRepo.Valid(), string(p.FromRepo))
+	c.id("reply_to", p.ReplyTo == "" || p.ReplyTo.Valid(), string(p.ReplyTo))
+	c.most("related_contracts", len(p.Related), MaxRelated)
 	for _, id := range p.Related {
-		if !id.Valid() {
-			return badID(op, "related_contracts", string(id))
-		}
+		c.id("related_contracts", id.Valid(), string(id))
 	}
-	if err := checkTexts(op, maxAddress, false, "from_agent", string(p.FromAgent)); err != nil {
-		return err
-	}
-	return checkContent(op, p.Content)
+	c.texts(maxAddress, false, "from_agent", string(p.FromAgent))
+	c.content(p.Content)
 }
 
-// checkContent reports CodeInvalid unless raw is strict JSON and an object, and
-// CodeTooLarge when it has more than MaxContent bytes.
-func checkContent(op string, raw json.RawMessage) error {
-	_, err := parseContent(op, raw)
-	return err
+func (c *checker) content(raw json.RawMessage) {
+	if c.err == nil {
+		_, c.err = parseContent(checkOp, raw)
+	}
 }
 
 // CompactContent returns content without the blanks between tokens. Strings and
@@ -324,55 +208,79 @@ func CompactContent(op string, raw json.RawMessage) (json.RawMessage, error) {
 
 func parseContent(op string, raw json.RawMessage) (strictjson.Value, error) {
 	if len(raw) > MaxContent {
-		return strictjson.Value{}, over(op, "content", len(raw), MaxContent)
+		return strictjson.Value{}, hub.Errorf(hub.CodeTooLarge, op, "content: %d is more than %d", len(raw), MaxContent)
 	}
 	v, err := strictjson.Parse(raw)
 	if err != nil {
 		return v, hub.Errorf(hub.CodeInvalid, op, "%v", strictjson.Within("content", err))
 	}
 	if !v.IsObject() {
-		return v, invalid(op, "content", "must be an object")
+		return v, hub.Errorf(hub.CodeInvalid, op, "content: must be an object")
 	}
 	return v, nil
 }
 
-// checkTexts takes names and texts in turn.
-func checkTexts(op string, most int, required bool, pairs ...string) error {
+// checkOp is the operation in the errors of Check.
+const checkOp = "federation.Check"
+
+func (c *checker) fail(code hub.Code, member, format string, args ...any) {
+	if c.err == nil {
+		c.err = hub.Errorf(code, checkOp, "%s: "+format, append([]any{member}, args...)...)
+	}
+}
+
+func (c *checker) invalid(member, format string, args ...any) {
+	c.fail(hub.CodeInvalid, member, format, args...)
+}
+
+func (c *checker) id(member string, valid bool, id string) {
+	if !valid {
+		c.invalid(member, "%s is not 1 to 128 letters, digits or . _ -", shorten.Quote(id))
+	}
+}
+
+func (c *checker) between(member string, n, least, most int) {
+	if n < least || n > most {
+		c.invalid(member, "%d is not from 1 to %d", n, most)
+	}
+}
+
+func (c *checker) most(member string, n, most int) {
+	if n > most {
+		c.fail(hub.CodeTooLarge, member, "%d is more than %d", n, most)
+	}
+}
+
+func (c *checker) once(member string, seen map[hub.RepoID]bool, id hub.RepoID) {
+	if seen[id] {
+		c.invalid(member, "%s is there twice", shorten.Quote(string(id)))
+	}
+	seen[id] = true
+}
+
+// texts takes names and texts in turn.
+func (c *checker) texts(most int, required bool, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		name, s := pairs[i], pairs[i+1]
-		switch {
-		case required && strings.TrimSpace(s) == "":
-			return invalid(op, name, "required")
-		case !utf8.ValidString(s):
-			return invalid(op, name, "is not valid UTF-8")
-		case len(s) > most:
-			return over(op, name, len(s), most)
+		if required && strings.TrimSpace(s) == "" {
+			c.invalid(name, "required")
 		}
+		if !utf8.ValidString(s) {
+			c.invalid(name, "is not valid UTF-8")
+		}
+		c.most(name, len(s), most)
 	}
-	return nil
 }
 
-func checkAll(op, name string, all []string) error {
+func (c *checker) paths(member string, all []string) {
+	c.most(member, len(all), MaxFiles)
 	for _, s := range all {
-		if err := checkTexts(op, maxAddress, false, name, s); err != nil {
-			return err
-		}
+		c.texts(maxAddress, false, member, s)
 	}
-	return nil
 }
 
-func badID(op, member, id string) error {
-	return invalid(op, member, "%s is not 1 to 128 letters, digits or . _ -", shorten.Quote(id))
-}
-
-func over(op, member string, n, most int) error {
-	return hub.Errorf(hub.CodeTooLarge, op, "%s: %d is more than %d", member, n, most)
-}
-
-func invalid(op, path, format string, args ...any) error {
-	return hub.Errorf(hub.CodeInvalid, op, "%s: "+format, append([]any{path}, args...)...)
-}
-
-func notOneOf[S ~string](v S, all []S) string {
-	return fmt.Sprintf("%s is not one of %s", shorten.Quote(string(v)), strings.Trim(fmt.Sprint(all), "[]"))
+func oneOf[S ~string](c *checker, member string, v S, all []S) {
+	if !slices.Contains(all, v) {
+		c.invalid(member, "%s is not one of %s", shorten.Quote(string(v)), strings.Trim(fmt.Sprint(all), "[]"))
+	}
 }

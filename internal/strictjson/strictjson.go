@@ -177,16 +177,10 @@ func Canonical(raw []byte) ([]byte, error) {
 
 // Encode is json.Marshal without escapes for HTML, so that text goes out as it
 // came in.
-func Encode(v any) ([]byte, error) { return encode(v, "") }
-
-// EncodeIndent is Encode over several lines, each level indented by two blanks.
-func EncodeIndent(v any) ([]byte, error) { return encode(v, "  ") }
-
-func encode(v any, indent string) ([]byte, error) {
+func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}

@@ -62,14 +62,12 @@ const (
 
 // A Self describes this hub.
 type Self struct {
-	AID         string
-	URL         string // endpoint for peers
-	Repo        string
-	Role        string
-	Language    string
-	Version     string // of the program
-	Org         string // organization; the AID's domain if empty
-	Description string
+	AID      string
+	URL      string // endpoint for peers
+	Repo     string
+	Role     string
+	Language string
+	Version  string // of the program
 
 	ContractTypes []string
 	ContextTypes  []string
@@ -77,12 +75,8 @@ type Self struct {
 
 // Card returns the card of the hub.
 func (s Self) Card() Card {
-	about := s.Description
-	if about == "" {
-		about = "Coding agent for " + s.Repo + " repository"
-	}
 	return Card{
-		Name: "CACP Agent (" + s.Repo + ")", Description: about, Version: s.Version, URL: s.URL,
+		Name: "CACP Agent (" + s.Repo + ")", Description: "Coding agent for " + s.Repo + " repository", Version: s.Version, URL: s.URL,
 		Protocols:    map[string]string{"a2a": "0.3", "cacp": Protocol},
 		Capabilities: nonEmpty(s.Language, s.Role),
 		Extensions: CardExtensions{CACP: CardCoordination{

@@ -155,7 +155,6 @@ type call struct {
 // An Answer is the response to a call.
 type Answer struct {
 	Status int
-	Header http.Header
 	Body   []byte
 }
 
@@ -193,7 +192,7 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	if int64(len(body)) > c.maxAnswer {
 		return Answer{}, hub.Errorf(hub.CodeTooLarge, op, "%s answered with more than %d bytes", req.URL.Host, c.maxAnswer)
 	}
-	return Answer{res.StatusCode, res.Header, body}, nil
+	return Answer{res.StatusCode, body}, nil
 }
 
 // unreachable wraps a failure of the network. An error of the guard stays as it is.

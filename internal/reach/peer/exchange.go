@@ -40,7 +40,6 @@ type Search struct {
 	Query   string        `json:"query"`
 	Filters SearchFilters `json:"filters"`
 	Limit   int           `json:"limit"` // default 10, at most 100
-	Offset  int           `json:"offset,omitempty"`
 }
 
 // SearchFilters restricts a search. An empty member restricts nothing.

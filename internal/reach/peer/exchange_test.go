@@ -24,9 +24,9 @@ var self = peer.Self{
 	ContractTypes: []string{"api_endpoint", "event_schema", "data_model"},
 }
 
-func manifest(t *testing.T, opts *peer.ManifestOptions) peer.Manifest {
+func manifest(t *testing.T, strict bool) peer.Manifest {
 	t.Helper()
-	m, err := self.Manifest(make(ed25519.PublicKey, 32), hub.AtMilli(0), opts)
+	m, err := self.Manifest(make(ed25519.PublicKey, 32), hub.AtMilli(0), strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestManifest(t *testing.T) {
 		return schema.Validate(v)
 	}
 	t.Run("R1-059 the strict manifest fits the published schema", func(t *testing.T) {
-		m := manifest(t, &peer.ManifestOptions{StrictSchema: true})
+		m := manifest(t, true)
 		if err := check(m); err != nil {
 			t.Error(err)
 		}
@@ -69,7 +69,7 @@ func TestManifest(t *testing.T) {
 		}
 	})
 	t.Run("R1-059 the usual manifest differs from the schema by the entry that reference clients look for", func(t *testing.T) {
-		m := manifest(t, nil)
+		m := manifest(t, false)
 		first := m.Invocation.Protocols[0]
 		if first.Type != "cacp" || first.Version != "2.0" || first.Endpoint != "https://backend.example.com" {
 			t.Errorf("got %+v first", first)
@@ -83,12 +83,12 @@ func TestManifest(t *testing.T) {
 		for _, aid := range []string{"", "agent-backend", "aid://example.com/a--b@1.0.0"} {
 			s := self
 			s.AID = aid
-			if _, err := s.Manifest(make(ed25519.PublicKey, 32), hub.AtMilli(0), nil); hub.CodeOf(err) != hub.CodeInvalid {
+			if _, err := s.Manifest(make(ed25519.PublicKey, 32), hub.AtMilli(0), false); hub.CodeOf(err) != hub.CodeInvalid {
 				t.Errorf("%q: got %v", aid, err)
 			}
 		}
 		s := self
-		if _, err := s.Manifest(nil, hub.AtMilli(0), nil); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := s.Manifest(nil, hub.AtMilli(0), false); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("without a key: got %v", err)
 		}
 	})
@@ -217,7 +217,7 @@ func TestRegister(t *testing.T) {
 	} {
 		t.Run("R1-059 registration "+test.name, func(t *testing.T) {
 			e, r := exchange(t, test.answers)
-			got, err := e.Register(t.Context(), manifest(t, nil))
+			got, err := e.Register(t.Context(), manifest(t, false))
 			if got != test.want || hub.CodeOf(err) != test.code {
 				t.Errorf("got %+v, %v; want %+v, %q", got, err, test.want, test.code)
 			}

@@ -195,6 +195,15 @@ func TestHostileFlood(t *testing.T) {
 			t.Errorf("%d requests for %d changes", got, changes)
 		}
 	})
+	t.Run("R1-083 an agent that makes a project and then lacks it is not sent the project without an end", func(t *testing.T) {
+		s := newScript(t, false, map[string]string{"cacp/project/list": `{"projects":[]}`, "cacp/project/sync": `{"status":"created"}`})
+		n := against(t, s)
+		n.propose(n.project(), "c")
+		eventually(t, "the contract is a dead letter", []*node{n}, func() bool {
+			st := n.standing(&node{aid: s.aid})
+			return st.Lag == 0 && st.DeadLetters > 0 && !n.outbox(s.aid).CatchUp
+		})
+	})
 	t.Run("R1-087 a body of 50 MiB is not read", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(50<<20))

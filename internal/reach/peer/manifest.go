@@ -91,25 +91,12 @@ type ManifestCoordination struct {
 // maxProjects is the limit in a manifest, which requires one.
 const maxProjects = 100
 
-// ManifestOptions changes a manifest. The zero value works.
-type ManifestOptions struct {
-	// StrictSchema leaves out the protocol entry of type cacp, which the
-	// published schema of manifests does not know but agents of the reference
-	// implementation look for.
-	StrictSchema bool
-	Site         string // default https:// and the AID's domain
-	Contact      string // default the site
-	DataRegions  []string
-}
-
 // Manifest returns the hub's manifest for an exchange. key is the public half of the
-// hub's signing key. opts may be nil.
-func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOptions) (Manifest, error) {
+// hub's signing key. strict leaves out the protocol entry of type cacp, which the
+// published schema of manifests does not know but agents of the reference
+// implementation look for.
+func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, strict bool) (Manifest, error) {
 	const op = "peer.Manifest"
-	var o ManifestOptions
-	if opts != nil {
-		o = *opts
-	}
 	aid, err := ParseAID(s.AID)
 	if err == nil {
 		err = aid.Validate()
@@ -126,20 +113,23 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "a manifest needs a signing key")
 	}
 	name := "Parley hub for " + cmp.Or(s.Repo, aid.Name)
-	about := cmp.Or(s.Description, name)
+	about := name
 	if len(about) < 20 {
 		about = name + ": " + about
 	}
-	site := cmp.Or(o.Site, "https://"+strings.ToLower(aid.Domain))
+	site := "https://" + strings.ToLower(aid.Domain)
 	m := Manifest{
 		AID: s.AID, Name: shorten.Bytes(name, 100), Description: shorten.Bytes(about, 1000),
-		Owner:        ManifestOwner{Org: cmp.Or(s.Org, aid.Domain), Site: site, Contact: cmp.Or(o.Contact, site)},
+		Owner:        ManifestOwner{Org: aid.Domain, Site: site, Contact: site},
 		Capabilities: []ManifestCapability{{"cacp.coordinate", "Agrees on interfaces between repositories and keeps them in step."}},
 		Invocation: ManifestInvocation{
-			Protocols:      []ManifestProtocol{{Type: "rest", Version: Protocol, Endpoint: endpoint, HealthCheck: endpoint + HealthPath}},
+			Protocols: []ManifestProtocol{
+				{Type: "cacp", Version: Protocol, Endpoint: endpoint, TransportType: "http"},
+				{Type: "rest", Version: Protocol, Endpoint: endpoint, HealthCheck: endpoint + HealthPath},
+			},
 			Authentication: []string{"api_key", "jwt"},
 		},
-		Privacy:  ManifestPrivacy{DataRetentionDays: -1, DataRegions: o.DataRegions, DataSharing: "partners"},
+		Privacy:  ManifestPrivacy{DataRetentionDays: -1, DataRegions: []string{"unspecified"}, DataSharing: "partners"},
 		Security: ManifestSecurity{ManifestKeys{"ed25519:" + base64.StdEncoding.EncodeToString(key)}},
 		Metadata: ManifestMetadata{
 			Tags: nonEmpty("cacp", s.Role, s.Language),
@@ -149,14 +139,8 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, opts *ManifestOption
 		},
 		UpdatedAt: now,
 	}
-	if len(m.Privacy.DataRegions) == 0 {
-		m.Privacy.DataRegions = []string{"unspecified"}
-	}
-	if o.StrictSchema {
-		m.Metadata.CACP.Endpoint = endpoint
-	} else {
-		cacp := ManifestProtocol{Type: "cacp", Version: Protocol, Endpoint: endpoint, TransportType: "http"}
-		m.Invocation.Protocols = append([]ManifestProtocol{cacp}, m.Invocation.Protocols...)
+	if strict {
+		m.Metadata.CACP.Endpoint, m.Invocation.Protocols = endpoint, m.Invocation.Protocols[1:]
 	}
 	return m, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
@@ -30,7 +31,7 @@ func (w *worker) sendReference(ctx context.Context, c federation.Copy) error {
 	case c.Contract != nil:
 		return w.sendContract(ctx, c.Project, c.Contract.ID)
 	case c.Packet != nil:
-		return w.sendPacket(ctx, c)
+		return w.sendCopy(ctx, c)
 	}
 	return w.alignRepos(ctx, c.Project)
 }
@@ -106,16 +107,22 @@ func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 	if made.Status == federation.SyncError {
 		return w.addDeadLetter(ctx, federation.Copy{Project: id, Head: head}, made.Reason)
 	}
-	contracts, packets, err := w.contents(ctx, id)
+	all, err := w.contents(ctx, id)
 	if err != nil {
 		return err
 	}
-	for _, c := range contracts {
-		if err := w.sendContract(ctx, id, c); err != nil {
-			return err
-		}
+	w.created = id
+	defer func() { w.created = "" }()
+	return w.push(ctx, all)
+}
+
+// lacks reacts to an agent that lacks the project of a copy: it makes the project
+// there. A copy that is refused in a project that was just made is a dead letter.
+func (w *worker) lacks(ctx context.Context, c federation.Copy, reason string) error {
+	if w.created == c.Project {
+		return w.addDeadLetter(ctx, c, reason)
 	}
-	return w.sendPackets(ctx, id, packets)
+	return w.create(ctx, c.Project)
 }
 
 // wholeProject returns a project without contracts and packets in the form of a whole
@@ -131,11 +138,12 @@ func wholeProject(p hub.Project, zoned bool, self hub.AID) json.RawMessage {
 	return raw
 }
 
-// contents returns the ids of the contracts and packets in a project.
-func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hub.ContractID, packets []hub.PacketID, err error) {
+// contents returns the contracts and packets in a project.
+func (w *worker) contents(ctx context.Context, id hub.ProjectID) (copiesParams, error) {
 	const size = 1000
-	err = w.store.View(ctx, func(r hub.Reader) (err error) {
-		contracts, err = pages(math.MaxInt, func(after hub.ContractID) (ids []hub.ContractID, next hub.ContractID, err error) {
+	all := copiesParams{Project: id}
+	err := w.store.View(ctx, func(r hub.Reader) (err error) {
+		all.Contracts, err = pages(math.MaxInt, func(after hub.ContractID) (ids []hub.ContractID, next hub.ContractID, err error) {
 			page, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: size})
 			for _, c := range page {
 				ids = append(ids, c.ID)
@@ -148,7 +156,7 @@ func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hu
 		if err != nil {
 			return err
 		}
-		packets, err = pages(math.MaxInt, func(after hub.PacketID) (ids []hub.PacketID, next hub.PacketID, err error) {
+		all.Packets, err = pages(math.MaxInt, func(after hub.PacketID) (ids []hub.PacketID, next hub.PacketID, err error) {
 			if ids, err = r.PacketIDs(id, after, size); len(ids) == size {
 				next = ids[size-1]
 			}
@@ -157,50 +165,24 @@ func (w *worker) contents(ctx context.Context, id hub.ProjectID) (contracts []hu
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("peer: list the contents of %s: %w", id, err)
+		return all, fmt.Errorf("peer: list the contents of %s: %w", id, err)
 	}
-	return contracts, packets, nil
+	return all, nil
 }
 
-func (w *worker) sendPackets(ctx context.Context, id hub.ProjectID, packets []hub.PacketID) error {
-	for len(packets) > 0 {
-		n := min(len(packets), pageCopies)
-		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: id, Packets: packets[:n]}.changes())
-		if err != nil {
-			return err
-		}
-		for _, c := range copies {
-			if err := w.sendCopy(ctx, c); err != nil {
-				return err
-			}
-		}
-		packets = packets[n:]
-	}
-	return nil
-}
-
-// sendPacket sends a packet to the agent, with the whole project if the agent lacks
+// sendCopy sends a repository or a packet, with the whole project if the agent lacks
 // it.
-func (w *worker) sendPacket(ctx context.Context, c federation.Copy) error {
+func (w *worker) sendCopy(ctx context.Context, c federation.Copy) error {
 	r, err := w.trySend(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case r.Code == hub.CodeNotFound:
-		return w.create(ctx, c.Project)
+		return w.lacks(ctx, c, r.Reason)
 	case r.Status == federation.SyncError:
 		return w.addDeadLetter(ctx, c, r.Reason)
 	}
 	return nil
-}
-
-// sendCopy sends a copy in a project that the agent has.
-func (w *worker) sendCopy(ctx context.Context, c federation.Copy) error {
-	r, err := w.trySend(ctx, c)
-	if err == nil && r.Status == federation.SyncError {
-		return w.addDeadLetter(ctx, c, r.Reason)
-	}
-	return err
 }
 
 func (w *worker) trySend(ctx context.Context, c federation.Copy) (federation.SyncResult, error) {
@@ -235,7 +217,7 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 		case err != nil:
 			return err
 		case r.Code == hub.CodeNotFound:
-			return w.create(ctx, project)
+			return w.lacks(ctx, ours, r.Reason)
 		case r.Status == federation.SyncError:
 			return w.addDeadLetter(ctx, ours, r.Reason)
 		case r.Status != federation.SyncSkipped:
@@ -377,7 +359,13 @@ func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p federati
 func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
 	if hub.CodeOf(err) == hub.CodeTooLarge {
-		return w.compareContracts(ctx, id)
+		// The contracts are compared one by one. Packets that the agent lost stay
+		// lost there.
+		ours, err := w.contents(ctx, id)
+		if err != nil {
+			return err
+		}
+		return w.push(ctx, copiesParams{Project: id, Contracts: ours.Contracts})
 	}
 	if err != nil {
 		return err
@@ -395,26 +383,18 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 	if err := w.mergeRepos(ctx, id, theirs); err != nil {
 		return err
 	}
-	contracts, packets, err := w.contents(ctx, id)
+	ours, err := w.contents(ctx, id)
 	if err != nil {
 		return err
 	}
 	var there []hub.ContractID
 	for _, c := range theirs.Contracts {
-		there = append(there, c.ID)
 		_, differs, err := w.reconcile(ctx, id, c.ID, c, true)
 		if err != nil {
 			return err
 		}
-		if differs {
-			if err := w.sendContract(ctx, id, c.ID); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range without(contracts, there) {
-		if err := w.sendContract(ctx, id, c); err != nil {
-			return err
+		if !differs {
+			there = append(there, c.ID)
 		}
 	}
 	var copies []federation.Copy
@@ -423,27 +403,10 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 		copies = append(copies, federation.Copy{Project: id, Packet: &p})
 		known = append(known, p.ID)
 	}
-	for len(copies) > 0 {
-		n := min(len(copies), pageCopies)
-		if _, err := w.contracts.Sync(ctx, w.aid, false, copies[:n]); err != nil {
-			return err
-		}
-		copies = copies[n:]
-	}
-	return w.sendPackets(ctx, id, without(packets, known))
-}
-
-// compareContracts compares the contracts of a project that is too large to be
-// fetched as a whole, one by one. Packets that the agent lost stay lost there.
-func (w *worker) compareContracts(ctx context.Context, id hub.ProjectID) error {
-	contracts, _, err := w.contents(ctx, id)
-	if err != nil {
-		return err
-	}
-	for _, c := range contracts {
-		if err := w.sendContract(ctx, id, c); err != nil {
+	for part := range slices.Chunk(copies, pageCopies) {
+		if _, err := w.contracts.Sync(ctx, w.aid, false, part); err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.push(ctx, copiesParams{Project: id, Contracts: without(ours.Contracts, there), Packets: without(ours.Packets, known)})
 }

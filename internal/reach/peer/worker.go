@@ -36,13 +36,14 @@ type worker struct {
 	store     hub.Store // of the holder of the outbox's lease
 	remote    remote
 	native    bool
-	zoned     bool      // the peer reads time zones
-	connected bool      // since the last failure
-	up        bool      // it confirmed everything since the last failure
-	fails     int       // in a row
-	batch     int       // changes per request: fewer after a failure
-	sent      time.Time // time of the last send
-	compared  time.Time // time of the last full comparison
+	zoned     bool          // the peer reads time zones
+	connected bool          // since the last failure
+	up        bool          // it confirmed everything since the last failure
+	fails     int           // in a row
+	batch     int           // changes per request: fewer after a failure
+	sent      time.Time     // time of the last send
+	compared  time.Time     // time of the last full comparison
+	created   hub.ProjectID // at an agent, whose contents are sent now
 
 	mu      sync.Mutex             // guards the following
 	all     bool                   // compare everything

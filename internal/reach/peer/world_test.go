@@ -223,7 +223,7 @@ func (n *node) share(project hub.ProjectID, text string) {
 // dump returns everything in a project, as one text.
 func (n *node) dump(project hub.ProjectID) string {
 	var b strings.Builder
-	if err := n.contracts.WriteProject(n.t.Context(), n.caller(), project, &b, contract.WriteOptions{}); err != nil {
+	if err := n.contracts.WriteProject(n.t.Context(), n.caller(), project, &b, nil); err != nil {
 		return err.Error()
 	}
 	return b.String()

@@ -56,7 +56,7 @@ func BenchmarkWriteProject(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.WriteProject(b.Context(), hub.Caller{}, copies[0].Project, io.Discard, contract.WriteOptions{}); err != nil {
+		if err := s.WriteProject(b.Context(), hub.Caller{}, copies[0].Project, io.Discard, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -200,10 +200,10 @@ func equal[T any](d *desk, what string, got, want T) {
 }
 
 // whole returns the project as the protocol has it.
-func (d *desk) whole(opts contract.WriteOptions) []byte {
+func (d *desk) whole(extra json.RawMessage) []byte {
 	d.Helper()
 	var b bytes.Buffer
-	d.ok(d.WriteProject(d.Context(), d.back, d.project.ID, &b, opts))
+	d.ok(d.WriteProject(d.Context(), d.back, d.project.ID, &b, extra))
 	return b.Bytes()
 }
 
@@ -283,12 +283,12 @@ func TestProject(t *testing.T) {
 		}
 		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
 		d.ok(err)
-		p, err := federation.DecodeProject(d.whole(contract.WriteOptions{Extra: json.RawMessage(`{"repoCount":2}`)}))
+		p, err := federation.DecodeProject(d.whole(json.RawMessage(`{"repoCount":2}`)))
 		d.ok(err)
 		equal(d, "contracts", len(p.Contracts), 130)
 		equal(d, "packets", len(p.Packets), 1)
 		var out bytes.Buffer
-		d.refused(d.WriteProject(t.Context(), d.back, "nothing", &out, contract.WriteOptions{}), hub.CodeNotFound, "not found")
+		d.refused(d.WriteProject(t.Context(), d.back, "nothing", &out, nil), hub.CodeNotFound, "not found")
 		equal(d, "written", out.Len(), 0)
 	})
 	t.Run("R1-027 projects are listed page by page", func(t *testing.T) {

@@ -333,7 +333,7 @@ func (w *network) state(n *node) string {
 		w.t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "policy %s\n", p.Policy)
-	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, WriteOptions{}); err != nil {
+	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	sum, err := n.service.Summary(context.Background(), w.project, "")
@@ -347,7 +347,7 @@ func (w *network) state(n *node) string {
 // missing returns what was acknowledged and is not there.
 func (w *network) missing(n *node) (out []string) {
 	var b bytes.Buffer
-	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, WriteOptions{}); err != nil {
+	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	p, err := federation.DecodeProject(b.Bytes())

@@ -154,7 +154,7 @@ func FuzzSync(f *testing.F) {
 		}
 		for _, p := range projects {
 			var b bytes.Buffer
-			if err := s.WriteProject(ctx, hub.Caller{}, p.ID, &b, WriteOptions{}); err != nil {
+			if err := s.WriteProject(ctx, hub.Caller{}, p.ID, &b, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := federation.DecodeProject(b.Bytes()); err != nil {

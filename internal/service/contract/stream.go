@@ -8,25 +8,16 @@ import (
 	"io"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/federation"
 )
 
-// WriteOptions changes how a project is written. The zero value works.
-type WriteOptions struct {
-	Naive bool            // times for peers that read no time zones
-	Extra json.RawMessage // an object whose members come after those of the protocol
-}
-
-// WriteProject writes a whole project as the protocol has it. It reads page by
-// page, so that a large project takes no more memory than a small one; a change
-// meanwhile may be in it or not. Nothing is written when there is no such project.
-func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, w io.Writer, opts WriteOptions) error {
+// WriteProject writes a whole project as the protocol has it, and then the members
+// of extra, an object or nil. It reads page by page, so that a large project takes
+// no more memory than a small one; a change meanwhile may be in it or not. Nothing
+// is written when there is no such project.
+func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, w io.Writer, extra json.RawMessage) error {
 	p, err := s.Project(ctx, caller, id)
 	if err != nil {
 		return err
-	}
-	if opts.Naive {
-		p = federation.Naive(p)
 	}
 	head, err := p.MarshalJSON()
 	if err != nil {
@@ -35,29 +26,15 @@ func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.Pr
 	out := bufio.NewWriterSize(w, 32<<10)
 	out.Write(bytes.TrimSuffix(head, []byte("}")))
 	out.WriteString(`,"contracts":[`)
-	first := true
-	item := func(v json.Marshaler) error {
-		b, err := v.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		if !first {
-			out.WriteByte(',')
-		}
-		first = false
-		_, err = out.Write(b)
-		return err
-	}
-	if err := s.writeContracts(ctx, id, opts.Naive, item); err != nil {
+	if err := writeItems(ctx, s.store, out, contractPages(id)); err != nil {
 		return err
 	}
 	out.WriteString(`],"context_history":[`)
-	first = true
-	if err := s.writePackets(ctx, id, opts.Naive, item); err != nil {
+	if err := writeItems(ctx, s.store, out, packetPages(id)); err != nil {
 		return err
 	}
 	out.WriteByte(']')
-	if extra := bytes.TrimPrefix(bytes.TrimSpace(opts.Extra), []byte("{")); len(extra) > 1 {
+	if extra := bytes.TrimPrefix(bytes.TrimSpace(extra), []byte("{")); len(extra) > 1 {
 		out.WriteByte(',')
 		out.Write(extra)
 	} else {
@@ -69,61 +46,56 @@ func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.Pr
 // streamPage is the number of things that WriteProject holds in memory.
 const streamPage = 64
 
-func (s *Service) writeContracts(ctx context.Context, id hub.ProjectID, naive bool, item func(json.Marshaler) error) error {
-	q := hub.ContractQuery{Project: id, Limit: streamPage}
-	for {
-		var found []hub.Contract
-		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			if found, err = r.Contracts(q); err != nil {
-				return err
-			}
-			for i, c := range found {
-				if found[i], err = withVersions(r, c); err != nil {
-					return err
-				}
-			}
-			return nil
+// writeItems writes the things of all pages, separated by commas. next returns a
+// page and whether there is another one; each page is read in a snapshot of its own.
+func writeItems[T json.Marshaler](ctx context.Context, store hub.Store, out *bufio.Writer, next func(hub.Reader) ([]T, bool, error)) error {
+	for more, first := true, true; more; {
+		var page []T
+		err := store.View(ctx, func(r hub.Reader) (err error) {
+			page, more, err = next(r)
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		for _, c := range found {
-			if naive {
-				c = federation.Naive(c)
+		for _, v := range page {
+			b, err := v.MarshalJSON()
+			if err != nil {
+				return err
 			}
-			if err := item(c); err != nil {
+			if !first {
+				out.WriteByte(',')
+			}
+			first = false
+			if _, err := out.Write(b); err != nil {
 				return err
 			}
 		}
-		if len(found) < streamPage {
-			return nil
+	}
+	return nil
+}
+
+// contractPages returns the pages of a project's contracts, with their versions.
+func contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, error) {
+	q := hub.ContractQuery{Project: id, Limit: streamPage}
+	return func(r hub.Reader) ([]hub.Contract, bool, error) {
+		found, err := r.Contracts(q)
+		for i, c := range found {
+			if err == nil {
+				found[i], err = withVersions(r, c)
+			}
+			q.After = c.ID
 		}
-		q.After = found[len(found)-1].ID
+		return found, len(found) == streamPage, err
 	}
 }
 
-func (s *Service) writePackets(ctx context.Context, id hub.ProjectID, naive bool, item func(json.Marshaler) error) error {
+// packetPages returns the pages of a project's packets.
+func packetPages(id hub.ProjectID) func(hub.Reader) ([]hub.Packet, bool, error) {
 	q := hub.PacketQuery{Project: id, Limit: streamPage}
-	for {
-		var found hub.PacketPage
-		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			found, err = r.Packets(q)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, p := range found.Packets {
-			if naive {
-				p = federation.Naive(p)
-			}
-			if err := item(p); err != nil {
-				return err
-			}
-		}
-		if found.Next == "" {
-			return nil
-		}
+	return func(r hub.Reader) ([]hub.Packet, bool, error) {
+		found, err := r.Packets(q)
 		q.Cursor = found.Next
+		return found.Packets, found.Next != "", err
 	}
 }

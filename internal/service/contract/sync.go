@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -180,41 +181,46 @@ func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 		return federation.SyncResult{}, err
 	}
 	was, err := m.tx.Project(in.ID)
+	created := hub.CodeOf(err) == hub.CodeNotFound
+	if err != nil && !created {
+		return federation.SyncResult{}, err
+	}
 	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	m.seen(in.UpdatedAt)
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		if in.Policy == "" {
-			in.Policy = hub.AgreeAny
-		}
-		in.Repos = slices.Clone(in.Repos)
-		for i, r := range in.Repos {
-			in.Repos[i] = m.stampRepo(hub.Repo{}, r)
-		}
-		in = mergeProject(in, in) // in the order of all hubs
-		if err := m.s.roomForProject(m.tx, op); err != nil {
-			return federation.SyncResult{}, err
-		}
-		if err := m.tx.PutProject(in, hub.Project{}); err != nil {
-			return federation.SyncResult{}, err
-		}
-		m.known = true
-		return federation.SyncResult{Status: federation.SyncCreated}, m.record(hub.ActionProjectMerged, projectChange(in), facts{Project: in.ID, Agent: m.source, Source: m.source})
+	in = m.completeProject(was, in)
+	merged := in
+	if created {
+		err = m.s.roomForProject(m.tx, op)
+	} else {
+		merged = was
+	}
+	merged = mergeProject(merged, in) // for a new one: in the order of all hubs
+	merged.Tally = was.Tally
+	if err == nil {
+		err = checkRepos(op, merged)
 	}
 	if err != nil {
 		return federation.SyncResult{}, err
 	}
-	in = m.completeProject(was, in)
-	merged := mergeProject(was, in)
-	merged.Tally = was.Tally
-	if len(merged.Repos) > federation.MaxRepos {
-		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
-	}
 	out := federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: !sameProject(merged, mergeProject(in, in))}
-	if sameProject(merged, was) {
+	switch {
+	case created:
+		out.Status = federation.SyncCreated
+	case sameProject(merged, was):
 		return out, nil
+	default:
+		out.Status = federation.SyncUpdated
 	}
-	out.Status, out.Reason, m.known = federation.SyncUpdated, "", !out.Behind
+	out.Reason, m.known = "", !out.Behind
 	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
+}
+
+// checkRepos reports CodeTooLarge for a project with too many repositories.
+func checkRepos(op string, p hub.Project) error {
+	if len(p.Repos) > federation.MaxRepos {
+		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
+	}
+	return nil
 }
 
 // putProject stores a project that a copy changed.
@@ -234,7 +240,7 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	}
 	m.known = false
 	same := func(a, b hub.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
-	if p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
+	if was.ID == "" || p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
 		return nil
 	}
 	return m.advanceAll(p)
@@ -244,15 +250,18 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 // know, from the local copy. A copy without a change keeps the local time: such peers
 // put a new time on everything.
 func (m *merger) completeProject(was, in hub.Project) hub.Project {
-	if m.native {
+	if was.ID == "" {
+		in.Policy = cmp.Or(in.Policy, hub.AgreeAny)
+	} else if m.native {
 		return in
-	}
-	in.Policy = was.Policy
-	if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
-		in.Status = was.Status
-	}
-	if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {
-		in.UpdatedAt = was.UpdatedAt
+	} else {
+		in.Policy = was.Policy
+		if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
+			in.Status = was.Status
+		}
+		if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {
+			in.UpdatedAt = was.UpdatedAt
+		}
 	}
 	in.Repos = slices.Clone(in.Repos)
 	for i, r := range in.Repos {
@@ -303,8 +312,8 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, e
 	m.seen(in.UpdatedAt)
 	merged := p
 	merged.Repos = mergeRepos(p.Repos, []hub.Repo{in})
-	if len(merged.Repos) > federation.MaxRepos {
-		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
+	if err := checkRepos(op, merged); err != nil {
+		return federation.SyncResult{}, err
 	}
 	now, _ := merged.Repo(in.ID)
 	out := federation.SyncResult{Status: federation.SyncUpdated, Behind: !sameRepo(now, in)}
@@ -326,49 +335,44 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 		return federation.SyncResult{}, err
 	}
 	was, err := m.tx.Contract(p.ID, in.ID)
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		in = m.completeContract(hub.Contract{}, in)
-		m.seen(in.UpdatedAt)
-		merged := advance(mergeContract(in, in), p)
-		if err := m.s.roomForContract(op, p, contentBytes(merged)); err != nil {
-			return federation.SyncResult{}, err
-		}
-		if err := m.tx.PutContract(merged, hub.Contract{}); err != nil {
-			return federation.SyncResult{}, err
-		}
-		out := federation.SyncResult{Status: federation.SyncCreated, Version: merged.Version, Behind: !sameContract(merged, in)}
-		m.known = !out.Behind
-		return out, m.recordMerge(p, hub.Contract{}, merged, "received")
+	if err == nil {
+		was, err = withVersions(m.tx, was)
 	}
-	if err != nil {
-		return federation.SyncResult{}, err
-	}
-	if was, err = withVersions(m.tx, was); err != nil {
+	created := hub.CodeOf(err) == hub.CodeNotFound
+	if err != nil && !created {
 		return federation.SyncResult{}, err
 	}
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
-	merged := advance(mergeContract(was, in), p)
-	out := federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Version: merged.Version, Behind: !sameContract(merged, in)}
-	if sameContract(merged, was) {
+	merged, event := was, "merged"
+	if created {
+		merged, event = in, "received"
+	}
+	merged = advance(mergeContract(merged, in), p)
+	out := federation.SyncResult{Status: federation.SyncUpdated, Version: merged.Version, Behind: !sameContract(merged, in)}
+	switch {
+	case created:
+		out.Status = federation.SyncCreated
+		err = m.s.roomForContract(op, p, contentBytes(merged))
+	case sameContract(merged, was):
+		out.Status, out.Reason = federation.SyncSkipped, nothingNew
 		return out, nil
+	case len(merged.Implementations) > federation.MaxRepos:
+		err = hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
+	default:
+		err = m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was))
 	}
-	if len(merged.Implementations) > federation.MaxRepos {
-		return federation.SyncResult{}, hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
+	if err == nil {
+		err = m.tx.PutContract(merged, was)
 	}
-	if err := m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was)); err != nil {
+	if err == nil && !created && !(sameVersions(merged.History, was.History) && sameVersions(merged.Conflicts, was.Conflicts)) {
+		err = m.tx.PutVersions(merged)
+	}
+	if err != nil {
 		return federation.SyncResult{}, err
 	}
-	if err := m.tx.PutContract(merged, was); err != nil {
-		return federation.SyncResult{}, err
-	}
-	if !sameVersions(merged.History, was.History) || !sameVersions(merged.Conflicts, was.Conflicts) {
-		if err := m.tx.PutVersions(merged); err != nil {
-			return federation.SyncResult{}, err
-		}
-	}
-	out.Status, out.Reason, m.known = federation.SyncUpdated, "", !out.Behind
-	return out, m.recordMerge(p, was, merged, "merged")
+	m.known = !out.Behind
+	return out, m.recordMerge(p, was, merged, event)
 }
 
 // recordMerge records a contract that a copy changed, and the contents that lost.

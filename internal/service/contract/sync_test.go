@@ -44,7 +44,7 @@ func TestSync(t *testing.T) {
 		other.propose()
 		send := func(want federation.SyncStatus) {
 			t.Helper()
-			p, err := federation.DecodeProject(other.whole(contract.WriteOptions{}))
+			p, err := federation.DecodeProject(other.whole(nil))
 			d.ok(err)
 			got, err := d.SyncProject(t.Context(), peer, true, p)
 			d.ok(err)
@@ -55,7 +55,7 @@ func TestSync(t *testing.T) {
 		other.propose()
 		send(federation.SyncUpdated)
 		d.project = other.project
-		equal(d, "project", string(d.whole(contract.WriteOptions{})), string(other.whole(contract.WriteOptions{})))
+		equal(d, "project", string(d.whole(nil)), string(other.whole(nil)))
 		_, err := other.SetPolicy(t.Context(), other.back, other.project.ID, hub.AgreeAll)
 		d.ok(err)
 		send(federation.SyncUpdated)
@@ -65,7 +65,7 @@ func TestSync(t *testing.T) {
 		other.bring(hub.ContractVerified)
 		status := func() hub.ProjectStatus {
 			t.Helper()
-			p, err := federation.DecodeProject(other.whole(contract.WriteOptions{}))
+			p, err := federation.DecodeProject(other.whole(nil))
 			d.ok(err)
 			_, err = d.SyncProject(t.Context(), peer, true, p)
 			d.ok(err)
@@ -163,7 +163,7 @@ func TestSync(t *testing.T) {
 	t.Run("R1-056 a tie is decided by the content, the same on both sides", func(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
 		c := a.propose()
-		p, err := federation.DecodeProject(a.whole(contract.WriteOptions{}))
+		p, err := federation.DecodeProject(a.whole(nil))
 		a.ok(err)
 		_, err = b.SyncProject(t.Context(), peer, true, p)
 		a.ok(err)
@@ -294,7 +294,7 @@ func TestSync(t *testing.T) {
 			_, err := a.Share(t.Context(), a.back, contract.NewPacket{InProject: contract.In(a.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 			a.ok(err)
 		}
-		p, err := federation.DecodeProject(a.whole(contract.WriteOptions{}))
+		p, err := federation.DecodeProject(a.whole(nil))
 		a.ok(err)
 		for i := range p.Contracts { // written otherwise, it is the same
 			p.Contracts[i].Content = json.RawMessage(strings.Replace(string(p.Contracts[i].Content), `"method":"GET"`, `"method" : "\u0047ET"`, 1))
@@ -325,7 +325,7 @@ func TestSync(t *testing.T) {
 		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
 		d.ok(err)
 		d.propose()
-		raw := string(d.whole(contract.WriteOptions{Naive: true}))
+		raw := ""
 		for _, copied := range mustCopies(d) {
 			b, err := json.Marshal(copied.Naive())
 			d.ok(err)

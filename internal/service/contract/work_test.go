@@ -556,7 +556,7 @@ func TestPersistence(t *testing.T) {
 				d.ok(err)
 				d.project = all[0]
 			}
-			if after := d.whole(contract.WriteOptions{}); round == 1 && !bytes.Equal(before, after) {
+			if after := d.whole(nil); round == 1 && !bytes.Equal(before, after) {
 				t.Errorf("got %s\nwant %s", after, before)
 			} else {
 				before = after

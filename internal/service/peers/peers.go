@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -40,17 +39,11 @@ type Service struct {
 	opts     Options
 	store    hub.Store
 	attempts attempts
-
-	// mu guards a cache of the projects of peers. A change of peers clears it and
-	// increments epoch; a value that was read under an older epoch is not cached.
-	mu     sync.RWMutex
-	scopes map[hub.AID][]hub.ProjectID
-	epoch  int
 }
 
 // New returns a Service over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Service {
-	s := &Service{store: store, scopes: map[hub.AID][]hub.ProjectID{}}
+	s := &Service{store: store}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -309,16 +302,11 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.
 	return err
 }
 
-// update runs a transaction that changes peers, clears the cache and publishes
-// hints. what says in an error what was attempted.
+// update runs a transaction that changes peers, and publishes hints. what says in an error what was attempted.
 func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
 	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
 		return fmt.Errorf("peers: %s: %w", what, err)
 	}
-	s.mu.Lock()
-	clear(s.scopes)
-	s.epoch++
-	s.mu.Unlock()
 	if s.opts.Bus != nil {
 		s.opts.Bus.Publish(hub.TopicPeers)
 		s.opts.Bus.Publish(hub.TopicJournal)
@@ -389,26 +377,13 @@ func scopeOf(r hub.Reader, aid hub.AID) ([]hub.ProjectID, error) {
 
 // InScope reports whether a peer takes part in a project.
 func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
-	s.mu.RLock()
-	ids, ok := s.scopes[aid]
-	epoch := s.epoch
-	s.mu.RUnlock()
-	if !ok {
-		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			ids, err = scopeOf(r, aid)
-			return err
-		})
-		if err != nil {
-			return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
-		}
-		s.mu.Lock()
-		if s.epoch == epoch {
-			if len(s.scopes) >= maxPeers {
-				clear(s.scopes)
-			}
-			s.scopes[aid] = ids
-		}
-		s.mu.Unlock()
+	var ids []hub.ProjectID
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		ids, err = scopeOf(r, aid)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
 	}
 	return len(ids) == 0 || slices.Contains(ids, project), nil
 }

@@ -74,7 +74,7 @@ func joinProject(ctx context.Context, s *Services, c hub.Caller, p JoinParams) (
 type ProjectParams struct{ InProject }
 
 func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams, w io.Writer) error {
-	return s.Contracts.WriteProject(ctx, c, p.Project, w, contract.WriteOptions{})
+	return s.Contracts.WriteProject(ctx, c, p.Project, w, nil)
 }
 
 // ListParams are the parameters of cacp/project/list.
@@ -171,7 +171,7 @@ func (s *Services) writeListed(ctx context.Context, c hub.Caller, p hub.Project,
 		return err
 	}
 	if !short {
-		return s.Contracts.WriteProject(ctx, c, p.ID, w, contract.WriteOptions{Extra: extra})
+		return s.Contracts.WriteProject(ctx, c, p.ID, w, extra)
 	}
 	head, err := json.Marshal(p)
 	if err != nil {
