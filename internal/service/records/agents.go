@@ -1,27 +1,19 @@
 package records
 
 import (
-	"maps"
-	"slices"
+	"fmt"
 
 	"github.com/parley-agents/parley/hub"
 )
-
-// A recordedAgent is an agent as it follows from the journal.
-type recordedAgent struct {
-	hub.Agent
-	row int64 // of the entry that added it
-}
 
 // A recordedKey is a key as it follows from the journal.
 type recordedKey struct {
 	hub.Key
 	digest  string // "" if the entry has none
-	row     int64  // of the entry that minted it
 	revoked int64  // row of the entry that revoked it
 }
 
-// recordAgent applies an entry about an agent or a key.
+// recordAgent applies an entry about an agent, a key or a root.
 func (v *verifier) recordAgent(e hub.Entry) {
 	var f struct {
 		Role    hub.Role    `json:"role"`
@@ -35,11 +27,11 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	switch e.Action {
 	case hub.ActionAgentAdded:
 		if v.decodeFacts(e, &f) {
-			v.agents[id] = &recordedAgent{hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At}, e.Seq}
+			v.agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At}, e)
 		}
 	case hub.ActionAgentPaused, hub.ActionAgentResumed:
-		if a := v.agents[id]; a != nil {
-			a.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
+		if a := v.agents[e.Subject]; a != nil {
+			a.want.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
 		}
 	case hub.ActionKeyMinted:
 		if !v.decodeFacts(e, &f) {
@@ -48,8 +40,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if f.Agent == hub.Operator { // has one key at a time
 			v.revoke(f.Agent, "", e)
 		}
-		key := hub.KeyID(e.Subject)
-		v.keys[key] = &recordedKey{Key: hub.Key{ID: key, Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, digest: f.Digest, row: e.Seq}
+		v.keys.put(e.Subject, recordedKey{Key: hub.Key{Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, digest: f.Digest}, e)
 	case hub.ActionKeyRevoked:
 		if !v.decodeFacts(e, &f) {
 			return
@@ -57,6 +48,10 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if n := v.revoke(id, f.Label, e); n != f.Count && v.complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
+	case hub.ActionRootAdded:
+		v.roots.put(e.Subject, hub.Root{Path: e.Subject, AddedBy: e.Actor, AddedAt: e.At}, e)
+	case hub.ActionRootRemoved:
+		delete(v.roots, e.Subject)
 	}
 }
 
@@ -64,8 +59,8 @@ func (v *verifier) recordAgent(e hub.Entry) {
 // returns how many.
 func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 	n := 0
-	for _, k := range v.keys {
-		if k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
+	for _, r := range v.keys {
+		if k := &r.want; k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
 			k.RevokedAt, k.revoked = e.At, e.Seq
 			n++
 		}
@@ -73,69 +68,71 @@ func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 	return n
 }
 
-// checkAgents compares the agents and keys in the store with the journal.
+// checkAgents compares the agents, keys and roots in the store with the journal.
 func (v *verifier) checkAgents(r hub.Reader) error {
+	if !v.complete {
+		v.out.Unchecked = append(v.out.Unchecked, "agents and keys: what archives record about them was not read")
+		return nil
+	}
 	agents, err := r.Agents()
 	if err != nil {
 		return err
 	}
-	if !v.complete {
-		v.out.Unchecked = append(v.out.Unchecked, "agents, keys and roots: what archives record about them was not read")
-		return nil
-	}
 	for _, a := range agents {
 		v.out.Agents++
-		v.checkAgent(a)
-		delete(v.agents, a.ID)
+		v.agents.check(v, "agent", string(a.ID), func(want hub.Agent, row int64) string { return agentDiffers(a, want, row) })
 		keys, err := r.Keys(a.ID)
 		if err != nil {
 			return err
 		}
 		for _, k := range keys {
 			v.out.Keys++
-			v.checkKey(k)
-			delete(v.keys, k.ID)
+			v.keys.check(v, "key", string(k.ID), func(want recordedKey, row int64) string { return keyDiffers(k, want, row) })
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.agents)) {
-		v.find("agent "+string(id), missingThough, v.agents[id].row)
+	roots, err := r.Roots()
+	for _, root := range roots {
+		v.roots.check(v, "root", root.Path, func(want hub.Root, row int64) string {
+			return unless(root.AddedBy == want.AddedBy && root.AddedAt.Equal(want.AddedAt.Time), differsFrom, row)
+		})
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.keys)) {
-		v.find("key "+string(id), missingThough, v.keys[id].row)
-	}
-	return nil
+	v.agents.missing(v, "agent")
+	v.keys.missing(v, "key")
+	v.roots.missing(v, "root")
+	return err
 }
 
-func (v *verifier) checkAgent(a hub.Agent) {
-	where := "agent " + string(a.ID)
-	want := v.agents[a.ID]
+// differsFrom is the sentence about a thing that is not as an entry recorded it.
+const differsFrom = "it differs from what journal row %d recorded"
+
+// unless returns a sentence about a row, or nothing if ok.
+func unless(ok bool, sentence string, row int64) string {
+	if ok {
+		return ""
+	}
+	return fmt.Sprintf(sentence, row)
+}
+
+func agentDiffers(a, want hub.Agent, row int64) string {
 	switch {
-	case want == nil:
-		v.find(where, notRecorded)
 	case a.Role != want.Role:
-		v.find(where, "its role is %s, journal row %d recorded %s", a.Role, want.row, want.Role)
-	case a.Auditor != want.Auditor:
-		v.find(where, "whether it is an auditor differs from what journal row %d recorded", want.row)
-	case !a.CreatedAt.Equal(want.CreatedAt.Time):
-		v.find(where, "its time of creation differs from what journal row %d recorded", want.row)
+		return fmt.Sprintf("its role is %s, journal row %d recorded %s", a.Role, row, want.Role)
 	case a.State != want.State:
-		v.find(where, "it is %s, by the journal it is %s", a.State, want.State)
+		return fmt.Sprintf("it is %s, by the journal it is %s", a.State, want.State)
+	case a.Auditor != want.Auditor:
+		return fmt.Sprintf("whether it is an auditor differs from what journal row %d recorded", row)
 	}
+	return unless(a.CreatedAt.Equal(want.CreatedAt.Time), "its time of creation differs from what journal row %d recorded", row)
 }
 
-func (v *verifier) checkKey(k hub.Key) {
-	where := "key " + string(k.ID)
-	want := v.keys[k.ID]
+func keyDiffers(k hub.Key, want recordedKey, row int64) string {
 	switch {
-	case want == nil:
-		v.find(where, notRecorded)
 	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || want.digest != "" && k.Digest() != want.digest:
-		v.find(where, "it differs from what journal row %d recorded", want.row)
+		return fmt.Sprintf(differsFrom, row)
 	case want.RevokedAt.IsZero() && !k.RevokedAt.IsZero():
-		v.find(where, "it is revoked, of which the journal does not know")
+		return "it is revoked, of which the journal does not know"
 	case !want.RevokedAt.IsZero() && k.RevokedAt.IsZero():
-		v.find(where, "it is not revoked, though journal row %d records that it was", want.revoked)
-	case !k.RevokedAt.Equal(want.RevokedAt.Time):
-		v.find(where, "it was revoked at another time than journal row %d says", want.revoked)
+		return fmt.Sprintf("it is not revoked, though journal row %d records that it was", want.revoked)
 	}
+	return unless(k.RevokedAt.Equal(want.RevokedAt.Time), "it was revoked at another time than journal row %d says", want.revoked)
 }

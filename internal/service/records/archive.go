@@ -141,13 +141,9 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 	var newest hub.Archive
 	var seen int64
 	var behind string
-	err := r.store.View(ctx, func(rd hub.Reader) error {
-		archives, err := rd.Archives()
-		if err != nil {
+	err := r.store.View(ctx, func(rd hub.Reader) (err error) {
+		if _, newest, err = archivesIn(rd); err != nil {
 			return err
-		}
-		if n := len(archives); n > 0 {
-			newest = archives[n-1]
 		}
 		seen, behind, err = leastCursor(rd, r.consumers)
 		return err
@@ -282,12 +278,10 @@ var errStraggler = hub.Errorf(hub.CodeConflict, "records.Archive", "it is older 
 func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 	var newest hub.Archive
 	left := false
-	err := r.store.View(ctx, func(rd hub.Reader) error {
-		archives, err := rd.Archives()
-		if err != nil || len(archives) == 0 {
+	err := r.store.View(ctx, func(rd hub.Reader) (err error) {
+		if _, newest, err = archivesIn(rd); err != nil || newest.Seq == 0 {
 			return err
 		}
-		newest = archives[len(archives)-1]
 		entries, err := rd.Journal(hub.JournalQuery{Limit: 1})
 		if err != nil {
 			return err
@@ -300,13 +294,13 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 		return 0, err
 	}
 	var ids []hub.EnvelopeID // in order
-	_, sum, err := readSegment(filepath.Join(r.folders.Archives, filepath.Base(newest.File)), func(l line) error {
+	s, err := readSegment(filepath.Join(r.folders.Archives, filepath.Base(newest.File)), func(l line) error {
 		if l.Message != nil {
 			ids = append(ids, l.Message.ID)
 		}
 		return nil
 	})
-	if err == nil && sum != newest.SHA256 {
+	if err == nil && s.fileSum() != newest.SHA256 {
 		err = errors.New("its content is not what was recorded")
 	}
 	if err != nil {

@@ -289,10 +289,10 @@ func TestArchiveTampering(t *testing.T) {
 		}, []string{"archive " + report.File + ": the file cannot be read: it ends without a seal"}},
 		{"an archive removed", func(c *world) { c.must(nil, os.Remove(filepath.Join(c.home, archived))) }, []string{"archive " + report.File + ": the file is missing"}},
 		{"the list of archives changed", func(c *world) { c.raw(`UPDATE journal_archives SET cutoff = '2030-01-01T00:00:00.000Z'`) }, []string{
-			fmt.Sprintf("archive %s: the list of archives differs from what journal row %d recorded", report.File, len(before)+1),
+			fmt.Sprintf("listed archive %s: it differs from what journal row %d recorded", report.File, len(before)+1),
 		}},
 		{"an archive removed from the list", func(c *world) { c.raw(`DELETE FROM journal_archives`) }, []string{
-			fmt.Sprintf("archive %s: it is missing in the list of archives, though journal row %d records it", report.File, len(before)+1),
+			fmt.Sprintf("listed archive %s: it is missing, though journal row %d records it", report.File, len(before)+1),
 			fmt.Sprintf("journal: rows 1 to %d are missing", report.Last),
 		}},
 		{"a message about a handoff whose sending is archived", func(c *world) { c.raw(`UPDATE messages SET payload_json = '{}' WHERE type = 'handoff.initiate'`) }, []string{

@@ -65,14 +65,14 @@ func FuzzSegment(f *testing.F) {
 			t.Fatal(err)
 		}
 		n := 0
-		got, sum, err := readSegment(path, func(line) error { n++; return nil })
+		s, err := readSegment(path, func(line) error { n++; return nil })
 		if err != nil {
 			return
 		}
-		if n != got.Entries+got.Messages+got.Rows {
+		if got := s.seal; n != got.Entries+got.Messages+got.Rows {
 			t.Errorf("%d lines were read, the seal has %+v", n, got)
 		}
-		if want := sha256.Sum256(raw); sum != hex.EncodeToString(want[:]) {
+		if want, sum := sha256.Sum256(raw), s.fileSum(); sum != hex.EncodeToString(want[:]) {
 			t.Errorf("the file has SHA-256 %x, got %s", want, sum)
 		}
 	})

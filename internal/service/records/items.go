@@ -1,35 +1,15 @@
 package records
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// An item is a thing whose every change is recorded with a digest of the whole:
-// a contract or a context packet of a project, or a run.
-type item struct {
-	kind    string
-	project hub.ProjectID // of a contract or packet
-	id      string
-}
-
-func (i item) String() string {
-	if i.project == "" {
-		return i.kind + " " + i.id
-	}
-	return fmt.Sprintf("%s %s of project %s", i.kind, i.id, i.project)
-}
-
-// A recordedItem is the digest in the newest entry about an item.
-type recordedItem struct {
-	digest string
-	row    int64
-}
+// An item is a thing whose every change is recorded with a digest of the whole: a
+// contract or a context packet of a project, or a run. The register of items holds the
+// digest of the newest entry.
 
 // itemKind returns the kind of item that an entry with this action records, or
 // "".
@@ -47,6 +27,11 @@ func itemKind(a hub.Action) string {
 	return ""
 }
 
+// itemOf names an item of a project.
+func itemOf(id string, project hub.ProjectID) string {
+	return fmt.Sprintf("%s of project %s", id, project)
+}
+
 // recordItem remembers the digest that an entry records.
 func (v *verifier) recordItem(e hub.Entry) {
 	kind := itemKind(e.Action)
@@ -57,10 +42,16 @@ func (v *verifier) recordItem(e hub.Entry) {
 	if kind == "" || !v.decodeFacts(e, &f) {
 		return
 	}
-	if kind == "run" {
-		f.Project = ""
+	id := e.Subject
+	if kind != "run" {
+		id = itemOf(id, f.Project)
 	}
-	v.items[item{kind, f.Project, e.Subject}] = recordedItem{f.Digest, e.Seq}
+	v.items[kind].put(id, f.Digest, e)
+}
+
+// checkItem compares the digest of an item.
+func (v *verifier) checkItem(kind, id, digest string) {
+	v.items[kind].check(v, kind, id, func(want string, row int64) string { return unless(want == digest, differsFrom, row) })
 }
 
 // checkItems compares contracts, packets and runs with the digests, all in one
@@ -89,21 +80,17 @@ func (v *verifier) checkItems(r hub.Reader) error {
 		for _, run := range page {
 			v.out.Runs++
 			q.Cursor = run.ID
-			id := item{kind: "run", id: string(run.ID)}
-			if want, ok := v.items[id]; ok && want.digest != run.Digest() && withheldRun(r, run) {
+			digest := run.Digest()
+			if want, ok := v.items["run"][string(run.ID)]; ok && want.want != digest && withheldRun(r, run) {
 				v.withheld++
-				delete(v.items, id)
-				continue
+				digest = want.want
 			}
-			v.checkItem(id, run.Digest())
+			v.checkItem("run", string(run.ID), digest)
 		}
 		more = len(page) == pageSize
 	}
-	order := func(a, b item) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.project, b.project), cmp.Compare(a.id, b.id))
-	}
-	for _, id := range slices.SortedFunc(maps.Keys(v.items), order) {
-		v.find(id.String(), missingThough, v.items[id].row)
+	for _, kind := range []string{"contract", "packet", "run"} {
+		v.items[kind].missing(v, kind)
 	}
 	return nil
 }
@@ -118,7 +105,7 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 		}
 		for _, c := range page {
 			v.out.Contracts++
-			v.checkItem(item{"contract", id, string(c.ID)}, c.Digest())
+			v.checkItem("contract", itemOf(string(c.ID), id), c.Digest())
 			contracts.After = c.ID
 		}
 		more = len(page) == archivePage
@@ -131,23 +118,11 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 		}
 		for _, p := range page.Packets {
 			v.out.Packets++
-			v.checkItem(item{"packet", id, string(p.ID)}, p.Digest())
+			v.checkItem("packet", itemOf(string(p.ID), id), p.Digest())
 		}
 		packets.Cursor, more = page.Next, page.Next != ""
 	}
 	return nil
-}
-
-// checkItem compares the digest of an item, and removes it from those that the
-// store must have.
-func (v *verifier) checkItem(id item, digest string) {
-	switch want, ok := v.items[id]; {
-	case !ok && v.complete:
-		v.find(id.String(), notRecorded)
-	case ok && want.digest != digest:
-		v.find(id.String(), "it differs from what journal row %d recorded", want.row)
-	}
-	delete(v.items, id)
 }
 
 // withheldRun reports whether an export has left out the content of a run,

@@ -108,6 +108,16 @@ func entryAt(r hub.Reader, seq int64) (hub.Entry, error) {
 	return entries[0], nil
 }
 
+// archivesIn returns the archives that the store lists, oldest first, and the newest of
+// them, which is zero if there is none.
+func archivesIn(r hub.Reader) (all []hub.Archive, newest hub.Archive, err error) {
+	all, err = r.Archives()
+	if n := len(all); n > 0 {
+		newest = all[n-1]
+	}
+	return all, newest, err
+}
+
 // sameEntry reports whether two entries are equal in every member.
 func sameEntry(a, b hub.Entry) bool {
 	return a.Seq == b.Seq && a.At.Equal(b.At.Time) && a.Actor == b.Actor && a.Action == b.Action && a.Subject == b.Subject &&

@@ -282,24 +282,25 @@ func (s *segment) fileSum() string { return hex.EncodeToString(s.sum.Sum(nil)) }
 
 func (s *segment) close() { s.file.Close() }
 
-// readSegment calls each with every line of a sealed segment between its header
-// and its seal, and returns the seal and the SHA-256 of the file.
-func readSegment(path string, each func(line) error) (seal, string, error) {
+// readSegment calls each with every line of a segment between its header and its
+// seal. It returns the segment as far as it was read, nil if it has no header, and an
+// error unless the seal ends it.
+func readSegment(path string, each func(line) error) (*segment, error) {
 	s, err := openSegment(path)
 	if err != nil {
-		return seal{}, "", err
+		return nil, err
 	}
 	defer s.close()
 	for {
 		l, err := s.next()
+		if err == nil {
+			err = each(l)
+		}
 		switch {
 		case err == io.EOF:
-			return s.seal, s.fileSum(), nil
+			return s, nil
 		case err != nil:
-			return s.seal, "", err
-		}
-		if err := each(l); err != nil {
-			return s.seal, "", err
+			return s, err
 		}
 	}
 }

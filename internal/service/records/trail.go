@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -266,13 +265,9 @@ func (t *trail) recover(ctx context.Context) error {
 		return err
 	}
 	return t.store.View(ctx, func(r hub.Reader) error {
-		archives, err := r.Archives()
+		archives, archived, err := archivesIn(r)
 		if err != nil {
 			return err
-		}
-		var archived hub.Head
-		if n := len(archives); n > 0 {
-			archived = hub.Head{Seq: archives[n-1].Seq, Hash: archives[n-1].Hash}
 		}
 		if err := t.convertOldTrail(r, archived.Seq); err != nil {
 			return err
@@ -297,7 +292,7 @@ func (t *trail) recover(ctx context.Context) error {
 					return err
 				}
 			}
-			t.last = archived
+			t.last = hub.Head{Seq: archived.Seq, Hash: archived.Hash}
 		}
 		return nil
 	})
@@ -334,7 +329,13 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 		return err
 	}
 	for _, path := range slices.Backward(all) {
-		s, last, err := readToEnd(path)
+		var last hub.Entry
+		s, err := readSegment(path, func(l line) error {
+			if l.Entry != nil {
+				last = *l.Entry
+			}
+			return nil
+		})
 		switch {
 		case errors.Is(err, errUnsealed) && s == nil: // not even a header
 			if err := os.Remove(path); err != nil {
@@ -344,7 +345,7 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 		case errors.As(err, new(*fs.PathError)):
 			return err
 		}
-		fits := err == io.EOF || errors.Is(err, errUnsealed)
+		fits := err == nil || errors.Is(err, errUnsealed)
 		if fits && last.Seq > archived {
 			e, err := entryAt(r, last.Seq)
 			if err != nil {
@@ -359,7 +360,7 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 			continue
 		}
 		t.last = hub.Head{Seq: s.seal.Last, Hash: s.seal.Hash}
-		if err == io.EOF {
+		if s.sealed {
 			return nil
 		}
 		t.open, t.size, t.sum, t.seal = path, s.size, s.sum, s.seal
@@ -372,36 +373,14 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 	return nil
 }
 
-// readToEnd reads a segment and returns its last entry, and the error that ended
-// the reading.
-func readToEnd(path string) (*segment, hub.Entry, error) {
-	var last hub.Entry
-	s, err := openSegment(path)
-	if err != nil {
-		return nil, last, err
-	}
-	defer s.close()
-	for {
-		l, err := s.next()
-		if err != nil {
-			return s, last, err
-		}
-		if l.Entry != nil {
-			last = *l.Entry
-		}
-	}
-}
-
 // retire removes segments whose entries archives hold. The newest one stays.
 func (t *trail) retire(ctx context.Context) error {
-	archived := int64(0)
-	err := t.store.View(ctx, func(r hub.Reader) error {
-		archives, err := r.Archives()
-		if n := len(archives); n > 0 {
-			archived = archives[n-1].Seq
-		}
+	var newest hub.Archive
+	err := t.store.View(ctx, func(r hub.Reader) (err error) {
+		_, newest, err = archivesIn(r)
 		return err
 	})
+	archived := newest.Seq
 	if err != nil || archived <= t.pruned {
 		return err
 	}

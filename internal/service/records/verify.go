@@ -3,6 +3,7 @@ package records
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,9 +67,9 @@ const (
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	v := &verifier{
-		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, recorded: map[string]recordedArchive{},
-		agents: map[hub.AgentID]*recordedAgent{}, keys: map[hub.KeyID]*recordedKey{}, items: map[item]recordedItem{},
-		roots: map[string]hub.Entry{},
+		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, listed: register[hub.Archive]{},
+		agents: register[hub.Agent]{}, keys: register[recordedKey]{}, roots: register[hub.Root]{},
+		items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
 	}
 	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
 	defer func() { v.trail.close() }()
@@ -100,19 +101,13 @@ type verifier struct {
 	last     hub.Head     // the entry before; At is not set
 	trail    *trailReader // nil if it is not checked
 
-	kept     map[string][]hub.Entry     // archived entries about things that are still in the store
-	recorded map[string]recordedArchive // archives by file, as the journal records them
-	agents   map[hub.AgentID]*recordedAgent
-	keys     map[hub.KeyID]*recordedKey
-	items    map[item]recordedItem
-	roots    map[string]hub.Entry // the entry that added each root
-	withheld int                  // packages that are not in the store
-}
-
-// A recordedArchive is the facts of the entry about an archive.
-type recordedArchive struct {
-	archiveFacts
-	row int64
+	kept     map[string][]hub.Entry // archived entries about things that are still in the store
+	listed   register[hub.Archive]  // archives by file
+	agents   register[hub.Agent]
+	keys     register[recordedKey]
+	roots    register[hub.Root]
+	items    map[string]register[string] // the digests of items, by kind
+	withheld int                         // packages that are not in the store
 }
 
 func (v *verifier) find(where, format string, args ...any) {
@@ -310,7 +305,7 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 		return err
 	}
 	var stop error // an error of the store, not of the file
-	got, sum, err := readSegment(v.archivePath(a), func(l line) error {
+	s, err := readSegment(v.archivePath(a), func(l line) error {
 		if l.Entry != nil {
 			if batch = append(batch, *l.Entry); len(batch) == archivePage {
 				stop = flush()
@@ -324,7 +319,10 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	if stop != nil {
 		return stop
 	}
-	switch {
+	if s == nil {
+		s = &segment{sum: sha256.New()}
+	}
+	switch got, sum := s.seal, s.fileSum(); {
 	case errors.Is(err, fs.ErrNotExist):
 		v.find(where, "the file is missing")
 	case err != nil:
@@ -373,9 +371,6 @@ func (v *verifier) readJournal(ctx context.Context) error {
 			if err := v.checkAgents(r); err != nil {
 				return err
 			}
-			if err := v.checkRoots(r); err != nil {
-				return err
-			}
 			return v.checkItems(r)
 		})
 		if err != nil {
@@ -406,7 +401,6 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		}
 		v.recordAgent(e)
 		v.recordItem(e)
-		v.recordRoot(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {
 			return err
 		}
@@ -418,9 +412,9 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 func (v *verifier) checkSubject(r hub.Reader, e hub.Entry, archived bool) error {
 	switch {
 	case e.Action == hub.ActionArchived:
-		rec := recordedArchive{row: e.Seq}
-		v.decodeFacts(e, &rec.archiveFacts)
-		v.recorded[e.Subject] = rec
+		var f archiveFacts
+		v.decodeFacts(e, &f)
+		v.listed.put(e.Subject, f.Archive, e)
 	case archived:
 		v.keep(e)
 	case beginsMessage(e.Action):
@@ -451,18 +445,9 @@ func (v *verifier) keep(e hub.Entry) {
 // checkArchives compares the store's list of archives with the journal.
 func (v *verifier) checkArchives() {
 	for _, a := range v.archives {
-		rec, ok := v.recorded[a.File]
-		switch {
-		case !ok && v.complete:
-			v.find("archive "+a.File, notRecorded)
-		case ok && rec.Archive != a:
-			v.find("archive "+a.File, "the list of archives differs from what journal row %d recorded", rec.row)
-		}
-		delete(v.recorded, a.File)
+		v.listed.check(v, "listed archive", a.File, func(want hub.Archive, row int64) string { return unless(a == want, differsFrom, row) })
 	}
-	for _, file := range slices.Sorted(maps.Keys(v.recorded)) {
-		v.find("archive "+file, "it is missing in the list of archives, though journal row %d records it", v.recorded[file].row)
-	}
+	v.listed.missing(v, "listed archive")
 }
 
 // checkKept checks the things that archives alone record.
