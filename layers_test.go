@@ -70,7 +70,7 @@ var layers = map[string][]string{
 	"internal/reach/catalog":  {"hub", "internal/nearest"},
 	"internal/reach/evidence": {"hub", "report", "internal/shorten", "internal/tail"}, // reports whose claims it checks; the end of a command's output
 
-	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "jsonrpc", "report", "sandbox"},
+	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":  {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 
 	// What a hub decides. Siblings never import each other.

@@ -183,10 +183,10 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return hub.Errorf(hub.CodeInvalid, "parley", "runs: keep and max_age must not be negative")
 	}
 	opts := &run.Options{
-		Agent: fleet.Options{
-			Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), Auth: f.auth, V2: f.v2,
+		Agent: fleet.Options{Auth: f.auth, Options: acp.Options{
+			Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), V2: f.v2,
 			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
-		},
+		}},
 		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
 	}
 	if !f.noHub {

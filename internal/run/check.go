@@ -13,13 +13,6 @@ import (
 	"github.com/parley-agents/parley/report"
 )
 
-// A judgment is the result of the check of a run, as it is recorded.
-type judgment struct {
-	verdict        hub.RunVerdict
-	contradictions []hub.Contradiction
-	evidence       json.RawMessage
-}
-
 // Evidence is the evidence of a run as it is recorded.
 type Evidence = evidence.Record
 
@@ -71,10 +64,6 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	if ctx.Err() != nil && !interrupted { // while a command ran
 		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
 	}
-	j := &judgment{verdict: found.Verdict, contradictions: []hub.Contradiction{}}
-	for _, c := range shortened(found.Contradictions) {
-		j.contradictions = append(j.contradictions, hub.Contradiction(c))
-	}
 	record.Unverified, record.Notes = shortened(record.Unverified), shortened(record.Notes)
 	raw, err := json.Marshal(record)
 	if len(raw) > maxEvidence {
@@ -87,8 +76,10 @@ func (e *execution) check(ctx context.Context, end *ending) {
 		e.problem(fmt.Errorf("run: encode the evidence: %w", err))
 		return
 	}
-	j.evidence = NewRedactor(e.key).Redact(raw)
-	end.judgment = j
+	end.verdict, end.evidence = found.Verdict, NewRedactor(e.key).Redact(raw)
+	for _, c := range shortened(found.Contradictions) {
+		end.contradictions = append(end.contradictions, hub.Contradiction(c))
+	}
 }
 
 // claims returns a report as it is recorded, nil if there is none. Of one that is

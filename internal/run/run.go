@@ -185,12 +185,16 @@ var errTimeout = errors.New("the agent exceeded its time")
 
 // An ending is the outcome of a run before it is recorded.
 type ending struct {
-	state    hub.RunState
-	stop     string
-	reason   string
-	report   *report.Result
-	judgment *judgment // nil if the files were not compared
-	err      error
+	state  hub.RunState
+	stop   string
+	reason string
+	report *report.Result
+	err    error
+
+	// The result of the check; zero if the files were not compared.
+	verdict        hub.RunVerdict
+	contradictions []hub.Contradiction
+	evidence       json.RawMessage
 }
 
 // work starts the agent, gives it the task, and checks its report.
@@ -285,10 +289,8 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 		if moved, err := r.Advance(end.state, e.opts.Clock.Now()); err == nil {
 			r.Run = moved
 		}
-		r.StopReason, r.Reason, r.Report, r.Verdict = end.stop, end.reason, claims, hub.RunUnverified
-		if j := end.judgment; j != nil {
-			r.Verdict, r.Contradictions, r.Evidence = j.verdict, j.contradictions, j.evidence
-		}
+		r.StopReason, r.Reason, r.Report, r.Verdict = end.stop, end.reason, claims, cmp.Or(end.verdict, hub.RunUnverified)
+		r.Contradictions, r.Evidence = append(r.Contradictions, end.contradictions...), end.evidence
 	})
 	if err != nil {
 		return err

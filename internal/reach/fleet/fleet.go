@@ -17,12 +17,10 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -44,28 +42,15 @@ type Spec struct {
 // Options changes how an agent is started. The zero value works: it offers nothing
 // to the agent and refuses every request.
 type Options struct {
-	Name, Version string // of this program, as the agent sees them
+	acp.Options // of the client; Launch sets the environment and the tracking of processes
 
-	Policy sandbox.Policy // permissions of the agent
-	Ask    sandbox.Asker  // asks a person under sandbox.PolicyAsk
-
-	Auth string // authentication method to use before a session is opened
-	V2   bool   // offer version 2 of the protocol, a draft
-
-	// OnUpdate gets the updates of the agent's turns, OnProblem errors after which
-	// the conversation continues. Both may be nil.
-	OnUpdate  func(*acp.Update)
-	OnProblem func(error)
-
-	Tap func(jsonrpc.Direction, jsonrpc.Frame) // gets every frame; may be nil
+	Auth     string            // authentication method to use before a session is opened
+	OnUpdate func(*acp.Update) // gets the updates of the agent's turns; may be nil
 
 	// Track is called with the process group of the agent, and of each command
 	// that it runs through the client, when it begins and when it has ended; may
 	// be nil.
 	Track func(group int, running bool)
-
-	StartTimeout time.Duration // until initialize is answered; default 1 min
-	CancelGrace  time.Duration // from a cancellation to the end of the turn; default 30 s
 }
 
 // An Agent is the process of an agent, with a session in it.
@@ -118,17 +103,14 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 
 // options returns the options of the ACP client.
 func (a *Agent) options(spec Spec) *acp.Options {
-	o := &acp.Options{
-		V2: a.opts.V2, Name: a.opts.Name, Version: a.opts.Version, Policy: a.opts.Policy, Ask: a.opts.Ask, Tap: a.opts.Tap,
-		OnProblem: a.opts.OnProblem, StartTimeout: a.opts.StartTimeout, CancelGrace: a.opts.CancelGrace,
-	}
+	o := a.opts.Options
 	o.Process.OnStart = func(pid int) {
 		a.group = pid
 		a.track(pid, true)
 	}
 	o.Terminal.Track = a.track
 	o.Terminal.Env = append(sandbox.Environment(), RunVariable+"="+string(spec.Run))
-	return o
+	return &o
 }
 
 func (a *Agent) track(group int, running bool) {

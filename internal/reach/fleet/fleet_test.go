@@ -140,7 +140,7 @@ func TestLaunch(t *testing.T) {
 	t.Run("its process group is told, and that it is gone", func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
-		a := launch(t, "http", nil, &fleet.Options{V2: true, Track: func(group int, running bool) {
+		a := launch(t, "http", nil, &fleet.Options{Options: acp.Options{V2: true}, Track: func(group int, running bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprint(group > 1, running))
@@ -183,11 +183,11 @@ func TestWork(t *testing.T) {
 	t.Run("R0-030 the prompts of the two phases are those of the package", func(t *testing.T) {
 		var mu sync.Mutex
 		var raw []byte
-		b := launch(t, "http", nil, &fleet.Options{Tap: func(_ jsonrpc.Direction, f jsonrpc.Frame) {
+		b := launch(t, "http", nil, &fleet.Options{Options: acp.Options{Tap: func(_ jsonrpc.Direction, f jsonrpc.Frame) {
 			mu.Lock()
 			defer mu.Unlock()
 			raw = append(raw, f.Raw...)
-		}})
+		}}})
 		if _, err := b.Work(t.Context(), report.Dispatch{Task: "nothing"}); err != nil {
 			t.Fatal(err)
 		}
