@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,11 +88,7 @@ func newBase(ctx context.Context, in *Inspector, folder string) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	if top != "" {
-		rel, err := filepath.Rel(top, folder)
-		if err != nil {
-			return nil, err
-		}
+	if rel, ok := under(top, folder); ok && top != "" {
 		b := &Base{in: in, top: top, folder: filepath.ToSlash(rel)}
 		if err := b.take(ctx); !errors.Is(err, errIgnoredFolder) {
 			return b, err
@@ -419,7 +413,7 @@ func (w *walker) head(ctx context.Context) (tree string, err error) {
 			w.trackSubmodule(ctx, name, id)
 		}
 	}
-	tree, _ = treeOf(slices.Sorted(maps.Keys(files)), 0, func(name string) blob { return files[name] }, hashing(w.format))
+	tree, _ = treeOf(files, hashing(w.format))
 	return tree, nil
 }
 

@@ -87,7 +87,7 @@ func (t *tree) since(was *tree) Changes {
 
 // count counts lines. A file that git cannot read or diff is uncounted.
 func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tree) {
-	var before, after []string
+	before, after := map[string]blob{}, map[string]blob{}
 	for _, name := range c.names() {
 		old, there := was.files[name]
 		now, here := is.files[name]
@@ -95,19 +95,17 @@ func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tre
 			continue
 		}
 		if there {
-			before = append(before, name)
+			before[name] = old.blob
 		}
 		if here {
-			after = append(after, name)
+			after[name] = now.blob
 		}
 	}
 	counted := 0
 	if len(before)+len(after) > 0 {
-		var err error
-		c.Insertions, c.Deletions, counted, err = objects.lines(ctx, before, after,
-			func(name string) blob { return was.files[name].blob }, func(name string) blob { return is.files[name].blob })
-		if err != nil {
-			c.Insertions, c.Deletions, counted = 0, 0, 0
+		insertions, deletions, n, err := objects.lines(ctx, before, after)
+		if err == nil {
+			c.Insertions, c.Deletions, counted = insertions, deletions, n
 		}
 	}
 	c.Uncounted = len(c.names()) - counted

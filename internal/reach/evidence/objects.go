@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,26 +23,29 @@ const (
 // A putter takes an object and returns its name.
 type putter func(kind string, content []byte) (id string, err error)
 
-// treeOf puts the git tree that holds the names, which are sorted and agree in
-// their first skip bytes, and returns its name.
-func treeOf(names []string, skip int, at func(name string) blob, put putter) (string, error) {
+// treeOf puts the git tree that holds the files, and returns its name.
+func treeOf(files map[string]blob, put putter) (string, error) {
+	return subtree(slices.Sorted(maps.Keys(files)), 0, files, put)
+}
+
+// subtree puts the tree of the names, which are sorted and agree in their first skip
+// bytes.
+func subtree(names []string, skip int, files map[string]blob, put putter) (string, error) {
 	var tree bytes.Buffer
 	for len(names) > 0 {
 		first := names[0]
 		base, _, isFolder := strings.Cut(first[skip:], "/")
-		count, entry := 1, blob{mode: modeFolder}
+		count, entry := 1, files[first]
 		if isFolder {
 			prefix := first[:skip+len(base)+1]
 			for count < len(names) && strings.HasPrefix(names[count], prefix) {
 				count++
 			}
-			id, err := treeOf(names[:count], len(prefix), at, put)
+			id, err := subtree(names[:count], len(prefix), files, put)
 			if err != nil {
 				return "", err
 			}
-			entry.id = id
-		} else {
-			entry = at(first)
+			entry = blob{modeFolder, id}
 		}
 		id, err := hex.DecodeString(entry.id)
 		if err != nil {
@@ -117,12 +122,12 @@ func (s *scratch) lend(r *repository) error {
 
 // lines counts the lines that were inserted and deleted between two sets of files
 // that git can read. Files that are not text are not counted.
-func (o *objectWriter) lines(ctx context.Context, before, after []string, was, is func(name string) blob) (insertions, deletions, counted int, err error) {
-	old, err := treeOf(before, 0, was, o.put)
+func (o *objectWriter) lines(ctx context.Context, before, after map[string]blob) (insertions, deletions, counted int, err error) {
+	old, err := treeOf(before, o.put)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	now, err := treeOf(after, 0, is, o.put)
+	now, err := treeOf(after, o.put)
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -51,25 +51,19 @@ func New(store hub.Store, opts *Options) *Journal {
 
 // Started records that a hub began to work on the store.
 func (j *Journal) Started(ctx context.Context, version string) error {
-	return j.append(ctx, hub.Self, hub.ActionHubStarted, hub.OutcomeOK, map[string]any{"version": version})
+	return j.append(ctx, hub.Entry{Actor: hub.Self, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}, map[string]any{"version": version})
 }
 
 // ArtifactPut records that content was stored by its hash.
 func (j *Journal) ArtifactPut(ctx context.Context, actor hub.Caller, sha256 string, size int64) error {
-	e := hub.Entry{At: j.clock.Now(), Actor: actor.ID, Action: hub.ActionArtifactPut, Subject: sha256, Outcome: hub.OutcomeOK}
-	e.Facts, _ = json.Marshal(map[string]int64{"size_bytes": size}) // a number: cannot fail
-	return j.put(ctx, e)
+	e := hub.Entry{Actor: actor.ID, Action: hub.ActionArtifactPut, Subject: sha256, Outcome: hub.OutcomeOK}
+	return j.append(ctx, e, map[string]any{"size_bytes": size})
 }
 
-func (j *Journal) append(ctx context.Context, actor hub.AgentID, a hub.Action, o hub.Outcome, facts map[string]any) error {
-	raw, err := json.Marshal(facts)
-	if err != nil {
-		return err
-	}
-	return j.put(ctx, hub.Entry{At: j.clock.Now(), Actor: actor, Action: a, Outcome: o, Facts: raw})
-}
-
-func (j *Journal) put(ctx context.Context, e hub.Entry) error {
+// append writes an entry with facts, which are plain values.
+func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any) error {
+	e.At = j.clock.Now()
+	e.Facts, _ = json.Marshal(facts) // plain values: cannot fail
 	err := j.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		_, err := tx.Append(e)
 		return err
@@ -132,7 +126,7 @@ func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
 	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err := j.append(ctx, k.actor, hub.ActionRefused, hub.OutcomeRefused, map[string]any{"code": k.code, "op": op, "count": n})
+	err := j.append(ctx, hub.Entry{Actor: k.actor, Action: hub.ActionRefused, Outcome: hub.OutcomeRefused}, map[string]any{"code": k.code, "op": op, "count": n})
 	if err == nil {
 		return
 	}

@@ -155,36 +155,35 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 		return err
 	}
 	after, through := newest.Seq, report.Cutoff
-	for more := true; more; {
-		err := r.store.View(ctx, func(rd hub.Reader) error {
-			entries, err := rd.Journal(hub.JournalQuery{After: after, Limit: archivePage})
-			more = len(entries) == archivePage
-			for _, e := range entries {
-				if err != nil {
-					return err
-				}
-				old := e.At.Before(report.Cutoff.Time)
-				if !old || e.Seq > seen {
-					more = false
-					if old {
-						report.HeldBackBy = behind
-					}
-					if e.At.Before(through.Time) {
-						through = e.At
-					}
-					return nil
-				}
-				var l line
-				if l, err = entryLine(rd, e, false); err == nil {
-					err = w.put(l)
-				}
-				after = e.Seq
-			}
-			return err
-		})
+	err = inPages(ctx, r.store, func(rd hub.Reader) (bool, error) {
+		entries, err := rd.Journal(hub.JournalQuery{After: after, Limit: archivePage})
 		if err != nil {
-			return err
+			return false, err
 		}
+		for _, e := range entries {
+			old := e.At.Before(report.Cutoff.Time)
+			if !old || e.Seq > seen {
+				if old {
+					report.HeldBackBy = behind
+				}
+				if e.At.Before(through.Time) {
+					through = e.At
+				}
+				return false, nil
+			}
+			l, err := entryLine(rd, e, false)
+			if err == nil {
+				err = w.put(l)
+			}
+			if err != nil {
+				return false, err
+			}
+			after = e.Seq
+		}
+		return len(entries) == archivePage, nil
+	})
+	if err != nil {
+		return err
 	}
 	report.through = newest.Cutoff
 	if through = through.Add(-archiveSlack); through.After(report.through.Time) {
@@ -212,27 +211,23 @@ func leastCursor(r hub.Reader, consumers []string) (least int64, slowest string,
 // writeMessages writes the messages that were made before a time.
 func (r *Records) writeMessages(ctx context.Context, w *segmentWriter, through hub.Time) error {
 	after := hub.EnvelopeID("")
-	for more := true; more; {
-		err := r.store.View(ctx, func(rd hub.Reader) error {
-			messages, err := rd.MessagesBefore(through, after, archivePage)
-			more = len(messages) == archivePage
-			for _, m := range messages {
-				if err != nil {
-					return err
-				}
-				var row *messageRow
-				if row, err = newMessageRow(rd, m); err == nil {
-					err = w.put(line{Message: row})
-				}
-				after = m.ID
-			}
-			return err
-		})
+	return inPages(ctx, r.store, func(rd hub.Reader) (bool, error) {
+		messages, err := rd.MessagesBefore(through, after, archivePage)
 		if err != nil {
-			return err
+			return false, err
 		}
-	}
-	return nil
+		for _, m := range messages {
+			row, err := newMessageRow(rd, m)
+			if err == nil {
+				err = w.put(line{Message: row})
+			}
+			if err != nil {
+				return false, err
+			}
+			after = m.ID
+		}
+		return len(messages) == archivePage, nil
+	})
 }
 
 // archiveFacts is the entry about an archive: everything that the store's own

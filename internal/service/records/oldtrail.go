@@ -1,8 +1,9 @@
 package records
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,15 +58,15 @@ func fitsJournal(r hub.Reader, path string, archived int64) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxLine)
-	lines.Split(splitLines)
-	for lines.Scan() {
+	for lines := json.NewDecoder(f); ; {
 		var e hub.Entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Seq <= 0 {
+		err := lines.Decode(&e)
+		switch {
+		case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
+			return true, nil
+		case err != nil || e.Seq <= 0:
 			return false, nil
-		}
-		if e.Seq <= archived {
+		case e.Seq <= archived:
 			continue
 		}
 		stored, err := entryAt(r, e.Seq)
@@ -73,5 +74,4 @@ func fitsJournal(r hub.Reader, path string, archived int64) (bool, error) {
 			return false, err
 		}
 	}
-	return true, lines.Err()
 }

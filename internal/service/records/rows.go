@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -106,6 +107,21 @@ func entryAt(r hub.Reader, seq int64) (hub.Entry, error) {
 		return hub.Entry{}, err
 	}
 	return entries[0], nil
+}
+
+// inPages calls read in one snapshot after the other until it reports that there is no
+// more: a snapshot that is held for long keeps the store from truncating its log.
+func inPages(ctx context.Context, store hub.Store, read func(hub.Reader) (more bool, err error)) error {
+	for more := true; more; {
+		err := store.View(ctx, func(r hub.Reader) (err error) {
+			more, err = read(r)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // archivesIn returns the archives that the store lists, oldest first, and the newest of

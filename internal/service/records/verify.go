@@ -155,23 +155,16 @@ const pageSize = 50
 // pages calls check for one page after the other, each in a snapshot of its own,
 // until it reports that there is no more, or that a row cannot be decoded.
 func (v *verifier) pages(ctx context.Context, kind string, check func(hub.Reader) (more bool, err error)) error {
-	for more := true; more; {
-		err := v.store.View(ctx, func(r hub.Reader) error {
-			err := v.refresh(r)
-			if err == nil {
-				more, err = check(r)
-			}
-			if hub.CodeOf(err) == hub.CodeDegraded {
-				v.find(kind, "they cannot be read on: %v", err)
-				more, err = false, nil
-			}
-			return err
-		})
-		if err != nil {
-			return err
+	return inPages(ctx, v.store, func(r hub.Reader) (more bool, err error) {
+		if err = v.refresh(r); err == nil {
+			more, err = check(r)
 		}
-	}
-	return nil
+		if hub.CodeOf(err) == hub.CodeDegraded {
+			v.find(kind, "they cannot be read on: %v", err)
+			return false, nil
+		}
+		return more, err
+	})
 }
 
 // archived returns the number up to which entries are in archives, and the time
@@ -346,39 +339,36 @@ func (v *verifier) archivePath(a hub.Archive) string {
 // readJournal walks along the entries in the store. In the snapshot that has no
 // further entry it compares the things that all entries together record.
 func (v *verifier) readJournal(ctx context.Context) error {
-	for more := true; more; {
-		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.refresh(r); err != nil {
-				return err
-			}
-			for _, a := range v.archives {
-				if a.Seq > v.last.Seq {
-					v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
-				}
-			}
-			entries, err := r.Journal(hub.JournalQuery{After: v.last.Seq, Limit: archivePage})
-			if err != nil {
-				return err
-			}
-			if more = len(entries) > 0; more {
-				v.out.Entries += len(entries)
-				return v.page(r, entries, "")
-			}
-			if v.out.Head, err = hub.HeadOf(r); err != nil {
-				return err
-			}
-			v.checkArchives()
-			if err := v.checkAgents(r); err != nil {
-				return err
-			}
-			return v.checkItems(r)
-		})
-		if err != nil {
-			return err
+	err := inPages(ctx, v.store, func(r hub.Reader) (bool, error) {
+		if err := v.refresh(r); err != nil {
+			return false, err
 		}
+		for _, a := range v.archives {
+			if a.Seq > v.last.Seq {
+				v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
+			}
+		}
+		entries, err := r.Journal(hub.JournalQuery{After: v.last.Seq, Limit: archivePage})
+		if err != nil {
+			return false, err
+		}
+		if len(entries) > 0 {
+			v.out.Entries += len(entries)
+			return true, v.page(r, entries, "")
+		}
+		if v.out.Head, err = hub.HeadOf(r); err != nil {
+			return false, err
+		}
+		v.checkArchives()
+		if err := v.checkAgents(r); err != nil {
+			return false, err
+		}
+		return false, v.checkItems(r)
+	})
+	if err == nil {
+		v.restOfTrail()
 	}
-	v.restOfTrail()
-	return nil
+	return err
 }
 
 // page checks entries in order. prefix names the file that they are in.
