@@ -1,74 +1,12 @@
 package model
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"strings"
 )
 
 // chatAPI is OpenAI's chat completions, which many other services have, too.
-var chatAPI = api{name: "chat", fits: ending("/chat/completions"), read: readChat, whole: wholeChat, stream: streamChat, failure: openAIFailure}
-
-func readChat(_ string, body []byte) (*request, error) {
-	var in struct {
-		Model         string `json:"model"`
-		Stream        bool   `json:"stream"`
-		StreamOptions struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-		MaxTokens int `json:"max_tokens"`
-		Messages  []struct {
-			Role      string            `json:"role"`
-			Content   content           `json:"content"`
-			ToolCalls []json.RawMessage `json:"tool_calls"`
-		} `json:"messages"`
-		Tools []struct {
-			Function struct {
-				Name        string          `json:"name"`
-				Description string          `json:"description"`
-				Parameters  json.RawMessage `json:"parameters"`
-			} `json:"function"`
-		} `json:"tools"`
-		ToolChoice     json.RawMessage `json:"tool_choice"`
-		ResponseFormat struct {
-			Type       string `json:"type"`
-			JSONSchema struct {
-				Schema json.RawMessage `json:"schema"`
-			} `json:"json_schema"`
-		} `json:"response_format"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, err
-	}
-	r := &request{model: in.Model, stream: in.Stream, usage: in.StreamOptions.IncludeUsage, tokens: in.MaxTokens}
-	r.format = formatOf(in.ResponseFormat.Type, in.ResponseFormat.JSONSchema.Schema)
-	for i, m := range in.Messages {
-		it := item{blocks: m.Content.texts(), kinds: m.Content.kinds(), calls: len(m.ToolCalls)}
-		switch m.Role {
-		case "system", "developer":
-			r.system += it.text() + "\n"
-			continue
-		case "user":
-			it.role, it.aside = user, i > 0 && in.Messages[i-1].Role == "tool"
-		case "assistant":
-			it.role = assistant
-		case "tool", "function":
-			it.role = result
-		default:
-			return nil, fmt.Errorf("messages: no role %q", m.Role)
-		}
-		r.items = append(r.items, it)
-	}
-	for _, t := range in.Tools {
-		r.tools = append(r.tools, tool{name: t.Function.Name, description: t.Function.Description, schema: schemaOf(t.Function.Parameters)})
-	}
-	var choice struct{ Function struct{ Name string } }
-	if json.Unmarshal(in.ToolChoice, &choice) == nil {
-		r.forced = choice.Function.Name
-	}
-	return r, nil
-}
+var chatAPI = api{name: "chat", fits: ending("/chat/completions"), whole: wholeChat, stream: streamChat, failure: openAIFailure}
 
 var chatStops = map[stop]string{stopEnd: "stop", stopCalls: "tool_calls", stopLength: "length", stopRefusal: "content_filter"}
 

@@ -14,7 +14,7 @@
 // a restart. The same requests get the same bytes.
 //
 // A request walks through the files of this package in one direction: server.go finds the
-// API by the path; the file of the API reads the body into a request; script.go finds the
+// API by the path; read.go reads the body into a request; script.go finds the
 // steps; answer.go turns the next steps into an answer, with tool.go for tool calls; send.go
 // writes the answer, as the file of the API wants it.
 //

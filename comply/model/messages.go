@@ -1,84 +1,9 @@
 package model
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // messagesAPI is Anthropic's messages.
-var messagesAPI = api{name: "messages", fits: ending("/messages"), read: readMessages, whole: wholeMessages, stream: streamMessages, failure: messagesFailure}
-
-func readMessages(_ string, body []byte) (*request, error) {
-	var in struct {
-		Model     string  `json:"model"`
-		Stream    bool    `json:"stream"`
-		MaxTokens int     `json:"max_tokens"`
-		System    content `json:"system"`
-		Messages  []struct {
-			Role    string  `json:"role"`
-			Content content `json:"content"`
-		} `json:"messages"`
-		Tools []struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Schema      json.RawMessage `json:"input_schema"`
-		} `json:"tools"`
-		ToolChoice struct {
-			Name string `json:"name"`
-		} `json:"tool_choice"`
-		OutputFormat struct {
-			Type   string          `json:"type"`
-			Schema json.RawMessage `json:"schema"`
-		} `json:"output_format"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, err
-	}
-	r := &request{model: in.Model, stream: in.Stream, tokens: in.MaxTokens, forced: in.ToolChoice.Name}
-	r.format = formatOf(in.OutputFormat.Type, in.OutputFormat.Schema)
-	r.system = item{blocks: in.System.texts()}.text()
-	for _, m := range in.Messages {
-		switch m.Role {
-		case "assistant":
-			it := item{role: assistant, blocks: m.Content.texts()}
-			for _, b := range m.Content {
-				if b.Type == "tool_use" {
-					it.calls++
-				}
-			}
-			r.items = append(r.items, it)
-		case "user":
-			r.addUserMessage(m.Content)
-		case "system":
-			r.system += "\n" + item{blocks: m.Content.texts()}.text()
-		default:
-			return nil, fmt.Errorf("messages: no role %q", m.Role)
-		}
-	}
-	for _, t := range in.Tools {
-		if len(t.Schema) > 0 { // a tool without a schema runs at the service
-			r.tools = append(r.tools, tool{name: t.Name, description: t.Description, schema: schemaOf(t.Schema)})
-		}
-	}
-	return r, nil
-}
-
-// addUserMessage adds a message of the user. Tool results in it become items of their own.
-func (r *request) addUserMessage(c content) {
-	var words content
-	results := false
-	for _, b := range c {
-		if b.Type == "tool_result" {
-			r.items = append(r.items, item{role: result, blocks: b.Content.texts(), kinds: b.Content.kinds()})
-			results = true
-			continue
-		}
-		words = append(words, b)
-	}
-	if len(words) > 0 {
-		r.items = append(r.items, item{role: user, blocks: words.texts(), kinds: words.kinds(), aside: results})
-	}
-}
+var messagesAPI = api{name: "messages", fits: ending("/messages"), whole: wholeMessages, stream: streamMessages, failure: messagesFailure}
 
 var messagesStops = map[stop]string{stopEnd: "end_turn", stopCalls: "tool_use", stopLength: "max_tokens", stopRefusal: "refusal"}
 

@@ -1,95 +1,9 @@
 package model
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // responsesAPI is OpenAI's responses.
-var responsesAPI = api{name: "responses", fits: ending("/responses"), read: readResponses, whole: wholeResponses, stream: streamResponses, failure: openAIFailure}
-
-// A responseItem is an item of the input.
-type responseItem struct {
-	Type    string          `json:"type"`
-	Role    string          `json:"role"`
-	Content content         `json:"content"`
-	Output  json.RawMessage `json:"output"`
-}
-
-func readResponses(_ string, body []byte) (*request, error) {
-	var in struct {
-		Model        string          `json:"model"`
-		Stream       bool            `json:"stream"`
-		Instructions string          `json:"instructions"`
-		MaxTokens    int             `json:"max_output_tokens"`
-		Input        json.RawMessage `json:"input"`
-		Tools        []struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		} `json:"tools"`
-		ToolChoice json.RawMessage `json:"tool_choice"`
-		Text       struct {
-			Format struct {
-				Type   string          `json:"type"`
-				Schema json.RawMessage `json:"schema"`
-			} `json:"format"`
-		} `json:"text"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, err
-	}
-	r := &request{model: in.Model, stream: in.Stream, system: in.Instructions, tokens: in.MaxTokens}
-	r.format = formatOf(in.Text.Format.Type, in.Text.Format.Schema)
-	var text string
-	var items []responseItem
-	if json.Unmarshal(in.Input, &text) == nil {
-		items = []responseItem{{Type: "message", Role: "user", Content: content{{Type: "input_text", Text: text}}}}
-	} else if err := json.Unmarshal(in.Input, &items); err != nil {
-		return nil, fmt.Errorf("input: %w", err)
-	}
-	for _, i := range items {
-		r.addResponseItem(i)
-	}
-	for _, t := range in.Tools {
-		switch t.Type {
-		case "function", "custom":
-			r.tools = append(r.tools, tool{t.Name, t.Description, schemaOf(t.Parameters), t.Type == "custom"})
-		}
-	}
-	var choice struct{ Name string }
-	if json.Unmarshal(in.ToolChoice, &choice) == nil {
-		r.forced = choice.Name
-	}
-	return r, nil
-}
-
-// addResponseItem adds an item of the input to the conversation.
-func (r *request) addResponseItem(i responseItem) {
-	switch i.Type {
-	case "function_call", "custom_tool_call", "local_shell_call":
-		r.items = append(r.items, item{role: assistant, calls: 1})
-	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
-		var c content
-		if json.Unmarshal(i.Output, &c) != nil {
-			c = content{{Text: string(i.Output)}}
-		}
-		r.items = append(r.items, item{role: result, blocks: c.texts(), kinds: c.kinds()})
-	case "message", "":
-		it := item{role: user, blocks: i.Content.texts(), kinds: i.Content.kinds()}
-		switch i.Role {
-		case "system", "developer":
-			r.system += "\n" + it.text()
-			return
-		case "assistant":
-			it.role = assistant
-		default:
-			it.aside = len(r.items) > 0 && r.items[len(r.items)-1].role == result
-		}
-		r.items = append(r.items, it)
-	}
-}
+var responsesAPI = api{name: "responses", fits: ending("/responses"), whole: wholeResponses, stream: streamResponses, failure: openAIFailure}
 
 // responseObject returns the response with the given output.
 func responseObject(r *request, a *answer, status string, output []any) obj {

@@ -109,7 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	x.API = way.name
-	r, err := way.read(req.URL.Path, body)
+	r, err := readRequest(req.URL.Path, body)
 	if err != nil || req.Method != http.MethodPost {
 		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST"))))
 		return

@@ -1,0 +1,173 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// readRequest reads the request of an agent in any of the APIs. They have the same
+// parts under different names, and no name means two things, so that one reader knows
+// all of them: it takes the first of the places at which a part can be. Parts that it
+// does not know are ignored, because agents send many that mean nothing to a script.
+func readRequest(path string, body []byte) (*request, error) {
+	var in obj
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	r := &request{model: text(in, "model"), stream: at(in, "stream") == true, usage: at(in, "stream_options.include_usage") == true}
+	if base, action, ok := strings.Cut(path[strings.LastIndex(path, "/")+1:], ":"); ok { // Gemini has them in the path
+		r.model, r.stream = base, ":"+action == geminiStream
+	}
+	tokens, _ := at(in, "max_tokens", "max_output_tokens", "generationConfig.maxOutputTokens").(float64)
+	r.tokens = int(tokens)
+	r.system = readBlocks(at(in, "system", "instructions", "systemInstruction.parts")).text()
+	r.forced = text(in, "tool_choice.function.name", "tool_choice.name")
+	if names, _ := at(in, "toolConfig.functionCallingConfig.allowedFunctionNames").([]any); len(names) > 0 && text(in, "toolConfig.functionCallingConfig.mode") == "ANY" {
+		r.forced, _ = names[0].(string)
+	}
+	r.format = at(in, "response_format.json_schema.schema", "text.format.schema", "output_format.schema", "generationConfig.responseSchema", "generationConfig.responseJsonSchema")
+	switch text(in, "response_format.type", "text.format.type", "output_format.type", "generationConfig.responseMimeType") {
+	case "json_object", "json_schema", "application/json":
+		r.format = cmp.Or[any](r.format, obj{"type": "object"})
+	}
+	r.addTools(at(in, "tools"))
+	return r, r.addMessages(at(in, "messages", "input", "contents"))
+}
+
+// at returns the value at the first of the paths where there is one, nil if there is
+// none. The parts of a path are joined by dots.
+func at(v any, paths ...string) any {
+	for _, path := range paths {
+		found := v
+		for name := range strings.SplitSeq(path, ".") {
+			object, _ := found.(obj)
+			found = object[name]
+		}
+		if found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// text returns the string at the first of the paths where there is a value.
+func text(v any, paths ...string) string {
+	s, _ := at(v, paths...).(string)
+	return s
+}
+
+// addTools adds the tools that the agent offers. A tool without a schema runs at the
+// service, and is none of the agent's.
+func (r *request) addTools(tools any) {
+	list, _ := tools.([]any)
+	for _, t := range list {
+		if inner := at(t, "functionDeclarations"); inner != nil {
+			r.addTools(inner)
+			continue
+		}
+		if inner := at(t, "function"); inner != nil {
+			t = inner
+		}
+		schema, isFunction := at(t, "parameters", "input_schema", "parametersJsonSchema").(obj)
+		free := text(t, "type") == "custom"
+		if name := text(t, "name"); name != "" && (isFunction || free || text(t, "type") == "function") {
+			r.tools = append(r.tools, tool{name, text(t, "description"), schema, free})
+		}
+	}
+}
+
+// addMessages adds the messages of a conversation. A text alone is a prompt.
+func (r *request) addMessages(messages any) error {
+	list, ok := messages.([]any)
+	if prompt, isText := messages.(string); isText {
+		list, ok = []any{obj{"role": "user", "content": prompt}}, true
+	}
+	if !ok && messages != nil {
+		return fmt.Errorf("the messages are neither a list nor a text")
+	}
+	for _, m := range list {
+		kind, role := text(m, "type"), text(m, "role")
+		it := readBlocks(at(m, "content", "parts", "output"))
+		calls, _ := at(m, "tool_calls").([]any)
+		it.calls += len(calls)
+		for _, result := range it.results {
+			r.items = append(r.items, result)
+		}
+		switch {
+		case role == "system", role == "developer":
+			r.system += "\n" + it.text()
+		case role == "assistant", role == "model":
+			it.role = assistant
+			r.items = append(r.items, it.item)
+		case strings.HasSuffix(kind, "_call"):
+			r.items = append(r.items, item{role: assistant, calls: 1})
+		case role == "tool", role == "function" && len(it.results) == 0, strings.HasSuffix(kind, "_call_output"):
+			it.role = result
+			r.items = append(r.items, it.item)
+		case role == "user", role == "function", role == "" && at(m, "parts") != nil:
+			it.role = user
+			it.aside = len(r.items) > 0 && r.items[len(r.items)-1].role == result
+			if len(it.blocks)+len(it.kinds) > 0 {
+				r.items = append(r.items, it.item)
+			}
+		case role != "":
+			return fmt.Errorf("messages: no role %q", role)
+		}
+	}
+	return nil
+}
+
+// A message is the content of a message, with the tool results in it, which become
+// items of their own.
+type message struct {
+	item
+	results []item
+}
+
+// readBlocks reads the content of a message: a text, a list of blocks, or the result of a
+// tool in any form.
+func readBlocks(content any) (m message) {
+	switch content := content.(type) {
+	case nil:
+	case string:
+		m.blocks = []string{content}
+	case []any:
+		for _, b := range content {
+			m.addBlock(b)
+		}
+	default:
+		m.blocks = []string{string(encoded(content))}
+	}
+	return m
+}
+
+// blockKinds has the kind of content for the type of a block, and for the first part of
+// a media type.
+var blockKinds = map[string]string{
+	"image": kindImage, "image_url": kindImage, "input_image": kindImage,
+	"audio": kindAudio, "input_audio": kindAudio,
+	"document": kindFile, "file": kindFile, "input_file": kindFile,
+}
+
+// addBlock adds one block of content.
+func (m *message) addBlock(b any) {
+	kind := blockKinds[text(b, "type")]
+	if media := text(b, "inlineData.mimeType", "fileData.mimeType"); media != "" {
+		group, _, _ := strings.Cut(media, "/")
+		kind = cmp.Or(blockKinds[group], kindFile)
+	}
+	switch {
+	case text(b, "type") == "tool_use", at(b, "functionCall") != nil:
+		m.calls++
+	case text(b, "type") == "tool_result", at(b, "functionResponse") != nil:
+		inner := readBlocks(at(b, "content", "functionResponse.response"))
+		inner.role = result
+		m.results = append(m.results, inner.item)
+	case kind != "":
+		m.kinds = append(m.kinds, kind)
+	case text(b, "text") != "" && at(b, "thought") != true:
+		m.blocks = append(m.blocks, text(b, "text"))
+	}
+}
