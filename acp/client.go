@@ -314,20 +314,13 @@ type clientMethod struct {
 var clientMethods = map[string]clientMethod{
 	acpv1.MethodSessionRequestPermission: {do: (*Client).permission},
 	acpv1.MethodElicitationCreate:        {do: (*Client).elicitation},
-	acpv1.MethodFSReadTextFile: service((*Options).offersRead,
-		func(m *acpv1.ReadTextFileRequest) SessionID { return m.SessionID }, (*Session).readFile),
-	acpv1.MethodFSWriteTextFile: service((*Options).offersWrite,
-		func(m *acpv1.WriteTextFileRequest) SessionID { return m.SessionID }, (*Session).writeFile),
-	acpv1.MethodTerminalCreate: service((*Options).offersTerminals,
-		func(m *acpv1.CreateTerminalRequest) SessionID { return m.SessionID }, (*Session).createTerminal),
-	acpv1.MethodTerminalOutput: service((*Options).offersTerminals,
-		func(m *acpv1.TerminalOutputRequest) SessionID { return m.SessionID }, (*Session).terminalOutput),
-	acpv1.MethodTerminalWaitForExit: service((*Options).offersTerminals,
-		func(m *acpv1.WaitForTerminalExitRequest) SessionID { return m.SessionID }, (*Session).waitForExit),
-	acpv1.MethodTerminalKill: service((*Options).offersTerminals,
-		func(m *acpv1.KillTerminalRequest) SessionID { return m.SessionID }, (*Session).killTerminal),
-	acpv1.MethodTerminalRelease: service((*Options).offersTerminals,
-		func(m *acpv1.ReleaseTerminalRequest) SessionID { return m.SessionID }, (*Session).releaseTerminal),
+	acpv1.MethodFSReadTextFile:           service((*Options).offersRead, (*Session).readFile),
+	acpv1.MethodFSWriteTextFile:          service((*Options).offersWrite, (*Session).writeFile),
+	acpv1.MethodTerminalCreate:           service((*Options).offersTerminals, (*Session).createTerminal),
+	acpv1.MethodTerminalOutput:           service((*Options).offersTerminals, (*Session).terminalOutput),
+	acpv1.MethodTerminalWaitForExit:      service((*Options).offersTerminals, (*Session).waitForExit),
+	acpv1.MethodTerminalKill:             service((*Options).offersTerminals, (*Session).killTerminal),
+	acpv1.MethodTerminalRelease:          service((*Options).offersTerminals, (*Session).releaseTerminal),
 }
 
 // invalidParams returns the error that answers params that cannot be decoded.

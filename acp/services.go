@@ -114,7 +114,7 @@ func (g guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string
 func service[T any, P interface {
 	*T
 	acpv1.Message
-}](offered func(*Options) bool, sessionID func(P) SessionID, do func(s *Session, ctx context.Context, m P) (acpv1.Message, error)) clientMethod {
+}](offered func(*Options) bool, do func(s *Session, ctx context.Context, m P) (acpv1.Message, error)) clientMethod {
 	return clientMethod{onlyV1: true, do: func(c *Client, ctx context.Context, _ int, params json.RawMessage) (any, error) {
 		m := P(new(T))
 		if err := m.UnmarshalJSON(params); err != nil {
@@ -123,9 +123,13 @@ func service[T any, P interface {
 		if !offered(&c.opts) {
 			return nil, jsonrpc.MethodNotFound(m.Method())
 		}
-		s := c.session(sessionID(m))
+		var of struct {
+			SessionID SessionID `json:"sessionId"`
+		}
+		json.Unmarshal(params, &of) // it was decoded as a part of m
+		s := c.session(of.SessionID)
 		if s == nil {
-			return nil, sessionNotFound(sessionID(m))
+			return nil, sessionNotFound(of.SessionID)
 		}
 		answer, err := do(s, ctx, m)
 		if err != nil {

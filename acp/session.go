@@ -36,9 +36,7 @@ func (s *Session) Settings() Settings {
 
 // NewSession opens a session that works in dir. opts may be nil.
 func (c *Client) NewSession(ctx context.Context, dir string, opts *SessionOptions) (*Session, error) {
-	return c.begin(ctx, "", dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
-		return &acpv2.NewSessionRequest{Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), Meta: o.Meta}
-	})
+	return c.begin(ctx, "", dir, opts, func(p *acpv2.NewSessionRequest) acpv2.Message { return p })
 }
 
 // LoadSession opens an earlier session and has the agent repeat its messages. The
@@ -60,8 +58,8 @@ func (c *Client) ResumeSession(ctx context.Context, id SessionID, dir string, op
 
 // resume opens an earlier session. Version 1 says session/load if there is a replay.
 func (c *Client) resume(ctx context.Context, id SessionID, dir string, opts *SessionOptions, from acpv2.Optional[acpv2.ReplayFrom]) (*Session, error) {
-	return c.begin(ctx, id, dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
-		return &acpv2.ResumeSessionRequest{SessionID: id, Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), ReplayFrom: from, Meta: o.Meta}
+	return c.begin(ctx, id, dir, opts, func(p *acpv2.NewSessionRequest) acpv2.Message {
+		return &acpv2.ResumeSessionRequest{SessionID: id, Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories, MCPServers: p.MCPServers, ReplayFrom: from, Meta: p.Meta}
 	})
 }
 
@@ -71,41 +69,27 @@ func (c *Client) ForkSession(ctx context.Context, id SessionID, dir string, opts
 	if !c.profile.Can(CanFork) {
 		return nil, unsupported(CanFork)
 	}
-	return c.begin(ctx, "", dir, opts, func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message {
-		return &acpv2.ForkSessionRequest{SessionID: id, Cwd: dir, AdditionalDirectories: more, MCPServers: servers(o), Meta: o.Meta}
+	return c.begin(ctx, "", dir, opts, func(p *acpv2.NewSessionRequest) acpv2.Message {
+		return &acpv2.ForkSessionRequest{SessionID: id, Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories, MCPServers: p.MCPServers, Meta: p.Meta}
 	})
 }
 
-// servers returns the MCP servers of a session. They are always sent: version 1
-// wants the list even if it is empty.
-func servers(o *SessionOptions) acpv2.Optional[[]acpv2.MCPServer] {
-	if o.MCPServers == nil {
-		return acpv2.Set([]acpv2.MCPServer{})
-	}
-	return acpv2.Set(o.MCPServers)
-}
-
-// begin opens a session with the request that build returns. If id is empty, the
-// agent chooses the id.
-func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *SessionOptions,
-	build func(dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], o *SessionOptions) acpv2.Message,
-) (_ *Session, err error) {
+// begin opens a session with the request that build makes of the params that all
+// requests for a session share. If id is empty, the agent chooses the id. MCP servers
+// are always sent: version 1 wants the list even if it is empty.
+func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *SessionOptions, build func(*acpv2.NewSessionRequest) acpv2.Message) (_ *Session, err error) {
 	if opts == nil {
 		opts = &SessionOptions{}
 	}
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("acp: the folder %q of a session must be an absolute path", dir)
 	}
-	var more acpv2.Optional[[]acpv2.AbsolutePath]
+	params := &acpv2.NewSessionRequest{Cwd: acpv2.AbsolutePath(dir), MCPServers: acpv2.Set(append([]acpv2.MCPServer{}, opts.MCPServers...)), Meta: opts.Meta}
 	if len(opts.Directories) > 0 {
 		if !c.profile.Can(CanDirectories) {
 			return nil, unsupported(CanDirectories)
 		}
-		list := make([]acpv2.AbsolutePath, len(opts.Directories))
-		for i, d := range opts.Directories {
-			list[i] = acpv2.AbsolutePath(d)
-		}
-		more = acpv2.Set(list)
+		params.AdditionalDirectories = upgradePaths(acpv1.Set(opts.Directories))
 	}
 	s := &Session{ID: id, Dir: dir, client: c}
 	if s.workspace, err = c.openWorkspace(append([]string{dir}, opts.Directories...)); err != nil {
@@ -120,7 +104,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 	}
 	var answer acpv1.Message
 	if err == nil {
-		answer, err = c.request(ctx, build(acpv2.AbsolutePath(dir), more, opts))
+		answer, err = c.request(ctx, build(params))
 	}
 	if err == nil {
 		s.mu.Lock()

@@ -152,53 +152,44 @@ func (s *Settings) begin(answer acpv1.Message) {
 // optionsV1 and optionsV2 read the options of one version. They differ in the name of
 // the id and in the types of the groups.
 func optionsV1(list []acpv1.SessionConfigOption) []ConfigOption {
-	out := make([]ConfigOption, 0, len(list))
-	for i := range list {
-		m := &list[i]
-		o := ConfigOption{ID: string(m.ID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
-		switch {
-		case m.Boolean != nil:
-			o.On = m.Boolean.CurrentValue
-		case m.Select != nil:
+	out := make([]ConfigOption, len(list))
+	for i, m := range list {
+		o := &out[i]
+		*o = ConfigOption{ID: string(m.ID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
+		o.On = m.Boolean != nil && m.Boolean.CurrentValue
+		if m.Select != nil {
 			o.Value = string(m.Select.CurrentValue)
-			add := func(group string, choices []acpv1.SessionConfigSelectOption) {
-				for _, c := range choices {
-					o.Choices = append(o.Choices, Choice{string(c.Value), c.Name, c.Description.Or(""), group})
-				}
-			}
-			add("", m.Select.Options.Ungrouped)
+			o.add("", m.Select.Options.Ungrouped)
 			for _, g := range m.Select.Options.Grouped {
-				add(g.Name, g.Options)
+				o.add(g.Name, g.Options)
 			}
 		}
-		out = append(out, o)
 	}
 	return out
 }
 
 func optionsV2(list []acpv2.SessionConfigOption) []ConfigOption {
-	out := make([]ConfigOption, 0, len(list))
-	for i := range list {
-		m := &list[i]
-		o := ConfigOption{ID: string(m.ConfigID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
-		switch {
-		case m.Boolean != nil:
-			o.On = m.Boolean.CurrentValue
-		case m.Select != nil:
+	out := make([]ConfigOption, len(list))
+	for i, m := range list {
+		o := &out[i]
+		*o = ConfigOption{ID: string(m.ConfigID), Name: m.Name, Description: m.Description.Or(""), Category: string(m.Category.Or("")), Type: m.Tag()}
+		o.On = m.Boolean != nil && m.Boolean.CurrentValue
+		if m.Select != nil {
 			o.Value = string(m.Select.CurrentValue)
-			add := func(group string, choices []acpv2.SessionConfigSelectOption) {
-				for _, c := range choices {
-					o.Choices = append(o.Choices, Choice{string(c.Value), c.Name, c.Description.Or(""), group})
-				}
-			}
-			add("", m.Select.Options.Ungrouped)
+			o.add("", m.Select.Options.Ungrouped)
 			for _, g := range m.Select.Options.Grouped {
-				add(g.Name, g.Options)
+				o.add(g.Name, g.Options)
 			}
 		}
-		out = append(out, o)
 	}
 	return out
+}
+
+// add adds the choices of a group, whose type both versions share.
+func (o *ConfigOption) add(group string, choices []acpv1.SessionConfigSelectOption) {
+	for _, c := range choices {
+		o.Choices = append(o.Choices, Choice{string(c.Value), c.Name, c.Description.Or(""), group})
+	}
 }
 
 // commandsV1 reads the commands of version 1, which all have the same type.
