@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,10 +27,12 @@ func (a *app) agentCommand() *cobra.Command {
 
 func (a *app) agentAddCommand() *cobra.Command {
 	var p api.AgentParams
+	var root string
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an agent and print its first key, once",
 		Example: `  parley agent add planner --role coordinator
+  parley agent add builder --root ~/src/app
   parley agent add ci --auditor --expires 720h`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -36,11 +40,32 @@ func (a *app) agentAddCommand() *cobra.Command {
 	f.StringVar((*string)(&p.Role), "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
 	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
 	f.StringVar(&p.Label, "label", "", "label of the key (default \"default\")")
+	f.StringVar(&root, "root", "", "folder in which the agent works: offer to make it a root, where handoffs are checked")
 	choices(cmd, "role", "coordinator", "researcher", "executor", "reviewer", "integrator")
 	return operation(a, cmd, api.AddAgent, &p, func(w io.Writer, got api.AgentKey) {
 		fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
 		fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
-	}, argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid, as in 720h (default for ever)"))
+	}, argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid, as in 720h (default for ever)"), func(ctx context.Context, _ []string) error {
+		switch {
+		case root == "":
+			return nil
+		case a.asOperator && !isTerminal(a.in): // the flag is a yes
+			dir, err := filepath.Abs(root)
+			if err != nil {
+				return invalid(err)
+			}
+			added, err := call(ctx, a, api.AddRoot, api.RootParams{Path: dir})
+			if err == nil {
+				writeRootAdded(a.err, added)
+			}
+			return err
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		return a.offerRoot(ctx, c, root)
+	})
 }
 
 func (a *app) agentListCommand() *cobra.Command {

@@ -204,7 +204,7 @@ func (c *connection) connect(ctx context.Context) error {
 	if c.entry.Transport != catalog.HTTP {
 		out.KeyFile = c.keyFile
 	}
-	return c.print(out, func(w io.Writer) {
+	err = c.print(out, func(w io.Writer) {
 		if out.Added {
 			fmt.Fprintf(w, "added %s to the hub\n", c.agent)
 		}
@@ -215,6 +215,10 @@ func (c *connection) connect(ctx context.Context) error {
 		writeBackups(w, out.Written)
 		fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: parley connect %s --agent %s --undo\n", c.cli.Title, c.agent, c.cli.Name, c.agent)
 	})
+	if err != nil || c.place.Scope != catalog.ScopeProject {
+		return err
+	}
+	return c.offerRoot(ctx, client, c.place.Dir)
 }
 
 // write keeps the key where the CLI finds it, then changes the CLI's files.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) rootCommand() *cobra.Command {
@@ -53,6 +55,40 @@ func (a *app) askRoot(ctx context.Context, dir string) (bool, error) {
 		fmt.Fprintln(a.err, "no root was added")
 	}
 	return ok, err
+}
+
+// offerRoot offers the operator at the terminal to make a folder a root, unless it lies
+// under one. Without a yes the command goes on, after a line that says what is missing.
+func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
+	dir, err := realPath(dir)
+	if err != nil {
+		return err
+	}
+	list, err := rpc.Call(ctx, c, api.ListRoots, api.None{})
+	if err != nil {
+		return nil // a hub of an earlier version has no such list
+	}
+	for _, r := range list.Roots {
+		if rel, err := filepath.Rel(r.Path, dir); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	operates := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == ""
+	if isTerminal(a.in) && operates {
+		switch ok, err := a.askRoot(ctx, dir); {
+		case err != nil:
+			return err
+		case ok:
+			added, err := rpc.Call(ctx, c, api.AddRoot, api.RootParams{Path: dir})
+			if err == nil {
+				writeRootAdded(a.err, added)
+				return nil
+			}
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(rpc.Describe(err).Message))
+		}
+	}
+	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), visible(dir), visible(dir))
+	return nil
 }
 
 func writeRootAdded(w io.Writer, r hub.Root) {

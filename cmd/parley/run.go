@@ -196,6 +196,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 		defer stop()
 		opts.Hub = link
+		if err := a.offerRoot(ctx, link.Client, f.Dir); err != nil {
+			return err
+		}
 	}
 	show := &runPrinter{app: a, narrator: a.narrator()}
 	opts.On = show.events()
