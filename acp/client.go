@@ -51,7 +51,10 @@ func Start(ctx context.Context, cmd *exec.Cmd, opts *Options) (*Client, error) {
 		return nil, fmt.Errorf("acp: start the agent: %w", err)
 	}
 	c.process = process
-	return c.open(ctx, process, process)
+	if _, err := c.open(ctx, process, process); err != nil {
+		return nil, &StartError{Err: err, Stderr: process.Stderr()}
+	}
+	return c, nil
 }
 
 // Connect agrees on a version with a running agent that writes to r and reads from

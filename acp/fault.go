@@ -42,6 +42,18 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
+// A StartError is the failure to start an agent or to open a session with it.
+type StartError struct {
+	Err    error
+	Stderr []byte // the end of the agent's standard error, which often says why
+}
+
+// Error returns the text of the cause.
+func (e *StartError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
 // ErrAuthRequired is the error of a call that the agent refuses before
 // [Client.Authenticate].
 var ErrAuthRequired = errors.New("the agent wants authentication first")

@@ -53,7 +53,7 @@ agent ended for another reason than success.`,
   parley acp exec --policy write --dir ~/src/app -- gemini --experimental-acp "fix the build"`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts := &acp.Options{V2: v2, Name: "parley", Version: version(), Ask: a.asker()}
+			opts := &acp.Options{V2: v2, Name: "parley", Version: version()}
 			var err error
 			if opts.Policy, err = a.policy(policy); err != nil {
 				return err
@@ -125,16 +125,20 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	if err != nil {
 		return err
 	}
+	told := a.narrator()
+	defer told.stop()
+	opts.Ask = told.asker()
 	if a.json {
 		opts.Tap = a.frameTap()
 	} else {
+		told.setState("starting")
 		opts.OnProblem = func(err error) {
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(err.Error()))
+			told.print(func() { fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(err.Error())) })
 		}
 	}
 	client, kill, err := a.acpStart(ctx, command, dir, opts)
 	if err != nil {
-		return err
+		return explained(err)
 	}
 	defer kill()
 	defer client.Close()
@@ -145,30 +149,43 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 		}
 	}
 	session, err := client.NewSession(ctx, dir, nil)
-	if errors.Is(err, acp.ErrAuthRequired) {
-		return hub.Errorf(hub.CodeUnauthenticated, "parley", "%w", err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
-	}
 	if err != nil {
-		return err
+		client.Close() // its standard error is complete after that
+		return explained(&acp.StartError{Err: err, Stderr: client.Stderr()})
 	}
+	told.setState("running")
 	turn, err := session.Prompt(ctx, acp.Text(prompt))
 	if err != nil {
 		return err
 	}
 	if !a.json {
-		a.printTurn(turn)
+		a.printTurn(told, turn)
 	}
 	result, err := turn.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return err
+		return explained(err)
 	case !result.StopReason.Success():
 		fmt.Fprintf(a.err, "the agent stopped: %s\n", visible(string(result.StopReason)))
 		return errCheck
 	}
 	return nil
+}
+
+// explained returns the error for an agent that failed, with all that is known about
+// the cause.
+func explained(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := hub.CodeDegraded
+	if errors.Is(err, acp.ErrAuthRequired) {
+		code = hub.CodeUnauthenticated
+	}
+	text, hint := run.Explain(err)
+	return hub.Errorf(code, "parley", "%s", text).WithHint("%s", hint)
 }
 
 // acpStart starts an agent in a folder. kill ends it at once.
@@ -220,99 +237,12 @@ func (a *app) frameTap() func(jsonrpc.Direction, jsonrpc.Frame) {
 }
 
 // printTurn prints the words and actions of an agent, as they come.
-func (a *app) printTurn(turn *acp.Turn) {
-	p := a.narrator()
+func (a *app) printTurn(p *narrator, turn *acp.Turn) {
 	for u := range turn.Updates() {
 		p.tell(u)
 	}
-	p.end()
-}
-
-// A narrator prints the words and actions of an agent.
-type narrator struct {
-	*app
-	titles  map[string]string // of tool calls
-	printed map[string]bool   // messages of which something was
-	said    string            // the last thing on standard output
-}
-
-func (a *app) narrator() *narrator {
-	return &narrator{app: a, titles: map[string]string{}, printed: map[string]bool{}}
-}
-
-// tell prints an update.
-func (n *narrator) tell(u *acp.Update) {
-	if kind := u.Kind(); kind != acp.KindAgentMessage && isTerminal(n.out) {
-		n.end() // actions stand on lines of their own
-	}
-	switch u.Kind() {
-	case acp.KindAgentMessage:
-		id, whole := u.Message()
-		if whole && n.printed[id] {
-			return // the line on the terminal cannot be replaced
-		}
-		if len(n.printed) < 1000 {
-			n.printed[id] = true
-		}
-		if text := visible(u.Text()); text != "" {
-			n.said = text
-			io.WriteString(n.out, text)
-		}
-	case acp.KindThought:
-		fmt.Fprint(n.err, n.paint(n.err, "2", visible(u.Text())))
-	case acp.KindToolCall:
-		call := u.ToolCall()
-		if call.Title != "" && len(n.titles) < 1000 {
-			n.titles[call.ID] = call.Title
-		}
-		if call.Status != "" {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", visible(call.Status)+":"), visible(cmp.Or(n.titles[call.ID], call.Kind, call.ID)))
-		}
-		for _, d := range call.Diffs {
-			n.diff(d)
-		}
-	case acp.KindPlan:
-		for _, e := range u.Plan() {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+visible(e.Status)+":"), visible(e.Content))
-		}
-	case acp.KindNotice:
-		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), visible(u.Text()))
-	}
-}
-
-// maxDiff is how many lines of a change are printed.
-const maxDiff = 20
-
-// diff prints the lines between the common beginning and the common end of two texts.
-func (n *narrator) diff(d acp.Diff) {
-	old, now := strings.Split(d.Old, "\n"), strings.Split(d.New, "\n")
-	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
-		old, now = old[1:], now[1:]
-	}
-	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
-		old, now = old[:len(old)-1], now[:len(now)-1]
-	}
-	fmt.Fprintf(n.err, "  %s\n", visible(d.Path))
-	for _, part := range []struct {
-		lines        []string
-		sign, colour string
-	}{{old, "-", "31"}, {now, "+", "32"}} {
-		for i, line := range part.lines {
-			if i == maxDiff {
-				fmt.Fprintf(n.err, "  %s %d more lines\n", part.sign, len(part.lines)-i)
-				break
-			}
-			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+visible(line)))
-		}
-	}
-}
-
-// end ends the last line.
-func (n *narrator) end() {
-	if n.said != "" && !strings.HasSuffix(n.said, "\n") {
-		fmt.Fprintln(n.out)
-	}
-	n.said = ""
+	p.stop()
+	writeTokens(a.err, (*run.Tokens)(p.usage))
 }
 
 // An acpAnswer is how an agent answers the offer of a version.

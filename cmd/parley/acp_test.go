@@ -35,8 +35,12 @@ func init() {
 		Authenticate: func(_ context.Context, method string) error { mode = "good"; return nil },
 		AuthMethods:  []acpv2.AuthMethod{{Agent: &acpv2.AuthMethodAgent{MethodID: "key", Name: "API key"}}},
 		NewSession: func(context.Context, *acp.AgentSession) error {
-			if mode == "locked" {
+			switch mode {
+			case "locked":
 				return authRequired
+			case "refusing":
+				fmt.Fprintln(os.Stderr, "reading settings\n\x1b[31mno credits\x1b[0m for sk-0123456789abcdefghij\ngiving up")
+				return &jsonrpc.Error{Code: -32603, Message: "Internal error", Data: json.RawMessage(`{"details":"the account has no credits"}`)}
 			}
 			return nil
 		},
@@ -123,6 +127,8 @@ func TestACPExec(t *testing.T) {
 	}{
 		{"another end than success is exit code 1", "good", []string{"exec", "--", "AGENT", "refuse"}, exitCheck, []string{"the agent stopped: refusal"}},
 		{"an agent that cannot start is told with its last words", "broken", []string{"exec", "--", "AGENT", "x"}, exitDegraded, []string{"exit status 7", "no model"}},
+		{"an agent that refuses a session is told with its data, its last words and a hint", "refusing", []string{"exec", "--", "AGENT", "x"}, exitDegraded,
+			[]string{"Internal error", "the account has no credits", "its standard error ends with:\n  reading settings\n  [31mno credits[0m for [redacted]\n  giving up", "start it by hand"}},
 		{"a login that is needed is named", "locked", []string{"exec", "--", "AGENT", "x"}, exitRefused, []string{"log in first", "--auth METHOD"}},
 		{"a login is done", "locked", []string{"exec", "--auth", "key", "--", "AGENT", "x"}, exitDone, nil},
 		{"a policy that does not exist is a usage error", "good", []string{"exec", "--policy", "maybe", "--", "AGENT", "x"}, exitUsage, []string{"maybe"}},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -184,7 +183,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	opts := &run.Options{
 		Agent: fleet.Options{Auth: f.auth, Options: acp.Options{
-			Name: "parley", Version: version(), Policy: policy, Ask: a.asker(), V2: f.v2,
+			Name: "parley", Version: version(), Policy: policy, V2: f.v2,
 			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
 		}},
 		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
@@ -201,6 +200,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 	}
 	show := &runPrinter{app: a, narrator: a.narrator()}
+	defer show.narrator.stop()
+	opts.Agent.Ask = show.narrator.asker()
 	opts.On = show.events()
 	if !a.json {
 		opts.Agent.OnUpdate = show.narrator.tell
@@ -217,10 +218,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	switch {
 	case result.State == hub.RunInterrupted:
 		return context.Canceled
-	case errors.Is(result.Err, acp.ErrAuthRequired):
-		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %w", result.Err).WithHint("give --auth METHOD; parley acp inspect lists the methods")
 	case result.Reason == hub.RunNotStarted:
-		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %w", result.Err)
+		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %s", result.Problem).WithHint("%s", result.Hint)
 	case !result.OK():
 		return errCheck
 	}
@@ -266,6 +265,9 @@ func (p *runPrinter) state(r hub.Run) {
 	case hub.RunChecking:
 		label, text = "checking", "the report of the agent"
 	}
+	if !p.json && !r.State.Over() {
+		defer p.narrator.setState(string(r.State))
+	}
 	p.tell("state", map[string]any{"run_id": r.ID, "state": r.State}, "36", label, text)
 }
 
@@ -279,8 +281,7 @@ func (p *runPrinter) tell(event string, members map[string]any, colour, label, t
 		defer p.mu.Unlock()
 		encoder(p.out).Encode(members) // as with frames
 	case label != "":
-		p.narrator.end()
-		fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), visible(text))
+		p.narrator.print(func() { fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), visible(text)) })
 	}
 }
 
@@ -293,24 +294,24 @@ type runResult struct {
 	Owner  *struct{} `json:"owner,omitempty"`  // hidden: of no use once the run is over
 	Groups *struct{} `json:"groups,omitempty"` // likewise
 	Frames string    `json:"frames"`
-	Error  string    `json:"error,omitempty"`
 }
 
 // end prints the result.
 func (p *runPrinter) end(r run.Result, frames string) {
-	p.narrator.end()
-	out := runResult{Record: r.Record, Frames: frames}
-	if r.Err != nil && !errors.Is(r.Err, context.Canceled) {
-		out.Error = redacted(r.Err)
-	}
-	p.print(out, func(w io.Writer) { p.writeRun(w, r.Record, out.Error) })
+	p.narrator.stop()
+	p.print(runResult{Record: r.Record, Frames: frames}, func(w io.Writer) {
+		if r.Reason == hub.RunNotStarted {
+			r.Problem, r.Hint = "", "" // the error of the command says it
+		}
+		p.writeRun(w, r.Record)
+	})
 }
 
 // verdictColour is the colour of a verdict on a terminal.
 var verdictColour = map[hub.RunVerdict]string{hub.RunConfirmed: "32", hub.RunContradicted: "31", hub.RunUnverified: "33"}
 
 // writeRun prints the end of a run for people.
-func (a *app) writeRun(w io.Writer, r run.Record, problem string) {
+func (a *app) writeRun(w io.Writer, r run.Record) {
 	fmt.Fprintf(w, "\nrun %s: %s", r.ID, r.State)
 	if r.Reason != "" {
 		fmt.Fprintf(w, " (%s)", r.Reason)
@@ -319,8 +320,11 @@ func (a *app) writeRun(w io.Writer, r run.Record, problem string) {
 		fmt.Fprintf(w, ", %s", a.paint(w, verdictColour[r.Verdict], string(r.Verdict)))
 	}
 	fmt.Fprintln(w)
-	if problem != "" {
-		fmt.Fprintf(w, "  %s\n", visible(problem))
+	if r.Problem != "" {
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(visible(r.Problem), "\n", "\n  "))
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", r.Hint)
 	}
 	var claim report.Report
 	if json.Unmarshal(r.Report, &claim) == nil && claim.Status != "" {
@@ -332,8 +336,23 @@ func (a *app) writeRun(w io.Writer, r run.Record, problem string) {
 		fmt.Fprintf(w, "  %s %s; found: %s\n", a.paint(w, "31", c.Kind+":"), visible(c.Claim), visible(c.Found))
 	}
 	a.writeEvidence(w, r.Evidence)
+	writeTokens(w, r.Tokens)
 	if r.Worktree != "" {
 		fmt.Fprintf(w, "  worktree: %s on branch %s\n", visible(r.Worktree), r.Branch)
+	}
+}
+
+// maxNames is how many files of each kind are listed.
+const maxNames = 10
+
+// writeNames lists files that were changed in one way.
+func writeNames(w io.Writer, sign string, names []string) {
+	for i, name := range names {
+		if i == maxNames {
+			fmt.Fprintf(w, "    %s %d more\n", sign, len(names)-i)
+			return
+		}
+		fmt.Fprintf(w, "    %s %s\n", sign, visible(name))
 	}
 }
 
@@ -344,6 +363,9 @@ func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 		return
 	}
 	fmt.Fprintf(w, "  changed: %d files, +%d -%d lines\n", e.Diff.Files, e.Diff.Insertions, e.Diff.Deletions)
+	writeNames(w, "+", e.Diff.Created)
+	writeNames(w, "~", e.Diff.Modified)
+	writeNames(w, "-", e.Diff.Deleted)
 	if e.Verify != nil {
 		fmt.Fprintf(w, "  VERIFY: %s: %s\n", visible(e.Verify.Command), visible(e.Verify.String()))
 	}

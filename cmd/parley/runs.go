@@ -128,7 +128,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 					fmt.Fprintf(w, " to %s", r.EndedAt)
 				}
 				fmt.Fprintln(w)
-				a.writeRun(w, r, "")
+				a.writeRun(w, r)
 			})
 		},
 	}
@@ -164,7 +164,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 				}
 				return nil
 			})
-			told.end()
+			told.stop()
 			if flushed := out.Flush(); err == nil {
 				err = flushed
 			}

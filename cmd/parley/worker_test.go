@@ -64,6 +64,16 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 	"dispatch": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // what was it given?
 		return errors.Join(os.WriteFile(filepath.Join(t.Dir, "dispatch.txt"), []byte(t.Prompt[0].Text.Text), 0o644), t.Say(ctx, "STATUS:ok\nFILES_CREATED:dispatch.txt"))
 	},
+	"busy": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // tells of each step, and of its tokens
+		var errs []error
+		for _, id := range []string{"first", "second"} {
+			for _, status := range []acpv2.ToolCallStatus{"pending", "in_progress", "completed"} {
+				errs = append(errs, t.ToolCall(ctx, acpv2.ToolCallUpdate{ToolCallID: acpv2.ToolCallID(id), Title: acpv2.Set("the " + id + " call"), Status: acpv2.Set(status)}))
+			}
+		}
+		used := acpv2.UsageUpdate{Used: 1200, Size: 200000}
+		return errors.Join(errors.Join(errs...), greet(t), t.Update(ctx, acpv2.SessionUpdate{UsageUpdate: &used}), t.Say(ctx, good))
+	},
 	"idle":   func(ctx context.Context, t *acp.AgentTurn, _ int) error { return t.Say(ctx, "STATUS:no_changes") },
 	"silent": func(context.Context, *acp.AgentTurn, int) error { return nil },
 	"prose": func(ctx context.Context, t *acp.AgentTurn, _ int) error {

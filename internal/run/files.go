@@ -28,10 +28,22 @@ type Record struct {
 	Command  []string  `json:"command"`            // that started the agent, redacted
 	Worktree string    `json:"worktree,omitempty"` // that was made for the run
 	Branch   string    `json:"branch,omitempty"`   // likewise
+	Problem  string    `json:"error,omitempty"`    // why the agent failed, for people, redacted
+	Hint     string    `json:"hint,omitempty"`     // what to try then
+	Tokens   *Tokens   `json:"tokens,omitempty"`   // nil if the agent reported none
 	Hub      bool      `json:"hub"`                // a hub may have a record of the run
 	Told     bool      `json:"told"`               // the hub knows the end of the run
 	Owner    Process   `json:"owner"`              // the process that executes the run
 	Groups   []Process `json:"groups,omitempty"`   // process groups of the run, by their first process
+}
+
+// Tokens is the part of its context that an agent has used, and its cost, as it
+// reported them.
+type Tokens struct {
+	Used     uint64      `json:"used"`
+	Size     uint64      `json:"size"`
+	Cost     json.Number `json:"cost,omitempty"`
+	Currency string      `json:"currency,omitempty"`
 }
 
 // Files are the files of runs in a hub's home, a folder for each run.

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
@@ -87,7 +88,8 @@ type execution struct {
 	files  *Files
 	folder *Folder
 	base   *evidence.Base
-	key    string // lent by the hub; empty without one
+	key    string  // lent by the hub; empty without one
+	tokens *Tokens // the newest that the agent reported
 }
 
 // Execute executes a run and returns when it is over. Its files are kept in home.
@@ -205,7 +207,7 @@ func (e *execution) work(ctx context.Context) ending {
 	}
 	defer func() { e.problem(recorder.Close()) }()
 	opts := e.opts.Agent
-	opts.Tap, opts.Track, opts.OnProblem = recorder.Frame, e.track, e.problem
+	opts.Tap, opts.Track, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.track, e.problem, e.update
 	spec := fleet.Spec{Command: e.spec.Command, Dir: e.spec.Dir, Run: e.folder.Record().ID}
 	if e.key != "" {
 		spec.Tools = e.opts.Hub.Tools(e.key)
@@ -241,6 +243,17 @@ func (e *execution) work(ctx context.Context) ending {
 }
 
 func (e *execution) track(group int, running bool) { e.problem(e.folder.Track(group, running)) }
+
+// update keeps the tokens that the agent reports, and passes the update on.
+func (e *execution) update(u *acp.Update) {
+	if used := u.Usage(); used != nil {
+		tokens := Tokens(*used)
+		e.tokens = &tokens
+	}
+	if e.opts.Agent.OnUpdate != nil {
+		e.opts.Agent.OnUpdate(u)
+	}
+}
 
 // problem passes on an error after which the run continues; nil is none.
 func (e *execution) problem(err error) {
@@ -291,6 +304,10 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 		}
 		r.StopReason, r.Reason, r.Report, r.Verdict = end.stop, end.reason, claims, cmp.Or(end.verdict, hub.RunUnverified)
 		r.Contradictions, r.Evidence = append(r.Contradictions, end.contradictions...), end.evidence
+		r.Tokens = e.tokens
+		if end.err != nil && !errors.Is(end.err, context.Canceled) {
+			r.Problem, r.Hint = Explain(end.err)
+		}
 	})
 	if err != nil {
 		return err

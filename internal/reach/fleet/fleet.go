@@ -83,7 +83,8 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	}
 	defer func() {
 		if err != nil {
-			a.Close()
+			a.Close() // its standard error is complete after that
+			err = &acp.StartError{Err: err, Stderr: a.client.Stderr()}
 		}
 	}()
 	if a.opts.Auth != "" {
