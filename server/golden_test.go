@@ -179,12 +179,12 @@ func TestMethodsPage(t *testing.T) {
 		if err := json.Unmarshal(r.do(t, "GET", "/methods", "", nil).body, &got); err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Methods) < len(api.Operations)+35 {
+		if len(got.Methods) < len(api.Operations)+35-3 {
 			t.Errorf("got %d methods", len(got.Methods))
 		}
 		for _, name := range got.Methods {
-			if a := r.call(t, r.operator, name, `{}`); a.Error != nil && a.Error.Code == -32601 {
-				t.Errorf("%s is listed and cannot be called", name)
+			if a := r.call(t, r.operator, name, `{}`); a.Error != nil && (a.Error.Code == -32601 || strings.Contains(a.Error.Message, "later phase")) {
+				t.Errorf("%s is listed and cannot be called: %s", name, a.body)
 			}
 		}
 		if a := r.call(t, r.operator, "cacp/no/such", `{}`); a.Error == nil || a.Error.Code != -32601 {

@@ -165,7 +165,8 @@ func (s *Server) peerCount(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// listMethods answers GET /methods: every name, and each operation with its help.
+// listMethods answers GET /methods: the name of each operation that can be called,
+// and its help.
 func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
 	type operation struct {
 		Method     string           `json:"method"`
@@ -174,14 +175,18 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
 		Permission string           `json:"permission"` // that callers need in a project; else operator or anyone
 		Callers    []hub.CallerKind `json:"callers"`
 	}
-	names := make([]string, len(methods))
-	operations := make([]operation, len(methods))
-	for i, m := range methods {
+	var names []string
+	var operations []operation
+	for _, m := range methods {
+		if m.Unlisted {
+			continue
+		}
 		permission := cmp.Or(string(m.Permission), "anyone")
 		if len(m.Callers) == 1 {
 			permission = string(m.Callers[0])
 		}
-		names[i], operations[i] = m.Method, operation{m.Method, m.Tool, m.Doc, permission, m.Callers}
+		names = append(names, m.Method)
+		operations = append(operations, operation{m.Method, m.Tool, m.Doc, permission, m.Callers})
 	}
 	slices.Sort(names)
 	rpc.WriteJSON(w, http.StatusOK, map[string]any{"methods": names, "operations": operations})

@@ -59,8 +59,6 @@ type Options struct {
 
 	Log          *slog.Logger  // default silent
 	Limits       Limits        // zero members mean the default
-	Features     []hub.Feature // default none
-	Channels     []hub.Channel // switched on; default none besides the inbox
 	Lenient      bool          // ignore a claimed sender in place of refusing it
 	FullSync     bool          // every change survives power loss
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
@@ -167,7 +165,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 func (s *Server) openMessages(ctx context.Context) (err error) {
 	home := s.opts.Home
 	mail := &mailroom.Options{
-		Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Features: s.opts.Features, Enabled: s.opts.Channels,
+		Bus: s.hints, Log: s.log, Limits: s.opts.Limits,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
 	if !s.opts.NoInboxFiles {

@@ -103,7 +103,6 @@ func TestStart(t *testing.T) {
 		{"with a certificate that is none", server.Options{TLSCert: key, TLSKey: key}, hub.CodeInvalid, "certificate"},
 		{"beyond loopback with unsafe limits", server.Options{Addr: "0.0.0.0:0", TLSCert: cert, TLSKey: key, Limits: server.Limits{Unsafe: true}}, hub.CodePolicy, "loopback"},
 		{"with a limit that is looser than the protocol", server.Options{Limits: server.Limits{DirectPerMinute: 11}}, hub.CodeInvalid, "direct_per_minute"},
-		{"with a feature nobody knows", server.Options{Features: []hub.Feature{"x"}}, hub.CodeInvalid, "feature"},
 	} {
 		t.Run("a hub "+tt.name+" is refused", func(t *testing.T) {
 			if tt.o.Home == "" && tt.name != "without a home" {
@@ -242,17 +241,6 @@ func TestStart(t *testing.T) {
 		keys := r.add(t, "alice", "bob")
 		for _, typ := range []string{"task.offer", "position.state", "team.join"} {
 			r.call(t, keys[0], "acp/send", `{"to":["bob"],"type":"`+typ+`","payload":{}}`).wantError(t, -32602, hub.CodeReservedType)
-		}
-	})
-	t.Run("R3-084 a channel that is asked for and not verified stays off, and the answers say so", func(t *testing.T) {
-		o := quiet()
-		o.Channels = []hub.Channel{hub.ChannelSession, hub.ChannelWake}
-		r := start(t, o)
-		caps := must(rpc.Call(t.Context(), r.as(r.operator), api.Whoami, api.None{}))(t).Capabilities
-		for _, name := range []string{"session", "wake"} {
-			if c := caps[name]; c.Enabled || c.Detail == "" {
-				t.Errorf("%s: got %+v, want it off with a reason", name, c)
-			}
 		}
 	})
 }

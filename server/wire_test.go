@@ -277,6 +277,9 @@ func TestVisitors(t *testing.T) {
 			t.Errorf("got %d %s, want 403", a.status, a.body)
 		}
 		a.wantReason(t, -32000, hub.CodeTampering)
+		if string(a.ID) == "null" {
+			t.Errorf("id: got %s, want that of the request", a.ID)
+		}
 		if got := strings.Join(r.journal(t, head), "\n"); !strings.Contains(got, string(hub.CodeTampering)) {
 			t.Errorf("journal: got %q", got)
 		}

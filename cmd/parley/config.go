@@ -29,8 +29,6 @@ type config struct {
 	Hosts        []string `yaml:"hosts"`
 	LogFormat    string   `yaml:"log_format"`
 	LogLevel     string   `yaml:"log_level"`
-	Features     []string `yaml:"features"`
-	Channels     []string `yaml:"channels"`
 	Durability   string   `yaml:"durability"`
 	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
@@ -137,8 +135,8 @@ func environment() (config, error) {
 		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
-		Features: list(os.Getenv("PARLEY_FEATURES")), Channels: list(os.Getenv("PARLEY_CHANNELS")), Durability: os.Getenv("PARLEY_DURABILITY"),
-		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
+		Durability: os.Getenv("PARLEY_DURABILITY"),
+		Roots:      filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
@@ -174,7 +172,7 @@ func (c *config) overlay(top config) {
 		}
 	}
 	for _, m := range []struct{ into, from *[]string }{
-		{&c.Hosts, &top.Hosts}, {&c.Features, &top.Features}, {&c.Channels, &top.Channels}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow},
+		{&c.Hosts, &top.Hosts}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow},
 	} {
 		if len(*m.from) > 0 {
 			*m.into = *m.from

@@ -81,8 +81,6 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.NoTLSBecause, "no-tls-because", "", "why this hub may listen beyond loopback without TLS")
 	f.StringVar(&flags.LogFormat, "log-format", "", "text or json (default text)")
 	f.StringVar(&flags.LogLevel, "log-level", "", "debug, info, warn or error (default warn)")
-	f.StringSliceVar(&flags.Features, "feature", nil, "switch on negotiation, disagreement or teamspaces")
-	f.StringSliceVar(&flags.Channels, "channel", nil, "switch on a delivery channel: session, channel or wake")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
@@ -163,12 +161,6 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 			return o, hub.Errorf(hub.CodeInvalid, "parley", "peer-allow: %q is not a network", n).WithHint("for example 127.0.0.0/8 or 10.0.0.0/8")
 		}
 		o.Coordination.Allow = append(o.Coordination.Allow, p)
-	}
-	for _, f := range c.Features {
-		o.Features = append(o.Features, hub.Feature(f))
-	}
-	for _, ch := range c.Channels {
-		o.Channels = append(o.Channels, hub.Channel(ch))
 	}
 	return o, nil
 }

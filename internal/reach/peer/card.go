@@ -75,9 +75,13 @@ type Self struct {
 
 // Card returns the card of the hub.
 func (s Self) Card() Card {
+	name, about := s.Repo, "Coding agent for "+s.Repo+" repository"
+	if s.Repo == "" { // it speaks for its agents alone
+		name, about = s.AID, "Hub of coding agents"
+	}
 	return Card{
-		Name: "CACP Agent (" + s.Repo + ")", Description: "Coding agent for " + s.Repo + " repository", Version: s.Version, URL: s.URL,
-		Protocols:    map[string]string{"a2a": "0.3", "cacp": Protocol},
+		Name: "CACP Agent (" + name + ")", Description: about, Version: s.Version, URL: s.URL,
+		Protocols:    map[string]string{"cacp": Protocol},
 		Capabilities: nonEmpty(s.Language, s.Role),
 		Extensions: CardExtensions{CACP: CardCoordination{
 			Repo: s.Repo, Role: s.Role, Language: s.Language, AgentID: s.AID,

@@ -236,10 +236,16 @@ func TestCard(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := `{"name":"CACP Agent (backend-api)","description":"Coding agent for backend-api repository","version":"1.2.3","url":"https://backend.example.com/",` +
-			`"protocols":{"a2a":"0.3","cacp":"2.0"},"capabilities":["go","backend"],"extensions":{"cacp":{"repo":"backend-api","role":"backend","language":"go",` +
+			`"protocols":{"cacp":"2.0"},"capabilities":["go","backend"],"extensions":{"cacp":{"repo":"backend-api","role":"backend","language":"go",` +
 			`"agentId":"aid://example.com/backend@1.0.0","supportedContractTypes":["api_endpoint","event_schema","data_model"],"timestamps":"rfc3339","sync":"batch-digest/1"}}}`
 		if string(got) != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+	t.Run("a hub without a repository has a name", func(t *testing.T) {
+		c := peer.Self{AID: "aid://vm.example/parley@1.0.0"}.Card()
+		if c.Name != "CACP Agent (aid://vm.example/parley@1.0.0)" || c.Description != "Hub of coding agents" {
+			t.Errorf("got %q, %q", c.Name, c.Description)
 		}
 	})
 	t.Run("R1-067 the card states the version", func(t *testing.T) {

@@ -109,8 +109,8 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
 			WithHint("to acknowledge a message, call acp_inbox with ack")
 	case t.Feature() != "" && !m.features[t.Feature()]:
-		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: the feature %q is off on this hub", t, t.Feature()).
-			WithHint("the operator can turn it on in the configuration under features")
+		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: this hub does not have %s", t, t.Feature()).
+			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	}
 	return nil
 }

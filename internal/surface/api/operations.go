@@ -249,7 +249,7 @@ type None struct{}
 // answers that it is off, and is no tool. gate, if not nil, refuses callers that
 // may not use it even then, so that it has no weaker gate now than later.
 func deferred(method string, gate func(op string, a hub.Caller, params []byte) error) op[json.RawMessage, None] {
-	return reads(method, "Not available yet.", func(_ context.Context, _ *Services, a hub.Caller, params json.RawMessage) (None, error) {
+	o := reads(method, "Not available yet.", func(_ context.Context, _ *Services, a hub.Caller, params json.RawMessage) (None, error) {
 		if gate != nil {
 			if err := gate(method, a, params); err != nil {
 				return None{}, err
@@ -258,6 +258,8 @@ func deferred(method string, gate func(op string, a hub.Caller, params []byte) e
 		return None{}, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
 			WithHint("use acp/send with to: [\"*\"] to write to everyone")
 	})
+	o.Unlisted = true
+	return o
 }
 
 // coordinatorsOnly refuses callers that are no coordinators when they change the

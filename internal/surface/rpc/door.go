@@ -119,7 +119,11 @@ var statuses = map[hub.Code]int{
 
 // WriteError answers with an error that belongs to no JSON-RPC request, and with
 // the HTTP status of its code.
-func WriteError(w http.ResponseWriter, err error) {
+func WriteError(w http.ResponseWriter, err error) { answerError(w, nil, err) }
+
+// answerError answers a request that was not performed, whose id is nil if it has
+// none, with the HTTP status of the error's code.
+func answerError(w http.ResponseWriter, id json.RawMessage, err error) {
 	status, ok := statuses[hub.CodeOf(err)]
 	if !ok {
 		status = http.StatusBadRequest
@@ -127,13 +131,13 @@ func WriteError(w http.ResponseWriter, err error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
 	}
-	writeError(w, status, err)
+	writeError(w, status, id, err)
 }
 
-func writeError(w http.ResponseWriter, status int, err error) {
+func writeError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(jsonrpc.Response{Error: wireError(Strict, err)}.AppendTo(nil))
+	w.Write(jsonrpc.Response{ID: id, Error: wireError(Strict, err)}.AppendTo(nil))
 }
 
 // WriteJSON answers with a value.
@@ -160,10 +164,6 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	caller, refused := d.Identify(r)
-	if refused != nil && hub.CodeOf(refused) != hub.CodeUnauthenticated {
-		d.fail(w, r, caller, "authenticate", refused)
-		return
-	}
 	most := int64(DefaultBody)
 	switch {
 	case refused != nil:
@@ -185,8 +185,13 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		bad, err = frameError(err), hub.Errorf(hub.CodeInvalid, "http", "%w", err)
 	}
 	switch {
-	case refused != nil && (err != nil || batch || !d.opensToGuests(requests[0].Method)):
-		d.fail(w, r, caller, "authenticate", refused)
+	case refused != nil && (hub.CodeOf(refused) != hub.CodeUnauthenticated || err != nil || batch || !d.opensToGuests(requests[0].Method)):
+		var id json.RawMessage
+		if err == nil && !batch {
+			id = requests[0].ID
+		}
+		d.recorder.record(r.Context(), caller, "authenticate", refused)
+		answerError(w, id, refused)
 	case err != nil:
 		d.recorder.record(r.Context(), caller, "http", err)
 		write(w, jsonrpc.Response{Error: bad}.AppendTo(nil))
@@ -214,7 +219,7 @@ func (d *Door) RequireJSON(w http.ResponseWriter, r *http.Request) bool {
 	case err == nil && t == "application/json":
 	case err == nil && t == "application/x-www-form-urlencoded" && !d.open: // the type that curl -d sends
 	default:
-		writeError(w, http.StatusUnsupportedMediaType, hub.Errorf(hub.CodeInvalid, "http", "a request is application/json"))
+		writeError(w, http.StatusUnsupportedMediaType, nil, hub.Errorf(hub.CodeInvalid, "http", "a request is application/json"))
 		return false
 	}
 	return true

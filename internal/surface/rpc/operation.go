@@ -62,6 +62,8 @@ type Spec struct {
 	Tool  string          // as an MCP tool; "" if it is none
 	Input json.RawMessage // JSON Schema of the parameters; nil if it is no tool
 
+	Unlisted bool // known, but not built: it is not listed among those that can be called
+
 	MaxBody int64  // bytes of a request; 0 for DefaultBody
 	Patient bool   // takes so long that a client waits until its context ends
 	Group   string // requests of one group that follow each other in a batch are performed together; "" for none
