@@ -12,21 +12,26 @@ import (
 // A Script has the steps for each prompt. The first of these decides: the directives of
 // the prompt, the first rule that fits, the turn, Otherwise.
 type Script struct {
-	Models    []string // names in the list of models; any name is served
-	Rules     []Rule
-	Turns     [][]Step // steps for the first prompt of a conversation, the second, ...
-	Otherwise []Step
+	Models    []string `json:"models"` // names in the list of models; any name is served
+	Rules     []Rule   `json:"rules"`
+	Turns     [][]Step `json:"turns"` // steps for the first prompt of a conversation, the second, ...
+	Otherwise []Step   `json:"otherwise"`
 
 	// PlainPrompts makes directives in prompts plain text.
-	PlainPrompts bool
+	PlainPrompts bool `json:"-"`
 }
 
-// A Rule has the steps for some prompts. All its conditions must hold.
+// A Rule has the steps for some prompts.
 type Rule struct {
-	Prompt *regexp.Regexp // found in the prompt; nil for any
-	Result *regexp.Regexp // found in a tool result since the prompt: the steps begin after it; nil for none needed
-	Turn   int            // number of the prompt in the conversation, from 1; 0 for any
-	Do     []Step
+	When Condition `json:"when"`
+	Do   []Step    `json:"do"`
+}
+
+// A Condition selects prompts. All its members must hold; the zero value selects all.
+type Condition struct {
+	Prompt *regexp.Regexp `json:"prompt"` // found in the prompt; nil for any
+	Result *regexp.Regexp `json:"result"` // found in a tool result since the prompt: the steps begin after it; nil for none needed
+	Turn   int            `json:"turn"`   // number of the prompt in the conversation, from 1; 0 for any
 }
 
 // DefaultModel is the name of the model in the lists, unless a script has others.
@@ -37,7 +42,7 @@ const DefaultModel = "parley-model"
 func Default() *Script {
 	return &Script{
 		Models:    []string{DefaultModel},
-		Rules:     []Rule{{Prompt: regexp.MustCompile(`(?i)\bslowly\b`), Do: []Step{{Do: Slow}}}},
+		Rules:     []Rule{{When: Condition{Prompt: regexp.MustCompile(`(?i)\bslowly\b`)}, Do: []Step{{Do: Slow}}}},
 		Otherwise: []Step{{Do: Say, Text: "OK."}},
 	}
 }
@@ -45,18 +50,8 @@ func Default() *Script {
 // ParseScript reads a script. Members that it does not have are as in [Default].
 func ParseScript(text []byte) (*Script, error) {
 	var file struct {
-		Models     []string `json:"models"`
-		Directives *bool    `json:"directives"`
-		Rules      []struct {
-			When struct {
-				Prompt string `json:"prompt"`
-				Result string `json:"result"`
-				Turn   int    `json:"turn"`
-			} `json:"when"`
-			Do []Step `json:"do"`
-		} `json:"rules"`
-		Turns     [][]Step `json:"turns"`
-		Otherwise []Step   `json:"otherwise"`
+		Script
+		Directives *bool `json:"directives"`
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -66,34 +61,17 @@ func ParseScript(text []byte) (*Script, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("model: script: there is more after the script")
 	}
-	s := Default()
-	if file.Models != nil {
-		s.Models = file.Models
+	s, standard := &file.Script, Default()
+	if s.Models == nil {
+		s.Models = standard.Models
 	}
-	if file.Rules != nil {
-		s.Rules = nil
+	if s.Rules == nil {
+		s.Rules = standard.Rules
 	}
-	if file.Otherwise != nil {
-		s.Otherwise = file.Otherwise
+	if s.Otherwise == nil {
+		s.Otherwise = standard.Otherwise
 	}
-	s.Turns, s.PlainPrompts = file.Turns, file.Directives != nil && !*file.Directives
-	for i, r := range file.Rules {
-		rule := Rule{Turn: r.When.Turn, Do: r.Do}
-		for _, p := range []struct {
-			text string
-			to   **regexp.Regexp
-		}{{r.When.Prompt, &rule.Prompt}, {r.When.Result, &rule.Result}} {
-			if p.text == "" {
-				continue
-			}
-			compiled, err := regexp.Compile(p.text)
-			if err != nil {
-				return nil, fmt.Errorf("model: script: rule %d: %w", i+1, err)
-			}
-			*p.to = compiled
-		}
-		s.Rules = append(s.Rules, rule)
-	}
+	s.PlainPrompts = file.Directives != nil && !*file.Directives
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -114,7 +92,7 @@ func offset(d *json.Decoder, err error) int64 {
 func (s *Script) check() error {
 	lists := append([][]Step{s.Otherwise}, s.Turns...)
 	for _, r := range s.Rules {
-		if r.Turn < 0 {
+		if r.When.Turn < 0 {
 			return fmt.Errorf("model: script: a turn is a number from 1")
 		}
 		lists = append(lists, r.Do)
@@ -143,15 +121,16 @@ func (s *Script) position(r *request) position {
 		return at
 	}
 	for _, rule := range s.Rules {
-		if rule.Turn != 0 && rule.Turn != p.turn || rule.Prompt != nil && !rule.Prompt.MatchString(p.text) {
+		when := rule.When
+		if when.Turn != 0 && when.Turn != p.turn || when.Prompt != nil && !when.Prompt.MatchString(p.text) {
 			continue
 		}
-		if rule.Result == nil {
+		if when.Result == nil {
 			at.steps = rule.Do
 			return at
 		}
 		for i, text := range p.results {
-			if rule.Result.MatchString(text) {
+			if when.Result.MatchString(text) {
 				return position{steps: rule.Do, results: len(p.results) - i - 1}
 			}
 		}

@@ -91,7 +91,7 @@ func TestWrongScripts(t *testing.T) {
 	for script, want := range map[string]string{
 		"{\n\"rules\": 7}": "line 2",
 		`{"rulez": []}`:    "rulez",
-		`{"rules": [{"when": {"prompt": "("}, "do": []}]}`:   "rule 1",
+		`{"rules": [{"when": {"prompt": "("}, "do": []}]}`:   "missing closing )",
 		`{"rules": [{"when": {"turn": -1}, "do": []}]}`:      "from 1",
 		`{"turns": [[{"do": "dance"}]]}`:                     `no action "dance"`,
 		`{"otherwise": [{"do": "say"}]}`:                     "say needs text",
