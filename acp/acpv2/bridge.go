@@ -233,7 +233,7 @@ func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (reme
 		c.idle(m)
 		return nil
 	case !stopped:
-		c.at("stopReason", func() { c.fail("", "is missing, but a prompt is waiting for it") })
+		c.failAt("stopReason", "", "is missing, but a prompt is waiting for it")
 		return nil
 	}
 	c.background(m.Background)
@@ -264,11 +264,11 @@ func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]Con
 	blocks, ok := content.Get()
 	switch {
 	case !ok || len(blocks) == 0:
-		c.at("content", func() { c.fail("", "is missing or empty, and version 1 cannot clear a message") })
+		c.failAt("content", "", "is missing or empty, and version 1 cannot clear a message")
 	case s.messages[id]:
-		c.at("messageId", func() { c.fail(string(id), "is a message that the client has, and version 1 cannot replace it") })
+		c.failAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
 	case len(s.messages) >= maxMessages:
-		c.at("messageId", func() { c.fail(string(id), "may be a message that the client has: there were too many to remember") })
+		c.failAt("messageId", string(id), "may be a message that the client has: there were too many to remember")
 	}
 	for _, block := range each(c, "content", blocks, c.block) {
 		updates = append(updates, chunk(&acpv1.ContentChunk{Content: block, MessageID: Set(id), Meta: c.keepMeta(meta)}))
@@ -315,11 +315,11 @@ func (s *bridgeSession) toolCall(c *converter, m *ToolCallUpdate) ([]acpv1.Sessi
 func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (updates []acpv1.SessionUpdate, remember func()) {
 	call := s.calls[m.ToolCallID]
 	if call == nil {
-		c.at("toolCallId", func() { c.fail(string(m.ToolCallID), "is not a tool call in progress") })
+		c.failAt("toolCallId", string(m.ToolCallID), "is not a tool call in progress")
 		return nil, nil
 	}
 	if len(call.content) >= maxContents {
-		c.at("content", func() { c.fail("", "is more than is remembered of one tool call") })
+		c.failAt("content", "", "is more than is remembered of one tool call")
 		return nil, nil
 	}
 	var item acpv1.ToolCallContent
@@ -333,7 +333,7 @@ func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (upda
 func (s *bridgeSession) onePlan(c *converter, id PlanID) (remember func()) {
 	if s.plan != "" && s.plan != id {
 		c.at("plan", func() {
-			c.at("planId", func() { c.fail(string(id), "is a second plan, and version 1 has one") })
+			c.failAt("planId", string(id), "is a second plan, and version 1 has one")
 		})
 	}
 	return func() { s.plan = id }

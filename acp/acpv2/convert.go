@@ -116,14 +116,23 @@ func (c *converter) problem(value, reason string) *Problem {
 // maxShown is how many bytes of a value appear in a Problem.
 const maxShown = 80
 
-// fail records that version 1 cannot express the current value.
+// fail records that version 1 cannot express the current value; failAt does so for a
+// member of it, as dropAt and loseAt do.
 func (c *converter) fail(value, format string, args ...any) {
 	c.problems = append(c.problems, c.problem(value, fmt.Sprintf(format, args...)))
+}
+
+func (c *converter) failAt(name, value, format string, args ...any) {
+	c.at(name, func() { c.fail(value, format, args...) })
 }
 
 // drop notes that the current value is left out because version 1 implies it.
 func (c *converter) drop(value, format string, args ...any) {
 	c.notes = append(c.notes, c.problem(value, fmt.Sprintf(format, args...)))
+}
+
+func (c *converter) dropAt(name, value, format string, args ...any) {
+	c.at(name, func() { c.drop(value, format, args...) })
 }
 
 // lose notes that the current value is lost. Without Lossy that is a problem.
@@ -133,6 +142,10 @@ func (c *converter) lose(value, format string, args ...any) {
 		return
 	}
 	c.fail(value, format, args...)
+}
+
+func (c *converter) loseAt(name, value, format string, args ...any) {
+	c.at(name, func() { c.lose(value, format, args...) })
 }
 
 // hold adds the problems in err, with the current path before theirs.
@@ -159,10 +172,10 @@ func (c *converter) hold(err error) {
 // counterpart in version 1 as lost.
 func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage]) {
 	if isObject(meta) {
-		c.at("_meta", func() { c.lose(string(meta), "has no place in version 1") })
+		c.loseAt("_meta", string(meta), "has no place in version 1")
 	}
 	for _, m := range extra {
-		c.at(m.Name, func() { c.lose(string(m.Value), "has no place in version 1") })
+		c.loseAt(m.Name, string(m.Value), "has no place in version 1")
 	}
 }
 
@@ -173,7 +186,7 @@ func isObject(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
 // removes the earlier value there, which version 1 cannot do.
 func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 	if isNull(meta) {
-		c.at("_meta", func() { c.fail("null", "cannot be removed in version 1") })
+		c.failAt("_meta", "null", "cannot be removed in version 1")
 	}
 	return meta
 }

@@ -41,7 +41,7 @@ func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	c.at("capabilities", func() {
 		session, ok := caps.Session.Get()
 		if !ok {
-			c.at("session", func() { c.fail("", "is missing, but an agent of version 1 has sessions") })
+			c.failAt("session", "", "is missing, but an agent of version 1 has sessions")
 			return
 		}
 		c.at("session", func() { c.sessionCapabilities(session, &v1) })
@@ -83,7 +83,7 @@ func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCa
 	mcp, _ := s.MCP.Get()
 	c.at("mcp", func() {
 		if !marker(c, "stdio", mcp.Stdio).Or(false) {
-			c.at("stdio", func() { c.fail("", "is missing, but an agent of version 1 has it") })
+			c.failAt("stdio", "", "is missing, but an agent of version 1 has it")
 		}
 		v1.MCPCapabilities = Set(acpv1.MCPCapabilities{
 			HTTP: Set(marker(c, "http", mcp.HTTP).Or(false)), SSE: Set(false), Meta: mcp.Meta, Extra: mcp.Extra,
@@ -128,7 +128,7 @@ func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
 			Meta: m.Terminal.Meta, Extra: m.Terminal.Extra,
 		}
 	default:
-		c.at("type", func() { c.lose(m.Tag(), "is a way to log in that version 1 would take for another") })
+		c.loseAt("type", m.Tag(), "is a way to log in that version 1 would take for another")
 		return out, false
 	}
 	return out, true
@@ -140,7 +140,7 @@ func (c *converter) environment(list []EnvVariable) acpv1.Members[string] {
 	for i, v := range list {
 		c.at(strconv.Itoa(i), func() {
 			if _, twice := out.Get(v.Name); twice {
-				c.at("name", func() { c.fail(v.Name, "comes twice, but version 1 has an object there") })
+				c.failAt("name", v.Name, "comes twice, but version 1 has an object there")
 			}
 			c.vanish(v.Meta, v.Extra)
 			out.Set(v.Name, v.Value)

@@ -63,9 +63,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *PromptRequest:
 		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.block), Meta: m.Meta, Extra: m.Extra}
 	case *PromptResponse:
-		c.at("messageId", func() {
-			c.fail(string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
-		})
+		c.failAt("messageId", string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
 	case *CancelSessionNotification:
 		return ref(same[acpv1.CancelNotification](c, m))
 	case *CancelRequestNotification:

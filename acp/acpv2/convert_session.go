@@ -26,7 +26,7 @@ func (c *converter) resumeSessionRequest(m *ResumeSessionRequest) acpv1.Message 
 	}
 	c.at("replayFrom", func() {
 		if replay.Start == nil {
-			c.at("type", func() { c.fail(replay.Tag(), "is a place to begin that version 1 does not have") })
+			c.failAt("type", replay.Tag(), "is a place to begin that version 1 does not have")
 			return
 		}
 		c.vanish(replay.Start.Meta, replay.Start.Extra)
@@ -66,9 +66,7 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 		return nil
 	}
 	if session == "" {
-		c.at("availableCommands", func() {
-			c.fail("", "are sent after the result in version 1, for which the session must be known: set V1Options.SessionID")
-		})
+		c.failAt("availableCommands", "", "are sent after the result in version 1, for which the session must be known: set V1Options.SessionID")
 		return nil
 	}
 	return []acpv1.Message{&acpv1.SessionNotification{
@@ -82,7 +80,7 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 // command converts a command. Version 1 has one type of command.
 func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok bool) {
 	if m.Command == nil {
-		c.at("type", func() { c.lose(m.Tag(), "is a type of command that version 1 does not have") })
+		c.loseAt("type", m.Tag(), "is a type of command that version 1 does not have")
 		return out, false
 	}
 	out = acpv1.AvailableCommand{Name: m.Command.Name, Description: m.Command.Description, Meta: m.Command.Meta, Extra: m.Command.Extra}
@@ -96,7 +94,7 @@ func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok
 		}})
 	case ok:
 		c.at("input", func() {
-			c.at("type", func() { c.lose(input.Tag(), "is a type of input that version 1 does not have") })
+			c.loseAt("type", input.Tag(), "is a type of input that version 1 does not have")
 		})
 	}
 	return out, true
@@ -123,7 +121,7 @@ func (c *converter) mcpServer(m *MCPServer) (out acpv1.MCPServer, ok bool) {
 			Meta:    m.HTTP.Meta, Extra: m.HTTP.Extra,
 		}
 	default:
-		c.at("type", func() { c.fail(m.Tag(), "is a way to reach a server that version 1 does not have") })
+		c.failAt("type", m.Tag(), "is a way to reach a server that version 1 does not have")
 	}
 	return out, true
 }
@@ -157,7 +155,7 @@ func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfi
 		}
 		out.Boolean = m.Boolean
 	default:
-		c.at("type", func() { c.lose(m.Tag(), "is a type of option that version 1 does not have") })
+		c.loseAt("type", m.Tag(), "is a type of option that version 1 does not have")
 		return out, false
 	}
 	return out, true
@@ -188,7 +186,7 @@ func (c *converter) setConfigOption(m *SetSessionConfigOptionRequest) acpv1.Mess
 	case m.Boolean != nil:
 		out.Boolean = m.Boolean
 	default:
-		c.at("type", func() { c.fail(m.Tag(), "is a type of value that version 1 does not have") })
+		c.failAt("type", m.Tag(), "is a type of value that version 1 does not have")
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 // remove it; a list can be emptied.
 func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 	if !m.Capabilities.IsAbsent() {
-		c.at("capabilities", func() { c.drop("", "concern cancelling one tool call, which version 1 cannot do") })
+		c.dropAt("capabilities", "", "concern cancelling one tool call, which version 1 cannot do")
 	}
 	return acpv1.ToolCallUpdate{
 		ToolCallID: m.ToolCallID,
@@ -36,14 +36,14 @@ func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 // kept is optional for a member that version 1 cannot remove.
 func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
 	if in.IsNull() {
-		c.at(name, func() { c.fail("null", "cannot be removed in version 1") })
+		c.failAt(name, "null", "cannot be removed in version 1")
 	}
 	return optional(c, name, in, f)
 }
 
 func (c *converter) keptRaw(name string, raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
-		c.at(name, func() { c.fail("null", "cannot be removed in version 1") })
+		c.failAt(name, "null", "cannot be removed in version 1")
 	}
 	return raw
 }
@@ -92,16 +92,16 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 	case m.Diff != nil:
 		patch, ok := m.Diff.Patch.Get()
 		if !ok || !c.Lossy {
-			c.at("type", func() { c.fail(m.Tag(), "describes changes in a way that version 1 does not have") })
+			c.failAt("type", m.Tag(), "describes changes in a way that version 1 does not have")
 			return out, false
 		}
-		c.at("type", func() { c.drop(m.Tag(), "is sent as text, since version 1 describes changes in another way") })
+		c.dropAt("type", m.Tag(), "is sent as text, since version 1 describes changes in another way")
 		out.Content = &acpv1.Content{Content: acpv1.ContentBlock{Text: &acpv1.TextContent{Text: patch.Text}}}
 		return out, true
 	case m.Terminal != nil:
-		c.at("type", func() { c.fail(m.Tag(), "is the agent's, but in version 1 terminals are the client's") })
+		c.failAt("type", m.Tag(), "is the agent's, but in version 1 terminals are the client's")
 	default:
-		c.at("type", func() { c.fail(m.Tag(), "is a type of content that version 1 does not have") })
+		c.failAt("type", m.Tag(), "is a type of content that version 1 does not have")
 	}
 	return out, false
 }
@@ -118,7 +118,7 @@ func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message
 	subject, _ := m.Subject.Get()
 	c.at("subject", func() {
 		if subject.ToolCall == nil {
-			c.at("type", func() { c.fail(subject.Tag(), "is not a tool call, and version 1 asks for nothing else") })
+			c.failAt("type", subject.Tag(), "is not a tool call, and version 1 asks for nothing else")
 			return
 		}
 		c.at("toolCall", func() { out.ToolCall = c.toolCall(&subject.ToolCall.ToolCall) })

@@ -46,13 +46,11 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	case m.Notice != nil, m.CompactionUpdate != nil, m.CompactionSummaryChunk != nil:
 		return c.gated(m)
 	case m.UserMessage != nil, m.AgentMessage != nil, m.AgentThought != nil, m.ToolCallContentChunk != nil:
-		c.at("sessionUpdate", func() { c.fail(m.Tag(), "depends on earlier updates: use a Bridge") })
+		c.failAt("sessionUpdate", m.Tag(), "depends on earlier updates: use a Bridge")
 	case m.TerminalUpdate != nil, m.TerminalOutputChunk != nil:
-		c.at("sessionUpdate", func() {
-			c.fail(m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
-		})
+		c.failAt("sessionUpdate", m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
 	default:
-		c.at("sessionUpdate", func() { c.fail(m.Tag(), "is an update that version 1 does not have") })
+		c.failAt("sessionUpdate", m.Tag(), "is an update that version 1 does not have")
 	}
 	return nil
 }
@@ -62,7 +60,7 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
 	if m.Notice != nil && known && !can.Notices.IsSet() || m.Notice == nil && known && !can.Compaction.IsSet() {
-		c.at("sessionUpdate", func() { c.drop(m.Tag(), "is an update that the client has no capability for") })
+		c.dropAt("sessionUpdate", m.Tag(), "is an update that the client has no capability for")
 		return nil
 	}
 	switch {
@@ -102,13 +100,13 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
 		link := *m.ResourceLink
 		if link.Icons.IsSet() {
-			c.at("icons", func() { c.lose("", "have no place in version 1") })
+			c.loseAt("icons", "", "have no place in version 1")
 		}
 		link.Icons = Optional[[]Icon]{}
 		m = &ContentBlock{ResourceLink: &link}
 	}
 	if m.Unknown != nil {
-		c.at("type", func() { c.fail(m.Tag(), "is a type of content that version 1 does not have") })
+		c.failAt("type", m.Tag(), "is a type of content that version 1 does not have")
 		return acpv1.ContentBlock{}, true
 	}
 	return same[acpv1.ContentBlock](c, m), true
@@ -119,27 +117,25 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 func (c *converter) state(m *StateUpdate) {
 	switch {
 	case m.Running != nil:
-		c.at("state", func() { c.drop(m.Tag(), "is implied by an unanswered prompt in version 1") })
+		c.dropAt("state", m.Tag(), "is implied by an unanswered prompt in version 1")
 		c.background(m.Running.Background)
 		c.vanish(m.Running.Meta, m.Running.Extra)
 	case m.RequiresAction != nil:
-		c.at("state", func() { c.drop(m.Tag(), "is implied by an unanswered request in version 1") })
+		c.dropAt("state", m.Tag(), "is implied by an unanswered request in version 1")
 		c.background(m.RequiresAction.Background)
 		c.vanish(m.RequiresAction.Meta, m.RequiresAction.Extra)
 	case m.Idle != nil && m.Idle.StopReason.IsSet():
-		c.at("stopReason", func() {
-			c.fail(string(m.Idle.StopReason.Or("")), "answers a prompt in version 1: use a Bridge")
-		})
+		c.failAt("stopReason", string(m.Idle.StopReason.Or("")), "answers a prompt in version 1: use a Bridge")
 	case m.Idle != nil:
 		c.idle(m.Idle)
 	default:
-		c.at("state", func() { c.fail(m.Tag(), "is a state that version 1 does not have") })
+		c.failAt("state", m.Tag(), "is a state that version 1 does not have")
 	}
 }
 
 // idle leaves out that the agent is idle.
 func (c *converter) idle(m *IdleStateUpdate) {
-	c.at("state", func() { c.drop("idle", "is implied in version 1 when no prompt is unanswered") })
+	c.dropAt("state", "idle", "is implied in version 1 when no prompt is unanswered")
 	c.background(m.Background)
 	c.vanish(m.Meta, m.Extra)
 }
@@ -147,7 +143,7 @@ func (c *converter) idle(m *IdleStateUpdate) {
 // background leaves out the work that goes on beside the conversation.
 func (c *converter) background(list Optional[[]BackgroundWork]) {
 	if len(list.Or(nil)) > 0 {
-		c.at("background", func() { c.drop("", "is work that version 1 does not report") })
+		c.dropAt("background", "", "is work that version 1 does not report")
 	}
 }
 
@@ -157,10 +153,10 @@ func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
 	c.at("plan", func() {
 		plan := m.Plan.Items
 		if plan == nil {
-			c.at("type", func() { c.fail(m.Plan.Tag(), "is a type of plan that version 1 does not have") })
+			c.failAt("type", m.Plan.Tag(), "is a type of plan that version 1 does not have")
 			return
 		}
-		c.at("planId", func() { c.drop(string(plan.PlanID), "is not needed in version 1, which has one plan") })
+		c.dropAt("planId", string(plan.PlanID), "is not needed in version 1, which has one plan")
 		c.vanish(plan.Meta, plan.Extra)
 		out.Entries = each(c, "entries", plan.Entries, func(e *PlanEntry) (acpv1.PlanEntry, bool) {
 			return same[acpv1.PlanEntry](c, e), true
