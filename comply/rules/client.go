@@ -12,6 +12,7 @@ func permissionOptions(e *event) []object { return objects(e.params, "options") 
 // permissionChecks are about session/request_permission: a question is asked in a running
 // turn, about a tool call, with options that can be told apart and do not all refuse.
 var permissionChecks = []check{
+	// PERM-01: a question has a session, a tool call and options
 	{rule: "PERM-01", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
 		options, _ := e.params["options"].([]any)
 		switch {
@@ -24,19 +25,23 @@ var permissionChecks = []check{
 		}
 		return whenIs(s.version == schema.V2 && !isText(e.params["title"]), "title", e.params["title"])
 	}},
+	// PERM-03: options of a question have ids of their own
 	{rule: "PERM-03", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		id, twice := repeated(permissionOptions(e), named("optionId"))
 		return when(twice, "two options have the id %s", show(id))
 	}},
+	// PERM-04: questions are asked while a turn of their session runs
 	{rule: "PERM-04", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
 		return when(s.session(e).running() == nil, "a question was asked in the session %s, in which no turn runs", show(e.params["sessionId"]))
 	}},
+	// PERM-12: a tool call is pending until it was decided on
 	{rule: "PERM-12", on: updates("tool_call_update"), flaw: func(s *state, e *event) string {
 		if status := text(e.update, "status"); status == "in_progress" || status == "completed" {
 			return e.with(s.permitted[e.sessionID()+"\n"+text(e.update, "toolCallId")], "the tool call is "+status+", and the question about it still waits")
 		}
 		return ""
 	}},
+	// PERM-14: one of the options allows
 	{rule: "PERM-14", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		options := permissionOptions(e)
 		allowed := slices.ContainsFunc(options, func(o object) bool { return !strings.HasPrefix(text(o, "kind"), "reject") })
@@ -54,18 +59,25 @@ func needsCapability(path string) flaw {
 // fileChecks are about files that the agent reads and writes through the client. Version 2
 // has no such methods, so most rules are for version 1 only.
 var fileChecks = []check{
+	// FS-01: files are read through the client only if it said that it can
 	{rule: "FS-01", on: asks(MethodReadFile), in: schema.V1, flaw: needsCapability("fs.readTextFile")},
+	// FS-02: files are written through the client only if it said that it can
 	{rule: "FS-02", on: asks(MethodWriteFile), in: schema.V1, flaw: needsCapability("fs.writeTextFile")},
+	// FS-03: a client that can only read or only write is asked for just that
 	{rule: "FS-03", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
 		read, write := s.can("fs.readTextFile"), s.can("fs.writeTextFile")
 		wrong := e.Method == MethodReadFile && !read || e.Method == MethodWriteFile && !write
 		return when(read != write && wrong, "the client can only do one of the two, and the agent called %s", e.Method)
 	}},
+	// FS-04: paths of files are absolute
 	{rule: "FS-04", on: asks(MethodReadFile, MethodWriteFile), flaw: member(paramsOf, "path", isPath)},
+	// FS-05: line and limit are integers, and lines begin with 1
 	{rule: "FS-05", on: asks(MethodReadFile), flaw: firstOf(member(paramsOf, "line", absentOr(isLine)), member(paramsOf, "limit", absentOr(isCount)))},
+	// FS-06: files are asked for in a session that is open
 	{rule: "FS-06", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
 		return when(s.session(e) == nil, "sessionId is %s, which is no session that is open", show(e.params["sessionId"]))
 	}},
+	// FS-11: files are inside the folders of the session
 	{rule: "FS-11", on: asks(MethodReadFile, MethodWriteFile), flaw: outside("path")},
 }
 
@@ -76,20 +88,27 @@ var terminalUses = []string{"terminal/output", "terminal/wait_for_exit", "termin
 // client made and that it has not released, and releases each one. Whether one was left
 // open is known only at the end of the conversation.
 var terminalChecks = []check{
+	// TERM-01: terminals of the client are used only if it said that it has them
 	{rule: "TERM-01", on: asks(append([]string{"terminal/create"}, terminalUses...)...), in: schema.V1, flaw: needsCapability("terminal")},
+	// TERM-02: a terminal is made with a command, and in an absolute folder
 	{rule: "TERM-02", on: asks("terminal/create"), flaw: firstOf(
 		member(paramsOf, "sessionId", isWord), member(paramsOf, "command", isWord), member(paramsOf, "cwd", absentOr(isPath)),
 	)},
+	// TERM-03: every terminal is released
 	{rule: "TERM-03", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, false) }},
+	// TERM-06: a terminal is released also after it was killed
 	{rule: "TERM-06", on: atEnd, flaw: func(s *state, e *event) string { return s.unreleased(e, true) }},
+	// TERM-04: a released terminal is not used
 	{rule: "TERM-04", on: asks(terminalUses...), flaw: func(s *state, e *event) string {
 		t := s.terminals[text(e.params, "terminalId")]
 		return when(t != nil && t.released, "%s names %s, which was released", e.Method, show(e.params["terminalId"]))
 	}},
+	// TERM-05: only terminals of the client are used
 	{rule: "TERM-05", on: asks(terminalUses...), flaw: func(s *state, e *event) string {
 		id := text(e.params, "terminalId")
 		return when(id != "" && s.terminals[id] == nil, "%s names %s, which the client never made", e.Method, show(id))
 	}},
+	// TERM-13: terminals are waited for and read with their id
 	{rule: "TERM-13", on: asks(terminalUses...), flaw: func(_ *state, e *event) string {
 		return whenIs(!isWord(e.params["terminalId"]) || e.sessionID() == "", "params", e.object["params"])
 	}},

@@ -77,21 +77,28 @@ var (
 // contentChecks are about blocks of content, wherever an update carries them: in pieces of
 // messages, in tool calls, in summaries.
 var contentChecks = []check{
+	// CNT-01: content is text, image, audio, resource_link or resource
 	{rule: "CNT-01", on: updates(), flaw: eachFlaw(blocks, func(s *state, b object) string {
 		return whenIs(!isOneOf(s, b["type"], blockTypes), "type", b["type"])
 	})},
+	// CNT-02: text content has a text
 	{rule: "CNT-02", on: updates(), flaw: anyBlock("text", func(b object) bool { return isText(b["text"]) })},
+	// CNT-03: an image has data in base64 and a media type
 	{rule: "CNT-03", on: updates(), flaw: anyBlock("image", hasData)},
+	// CNT-04: audio has data in base64 and a media type
 	{rule: "CNT-04", on: updates(), flaw: anyBlock("audio", hasData)},
+	// CNT-05: an embedded resource has an address, and a text or data
 	{rule: "CNT-05", on: updates(), flaw: anyBlock("resource", func(b object) bool {
 		r := inner(b, "resource")
 		text, hasText := r["text"]
 		blob, hasBlob := r["blob"]
 		return isText(r["uri"]) && hasText != hasBlob && (isText(text) || isText(blob))
 	})},
+	// CNT-06: a link to a resource has an address and a name
 	{rule: "CNT-06", on: updates(), flaw: anyBlock("resource_link", func(b object) bool {
 		return isText(b["uri"]) && isText(b["name"]) && absentOr(isInteger)(b["size"])
 	})},
+	// CNT-07: annotations are well formed
 	{rule: "CNT-07", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
 		a := inner(b, "annotations")
 		audience, _ := a["audience"].([]any)
@@ -99,11 +106,13 @@ var contentChecks = []check{
 		fits := a != nil && !strange && absentOr(isList)(a["audience"]) && absentOr(isNumber)(a["priority"]) && absentOr(isMoment)(a["lastModified"])
 		return whenIs(b["annotations"] != nil && !fits, "annotations", b["annotations"])
 	})},
+	// CNT-08: addresses have a scheme, and those of files are absolute
 	{rule: "CNT-08", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		uri, ok := o["uri"].(string)
 		rest, file := strings.CutPrefix(uri, "file:")
 		return whenIs(ok && (!scheme.MatchString(uri) || file && !strings.HasPrefix(rest, "/")), "uri", uri)
 	})},
+	// CNT-09: data are base64
 	{rule: "CNT-09", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
 		blob, isBlob := inner(b, "resource")["blob"].(string)
 		if isBlob && !isBase64(blob) {
@@ -112,6 +121,7 @@ var contentChecks = []check{
 		data, isData := b["data"].(string)
 		return whenIs(isData && !isBase64(data), "data", data)
 	})},
+	// CNT-10: a media type is written as type/subtype
 	{rule: "CNT-10", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		s, ok := o["mimeType"].(string)
 		return whenIs(ok && !mediaType.MatchString(s), "mimeType", s)

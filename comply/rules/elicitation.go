@@ -55,26 +55,32 @@ func words(name string, field object) string {
 // carry links, and pages, which the client opens in a browser. A page waits from its
 // request until the client has answered.
 var elicitationChecks = []check{
+	// ELI-01: only clients that said so are asked to question their user
 	{rule: "ELI-01", on: asksUser(""), flaw: func(s *state, e *event) string {
 		return when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation")
 	}},
+	// ELI-02: a form or a page is asked for only if the client said so
 	{rule: "ELI-02", on: asksUser(""), flaw: func(s *state, e *event) string {
 		mode := text(e.params, "mode")
 		asked := inner(s.clientCaps, "elicitation") != nil && (mode == "form" || mode == "url")
 		return when(asked && !s.can("elicitation."+mode), "the client has no capability elicitation.%s", mode)
 	}},
+	// ELI-03: a question to the user has a mode, a message and one scope
 	{rule: "ELI-03", on: asksUser(""), flaw: firstOf(member(paramsOf, "mode", isWord), member(paramsOf, "message", isText), func(_ *state, e *event) string {
 		_, session := e.params["sessionId"]
 		_, request := e.params["requestId"]
 		return when(session == request && e.params["toolCallId"] == nil, "there is not exactly one of sessionId and requestId")
 	})},
+	// ELI-04: a question that names a tool call names its session
 	{rule: "ELI-04", on: asksUser(""), flaw: func(_ *state, e *event) string {
 		return when(e.params["toolCallId"] != nil && e.sessionID() == "", "there is a toolCallId and no sessionId")
 	}},
+	// ELI-05: a form is an object with properties
 	{rule: "ELI-05", on: asksUser("form"), flaw: member(paramsOf, "requestedSchema", func(v any) bool {
 		schema, _ := v.(object)
 		return schema["type"] == "object" && isMap(schema["properties"])
 	})},
+	// ELI-06: fields of a form have simple types
 	{rule: "ELI-06", on: asksUser("form"), flaw: func(_ *state, e *event) string {
 		for name, field := range inOrder(fields(e)) {
 			kind, items := text(field, "type"), inner(field, "items")
@@ -85,6 +91,7 @@ var elicitationChecks = []check{
 		}
 		return ""
 	}},
+	// ELI-07: a form demands only fields that it has, and choices are not empty
 	{rule: "ELI-07", on: asksUser("form"), flaw: firstOf(func(_ *state, e *event) string {
 		all := fields(e)
 		required, _ := inner(e.params, "requestedSchema")["required"].([]any)
@@ -98,6 +105,7 @@ var elicitationChecks = []check{
 		isEmpty := func(v any) bool { values, ok := v.([]any); return ok && len(values) == 0 }
 		return isEmpty(field["enum"]) || isEmpty(field["oneOf"])
 	}))},
+	// ELI-08: a page has an id and an absolute address
 	{rule: "ELI-08", on: asksUser("url"), flaw: firstOf(member(paramsOf, "elicitationId", isWord), func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
 		if err != nil || address.Scheme == "" || address.Host == "" {
@@ -105,6 +113,7 @@ var elicitationChecks = []check{
 		}
 		return when(address.Scheme != "https" && !slices.Contains(loopback, address.Hostname()), "url is %s, which is not https", show(e.params["url"]))
 	})},
+	// ELI-09: the address of a page has no credentials in it
 	{rule: "ELI-09", on: asksUser("url"), flaw: func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
 		if err != nil {
@@ -117,10 +126,12 @@ var elicitationChecks = []check{
 		}
 		return when(address.User != nil, "url has a user in it")
 	}},
+	// ELI-10: pages have ids of their own
 	{rule: "ELI-10", on: asksUser("url"), flaw: func(s *state, e *event) string {
 		id := e.params["elicitationId"]
 		return when(s.pages[text(e.params, "elicitationId")], "the id %s is that of a page that still waits", show(id))
 	}},
+	// ELI-11: a question about a request names one that waits
 	{rule: "ELI-11", on: asksUser(""), flaw: func(s *state, e *event) string {
 		id, ok := e.params["requestId"]
 		for request := range s.waiting {
@@ -129,13 +140,16 @@ var elicitationChecks = []check{
 		}
 		return when(ok, "requestId is %s, and no request of the client with that id waits", show(id))
 	}},
+	// ELI-14: only pages that were asked for are told to be done
 	{rule: "ELI-14", on: asks("elicitation/complete"), flaw: func(s *state, e *event) string {
 		_, asked := s.pages[text(e.params, "elicitationId")]
 		return when(!asked, "no page with the id %s was asked for", show(e.params["elicitationId"]))
 	}},
+	// ELI-15: a form does not ask for secrets
 	{rule: "ELI-15", on: asksUser("form"), flaw: eachField("the field %s asks for a secret", func(name string, field object) bool {
 		return secrets.MatchString(words(name, field)) || text(field, "format") == "password"
 	})},
+	// ELI-16: a form has no links in it
 	{rule: "ELI-16", on: asksUser("form"), flaw: eachField("the field %s has a link in it", func(name string, field object) bool {
 		return links.MatchString(words(name, field))
 	})},

@@ -80,7 +80,9 @@ func (l *ledger) strayResponse(e *Entry) {
 // frameChecks are about JSON-RPC. They run also for tests whose methods are not of the
 // protocol, for which the other checks are off.
 var frameChecks = []check{
+	// RPC-01: every message has "jsonrpc": "2.0"
 	{rule: "RPC-01", on: anything, flaw: member(messageOf, "jsonrpc", func(v any) bool { return v == "2.0" })},
+	// RPC-04: a response has a result or an error, never both
 	{rule: "RPC-04", on: anything, flaw: func(_ *state, e *event) string {
 		_, failed := e.object["error"]
 		switch {
@@ -91,10 +93,12 @@ var frameChecks = []check{
 		}
 		return ""
 	}},
+	// RPC-05: an error has an integer code and a text as message
 	{rule: "RPC-05", on: failures, flaw: func(_ *state, e *event) string {
 		failure := inner(e.object, "error")
 		return whenIs(!isText(failure["message"]) || !isInteger(failure["code"]), "the error", e.Failure())
 	}},
+	// RPC-12: requests of the agent have a string or an integer as id, unique while they wait
 	{rule: "RPC-12", on: requests, flaw: func(s *state, e *event) string {
 		id := e.object["id"]
 		if !isText(id) && !isInteger(id) {
@@ -102,6 +106,7 @@ var frameChecks = []check{
 		}
 		return e.with(s.agentAsks[IDKey(e.ID)], "the id is that of a request that still waits")
 	}},
+	// RPC-20: params are an object
 	{rule: "RPC-20", on: calls, flaw: func(_ *state, e *event) string {
 		v, ok := e.object["params"]
 		return whenIs(ok && e.params == nil, "params", v)
@@ -152,11 +157,13 @@ func (e *event) message() string { return text(inner(e.object, "error"), "messag
 // errorChecks are about error responses: codes within their ranges, one short line of text,
 // and a code that fits the text.
 var errorChecks = []check{
+	// ERR-01: the code of an error is a 32 bit integer
 	{rule: "ERR-01", on: failures, flaw: func(_ *state, e *event) string {
 		n, isNumber := inner(e.object, "error")["code"].(json.Number)
 		code, ok := e.code()
 		return when(isNumber && (!ok || code < math.MinInt32 || code > math.MaxInt32), "the code is %s", n)
 	}},
+	// ERR-02: the message of an error is a short sentence
 	{rule: "ERR-02", on: failures, flaw: func(_ *state, e *event) string {
 		text := strings.TrimSpace(e.message())
 		if strings.Contains(text, "\n") {
@@ -164,20 +171,24 @@ var errorChecks = []check{
 		}
 		return when(len(text) > maxErrorWords, "the message has %d bytes", len(text))
 	}},
+	// ERR-06: -32603 is for failures of the agent itself
 	{rule: "ERR-06", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
 		return when(code == jsonrpc.CodeInternal && aboutCaller.MatchString(e.message()), "-32603 says: %s", show(e.message()))
 	}},
+	// ERR-07: -32800 is for requests that were cancelled
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
 		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) {
 			return ""
 		}
 		return e.with(e.request, e.request.Method+" was answered with -32800, and the client had not cancelled it")
 	}},
+	// ERR-08: codes are those of JSON-RPC or the protocol
 	{rule: "ERR-08", on: failures, flaw: func(_ *state, e *event) string {
 		code, ok := e.code()
 		return when(ok && code != codeCancelled && (code < lowestCode || code > highestCode), "the code is %d", code)
 	}},
+	// AUTH-13: -32000 is used for a missing login only
 	{rule: "AUTH-13", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
 		return when(code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()), "-32000 says: %s", show(e.message()))
@@ -194,6 +205,7 @@ var traceSyntax = map[string]*regexp.Regexp{
 // extensionChecks are about names that the protocol does not define: they begin with an
 // underscore and are announced, and _meta is an object.
 var extensionChecks = []check{
+	// EXT-03: methods of one's own begin with _
 	{rule: "EXT-03", on: calls, flaw: func(s *state, e *event) string {
 		m, known := s.version.Method(e.Method)
 		if known {
@@ -201,9 +213,11 @@ var extensionChecks = []check{
 		}
 		return when(!strings.HasPrefix(e.Method, "_") && !strings.HasPrefix(e.Method, "$/"), "the method %s is not one of the protocol", show(e.Method))
 	}},
+	// EXT-06: _meta is an object
 	{rule: "EXT-06", on: anything, flaw: func(_ *state, e *event) string {
 		return walk(e.object, func(o object) string { return whenIs(!absentOr(isMap)(o["_meta"]), "_meta", o["_meta"]) })
 	}},
+	// EXT-08: trace context in _meta is written as W3C has it
 	{rule: "EXT-08", on: anything, flaw: func(_ *state, e *event) string {
 		return walk(e.object, func(o object) string {
 			for name, syntax := range inOrder(traceSyntax) {
@@ -215,6 +229,7 @@ var extensionChecks = []check{
 			return ""
 		})
 	}},
+	// EXT-09: extensions are advertised in _meta of the capabilities
 	{rule: "EXT-09", on: calls, flaw: func(s *state, e *event) string {
 		own := strings.HasPrefix(e.Method, "_") && s.agentCaps != nil
 		return when(own && walk(s.agentCaps, hasMeta) == "", "the agent uses %s, and its capabilities have no _meta that says so", show(e.Method))

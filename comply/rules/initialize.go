@@ -16,7 +16,9 @@ func authMethods(e *event) []object { return objects(e.result, "authMethods") }
 // initializeChecks are about the answer to initialize, from which the client learns the
 // version, the capabilities and the ways to log in.
 var initializeChecks = []check{
+	// INIT-02: the protocol version is an integer from 0 to 65535
 	{rule: "INIT-02", on: resultOf(MethodInitialize), flaw: member(resultOfCall, "protocolVersion", absentOr(isCount))}, // the schema lets 1.0 pass
+	// INIT-06: the answer has the members of the version that was agreed on
 	{rule: "INIT-06", on: resultOf(MethodInitialize), flaw: func(s *state, e *event) string {
 		for _, name := range wrongMembers[s.version] {
 			if _, ok := e.result[name]; ok {
@@ -25,6 +27,7 @@ var initializeChecks = []check{
 		}
 		return ""
 	}},
+	// INIT-12: ways to log in have a name and an id of their own
 	{rule: "INIT-12", on: resultOf(MethodInitialize), flaw: func(s *state, e *event) string {
 		id := named("id")
 		if s.version == schema.V2 {
@@ -33,9 +36,11 @@ var initializeChecks = []check{
 		twin, twice := repeated(authMethods(e), id)
 		return when(twice, "two ways to log in have the id %s", show(twin))
 	}},
+	// INIT-19: the agent sends nothing before it has answered initialize
 	{rule: "INIT-19", on: calls, flaw: func(s *state, e *event) string {
 		return when(!s.initialized, "%s came before the answer to initialize", e.Method)
 	}},
+	// AUTH-02: a login in a terminal has an id, a name, args and env, and no command
 	{rule: "AUTH-02", on: resultOf(MethodInitialize), flaw: eachFlaw(authMethods, func(s *state, m object) string {
 		if text(m, "type") != "terminal" {
 			return ""

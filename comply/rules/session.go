@@ -62,13 +62,16 @@ const notOpened = "an update names the session %s, which the client has not open
 // sessionChecks are about opening, loading and listing sessions. An update may name a session
 // before the answer that opens it; only if that answer never comes is the session unknown.
 var sessionChecks = []check{
+	// SNEW-01: session/new is answered with a session id that is a text and not empty
 	{rule: "SNEW-01", on: resultOf(MethodNewSession), flaw: func(_ *state, e *event) string {
 		return when(e.result["sessionId"] == "", "sessionId is empty")
 	}},
+	// SNEW-10: updates name sessions that the client has opened
 	{rule: "SNEW-10", on: updates(), flaw: func(s *state, e *event) string {
 		unknown := s.session(e) == nil && e.sessionID() != ""
 		return when(unknown && !s.opening(), notOpened, show(e.sessionID())) // an answer that is due may name it
 	}},
+	// SNEW-10: updates name sessions that the client has opened
 	{rule: "SNEW-10", on: atEnd, flaw: func(s *state, e *event) string {
 		for id, first := range inOrder(s.early) {
 			if id != "" && !s.opening() {
@@ -77,6 +80,7 @@ var sessionChecks = []check{
 		}
 		return ""
 	}},
+	// SLOAD-06: message ids are not used for two messages when a session is loaded
 	{rule: "SLOAD-06", on: updates(messageTags...), flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "messageId")
 		if x == nil || !x.loading || id == "" {
@@ -85,12 +89,15 @@ var sessionChecks = []check{
 		ids := x.streams[e.tag]
 		return when(slices.Contains(ids, id) && ids[len(ids)-1] != id, "the id %s was that of an earlier message", show(id))
 	}},
+	// SLIST-03: every session in the list has an id and an absolute folder
 	{rule: "SLIST-03", on: resultOf("session/list"), flaw: each(listedSessions, "a session in the list", func(_ *state, o object) bool {
 		return isWord(o["sessionId"]) && isPath(o["cwd"])
 	})},
+	// SLIST-09: times in the list are written as ISO 8601 has it
 	{rule: "SLIST-09", on: resultOf("session/list"), flaw: eachFlaw(listedSessions, func(_ *state, o object) string {
 		return whenIs(!absentOr(isMoment)(o["updatedAt"]), "updatedAt", o["updatedAt"])
 	})},
+	// SLIST-12: additional folders in the list are absolute, and come only from agents with the capability
 	{rule: "SLIST-12", on: resultOf("session/list"), flaw: eachFlaw(listedSessions, func(s *state, o object) string {
 		path := "sessionCapabilities.additionalDirectories"
 		if s.version == schema.V2 {
@@ -107,6 +114,8 @@ var sessionChecks = []check{
 		}
 		return ""
 	})},
+	// ADIR-09: an agent works inside the folders of the session
 	{rule: "ADIR-09", on: asks(MethodReadFile, MethodWriteFile), flaw: outside("path")},
+	// ADIR-09: an agent works inside the folders of the session
 	{rule: "ADIR-09", on: asks("terminal/create"), flaw: outside("cwd")},
 }

@@ -66,20 +66,26 @@ func isLine(v any) bool { return isCount(v) && jsont.Stringify(v) != "0" }
 // forward, and the content that it shows must be complete. A loaded session repeats its
 // calls, so order does not count while it loads.
 var toolChecks = []check{
+	// TOOL-02: every tool call has an id of its own
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		return when(c != nil && !x.loading, "the id %s was that of an earlier tool call", show(e.update["toolCallId"]))
 	}},
+	// TOOL-03: a tool call is announced before it is updated
 	{rule: "TOOL-03", on: updates("tool_call_update"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		return when(x != nil && c == nil, "no tool call with the id %s was announced", show(e.update["toolCallId"]))
 	}},
+	// TOOL-04: a tool call has a title
 	{rule: "TOOL-04", on: updates(toolTags...), flaw: func(_ *state, e *event) string {
 		title, ok := e.update["title"].(string)
 		return whenIs(ok && strings.TrimSpace(title) == "", "title", title)
 	}},
+	// TOOL-05: the kind of a tool call is one that the protocol knows
 	{rule: "TOOL-05", on: aboutTools, flaw: oneOf("kind", toolKinds)},
+	// TOOL-06: the status of a tool call is one that the protocol knows
 	{rule: "TOOL-06", on: aboutTools, flaw: oneOf("status", toolStatuses)},
+	// TOOL-07: a tool call that has ended does not go on
 	{rule: "TOOL-07", on: updates("tool_call_update"), flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		if c == nil || x.loading || !final(c.status) {
@@ -88,21 +94,27 @@ var toolChecks = []check{
 		status := text(e.update, "status")
 		return when(status != "" && status != c.status, "the tool call was %s, and is %s now", c.status, status)
 	}},
+	// TOOL-10: a tool call shows content, a diff or a terminal
 	{rule: "TOOL-10", on: aboutTools, flaw: each(toolContent, "the content", func(s *state, c object) bool {
 		return isOneOf(s, c["type"], toolShows) && (c["type"] != "content" || isMap(c["content"]))
 	})},
+	// TOOL-11: a diff has an absolute path and the new text
 	{rule: "TOOL-11", on: aboutTools, in: schema.V1, flaw: each(shownOf("diff"), "the diff", func(_ *state, c object) bool {
 		return isPath(c["path"]) && isText(c["newText"]) && absentOr(isText)(c["oldText"])
 	})},
+	// TOOL-11: a diff has an absolute path and the new text
 	{rule: "TOOL-11", on: aboutTools, in: schema.V2, flaw: each(shownOf("diff"), "the diff", func(_ *state, c object) bool {
 		return !slices.ContainsFunc(objects(c, "changes"), func(change object) bool { return !isPath(change["path"]) })
 	})},
+	// TOOL-13: locations have an absolute path and lines from 1 on
 	{rule: "TOOL-13", on: aboutTools, flaw: each(func(e *event) []object { return objects(toolCall(e), "locations") }, "the location", func(_ *state, l object) bool {
 		return isPath(l["path"]) && absentOr(isLine)(l["line"])
 	})},
+	// TOOL-14: a tool call shows only terminals of the client that are not released
 	{rule: "TOOL-14", on: aboutTools, in: schema.V1, flaw: eachFlaw(shownOf("terminal"), func(s *state, c object) string {
 		return when(s.terminals[text(c, "terminalId")] == nil, "the client has no terminal %s", show(c["terminalId"]))
 	})},
+	// TERM-10: a terminal is shown before it is released
 	{rule: "TERM-10", on: aboutTools, in: schema.V1, flaw: func(s *state, e *event) string {
 		if c, _ := s.known(e); c != nil && repeats(c, e) {
 			return "" // it was shown before
@@ -114,8 +126,11 @@ var toolChecks = []check{
 		}
 		return ""
 	}},
+	// TOOL-16: the raw input and output of a tool call are objects
 	{rule: "TOOL-16", on: aboutTools, flaw: firstOf(member(toolCall, "rawInput", absentOr(isMap)), member(toolCall, "rawOutput", absentOr(isMap)))},
+	// TOOL-18: the name of a tool is a text
 	{rule: "TOOL-18", on: aboutTools, flaw: member(toolCall, "name", absentOr(isText))},
+	// TOOL-19: a question is about a tool call that is known
 	{rule: "TOOL-19", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		about := permissionSubject(e)
@@ -134,6 +149,7 @@ var planChecks = []check{
 	// An update has all entries of the plan. One in which every entry is known and
 	// changed, and others are missing, looks like a difference. The agent may have
 	// left entries out on purpose, so it does not fail.
+	// PLAN-03: every update of a plan has all of it
 	{rule: "PLAN-03", level: jsont.Should, on: updates("plan"), in: schema.V1, flaw: func(s *state, e *event) string {
 		x, now := s.session(e), objects(e.update, "entries")
 		if x == nil || len(now) == 0 || len(now) >= len(x.plan) {

@@ -55,15 +55,18 @@ var turnEnds selector = func(e *event) bool { return results(e) || e.tag == "sta
 // version 2 a state_update with a stop reason does. Updates of a turn come before its end,
 // and its tool calls have ended by then.
 var turnChecks = []check{
+	// PRM-01: every prompt is answered
 	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
 		return when(e.result != nil && e.result["stopReason"] == nil, "the result has no stopReason")
 	}},
+	// PRM-02: the stop reason is one that the protocol knows
 	{rule: "PRM-02", on: updates("state_update"), in: schema.V2, flaw: func(s *state, e *event) string {
 		reason, _ := stopped(s, e)
 		word, _ := reason.(string)
 		known := word == "error" || slices.Contains(stopReasons, word) || strings.HasPrefix(word, "_")
 		return whenIs(reason != nil && !known, "stopReason", reason)
 	}},
+	// PRM-14: the updates of a turn come before its end
 	{rule: "PRM-14", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
 		x := idleSession(s, e)
 		switch {
@@ -74,34 +77,42 @@ var turnChecks = []check{
 		}
 		return e.with(x.last.request, e.tag+" came after the prompt was answered")
 	}},
+	// PRM-15: updates of a turn name its session
 	{rule: "PRM-15", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
 		if x := idleSession(s, e); x != nil && x.last == nil && s.elsewhere(x) {
 			return when(true, "%s names the session %s, in which no turn runs, while one does in another", e.tag, show(x.id))
 		}
 		return ""
 	}},
+	// CAN-04: updates of a cancelled turn come before its end
 	{rule: "CAN-04", on: updates("tool_call_update"), in: schema.V1, flaw: afterCancelled},
+	// CAN-05: nothing comes of a cancelled turn after its end
 	{rule: "CAN-05", on: updates(slices.DeleteFunc(slices.Clone(turnTags), func(tag string) bool { return tag == "tool_call_update" })...), in: schema.V1, flaw: afterCancelled},
+	// PRM-19: a prompt is answered with an object
 	{rule: "PRM-19", on: resultOf(MethodPrompt), flaw: func(_ *state, e *event) string {
 		return whenIs(e.result == nil, "the result", e.object["result"])
 	}},
+	// STOP-05: only a turn that was cancelled stops with cancelled
 	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
 		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled {
 			return e.with(t.request, "the turn stopped with cancelled, and the client had not cancelled it")
 		}
 		return ""
 	}},
+	// CAN-17: the agent cancels only requests that it has made and that wait
 	{rule: "CAN-17", on: asks("$/cancel_request"), flaw: func(s *state, e *event) string {
 		id := e.params["requestId"]
 		known := s.agentIDs[IDKey(jsont.Encode(id))] // an answer may be on its way
 		return when(!known, "the agent cancels the request %s, and has made none with that id", show(id))
 	}},
+	// CAN-21: tool calls of a cancelled turn are ended before it
 	{rule: "CAN-21", on: turnEnds, flaw: func(s *state, e *event) string {
 		if reason, t := stopped(s, e); reason == "cancelled" && t != nil {
 			return unfinished(t)
 		}
 		return ""
 	}},
+	// TOOL-09: all tool calls have ended when their turn does
 	{rule: "TOOL-09", on: turnEnds, flaw: func(s *state, e *event) string {
 		if reason, t := stopped(s, e); reason != nil && reason != "cancelled" && t != nil {
 			return unfinished(t)

@@ -44,6 +44,7 @@ var commands = listOf("availableCommands")
 // updateChecks are about the form of each kind of update, about commands and about usage. An
 // update that needs a capability of the client must not come without it.
 var updateChecks = []check{
+	// UPD-01: an update names its session and is of a known kind
 	{rule: "UPD-01", on: asks("session/update"), flaw: func(s *state, e *event) string {
 		tag := e.update["sessionUpdate"]
 		known := slices.Contains(updateTags, e.tag) || slices.Contains(draftTags, e.tag)
@@ -58,9 +59,11 @@ var updateChecks = []check{
 		}
 		return whenIs(!known && !caseVariant(e.tag), "sessionUpdate", tag)
 	}},
+	// CNT-11: a piece of a message has one block, not a list
 	{rule: "CNT-11", on: updates(messageTags...), flaw: func(_ *state, e *event) string {
 		return when(isList(e.update["content"]), "content is a list")
 	}},
+	// UPD-11: an update of a session has a title or a time, and nothing else
 	{rule: "UPD-11", on: updates("session_info_update"), flaw: func(_ *state, e *event) string {
 		for _, name := range sessionFacts {
 			if _, ok := e.update[name]; ok {
@@ -69,17 +72,23 @@ var updateChecks = []check{
 		}
 		return ""
 	}},
+	// UPD-13: an update of a plan with an id is sent only to clients that want it
 	{rule: "UPD-13", on: updates("plan_update"), in: schema.V1, flaw: firstOf(unwanted, member(updateOf, "plan", func(v any) bool {
 		plan, _ := v.(object)
 		return isWord(plan["planId"]) && isWord(plan["type"])
 	}))},
+	// UPD-14: the removal of a plan names its id
 	{rule: "UPD-14", on: updates("plan_removed"), in: schema.V1, flaw: needs("planId", "a text", isWord)},
+	// UPD-15: a notice has a severity and a title
 	{rule: "UPD-15", on: updates("notice"), flaw: needs("title", "a text that is not empty", isWord)},
+	// UPD-16: a compaction has an id and a status, and is told only to clients that want it
 	{rule: "UPD-16", on: updates("compaction_update"), in: schema.V1, flaw: unwanted},
+	// UPD-17: pieces of a summary come while the compaction goes on
 	{rule: "UPD-17", on: updates("compaction_summary_chunk"), flaw: func(s *state, e *event) string {
 		x := s.session(e)
 		return when(x != nil && !x.compacting[text(e.update, "compactionId")], "no compaction with that id goes on")
 	}},
+	// UPD-18: a message id belongs to one message of one role
 	{rule: "UPD-18", on: updates(messageTags...), flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "messageId")
 		if x == nil || id == "" {
@@ -88,10 +97,13 @@ var updateChecks = []check{
 		was := x.messages[id]
 		return when(was != "" && was != e.tag, "the id %s of a %s was that of a %s", show(id), e.tag, was)
 	}},
+	// UPD-19: an update is a notification
 	{rule: "UPD-19", on: asks("session/update"), flaw: func(_ *state, e *event) string {
 		return when(requests(e), "session/update has the id %s", e.ID)
 	}},
+	// UPD-20: updates that a client must ask for are not sent to others
 	{rule: "UPD-20", on: updates(), in: schema.V1, flaw: unwanted},
+	// CMD-04: names of commands differ, and have no slash or blank
 	{rule: "CMD-04", on: updates("available_commands_update"), flaw: func(_ *state, e *event) string {
 		for _, c := range commands(e) {
 			if name := text(c, "name"); strings.ContainsAny(name, "/ \t\n") {
@@ -101,12 +113,14 @@ var updateChecks = []check{
 		name, twice := repeated(commands(e), named("name"))
 		return when(twice, "a command is called %s", show(name))
 	}},
+	// USE-02: a cost has an amount and a currency of three letters
 	{rule: "USE-02", on: updates("usage_update"), flaw: func(_ *state, e *event) string {
 		cost := inner(e.update, "cost")
 		currency := text(cost, "currency")
 		letters := len(currency) == 3 && strings.Trim(currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 		return whenIs(cost != nil && (!isNumber(cost["amount"]) || !letters), "cost", cost)
 	}},
+	// USE-03: a cost does not fall, and not more is used than there is
 	{rule: "USE-03", on: updates("usage_update"), flaw: func(s *state, e *event) string {
 		used, _ := number(e.update["used"])
 		size, _ := number(e.update["size"])
@@ -119,6 +133,7 @@ var updateChecks = []check{
 		}
 		return ""
 	}},
+	// USE-04: the usage of a turn has totals
 	{rule: "USE-04", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
 		usage := inner(e.result, "usage")
 		counted := isCount(usage["totalTokens"]) && isCount(usage["inputTokens"]) && isCount(usage["outputTokens"])
