@@ -66,6 +66,7 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	switch id, ok := sessionID(answer); {
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())
+	// A capture comes before the count, so that the next step finds the variable.
 	case ok && a.Capture != "":
 		r.c.set(a.Capture, jsont.Encode(id))
 		fallthrough
@@ -94,6 +95,7 @@ func sessionID(answer *rules.Entry) (string, bool) {
 // is moot.
 func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
+	// A test about a running request proves nothing once that request was answered.
 	if a.WhileWaiting != nil {
 		if id := a.WhileWaiting.Encode(vars.Expand); !r.waits(id) {
 			r.moot = fmt.Sprintf("request %s was answered too soon, so there was nothing left to test", id)
@@ -110,6 +112,7 @@ func (r *testRun) sendRaw(ctx context.Context, a *jsont.SendRaw) *rules.Finding 
 	if a.Text != nil {
 		data = []byte(r.vars().Expand(a.Text.Text))
 	}
+	// Beyond the bound of the log nothing could be shown of it.
 	if len(data)*a.Times > maxLog {
 		return r.abort(fmt.Errorf("sendRaw: %d bytes are too many to send", len(data)*a.Times))
 	}
@@ -166,6 +169,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	for _, m := range a.Messages {
 		messages = append(messages, openExpectation{Expectation: m, local: r.now.local})
 	}
+	// A method is forbidden by its name alone, a message by its pattern.
 	forbidden := func(e *rules.Entry) bool {
 		if e.Direction == jsonrpc.In && e.Method != "" && slices.Contains(a.Methods, e.Method) {
 			return true
@@ -178,6 +182,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		return false
 	}
 	update := func() bool {
+		// Each entry is compared once: from moves on with the log.
 		for _, e := range r.c.log[from:] {
 			if until.came() {
 				break
@@ -191,6 +196,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		from = len(r.c.log)
 		return until.came()
 	}
+	// The requests that are open now decide the end: later ones belong to later steps.
 	wait, began, open := r.scaled(a.Timeout), time.Now(), r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {
 		return update() || !a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil })
@@ -278,10 +284,13 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.sandbox, path)
 	}
+	// The workspace has more folders than the sandbox, and tests may look into all of
+	// them, but never outside.
 	if path = filepath.Clean(path); !strings.HasPrefix(path, filepath.Dir(r.sandbox)+string(filepath.Separator)) {
 		return r.abort(fmt.Errorf("file: %s is not in the workspace", path))
 	}
 	deadline := time.Now().Add(r.scaled(a.Timeout))
+	// A match ends the wait at once; a file that must not match is read until the end.
 	for {
 		expected, actual := compareFile(a, path, r.vars())
 		over := !time.Now().Before(deadline)
@@ -321,6 +330,7 @@ func readSome(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// A pipe or device of the agent would block the reader.
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is no regular file", filepath.Base(path))
 	}

@@ -76,6 +76,7 @@ func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
 			p.Fail(f.Value, "the file %s must be inside of the home folder", f.Name)
 		}
+		// A file that is written as JSON in the list is JSON in the home folder.
 		if a.Files[f.Name] = f.Value.Text; f.Value.Kind != jsont.String {
 			a.Files[f.Name] = string(f.Value.Encode(jsont.AsIs))
 		}
@@ -100,6 +101,7 @@ func baseEnv(home, temp string) []string {
 
 // command returns the command that starts the agent with the variables in env.
 func (a Agent) command(env []string) (*exec.Cmd, error) {
+	// An absolute path, because the agent may start in another folder.
 	path, err := exec.LookPath(a.Command)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", a.Command, err)
@@ -114,6 +116,7 @@ func (a Agent) command(env []string) (*exec.Cmd, error) {
 
 // environ returns env with the variables of the agent added.
 func (a Agent) environ(env []string) []string {
+	// Of two variables with one name the later one counts, so those of the agent win.
 	out := slices.Clone(env)
 	for name, value := range a.Env {
 		out = append(out, name+"="+value)

@@ -9,6 +9,8 @@ import (
 // The types that a program meets when it calls Run. They are declared in the
 // packages jsont, rules and render, which document them.
 type (
+	// The three packages are also there for programs that read tests, check recorded
+	// logs or write reports without running anything.
 	Test            = jsont.Test
 	FileError       = jsont.FileError
 	Severity        = jsont.Severity

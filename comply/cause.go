@@ -38,6 +38,7 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	if q.Request.Method != rules.MethodPrompt || result == nil {
 		return nil
 	}
+	// Copies: the log must keep the answer as it came.
 	ended, endedResult := maps.Clone(answer), maps.Clone(result)
 	ended["result"], endedResult["stopReason"] = endedResult, "end_turn"
 	if x.bound(r.c.vars).Match(ended) != nil {
@@ -47,6 +48,7 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	switch reason, _ := result["stopReason"].(string); {
 	case slices.Contains(shortStops, reason):
 		rule = ruleEndTurn
+	// A turn that the client did cancel stops so rightly.
 	case reason == "cancelled" && !slices.ContainsFunc(r.c.log, cancels):
 		rule = ruleCancelled
 	default:

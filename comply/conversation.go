@@ -36,6 +36,7 @@ const closeGrace = 500 * time.Millisecond
 const orphanGrace = 200 * time.Millisecond
 
 var (
+	// The reasons why a wait ends without its frame, beside those of the agent.
 	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
 	errTimeout = errors.New("the time is over")
 )
@@ -112,6 +113,7 @@ func (c *conversation) read() {
 	r := jsonrpc.NewReader(c.agent, maxFrame)
 	for {
 		f, err := r.Next()
+		// A problem is one refused frame; any other error is the end of the output.
 		var problem *jsonrpc.Problem
 		if err != nil && !errors.As(err, &problem) {
 			c.end(err)
@@ -163,6 +165,7 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	c.mu.Lock()
 	c.heard = true
 	c.note(e)
+	// The entry is in the log already, so that a report can show the last one.
 	if len(c.log) > maxEntries || c.size > maxLog {
 		c.mu.Unlock()
 		return false
@@ -179,6 +182,7 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	}
 	c.mu.Unlock()
 	c.show(e)
+	// Outside of the lock: the outbox may be full.
 	if e.Class == jsont.ClientRequest && !held {
 		c.respond(e, reply)
 	}
@@ -216,6 +220,8 @@ func (c *conversation) twisted(q *request) *rules.Entry {
 			continue
 		}
 		got, _ := jsont.Lookup(e.Value, "id")
+		// The same text with another type; an answer that belongs to another request does
+		// not count.
 		if jsont.Stringify(got) == jsont.Stringify(sent) && !slices.ContainsFunc(c.requests, func(other *request) bool { return other.Answer == e }) {
 			return e
 		}
@@ -263,6 +269,7 @@ func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 		c.send(c.ctx, answerLine(e.ID, reply))
 		return
 	}
+	// A slot is taken without waiting: the reader must go on.
 	select {
 	case c.serve <- struct{}{}:
 	default:
@@ -280,6 +287,7 @@ func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 func answerLine(id json.RawMessage, reply json.RawMessage) []byte {
 	part, value := "result", reply
 	var object map[string]json.RawMessage
+	// A reply of a test may be written with its result or error, or be the result.
 	if json.Unmarshal(reply, &object) == nil && len(object) == 1 {
 		for _, name := range []string{"result", "error"} {
 			if v, ok := object[name]; ok {
@@ -306,9 +314,11 @@ func withLineEnd(frame []byte) []byte { return append(frame[:len(frame):len(fram
 // sendEntry logs raw and puts line into the outbox. If q is not nil, the frame is that
 // request, and a response may be given to it from now on.
 func (c *conversation) sendEntry(ctx context.Context, raw, line []byte, q *request) (*rules.Entry, error) {
+	// The services learn of the frame before the agent can answer it.
 	e := rules.NewEntry(jsonrpc.Out, raw)
 	c.services.observe(e)
 	c.mu.Lock()
+	// Only a request with an id gets an answer that could be given to it.
 	if q != nil && e.Class == jsont.ClientRequest && string(e.ID) != "null" {
 		q.Request = e
 		c.requests = append(c.requests, q)

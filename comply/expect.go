@@ -110,6 +110,7 @@ func (a *assignment) update() bool {
 func (a *assignment) assign() map[*openExpectation]*rules.Entry {
 	got := map[*openExpectation]*rules.Entry{}
 	if a.ordered {
+		// Greedy is right for a chain: an earlier frame never blocks a later expectation.
 		last := 0
 		for _, x := range a.list {
 			e := x.met
@@ -130,6 +131,7 @@ func (a *assignment) assign() map[*openExpectation]*rules.Entry {
 		switch {
 		case x.met != nil:
 			got[x] = x.met
+		// A frame that is kept needs no owner.
 		case x.Keep && len(a.candidates[x]) > 0:
 			got[x] = a.candidates[x][0]
 		case !x.Keep:
@@ -174,6 +176,7 @@ func (a *assignment) about(x *openExpectation) (out []*request) {
 	if x.Class != jsont.Response || id == nil {
 		return nil
 	}
+	// Ids are compared as patterns, because a test may write them so.
 	wanted := jsont.NewPattern(id, a.c.vars.Join(x.local))
 	for _, q := range a.c.requests {
 		if sent, _ := jsont.Lookup(q.Request.Value, "id"); q.step != nil && wanted.Match(sent) == nil {
@@ -241,6 +244,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	m := x.bound(r.c.vars)
 	var near *rules.Entry
 	var nearest *jsont.Mismatch
+	// They are no candidates: no test is about them.
 	own := map[*rules.Entry]bool{} // the answers to the runner's own requests
 	for _, q := range r.c.requests {
 		own[q.Answer] = q.step == nil
@@ -249,6 +253,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] {
 			continue
 		}
+		// The later of two equally near frames is the likelier one.
 		if bad := m.Match(e.Value); bad != nil && (nearest == nil || bad.Met >= nearest.Met) {
 			near, nearest = e, bad
 		}
@@ -279,6 +284,7 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 			}
 		}
 	}
+	// A capture of the whole step takes the first frame that has the path.
 	for _, c := range step.Captures {
 		if !slices.ContainsFunc(list, func(x *openExpectation) bool { return r.captureFrom(c, x.met) }) {
 			return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "none of the messages has one")

@@ -41,6 +41,7 @@ func KnownAgents(dir string) ([]KnownAgent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("comply: %s: %w", name, err)
 		}
+		// The files are ours; an error here is found by a test.
 		p := &jsont.Reader{}
 		a := KnownAgent{Agent: readAgent(p, f.Name(), root), Title: p.Text(root, "title"), Version: p.Text(root, "version"), Licence: p.Text(root, "licence"), API: p.Text(root, "api")}
 		if p.Err != nil {

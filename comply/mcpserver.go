@@ -16,6 +16,7 @@ const httpRecord = "http.jsonl"
 // over HTTP is started only for a test that names it, and runs until the returned
 // function is called.
 func (r *runner) mcpServer(t *jsont.Test, w *workspace, vars jsont.Variables) (_ jsont.Variables, closeServer func(), _ error) {
+	// The test binary or parley itself serves MCP when it is called so.
 	program := r.opts.MCPServer
 	if program == "" {
 		var err error

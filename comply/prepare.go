@@ -43,6 +43,7 @@ func (a Agent) fits(o *Options) error {
 // there. Existing files are kept: a test may start an agent twice.
 func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	places := map[string]string{placeModel: modelURL, placeHome: home, placeRoot: a.Root}
+	// A path inside of a JSON file needs the escapes of JSON.
 	plain, quoted := replacer(places, func(s string) string { return s }), replacer(places, inJSON)
 	a.Command = plain.Replace(a.Command)
 	a.Args = slices.Clone(a.Args)
@@ -56,6 +57,7 @@ func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	if len(a.Files) == 0 {
 		return a, nil
 	}
+	// The root keeps a name in the list from leading out of the home folder.
 	dir, err := os.OpenRoot(home)
 	if err != nil {
 		return a, err
@@ -73,6 +75,7 @@ func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	return a, nil
 }
 
+// replacer fills the places with their values, changed for the text they stand in.
 func replacer(places map[string]string, change func(string) string) *strings.Replacer {
 	var pairs []string
 	for name, value := range places {

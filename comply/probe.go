@@ -60,6 +60,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	if err != nil {
 		return fail("the agent could not be started: %v", err)
 	}
+	// The conversation is judged and recorded also if the probe failed.
 	defer func() {
 		talk := agent.stop()
 		p.ledger = rules.Audit(t, r.version, talk.log, talk.calls)
@@ -73,6 +74,8 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	if failed := answer.Failure(); failed != nil {
 		return fail("initialize failed: %s", jsont.Brief(failed))
 	}
+	// The first start warms caches, so a later one should not take longer than this
+	// allows.
 	p.startup = min(max(least, startupFactor*time.Since(began)), longest)
 	p.patience = p.startup
 	p.header(answer)
@@ -82,6 +85,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 
 // header sets the part of the report that the agent says about itself.
 func (p *probe) header(answer *rules.Entry) {
+	// The versions have different names for the same members.
 	raw := func(paths ...string) json.RawMessage {
 		for _, path := range paths {
 			if v, ok := jsont.Lookup(answer.Value, "result."+path); ok {

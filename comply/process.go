@@ -16,6 +16,7 @@ import (
 // process runs the parts of a process step in the order of its fields. Once the step has
 // closed the input or sent a signal, the end of the agent is not a finding.
 func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding {
+	// The writer closes the input behind all frames that wait, so none is lost.
 	if x.CloseInput {
 		r.leaving = true
 		select {
@@ -73,6 +74,7 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	}
 	err := r.c.agent.Wait()
 	code := 0
+	// An agent in this process has no code: its error stands for 1.
 	if exit := (*jsonrpc.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.State.ExitCode()
 	} else if err != nil {
@@ -99,6 +101,7 @@ func (r *testRun) restart(ctx context.Context) *rules.Finding {
 	}
 	r.instance, r.c = next, next.conversation
 	r.c.mu.Lock()
+	// Expectations of later steps must meet the frames of the new process.
 	r.c.vars, r.c.expectations = old.vars, old.expectations
 	r.c.mu.Unlock()
 	r.lastSend, r.leaving = 0, false

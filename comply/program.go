@@ -46,6 +46,7 @@ func (a Agent) start(env []string) (program, error) {
 	return startProcess(cmd)
 }
 
+// startProcess starts an agent as the leader of a process group.
 func startProcess(cmd *exec.Cmd) (program, error) {
 	p, err := jsonrpc.Start(cmd, &jsonrpc.ProcessOptions{InputGrace: closeGrace, SignalGrace: closeGrace, OrphanGrace: orphanGrace})
 	if err != nil {
@@ -84,6 +85,7 @@ func startInProcess(serve func(context.Context, *Stdio) error, env []string) *in
 	readOut, out := io.Pipe()
 	g := &inProcess{in: writeIn, out: readOut, cancel: cancel, stderr: tail.NewBuffer(64 << 10), done: make(chan struct{})}
 	g.close = sync.OnceValue(g.shut)
+	// The streams are closed when the function returns, as those of a process are.
 	go func() {
 		defer close(g.done)
 		g.err = serve(ctx, &Stdio{In: in, Out: out, Err: g.stderr, Env: env})
@@ -99,6 +101,7 @@ func (g *inProcess) CloseInput() error           { return g.in.Close() }
 func (g *inProcess) HadOrphans() bool            { return false }
 func (g *inProcess) Done() <-chan struct{}       { return g.done }
 
+// Stderr returns what the function has written so far.
 func (g *inProcess) Stderr() []byte {
 	last, _ := g.stderr.Bytes()
 	return last
@@ -110,6 +113,7 @@ func (g *inProcess) Terminate() error {
 	return nil
 }
 
+// Wait returns the error of the function in place of an exit status.
 func (g *inProcess) Wait() error {
 	<-g.done
 	return g.err
@@ -135,6 +139,7 @@ func (g *inProcess) shut() error {
 	return fmt.Errorf("comply: stop the agent: its function does not return although its streams are closed")
 }
 
+// within reports whether the function returns in time.
 func (g *inProcess) within(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

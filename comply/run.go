@@ -91,6 +91,7 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 	return r.run(ctx, agents, tests)
 }
 
+// run learns about all agents first, so that tests that do not apply cost nothing.
 func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (*render.Report, error) {
 	report := &render.Report{Agents: make([]render.AgentReport, len(agents))}
 	probes := make([]*probe, len(agents))
@@ -100,6 +101,7 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		report.Agents[i].Tests = make([]render.Result, len(tests))
 		return probes[i].recorded
 	})
+	// One flat list of pairs keeps all jobs busy although agents differ in speed.
 	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
 		agent, test := i/len(tests), i%len(tests)
@@ -138,6 +140,7 @@ func (r *runner) parallel(n int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
+// progress tells the caller of an event. The lock keeps events in one order.
 func (r *runner) progress(e Event) {
 	if r.opts.Progress != nil {
 		r.mu.Lock()
@@ -191,6 +194,7 @@ func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace
 
 // stop ends the agent and returns the transcript.
 func (r *instance) stop() transcript {
+	// The log of an agent that has ended is complete only when the reader is done.
 	select {
 	case <-r.agent.Done(): // the reader may not have reached the end yet
 		r.wait(r.ctx, closeGrace, func() bool { return false })
@@ -226,6 +230,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
 	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
+	// The folders are known only now, and the file may name them outside of strings.
 	filled, failed := t.Fill(vars)
 	if failed != nil {
 		return errored(failed)
@@ -275,6 +280,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 			res.Findings = append(res.Findings, f)
 		}
 	}
+	// A test that could not get to its point neither passes nor fails.
 	if res.Judge(s.met > 0); res.Status == render.Pass && s.moot != "" {
 		res.Status, res.Reason = render.NA, s.moot
 	}
@@ -297,6 +303,7 @@ func (r *runner) record(agent, test string, log []*rules.Entry) error {
 	var b bytes.Buffer
 	for _, e := range log {
 		line := map[string]any{"seq": e.Seq, "direction": e.Direction}
+		// Bytes that are no frame would break the JSON of the record.
 		if e.Value != nil && e.Problem == nil {
 			line["frame"] = json.RawMessage(e.Raw)
 		} else {

@@ -46,6 +46,7 @@ func newServices(version schema.Version, dir string, policy sandbox.Policy, env 
 	}, nil
 }
 
+// close ends the commands that still run.
 func (s *services) close() {
 	s.terminals.Close()
 	s.roots.Close()
@@ -57,6 +58,7 @@ type service struct {
 	answer     func(*services, context.Context, params) (any, error)
 }
 
+// provided has the methods that a client serves. Version 2 has only the last of them.
 var provided = map[string]service{
 	"fs/read_text_file":          {"fs.readTextFile", (*services).readFile},
 	"fs/write_text_file":         {"fs.writeTextFile", (*services).writeFile},
@@ -128,6 +130,7 @@ func (s *services) observe(e *rules.Entry) {
 	case rules.MethodPrompt:
 		delete(s.cancelled, p.SessionID)
 	case rules.MethodCancel:
+		// An agent may make up sessions without end.
 		if len(s.cancelled) < maxEntries {
 			s.cancelled[p.SessionID] = true
 		}
@@ -167,6 +170,7 @@ var replyCodes = map[sandbox.Code]int{
 	sandbox.CodeNotFound: codeNotFound,
 }
 
+// replyCode returns the code for a failure of the sandbox.
 func replyCode(code sandbox.Code) int {
 	if c, ok := replyCodes[code]; ok {
 		return c
@@ -174,6 +178,8 @@ func replyCode(code sandbox.Code) int {
 	return jsonrpc.CodeInternal
 }
 
+// The methods below ask the policy first, as a user would be asked; then the sandbox
+// decides whether the path or command may be used.
 func (s *services) readFile(ctx context.Context, r params) (any, error) {
 	if err := s.permissions.Permit(ctx, sandbox.KindRead, "read "+r.Path); err != nil {
 		return nil, err
@@ -204,6 +210,7 @@ func (s *services) createTerminal(ctx context.Context, r params) (any, error) {
 		return nil, err
 	}
 	c := sandbox.Command{Name: r.Command, Args: r.Args, Dir: r.Dir, OutputLimit: r.OutputByteLimit, Env: map[string]string{}}
+	// The sandbox would resolve it; the protocol wants it refused.
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
 		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("run %s: cwd %q is not absolute", jsont.Shorten(r.Command, 100), jsont.Shorten(r.Dir, 100))}
 	}
@@ -236,6 +243,8 @@ func (s *services) releaseTerminal(ctx context.Context, r params) (any, error) {
 	return struct{}{}, s.terminals.Release(ctx, r.TerminalID)
 }
 
+// exitStatus returns the code or the signal; the other one is null, as the protocol has
+// it.
 func exitStatus(e sandbox.Exit) map[string]any {
 	if e.Signal != "" {
 		return map[string]any{"exitCode": nil, "signal": e.Signal}

@@ -85,6 +85,8 @@ type transcript struct {
 // run runs the whole test.
 func (r *testRun) run(ctx context.Context) {
 	steps := plan(r.test.Steps, r.applies, nil)
+	// All expectations are known from the beginning, so that a request which comes
+	// early gets its reply.
 	r.c.mu.Lock()
 	for _, p := range steps {
 		r.c.expectations = append(r.c.expectations, p.expectations...)
@@ -99,11 +101,13 @@ func (r *testRun) run(ctx context.Context) {
 	for _, p := range steps {
 		r.now = p
 		if f := r.do(ctx, p.step.Action); f != nil {
+			// An agent that has ended is at fault whatever the step was about.
 			if p.step.Moot != "" && r.c.state() == nil {
 				r.giveUp(ctx, p.step.Moot)
 				return
 			}
 			r.add(f)
+			// After a broken MUST the rest would only repeat it.
 			if f.Level == jsont.Must {
 				return
 			}
@@ -144,6 +148,7 @@ func (r *testRun) initialize(ctx context.Context) *rules.Finding {
 	return nil
 }
 
+// initializeParams returns the params of the runner's own initialize.
 func initializeParams(version schema.Version, vars jsont.Variables) map[string]any {
 	info := map[string]any{"name": "parley-comply", "title": "Parley compliance tests", "version": "1.0.0"}
 	if version == schema.V1 {
@@ -248,6 +253,7 @@ func (r *testRun) waits(id json.RawMessage) bool {
 	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
 }
 
+// scaled returns a timeout of a test for the speed of this machine.
 func (r *testRun) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * r.scale) }
 
 // abort records why the test cannot go on. It returns nil, as that is no fault of the
@@ -257,6 +263,7 @@ func (r *testRun) abort(err error) *rules.Finding {
 	return nil
 }
 
+// add keeps a finding, if there is one.
 func (r *testRun) add(f *rules.Finding) {
 	if f != nil {
 		r.findings = append(r.findings, *f)

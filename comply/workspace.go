@@ -28,6 +28,7 @@ func newWorkspace(parent string, files []jsont.File) (_ *workspace, err error) {
 			w.remove()
 		}
 	}()
+	// Agents report real paths, and tests compare them as text.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, err
 	}
@@ -67,6 +68,7 @@ func (w *workspace) remove() error {
 	if os.RemoveAll(w.root) == nil {
 		return nil
 	}
+	// A folder without the right to write keeps its files from being removed.
 	filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
 			os.Chmod(path, 0o700) // the second try shows whether it helped

@@ -29,19 +29,21 @@ type part struct {
 	id     string // of the call
 }
 
+// A partKind is the sort of a part. Each API has a form of its own for each.
 type partKind string
 
 const (
 	textPart    partKind = "text"
 	thinkPart   partKind = "think"
 	callPart    partKind = "call"
-	refusalPart partKind = "refusal"
+	refusalPart partKind = "refusal" // text to the reader, but its own sort of block in some APIs
 )
 
 // A stop is the reason why an answer ends.
 type stop string
 
 const (
+	// Each API has words of its own for these; see the maps that end in Stops.
 	stopEnd     stop = "end"
 	stopCalls   stop = "calls"
 	stopLength  stop = "length"
@@ -49,6 +51,8 @@ const (
 )
 
 const (
+	// The defaults are small numbers that an agent must cope with: arguments come in
+	// several pieces, and a slow answer takes five seconds.
 	argsChunk     = 24 // characters of arguments
 	defaultChunks = 100
 	defaultDelay  = 50 // milliseconds
@@ -62,6 +66,7 @@ const maxAnswers = 40
 // answer returns the answer with the next steps of the script: all up to and including the
 // next tool call, with the calls that are joined to it. Then the agent must send results.
 func (at position) answer(r *request) answer {
+	// The id follows from the request, so that the same request gets the same bytes.
 	a := answer{id: r.key, stop: stopEnd}
 	if at.wrong != nil {
 		a.say(fmt.Sprintf("cannot %v", at.wrong))
@@ -73,6 +78,7 @@ func (at position) answer(r *request) answer {
 	}
 	steps := at.next(r)
 	for i, s := range steps {
+		// A step that fails a few times is over when the agent has tried often enough.
 		if s.Times > 0 && r.nth > s.Times {
 			continue
 		}
@@ -83,6 +89,7 @@ func (at position) answer(r *request) answer {
 			break
 		}
 	}
+	// An answer without anything would be a fault of its own; see failEmpty.
 	if len(a.parts) == 0 && a.fault == nil && a.stop == stopEnd {
 		a.say(done)
 	}
@@ -129,6 +136,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 			kind = thinkPart
 		}
 		a.parts = append(a.parts, part{kind: kind, text: s.Text, chunks: chunks(s.Text, s.Chunk), delay: milliseconds(s.Delay)})
+	// The numbers come one by one, so that a test can cancel between two of them.
 	case s.Do == Slow:
 		var numbers []string
 		for i := range cmp.Or(s.Chunks, defaultChunks) {
@@ -146,6 +154,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 		a.say(cmp.Or(s.Text, "This answer gets too"))
 		a.stop = stopLength
 		return true
+	// The sender acts on the fault, after the parts before it.
 	default: // Error, Hang, and the other ways to fail
 		a.fault = &s
 		return true
@@ -160,6 +169,7 @@ func (a *answer) ask(s Step, r *request) {
 		a.say(fmt.Sprintf("cannot %s: %v", s.Do, err))
 		return
 	}
+	// The text ends in the middle of a name: it is no JSON, and never becomes one.
 	if s.Do == Fail {
 		c.args = `{"path": "broken.txt", "te`
 	}
@@ -169,11 +179,14 @@ func (a *answer) ask(s Step, r *request) {
 			calls++
 		}
 	}
+	// Ids of calls are unique in a conversation, because the key of each request is.
 	id := fmt.Sprintf("call_%s_%d", a.id, calls+1)
 	a.parts = append(a.parts, part{kind: callPart, call: c, chunks: chunks(c.args, argsChunk), id: id})
 	a.stop = stopCalls
 }
 
+// recall says whether the conversation has a text, or the prompt a kind of content. The
+// step itself does not count, although it has the text in it.
 func (a *answer) recall(s Step, r *request) {
 	word, what := "not recalled: ", s.Text
 	switch {
@@ -187,6 +200,7 @@ func (a *answer) recall(s Step, r *request) {
 	a.say(word + what)
 }
 
+// say adds text in one piece.
 func (a *answer) say(text string) {
 	a.parts = append(a.parts, part{kind: textPart, text: text, chunks: chunks(text, 0)})
 }
@@ -221,6 +235,7 @@ func chunks(text string, n int) []string {
 	return out
 }
 
+// milliseconds returns the pause that a step asks for.
 func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // tokens is a rough count of tokens.

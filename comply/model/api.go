@@ -5,7 +5,10 @@ import "strings"
 // An api is one wire format for talking to a model. Everything that differs between the
 // formats is behind these functions.
 type api struct {
-	name    string
+	name string
+
+	// One function per step of an exchange, in the order in which they run. Requests
+	// need none: readRequest understands all APIs.
 	fits    func(path string) bool
 	whole   func(r *request, a *answer) any // the body of an answer that is not streamed
 	stream  func(exchange) stream
@@ -30,6 +33,7 @@ type stream interface {
 	fail(status int, text string) // in the middle of the answer
 }
 
+// apis has the APIs that are served. No path belongs to two of them.
 var apis = []api{chatAPI, responsesAPI, messagesAPI, geminiAPI}
 
 // apiFor returns the API of a path, nil if there is none. Only the end of the path counts:
@@ -57,6 +61,7 @@ const epoch = 1767225600
 // failureName returns the name of an error: by its status, else the name for failures of
 // the server or of the request.
 func failureName(status int, names map[int]string, server, request string) string {
+	// The names are contracts: agents decide by them whether to try again.
 	if name, ok := names[status]; ok {
 		return name
 	}

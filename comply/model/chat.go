@@ -8,8 +8,11 @@ import (
 // chatAPI is OpenAI's chat completions, which many other services have, too.
 var chatAPI = api{name: "chat", fits: ending("/chat/completions"), whole: wholeChat, stream: streamChat, failure: openAIFailure}
 
+// chatStops has the finish_reason for each end of an answer.
 var chatStops = map[stop]string{stopEnd: "stop", stopCalls: "tool_calls", stopLength: "length", stopRefusal: "content_filter"}
 
+// wholeChat returns the answer as one completion. Parts of the same sort are joined: a
+// message of this API has one text, whatever order the parts came in.
 func wholeChat(r *request, a *answer) any {
 	message := obj{"role": "assistant", "content": nil}
 	var said, thought, refused strings.Builder
@@ -26,6 +29,7 @@ func wholeChat(r *request, a *answer) any {
 			calls = append(calls, obj{"id": p.id, "type": "function", "function": obj{"name": p.call.name, "arguments": p.call.args}})
 		}
 	}
+	// Members without text stay out, as the real service leaves them out.
 	for name, text := range map[string]string{"content": said.String(), "reasoning_content": thought.String(), "refusal": refused.String()} {
 		if text != "" {
 			message[name] = text
@@ -41,6 +45,7 @@ func wholeChat(r *request, a *answer) any {
 	}
 }
 
+// chatUsage returns the counts of tokens.
 func chatUsage(r *request, a *answer) obj {
 	in, out := usage(r, a)
 	return obj{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
@@ -54,24 +59,29 @@ type chatStream struct {
 
 func streamChat(x exchange) stream { return &chatStream{exchange: x} }
 
+// chunk sends one event. The last one, with the usage, has no choices.
 func (s *chatStream) chunk(choices []any, more obj) {
 	c := obj{"id": "chatcmpl-" + s.a.id, "object": "chat.completion.chunk", "created": epoch, "model": s.r.model, "choices": choices}
 	maps.Copy(c, more)
 	s.out.data(c)
 }
 
+// choice sends a piece of the message.
 func (s *chatStream) choice(delta obj, finish any) {
 	s.chunk([]any{obj{"index": 0, "delta": delta, "finish_reason": finish}}, nil)
 }
 
+// begin announces the role before any content.
 func (s *chatStream) begin() { s.choice(obj{"role": "assistant", "content": ""}, nil) }
 
+// open announces a tool call. Text needs no announcement.
 func (s *chatStream) open(p part) {
 	if p.kind == callPart {
 		s.choice(obj{"tool_calls": []any{obj{"index": s.calls, "id": p.id, "type": "function", "function": obj{"name": p.call.name, "arguments": ""}}}}, nil)
 	}
 }
 
+// delta sends a piece of a part. Pieces of a tool call are told apart by its index.
 func (s *chatStream) delta(p part, chunk string) {
 	switch p.kind {
 	case textPart:
@@ -85,12 +95,15 @@ func (s *chatStream) delta(p part, chunk string) {
 	}
 }
 
+// close counts a tool call, so that the next one gets the next index.
 func (s *chatStream) close(p part) {
 	if p.kind == callPart {
 		s.calls++
 	}
 }
 
+// end sends the reason, the usage if the agent asked for it, and the mark after which
+// clients of this API stop reading.
 func (s *chatStream) end() {
 	s.choice(obj{}, chatStops[s.a.stop])
 	if s.r.usage {
@@ -99,6 +112,7 @@ func (s *chatStream) end() {
 	s.out.raw("data: [DONE]\n\n")
 }
 
+// fail sends an error in place of the next piece.
 func (s *chatStream) fail(status int, text string) { s.out.data(openAIFailure(status, text)) }
 
 // openAIFailure returns an error in the form of OpenAI.

@@ -12,6 +12,8 @@ import (
 // directive matches the beginning of a directive.
 var directive = regexp.MustCompile(`(?:^|[\s>"'` + "`" + `])parley:(\+?)([a-z]+)`)
 
+// memberName matches the beginning of a member. Members stand on the line of their
+// action: a name and a sign further on in the text are prose.
 var memberName = regexp.MustCompile(`^[ \t]+([a-zA-Z]+)=`)
 
 // numeric are the members of a step that are numbers.
@@ -25,12 +27,15 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 // joins a tool call to the one before. Other text in the prompt is ignored.
 func Directives(prompt string) ([]Step, error) {
 	var steps []Step
+	// Each round reads one directive and goes on behind its members.
 	for {
 		at := directive.FindStringSubmatchIndex(prompt)
 		if at == nil {
 			return steps, nil
 		}
 		action := prompt[at[4]:at[5]]
+		// The step is built as JSON and read like one of a script, so that both are checked
+		// by the same rules.
 		members := map[string]json.RawMessage{"do": encoded(action)}
 		if at[2] != at[3] {
 			members["join"] = json.RawMessage("true")
@@ -76,6 +81,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 				return "", fmt.Errorf("%s must be a number", name)
 			}
 			members[name] = json.RawMessage(strconv.Itoa(n))
+		// Arguments are passed on as they are: the tool of the agent decides about them.
 		case name == "args":
 			if !json.Valid([]byte(value)) {
 				return "", fmt.Errorf("args must be a JSON object")
@@ -106,6 +112,7 @@ func directiveValue(text string) (value, rest string, _ error) {
 		}
 		return value, rest, nil
 	}
+	// A word ends at the next blank; it needs no quotes.
 	end := strings.IndexAny(text, " \t\r\n")
 	if end < 0 {
 		end = len(text)

@@ -14,6 +14,7 @@ type events struct {
 	err error // of the first write that failed
 }
 
+// newEvents sends the header. From here on a failure can only be sent as an event.
 func newEvents(w http.ResponseWriter) *events {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -21,6 +22,8 @@ func newEvents(w http.ResponseWriter) *events {
 	return &events{w: w, to: http.NewResponseController(w)}
 }
 
+// raw sends text as it is. After a failed write it does nothing: the agent has gone, and
+// the sender notices by err.
 func (e *events) raw(text string) {
 	if e.err != nil {
 		return

@@ -37,6 +37,8 @@ type exchanges struct {
 	bytes int
 }
 
+// add appends an exchange and drops the oldest ones over the bounds. The numbers go on,
+// so that a reader sees that some are missing.
 func (l *exchanges) add(x Exchange) {
 	if len(x.Body) > maxLogBody || !json.Valid(x.Body) {
 		x.Body = nil
@@ -60,6 +62,7 @@ func (l *exchanges) all() []Exchange {
 	return append([]Exchange{}, l.list...)
 }
 
+// clear empties the log and keeps counting.
 func (l *exchanges) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,8 +5,11 @@ import "encoding/json"
 // messagesAPI is Anthropic's messages.
 var messagesAPI = api{name: "messages", fits: ending("/messages"), whole: wholeMessages, stream: streamMessages, failure: messagesFailure}
 
+// messagesStops has the stop_reason for each end of an answer.
 var messagesStops = map[stop]string{stopEnd: "end_turn", stopCalls: "tool_use", stopLength: "max_tokens", stopRefusal: "refusal"}
 
+// messageObject returns a message. At the beginning of a stream it has no blocks and no
+// reason yet.
 func messageObject(r *request, a *answer, blocks []any, stop any, out int) obj {
 	in, _ := usage(r, a)
 	return obj{
@@ -18,6 +21,8 @@ func messageObject(r *request, a *answer, blocks []any, stop any, out int) obj {
 // signature is in the place of the proof that reasoning came from the model.
 const signature = "c2NyaXB0ZWQ="
 
+// wholeMessages returns the answer as one message. A refusal is text with its own reason
+// to stop.
 func wholeMessages(r *request, a *answer) any {
 	blocks := []any{}
 	for _, p := range a.parts {
@@ -50,16 +55,19 @@ type messagesStream struct {
 
 func streamMessages(x exchange) stream { return &messagesStream{exchange: x} }
 
+// event sends an event whose name is also its type, as clients of this API expect.
 func (s *messagesStream) event(kind string, more obj) {
 	more["type"] = kind
 	s.out.event(kind, more)
 }
 
+// begin sends the message without content, and the ping that the real service sends.
 func (s *messagesStream) begin() {
 	s.event("message_start", obj{"message": messageObject(s.r, s.a, []any{}, nil, 1)})
 	s.event("ping", obj{})
 }
 
+// open begins a block.
 func (s *messagesStream) open(p part) {
 	start := obj{"type": "text", "text": ""}
 	switch p.kind {
@@ -71,6 +79,7 @@ func (s *messagesStream) open(p part) {
 	s.event("content_block_start", obj{"index": s.n, "content_block": start})
 }
 
+// delta sends a piece of the block.
 func (s *messagesStream) delta(p part, chunk string) {
 	switch p.kind {
 	case thinkPart:
@@ -82,10 +91,12 @@ func (s *messagesStream) delta(p part, chunk string) {
 	}
 }
 
+// block sends a change of the current block.
 func (s *messagesStream) block(delta obj) {
 	s.event("content_block_delta", obj{"index": s.n, "delta": delta})
 }
 
+// close ends the block. Reasoning is signed before.
 func (s *messagesStream) close(p part) {
 	if p.kind == thinkPart {
 		s.block(obj{"type": "signature_delta", "signature": signature})
@@ -94,12 +105,14 @@ func (s *messagesStream) close(p part) {
 	s.n++
 }
 
+// end sends the reason and the count of tokens.
 func (s *messagesStream) end() {
 	_, out := usage(s.r, s.a)
 	s.event("message_delta", obj{"delta": obj{"stop_reason": messagesStops[s.a.stop], "stop_sequence": nil}, "usage": obj{"output_tokens": out}})
 	s.event("message_stop", obj{})
 }
 
+// fail sends an error in place of the next event.
 func (s *messagesStream) fail(status int, text string) {
 	s.out.event("error", messagesFailure(status, text))
 }
@@ -109,6 +122,7 @@ var messagesErrors = map[int]string{
 	401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
 }
 
+// messagesFailure returns an error in the form of Anthropic.
 func messagesFailure(status int, text string) any {
 	kind := failureName(status, messagesErrors, "api_error", "invalid_request_error")
 	return obj{"type": "error", "error": obj{"type": kind, "message": text}}

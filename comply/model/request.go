@@ -25,6 +25,7 @@ type request struct {
 type role string
 
 const (
+	// Instructions are not among the items: they have a place of their own.
 	user      role = "user"
 	assistant role = "assistant"
 	result    role = "result" // of a tool call
@@ -39,6 +40,7 @@ type item struct {
 	aside  bool     // it came together with tool results, so the agent itself added it
 }
 
+// text returns the blocks, each on a line of its own.
 func (i item) text() string { return strings.Join(i.blocks, "\n") }
 
 // A prompt is the text that the model must answer, with the tool results since.
@@ -60,6 +62,7 @@ type prompt struct {
 // results are counted after the prompt that was found.
 func (r *request) prompt(directives bool) prompt {
 	p := prompt{turn: 0}
+	// found is the item with the prompt; results before it belong to an earlier turn.
 	over := true // no turn is open before the current item
 	found := -1
 	for i, it := range r.items {
@@ -95,6 +98,7 @@ func (r *request) prompt(directives bool) prompt {
 // aside of the agent.
 func (r *request) answers() int {
 	n := 0
+	// From the end: the count is for the current prompt only.
 	for _, it := range slices.Backward(r.items) {
 		if it.role == user && !it.aside {
 			break
@@ -128,6 +132,7 @@ func withoutDirectives(text string) string {
 			out.WriteString(text)
 			return out.String()
 		}
+		// The members go with their action; a broken value ends them, and is text.
 		out.WriteString(text[:at[0]])
 		text = text[at[1]:]
 		for {
@@ -154,6 +159,7 @@ var folders = []*regexp.Regexp{
 
 // folder returns the working folder of the agent's session, "" if no text names it.
 func (r *request) folder() string {
+	// Instructions are searched first: a prompt may quote any folder.
 	texts := []string{r.system}
 	for _, it := range r.items {
 		if it.role == user {

@@ -54,6 +54,7 @@ func responseOutput(a *answer, n int, p part, status, text string) obj {
 	return obj{"id": fmt.Sprintf("msg_%s_%d", a.id, n), "type": "message", "status": status, "role": "assistant", "content": parts}
 }
 
+// responsePart returns the content of a message.
 func responsePart(p part, text string) obj {
 	if p.kind == refusalPart {
 		return obj{"type": "refusal", "refusal": text}
@@ -69,6 +70,7 @@ func (p part) whole() string {
 	return p.text
 }
 
+// wholeResponses returns the answer as one response.
 func wholeResponses(r *request, a *answer) any {
 	output := []any{}
 	for n, p := range a.parts {
@@ -85,8 +87,11 @@ type responsesStream struct {
 	output []any // the parts that were closed
 }
 
+// streamResponses begins a stream. The output is a list from the beginning: null would be
+// another type to clients.
 func streamResponses(x exchange) stream { return &responsesStream{exchange: x, output: []any{}} }
 
+// event sends an event with its type and number. Clients refuse a stream with a gap.
 func (s *responsesStream) event(kind string, more obj) {
 	more["type"], more["sequence_number"] = kind, s.seq
 	s.seq++
@@ -105,12 +110,14 @@ func (s *responsesStream) about(p part, kind string, more obj) {
 	s.event(kind, more)
 }
 
+// begin announces the response twice, as the real service does.
 func (s *responsesStream) begin() {
 	for _, kind := range []string{"response.created", "response.in_progress"} {
 		s.event(kind, obj{"response": responseObject(s.r, s.a, "in_progress", []any{})})
 	}
 }
 
+// open announces an item, and the part in it where there is one.
 func (s *responsesStream) open(p part) {
 	s.event("response.output_item.added", obj{"output_index": s.n, "item": responseOutput(s.a, s.n, p, "in_progress", "")})
 	switch p.kind {
@@ -130,6 +137,8 @@ var responseDeltas = map[partKind][2]string{
 	callPart:    {"response.function_call_arguments", "arguments"},
 }
 
+// responseDelta returns the name of the events for a part. A tool whose argument is plain
+// text has its own.
 func responseDelta(p part) (event, member string) {
 	if p.call.free {
 		return "response.custom_tool_call_input", "input"
@@ -138,11 +147,13 @@ func responseDelta(p part) (event, member string) {
 	return d[0], d[1]
 }
 
+// delta sends a piece of a part.
 func (s *responsesStream) delta(p part, chunk string) {
 	event, _ := responseDelta(p)
 	s.about(p, event+".delta", obj{"delta": chunk})
 }
 
+// close sends the whole of each level that is open: the text, the part, the item.
 func (s *responsesStream) close(p part) {
 	event, member := responseDelta(p)
 	s.about(p, event+".done", obj{member: p.whole()})
@@ -158,11 +169,13 @@ func (s *responsesStream) close(p part) {
 	s.n++
 }
 
+// end sends the whole response, which clients read in place of all pieces.
 func (s *responsesStream) end() {
 	status := responseStatus(s.a)
 	s.event("response."+status, obj{"response": responseObject(s.r, s.a, status, s.output)})
 }
 
+// fail ends the response as failed, with the output so far.
 func (s *responsesStream) fail(status int, text string) {
 	failed := responseObject(s.r, s.a, "failed", s.output)
 	failed["error"] = openAIFailure(status, text).(obj)["error"]

@@ -20,6 +20,7 @@ func typeOf(schema map[string]any) string {
 			}
 		}
 	}
+	// Of several schemas the first that is not for null decides.
 	for _, word := range []string{"anyOf", "oneOf"} {
 		options, _ := schema[word].([]any)
 		for _, option := range options {
@@ -62,6 +63,7 @@ func sample(schema any, depth int) any {
 		out := map[string]any{}
 		properties, _ := object["properties"].(map[string]any)
 		required, _ := object["required"].([]any)
+		// Optional members stay out: the fewer there are, the less can be wrong with them.
 		for name := range properties {
 			if slices.Contains(required, any(name)) {
 				out[name] = sample(properties[name], depth+1)

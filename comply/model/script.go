@@ -80,6 +80,7 @@ func ParseScript(text []byte) (*Script, error) {
 
 // offset returns the place in a script at which the decoder failed.
 func offset(d *json.Decoder, err error) int64 {
+	// The decoder itself stands behind the value that it has read ahead.
 	if at := (*json.SyntaxError)(nil); errors.As(err, &at) {
 		return at.Offset
 	}
@@ -89,6 +90,7 @@ func offset(d *json.Decoder, err error) int64 {
 	return d.InputOffset()
 }
 
+// check returns an error for a script that is too long, or whose rules never fit.
 func (s *Script) check() error {
 	lists := append([][]Step{s.Otherwise}, s.Turns...)
 	for _, r := range s.Rules {
@@ -131,6 +133,7 @@ func (s *Script) position(r *request) position {
 		}
 		for i, text := range p.results {
 			if when.Result.MatchString(text) {
+				// The steps begin after the result that made the rule fit.
 				return position{steps: rule.Do, results: len(p.results) - i - 1}
 			}
 		}

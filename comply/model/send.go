@@ -13,8 +13,10 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, way *api, r *r
 	switch {
 	case a.fault != nil && a.fault.Do == Hang && len(a.parts) == 0:
 		<-ctx.Done()
+	// An error is sent with its status while no part of the answer was sent.
 	case a.fault != nil && a.fault.Do == Error && (len(a.parts) == 0 || !r.stream):
 		status, text := a.failure()
+		// Agents that obey the header wait that long, which tests can see.
 		if a.fault.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(a.fault.RetryAfter))
 		}
@@ -35,6 +37,7 @@ func (a *answer) failure() (status int, text string) {
 // sendStream sends an answer as events.
 func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
 	to, out, a := way.stream(x), x.out, x.a
+	// The order of the calls is the contract of stream.
 	to.begin()
 	for _, p := range a.parts {
 		to.open(p)

@@ -115,6 +115,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	s.count(r, req.URL.Path, body)
+	// A request that the agent makes for itself never moves the script on.
 	a, side := r.side()
 	p := r.prompt(!s.script.PlainPrompts)
 	if !side {
@@ -134,10 +135,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // count sets the key of a request and its number among equal ones.
 func (s *Server) count(r *request, path string, body []byte) {
+	// Six bytes are enough to tell apart the requests of one test.
 	sum := sha256.Sum256(append([]byte(path+"\n"), body...))
 	key := hex.EncodeToString(sum[:6])
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The oldest key goes first. Its count starts again, which only a test of more than
+	// maxSeen requests could notice.
 	if s.seen[key] == 0 {
 		if s.keys = append(s.keys, key); len(s.keys) > maxSeen {
 			delete(s.seen, s.keys[0])
@@ -154,6 +158,7 @@ func (s *Server) count(r *request, path string, body []byte) {
 func (s *Server) fixed(req *http.Request, body []byte) (any, bool) {
 	path := req.URL.Path
 	switch {
+	// Agents ask whether the service lives before they use it.
 	case req.Method == http.MethodHead || path == "/":
 		return obj{"status": "ok"}, true
 	case strings.HasSuffix(path, "/messages/count_tokens"):
@@ -188,10 +193,12 @@ func (s *Server) models(gemini bool) any {
 	return obj{"object": "list", "data": list, "has_more": false}
 }
 
+// modelObject describes a model with the members that OpenAI and Anthropic have.
 func modelObject(name string) obj {
 	return obj{"id": name, "object": "model", "type": "model", "display_name": name, "created": epoch, "created_at": time.Unix(epoch, 0).UTC().Format(time.RFC3339), "owned_by": "parley"}
 }
 
+// serveLog lets a test in another process read the log and empty it.
 func (s *Server) serveLog(w http.ResponseWriter, req *http.Request) {
 	switch req.Method {
 	case http.MethodGet:

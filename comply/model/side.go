@@ -12,6 +12,7 @@ var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact
 func (r *request) side() (answer, bool) {
 	a := answer{id: r.key, stop: stopEnd}
 	switch {
+	// The agent demands a call: arguments that its schema allows are all that counts.
 	case r.forced != "":
 		for _, t := range r.tools {
 			if t.name != r.forced {
@@ -23,6 +24,7 @@ func (r *request) side() (answer, bool) {
 		}
 	case r.format != nil:
 		a.say(string(encoded(sample(r.format, 0))))
+	// A request for one token asks only whether the key is good.
 	case r.tokens == 1:
 		a.say("OK")
 	case len(r.tools) == 0 && r.isSide():

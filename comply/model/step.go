@@ -71,6 +71,8 @@ const (
 // An actionRule has the members that an action needs, and those that it may have.
 type actionRule struct{ needs, may []string }
 
+// actions has the members of each action. A member that is not listed is a mistake of
+// the author, who would wait in vain for its effect.
 var actions = map[Action]actionRule{
 	Say:    {[]string{"text"}, []string{"chunk", "delay"}},
 	Think:  {[]string{"text"}, []string{"chunk", "delay"}},
@@ -106,6 +108,7 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &members); err != nil {
 		return fmt.Errorf("a step is an object: %w", err)
 	}
+	// Without the method, so that the decoder does not call it again.
 	type plain Step
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -126,6 +129,7 @@ func (s *Step) check(given []string) error {
 			return fmt.Errorf("%s needs %s", s.Do, name)
 		}
 	}
+	// Sorted, so that the same step always has the same error.
 	slices.Sort(given)
 	for _, name := range given {
 		if name != "do" && name != "join" && !slices.Contains(rule.needs, name) && !slices.Contains(rule.may, name) {
@@ -142,6 +146,7 @@ func (s *Step) check(given []string) error {
 	return s.bounds()
 }
 
+// bounds returns an error for a number or a word outside of its range.
 func (s *Step) bounds() error {
 	for _, n := range []struct {
 		name       string
@@ -177,6 +182,7 @@ const (
 	failEmpty = "empty" // an answer without anything in it
 )
 
+// failures and kinds list the words that a script may use.
 var failures = []string{failJSON, failSSE, failCut, failEmpty}
 
 // The kinds of content besides text that a prompt may have.

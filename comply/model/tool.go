@@ -33,6 +33,8 @@ type family struct {
 	modes []string       // names of the mode, for tools that can do several things
 }
 
+// families has the tools of the agents in agents/, and names that others are likely to
+// use. An agent needs an entry here only if its names are unlike all of these.
 var families = map[Action]family{
 	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
 	Write: {[]string{"writefile", "write", "createfile", "create", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
@@ -90,6 +92,7 @@ func (r *request) call(s Step) (call, error) {
 // callFamily returns a call of the best tool of the step's family that has room for its values.
 func (r *request) callFamily(s Step) (call, bool) {
 	f := families[s.Do]
+	// A tool of the family may still lack room for a value; then the next one is tried.
 	for _, t := range r.ranked(f) {
 		if c, ok := t.fill(s, f, r.folder()); ok {
 			return c, true
@@ -102,6 +105,7 @@ func (r *request) callFamily(s Step) (call, bool) {
 // are not among them.
 func (r *request) ranked(f family) []tool {
 	var out []tool
+	// Known names come first, in their order; a name that only looks like one is a guess.
 	for _, name := range f.names {
 		for _, t := range r.tools {
 			if plain(t.name) == name && !t.free {
@@ -124,6 +128,7 @@ func (r *request) mcp(server, name string) (tool, bool) {
 	for _, t := range r.tools {
 		score := 0
 		switch whole, end := plain(t.name), plain(name); {
+		// The better the match, the higher the score; a tool without one is not meant.
 		case server != "" && whole == plain(server)+end, server != "" && whole == "mcp"+plain(server)+end:
 			score = 4
 		case t.name == name:
@@ -171,6 +176,7 @@ func (t tool) fill(s Step, f family, folder string) (call, bool) {
 		}
 		args[name] = value
 	}
+	// A tool that can do several things has an argument that says which.
 	if mode, ok := find(properties, []string{"command", "mode", "action", "operation"}); ok && args[mode] == nil {
 		for _, option := range choices(properties[mode]) {
 			if name, _ := option.(string); slices.Contains(f.modes, plain(name)) && args[mode] == nil {
@@ -194,6 +200,7 @@ func slotValue(s Step, slot string, property map[string]any, folder, about strin
 	case "path":
 		said, _ := property["description"].(string)
 		p := s.Path
+		// Only a tool that says so gets an absolute path: others would show it in reports.
 		if folder != "" && !path.IsAbs(p) && (strings.Contains(strings.ToLower(said+about), "absolute")) {
 			p = path.Join(folder, p)
 		}
@@ -228,6 +235,7 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 	entries := []any{}
 	for i, text := range s.Entries {
 		entry := map[string]any{content: text}
+		// One entry is in progress, those before it are completed, those behind it pending.
 		if status, ok := find(properties, slotNames["status"]); ok {
 			want := "pending"
 			switch {
@@ -275,6 +283,7 @@ func (r *request) patch(s Step) (call, bool) {
 	prefixed := func(prefix, text string) string {
 		return prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix) + "\n"
 	}
+	// The format is that of Codex.
 	text := "*** Begin Patch\n*** Add File: " + s.Path + "\n" + prefixed("+", s.Text) + "*** End Patch\n"
 	if s.Do == Edit {
 		text = "*** Begin Patch\n*** Update File: " + s.Path + "\n@@\n" + prefixed("-", s.Old) + prefixed("+", s.New) + "*** End Patch\n"
