@@ -126,6 +126,7 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 		return nil, invalidParams(errors.New("protocolVersion must be an integer from 0 to 65535"))
 	}
 	rc := &remoteClient{conn: c}
+	// A client that offers a version above 2 gets the highest that is known here.
 	readProfile := rc.readProfileV1
 	if a.agent.V2 && *head.Version != 1 {
 		readProfile = rc.readProfileV2
@@ -179,6 +180,7 @@ func (rc *remoteClient) readProfileV2(params json.RawMessage) error {
 	return nil
 }
 
+// has reports whether the agent claims a capability that follows from no function.
 func (a *agentConn) has(c Capability) bool { return slices.Contains(a.agent.Capabilities, c) }
 
 // marker returns an empty object if a capability is there: its presence is the

@@ -43,6 +43,7 @@ type remoteClient struct {
 	bridge  *acpv2.Bridge            // for a client of version 1
 }
 
+// newAgentConn returns a connection that is not open yet.
 func newAgentConn(agent *Agent) *agentConn {
 	a := &agentConn{agent: agent, sessions: map[SessionID]*AgentSession{}}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -111,6 +112,7 @@ func (a *agentConn) initialized() (*remoteClient, error) {
 	return a.client, nil
 }
 
+// invalidRequest returns the error for a request at the wrong time.
 func invalidRequest(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}
 }
@@ -169,6 +171,7 @@ func (rc *remoteClient) readRequest(r jsonrpc.Request) (request acpv1.Message, m
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
+	// The params are kept as they came: the answer depends on the method of version 1.
 	request = method.NewParams()
 	if err := request.UnmarshalJSON(params); err != nil {
 		return nil, nil, invalidParams(err)
@@ -338,6 +341,7 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	if len(a.sessions) >= maxSessions && a.sessions[s.ID] == nil {
 		return nil, invalidRequest("%d sessions are open, which is the limit; close some", maxSessions)
 	}
+	// A session may be opened again, but not under a running turn.
 	if old := a.sessions[s.ID]; old != nil && old.busy() {
 		return nil, invalidRequest("the session %q is open and works on a prompt", s.ID)
 	}
@@ -356,6 +360,7 @@ func (a *agentConn) resume(ctx context.Context, client *remoteClient, m *acpv2.R
 		switch {
 		case client.profile.Version == 1:
 			return nil, jsonrpc.MethodNotFound(m.Method())
+		// Earlier messages are not kept here, so that a replay is impossible.
 		case s == nil || replay:
 			return nil, sessionNotFound(m.SessionID)
 		}

@@ -63,6 +63,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, opts *Options) (*Cli
 	return newClient(opts).open(ctx, r, w)
 }
 
+// newClient returns a client with its options filled in.
 func newClient(opts *Options) *Client {
 	c := &Client{backlog: newBacklog(), sessions: map[SessionID]*Session{}}
 	if opts != nil {

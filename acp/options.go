@@ -84,6 +84,7 @@ func (o *Options) offers(kind sandbox.Kind) bool {
 	return o.Policy.Verdict(kind) == sandbox.Allow || o.Policy.Verdict(kind) == sandbox.Ask && o.Ask != nil
 }
 
+// Files and terminals that replace those of the sandbox are always offered.
 func (o *Options) offersRead() bool      { return o.Files != nil || o.offers(sandbox.KindRead) }
 func (o *Options) offersWrite() bool     { return o.Files != nil || o.offers(sandbox.KindEdit) }
 func (o *Options) offersTerminals() bool { return o.Terminals != nil || o.offers(sandbox.KindExecute) }

@@ -21,6 +21,7 @@ type backlog struct {
 	calls int        // calls in flight
 }
 
+// newBacklog returns the state for a connection without calls.
 func newBacklog() *backlog {
 	g := &backlog{}
 	g.moved = sync.NewCond(&g.mu)
@@ -35,6 +36,7 @@ func (g *backlog) addCall() {
 	g.moved.Broadcast()
 }
 
+// removeCall wakes no one: a reader that waits for room waits on.
 func (g *backlog) removeCall() {
 	g.mu.Lock()
 	g.calls--
@@ -57,6 +59,7 @@ func (q *queue) put(u *Update, size int) bool {
 	size += perUpdate
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// An update that is larger than the bound is taken when the queue is empty.
 	for q.size > 0 && q.size+size > maxQueued && g.calls == 0 && !q.discard && !q.closed {
 		g.moved.Wait()
 	}

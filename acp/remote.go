@@ -51,6 +51,7 @@ func ask[A any, P interface {
 // remoteFiles are files that the client reads and writes.
 type remoteFiles struct{ session *AgentSession }
 
+// Read and the methods below are requests to the client, whose user may refuse them.
 func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (string, error) {
 	if !f.session.Client().ReadFiles {
 		return "", fmt.Errorf("acp: read %s: the client does not offer to read files", path)

@@ -78,6 +78,8 @@ type guardedFiles struct {
 	permissions *sandbox.Permissions
 }
 
+// A refusal is an error with a code, so that the agent learns that it was refused and not
+// that the file is missing.
 func (g guardedFiles) Read(ctx context.Context, path string, line, limit int) (string, error) {
 	if err := g.permissions.Permit(ctx, sandbox.KindRead, "read "+path); err != nil {
 		return "", err
@@ -176,6 +178,8 @@ func serviceError(err error) error {
 	return &jsonrpc.Error{Code: code, Message: message, Data: data}
 }
 
+// The methods below translate a request of the agent for the workspace. Those that may
+// ask a person end with the turn.
 func (s *Session) readFile(ctx context.Context, m *acpv1.ReadTextFileRequest) (acpv1.Message, error) {
 	ctx, done := s.turnContext(ctx) // a person may have to be asked
 	defer done()

@@ -22,6 +22,7 @@ type Transcript struct {
 	closed   bool // a tool call came after the last message
 }
 
+// A transcriptMessage is the text of one message so far.
 type transcriptMessage struct {
 	id   string // empty in version 1
 	text []byte

@@ -108,6 +108,7 @@ func needsConversion(b acpv2.ContentBlock) bool {
 // wait for room in the write queue.
 func (t *Turn) send(params json.RawMessage) {
 	c := t.session.client
+	// The channel is closed in any case: a cancellation waits for it.
 	abandon, err := c.conn.Begin(acpv1.MethodSessionPrompt, params, t.takeAnswer)
 	close(t.sent)
 	if err != nil {
@@ -190,6 +191,7 @@ func (t *Turn) update(u *Update, size int) {
 		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are taken, and %d MiB of them wait", maxBehind>>20)})
 		return
 	}
+	// The update is queued first: all updates of a turn come before its result.
 	if u.V2 != nil && u.V2.Update.StateUpdate != nil {
 		t.setState(u.V2.Update.StateUpdate)
 	}

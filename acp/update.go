@@ -191,6 +191,7 @@ func textV1(b *acpv1.ContentBlock) string {
 
 // textV2 returns the text of the blocks, with a placeholder for each other content.
 func textV2(blocks ...acpv2.ContentBlock) string {
+	// The usual case costs no copy.
 	if len(blocks) == 1 && blocks[0].Text != nil {
 		return blocks[0].Text.Text
 	}
@@ -228,6 +229,7 @@ func (u *Update) ToolCall() *ToolCall {
 	if u.V1 != nil {
 		m := &u.V1.Update
 		t := m.ToolCallUpdate
+		// An announcement has the members of a change, all of them set.
 		if c := m.ToolCall; c != nil {
 			t = &acpv1.ToolCallUpdate{ToolCallID: c.ToolCallID, Title: acpv1.Set(c.Title), Kind: c.Kind, Status: c.Status, Content: c.Content}
 		}

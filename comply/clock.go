@@ -11,6 +11,7 @@ type clock struct{ waited atomic.Int64 }
 
 // wait starts a wait, which the returned function ends.
 func (c *clock) wait() (over func()) {
+	// Waits of several goroutines may overlap, and then count twice.
 	began := time.Now()
 	return func() { c.waited.Add(int64(time.Since(began))) }
 }

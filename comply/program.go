@@ -101,7 +101,7 @@ func (g *inProcess) CloseInput() error           { return g.in.Close() }
 func (g *inProcess) HadOrphans() bool            { return false }
 func (g *inProcess) Done() <-chan struct{}       { return g.done }
 
-// Stderr returns what the function has written so far.
+// Stderr returns the end of the text that the function has written so far.
 func (g *inProcess) Stderr() []byte {
 	last, _ := g.stderr.Bytes()
 	return last

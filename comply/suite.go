@@ -15,6 +15,7 @@ var suite embed.FS
 
 // Suite returns the built-in tests.
 func Suite() ([]*jsont.Test, error) {
+	// The path of a built-in test is its name, for reports.
 	dir, err := fs.Sub(suite, "suite")
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ func (s *blockFinder) line(l line) {
 		ok = place >= 0 || extraName(h.name)
 	}
 	switch {
+	// A continuing line is tried first: a list may have items that look like fields.
 	case s.continues(l.text, h.name, place):
 		f := &s.fields[s.open]
 		if f.more == "" {
@@ -201,6 +202,7 @@ func (s *blockFinder) endRun() {
 			continue
 		}
 		status, detail, _ := readStatus(w.Value)
+		// The first of equal statuses keeps its place in the text.
 		if status == "" || run.Status != "" && status.rank() >= run.Status.rank() {
 			continue
 		}

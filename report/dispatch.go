@@ -59,6 +59,7 @@ func looksLikeDispatch(text string, o Options) bool {
 type dispatchReader struct {
 	result DispatchResult
 	d      diagnostics
+	// A field that comes twice: of a text the last one counts, lists are joined.
 	seen   [8]bool // by place among dispatchTerms
 	fenced bool    // the dispatch is in a code block
 
@@ -82,6 +83,7 @@ func (in *dispatchReader) line(l line) {
 	case begun && in.fenced && i <= in.indent && fence(l.text):
 		return
 	}
+	// A name that is indented more than the current field belongs to its value.
 	if !begun || i <= in.indent {
 		if h, ok := split(l.text); ok {
 			place := find(dispatchTerms, h.name)
@@ -194,6 +196,7 @@ func splitNumbered(s string) (items []string) {
 		return []string{s}
 	}
 	start := 0
+	// A number counts only if it is the next one: criteria may have numbers in them.
 	for i := 1; i < len(rest); i++ {
 		if rest[i-1] != ' ' && rest[i-1] != '\t' || !digit(rest[i]) {
 			continue
@@ -288,6 +291,7 @@ func numbered(items []string) string {
 		}
 		b.WriteString(strconv.Itoa(i+1) + ". " + oneLine(item))
 	}
+	// The form is chosen by trial: what is not read back as it was is written otherwise.
 	if back := splitNumbered(b.String()); len(items) > 1 && slices.Equal(back, items) {
 		return b.String()
 	}
@@ -323,6 +327,7 @@ type dispatchForm struct {
 	Done       *string  `json:"done"`
 }
 
+// jsonForm returns the dispatch with null and empty lists in place of what is absent.
 func (d Dispatch) jsonForm() dispatchForm {
 	return dispatchForm{
 		orNull(d.Task), orNull(d.Context), orEmpty(d.Acceptance), orEmpty(d.Scope),

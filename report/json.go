@@ -18,6 +18,7 @@ type jsonForm struct {
 	Learned       *string  `json:"learned"`
 }
 
+// jsonForm returns the report with null in place of what is absent, as the schema has it.
 func (r Report) jsonForm() jsonForm {
 	return jsonForm{
 		Status: orNull(r.Status), FilesCreated: orEmpty(r.FilesCreated), FilesModified: orEmpty(r.FilesModified),
@@ -25,6 +26,7 @@ func (r Report) jsonForm() jsonForm {
 	}
 }
 
+// orNull and orEmpty return an absent value as JSON has it.
 func orNull[T ~string](s T) *T {
 	if s == "" {
 		return nil
@@ -153,6 +155,7 @@ const maxMembers = 1000
 
 // members returns the members of a JSON object, and false for anything else.
 func members(data []byte) (all []member, ok bool) {
+	// Member by member, because an object may repeat a name and the order counts.
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, false
@@ -226,6 +229,7 @@ var derived = map[string]bool{"status_known": true, "tests_count": true, "diagno
 func tolerantObject(all []member, d diagnostics) (Result, diagnostics) {
 	in := reader{d: d}
 	statusAt, least := -1, Status("")
+	// The status is found first: which of several counts decides about the others.
 	for i, m := range all {
 		if s, ok := m.text(); ok && lower(m.name) == "status" {
 			s, _, _ := readStatus(trim(s))

@@ -69,6 +69,7 @@ func oddLineEnd(s string) int {
 type fieldStyle uint8
 
 const (
+	// Each has a diagnostic of its own; see styleCodes.
 	decorated fieldStyle = 1 << iota // it has Markdown marks
 	separated                        // its separator is not a colon, blanks and tabs
 	zeroWidth                        // characters without width precede it
@@ -122,6 +123,7 @@ func splitOdd(s string) (h head, ok bool) {
 		h.odd |= decorated
 		rest = strings.TrimLeftFunc(rest[1:], space)
 	}
+	// Marks may close before the separator, after it, or behind the value.
 	open := markers(rest)
 	rest = rest[len(open):]
 	end := nameEnd(rest, 0)

@@ -66,6 +66,7 @@ func splitList(value string) (items []string, codes []Code) {
 	return slices.DeleteFunc(items, func(s string) bool { return s == "" }), codes
 }
 
+// trimAll trims the items in place.
 func trimAll(items []string) []string {
 	for i := range items {
 		items[i] = trim(items[i])

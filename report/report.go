@@ -53,6 +53,7 @@ const (
 	Skip State = "skip" // not run
 )
 
+// states has the order of the sums in readCounts.
 var states = [...]State{Pass, Fail, Skip}
 
 // Tests are a state with an optional count, as in "pass" or "fail:2"; empty if

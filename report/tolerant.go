@@ -209,6 +209,7 @@ func (in *reader) longText(place int, f *TextField, more []string) (value string
 	return value
 }
 
+// joinLines returns a value with the lines that continue it.
 func joinLines(value string, more []string) string {
 	if len(more) == 0 {
 		return value

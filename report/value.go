@@ -26,6 +26,7 @@ func readStatus(value string) (s Status, detail string, codes []Code) {
 		s, detail = known, trim(value[n:]+rest)
 		break
 	}
+	// An unknown word is kept: a later version of the protocol may define it.
 	if s == "" {
 		n := 0
 		for n < len(value) {
@@ -189,6 +190,7 @@ func readCounts(value string) (t Tests, detail string, codes []Code) {
 		}
 		s = s[n:]
 	}
+	// One failure outweighs any number of passed tests.
 	for _, i := range [...]int{1, 0, 2} {
 		if sums[i] > 0 {
 			return Tests(string(states[i]) + ":" + strconv.Itoa(sums[i])), value, []Code{CodeNormalised}

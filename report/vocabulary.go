@@ -4,6 +4,7 @@ package report
 type shape uint8
 
 const (
+	// The shape decides whether a line can continue the value.
 	aWord shape = iota // a word of a fixed vocabulary, on the line of the field
 	aList
 	aText
@@ -62,6 +63,7 @@ func extraName(name string) bool {
 	return true
 }
 
+// Names and words are ASCII; bytes beyond it are never part of one.
 func upper(b byte) bool    { return b >= 'A' && b <= 'Z' }
 func digit(b byte) bool    { return b >= '0' && b <= '9' }
 func letter(b byte) bool   { return upper(b &^ 0x20) }

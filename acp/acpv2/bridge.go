@@ -50,14 +50,17 @@ type Answer struct {
 type turn string
 
 const (
+	// The states. A session without a prompt is in the first.
 	turnNone turn = "none" // no prompt waits for an answer
 	turnSent turn = "sent" // the agent has not answered
 	turnOpen turn = "open" // the agent has accepted the prompt
 )
 
+// An event moves a turn; turnNext says from where to where.
 type event string
 
 const (
+	// Only the agent can cause the last three.
 	eventPrompt   event = "prompt"
 	eventAccepted event = "accepted"
 	eventRefused  event = "refused"
@@ -136,6 +139,7 @@ func (b *Bridge) Refused(id SessionID, e *Error) (*Answer, error) {
 	return &Answer{Error: ErrorToV1(e)}, nil
 }
 
+// step moves the turn of a session, or fails with the reason and leaves it as it is.
 func (b *Bridge) step(id SessionID, e event, reason string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,6 +172,7 @@ func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The state changes last: remember runs only if every message is valid in version 1.
 	c := newConverter(&b.opts)
 	step := &Step{}
 	var updates []acpv1.SessionUpdate
@@ -217,6 +222,7 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 	if v := c.update(m); v != nil {
 		updates = append(updates, *v)
 	}
+	// A whole message that comes after its first chunk would say it twice.
 	for _, chunk := range []*ContentChunk{m.UserMessageChunk, m.AgentMessageChunk, m.AgentThoughtChunk} {
 		if chunk != nil {
 			remember = func() { s.seen(chunk.MessageID) }
@@ -229,6 +235,7 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (remember func()) {
 	reason, stopped := m.StopReason.Get()
 	switch {
+	// An agent may become idle without a prompt, after work that it began itself.
 	case s.turn != turnOpen:
 		c.idle(m)
 		return nil
@@ -244,6 +251,7 @@ func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (reme
 // answer returns the answer that a stop reason means to a client of version 1. An
 // unknown reason is an error, never a success.
 func answer(reason StopReason, m *IdleStateUpdate) *Answer {
+	// The words of version 1 are a part of those of version 2.
 	v1 := acpv1.StopReason(reason)
 	if v1.Known() {
 		return &Answer{Result: &acpv1.PromptResponse{StopReason: v1, Meta: m.Meta, Extra: m.Extra}}
@@ -267,6 +275,7 @@ func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]Con
 		c.failAt("content", "", "is missing or empty, and version 1 cannot clear a message")
 	case s.messages[id]:
 		c.failAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
+	// Past the bound it is safer to refuse than to repeat a message.
 	case len(s.messages) >= maxMessages:
 		c.failAt("messageId", string(id), "may be a message that the client has: there were too many to remember")
 	}
@@ -296,6 +305,7 @@ func (s *bridgeSession) toolCall(c *converter, m *ToolCallUpdate) ([]acpv1.Sessi
 		if list, ok := v1.Content.Get(); ok && call != nil {
 			call.content = list
 		}
+		// A call that has ended cannot change any more, and need not be remembered.
 		if status, _ := v1.Status.Get(); status == acpv1.ToolCallStatusCompleted || status == acpv1.ToolCallStatusFailed {
 			delete(s.calls, m.ToolCallID)
 		}
@@ -324,6 +334,7 @@ func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (upda
 	}
 	var item acpv1.ToolCallContent
 	c.at("content", func() { item, _ = c.toolContent(&m.Content) })
+	// The capacity is cut, so that a failed update leaves the list of the call alone.
 	list := append(call.content[:len(call.content):len(call.content)], item)
 	update := acpv1.ToolCallUpdate{ToolCallID: m.ToolCallID, Content: Set(list), Meta: m.Meta, Extra: m.Extra}
 	return []acpv1.SessionUpdate{{ToolCallUpdate: &update}}, func() { call.content = list }

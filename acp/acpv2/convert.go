@@ -71,6 +71,7 @@ type converter struct {
 	problems []error
 }
 
+// newConverter copies the options: the caller may change its own later.
 func newConverter(opts *V1Options) *converter {
 	c := &converter{}
 	if opts != nil {
@@ -97,8 +98,11 @@ func (c *converter) at(name string, f func()) {
 	c.path = c.path[:len(c.path)-1]
 }
 
+// pointer escapes a name for a JSON pointer (RFC 6901).
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
+// problem returns a problem with the current value, which is cut short and quoted: it
+// may be foreign text.
 func (c *converter) problem(value, reason string) *Problem {
 	var path strings.Builder
 	for _, name := range c.path {
@@ -154,6 +158,7 @@ func (c *converter) hold(err error) {
 	var p *Problem
 	switch {
 	case err == nil:
+	// Validate joins its problems; each gets the path of its own.
 	case errors.As(err, &many):
 		for _, e := range many.Unwrap() {
 			c.hold(e)
@@ -179,6 +184,7 @@ func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage])
 	}
 }
 
+// A raw member that is absent is nil; null is text.
 func isNull(raw json.RawMessage) bool   { return string(raw) == "null" }
 func isObject(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
 
@@ -195,6 +201,7 @@ func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 // members in version 1.
 func same[T any](c *converter, x any) T {
 	var out T
+	// Through JSON, because the two types share nothing but their form on the wire.
 	raw, err := acpv1.Marshal(x)
 	if err == nil {
 		err = acpv1.Unmarshal(raw, &out)
@@ -209,6 +216,7 @@ func same[T any](c *converter, x any) T {
 // optional converts a member that may be absent or null.
 func optional[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
 	v, ok := in.Get()
+	// Absent, null and a value stay three things.
 	switch {
 	case in.IsNull():
 		return Null[B]()

@@ -10,6 +10,8 @@ import (
 // requires of every client are capabilities in version 1.
 func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 	caps, _ := m.Capabilities.Get()
+	// Version 2 has no files and terminals of the client: an agent of version 1 must not
+	// ask for them.
 	v1 := acpv1.ClientCapabilities{
 		FS:       Set(acpv1.FileSystemCapabilities{ReadTextFile: Set(false), WriteTextFile: Set(false)}),
 		Terminal: Set(false),
@@ -40,6 +42,7 @@ func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	v1 := acpv1.AgentCapabilities{LoadSession: Set(true), Meta: caps.Meta, Extra: caps.Extra}
 	c.at("capabilities", func() {
 		session, ok := caps.Session.Get()
+		// There is no such agent in version 1, and nothing near to it.
 		if !ok {
 			c.failAt("session", "", "is missing, but an agent of version 1 has sessions")
 			return
@@ -61,6 +64,8 @@ func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	return out
 }
 
+// sessionCapabilities sets the capabilities within sessions. Listing, resuming and closing
+// are a part of every agent of version 2.
 func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCapabilities) {
 	out := acpv1.SessionCapabilities{
 		List:   Set(acpv1.SessionListCapabilities{}),

@@ -63,6 +63,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *PromptRequest:
 		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.block), Meta: m.Meta, Extra: m.Extra}
 	case *PromptResponse:
+		// The answer is an acknowledgement, of which version 1 has none.
 		c.failAt("messageId", string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
 	case *CancelSessionNotification:
 		return ref(same[acpv1.CancelNotification](c, m))
@@ -90,6 +91,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	return nil
 }
 
+// ref makes a value a message: those have methods on their pointers.
 func ref[T any](v T) *T { return &v }
 
 // able records a problem if the agent lacks the capability for a method.

@@ -2,6 +2,8 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
+// newSessionRequest converts a request whose form differs only in what may be absent:
+// version 1 wants a list of servers, be it an empty one.
 func (c *converter) newSessionRequest(m *NewSessionRequest) acpv1.Message {
 	return &acpv1.NewSessionRequest{
 		Cwd:                   string(m.Cwd),
@@ -39,6 +41,8 @@ func (c *converter) resumeSessionRequest(m *ResumeSessionRequest) acpv1.Message 
 	}
 }
 
+// resumeSessionResponse converts to the answer of the method that was really called: the
+// same request becomes session/load or session/resume.
 func (c *converter) resumeSessionResponse(m *ResumeSessionResponse, out *Conversion) acpv1.Message {
 	out.Then = c.commandsAfter(c.SessionID, m.AvailableCommands)
 	options := optional(c, "configOptions", m.ConfigOptions, c.configOptions)
@@ -48,6 +52,7 @@ func (c *converter) resumeSessionResponse(m *ResumeSessionResponse, out *Convers
 	return &acpv1.ResumeSessionResponse{ConfigOptions: options, Meta: m.Meta, Extra: m.Extra}
 }
 
+// forkSessionRequest needs a capability: the method is no stable part of either version.
 func (c *converter) forkSessionRequest(m *ForkSessionRequest) acpv1.Message {
 	c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.Fork.IsSet() })
 	return &acpv1.ForkSessionRequest{
@@ -65,6 +70,7 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 	if !ok {
 		return nil
 	}
+	// The answer to session/resume does not name its session.
 	if session == "" {
 		c.failAt("availableCommands", "", "are sent after the result in version 1, for which the session must be known: set V1Options.SessionID")
 		return nil
@@ -100,6 +106,7 @@ func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok
 	return out, true
 }
 
+// mcpServers converts the current list of servers.
 func (c *converter) mcpServers(list []MCPServer) []acpv1.MCPServer {
 	return items(c, list, c.mcpServer)
 }
@@ -136,6 +143,8 @@ func (c *converter) configOptionsIn(list []SessionConfigOption) []acpv1.SessionC
 	return each(c, "configOptions", list, c.configOption)
 }
 
+// configOption converts an option. Options of a type that the client cannot show are left
+// out, so that it can still show the others.
 func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfigOption, ok bool) {
 	out = acpv1.SessionConfigOption{
 		ID: m.ConfigID, Name: m.Name, Description: m.Description,
@@ -161,6 +170,7 @@ func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfi
 	return out, true
 }
 
+// selectOptions converts the choices, with groups or without.
 func (c *converter) selectOptions(m *SessionConfigSelectOptions) (out acpv1.SessionConfigSelectOptions) {
 	if m.Grouped == nil {
 		out.Ungrouped = m.Ungrouped

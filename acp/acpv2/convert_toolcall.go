@@ -41,6 +41,7 @@ func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Opti
 	return optional(c, name, in, f)
 }
 
+// keptRaw is kept for raw JSON.
 func (c *converter) keptRaw(name string, raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
 		c.failAt(name, "null", "cannot be removed in version 1")
@@ -56,6 +57,7 @@ func emptied[A, B any](c *converter, name string, in Optional[[]A], f func([]A) 
 	return optional(c, name, in, f)
 }
 
+// toolKind converts a kind. One of version 2 alone becomes other, which says less.
 func (c *converter) toolKind(k ToolKind) acpv1.ToolKind {
 	if !k.Known() {
 		c.lose(string(k), "is a kind of tool that version 1 does not have")
@@ -70,6 +72,7 @@ var nearestStatus = map[ToolCallStatus]acpv1.ToolCallStatus{
 	ToolCallStatusCancelled: acpv1.ToolCallStatusFailed,
 }
 
+// toolStatus converts a status. An unknown one has no nearest: it may mean anything.
 func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
 	out := acpv1.ToolCallStatus(s)
 	switch nearest, ok := nearestStatus[s]; {
@@ -90,6 +93,8 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 		out.Content = &acpv1.Content{Content: c.content(&m.Content.Content), Meta: m.Content.Meta, Extra: m.Content.Extra}
 		return out, true
 	case m.Diff != nil:
+		// Version 1 describes a change by the old and the new text, which a patch does not
+		// hold.
 		patch, ok := m.Diff.Patch.Get()
 		if !ok || !c.Lossy {
 			c.failAt("type", m.Tag(), "describes changes in a way that version 1 does not have")
@@ -113,6 +118,8 @@ const (
 	metaDescription = "acp.v2/description"
 )
 
+// requestPermission converts a question. Its title and description have no members in
+// version 1; if the tool call has a title of its own, they go into _meta.
 func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
 	out := &acpv1.RequestPermissionRequest{SessionID: m.SessionID, Meta: m.Meta, Extra: m.Extra}
 	subject, _ := m.Subject.Get()
@@ -153,6 +160,7 @@ func (c *converter) addMeta(meta json.RawMessage, name, value string) json.RawMe
 		c.fail(value, "has no place in _meta: %v", err)
 		return meta
 	}
+	// The other members stay byte for byte: they belong to the sender.
 	rest := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(meta), []byte("{")))
 	if !bytes.HasPrefix(rest, []byte("}")) {
 		rest = append([]byte(","), rest...)

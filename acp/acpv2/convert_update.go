@@ -59,6 +59,7 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 // capability for them.
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
+	// A client whose capabilities are not known gets the update: it may ignore it.
 	if m.Notice != nil && known && !can.Notices.IsSet() || m.Notice == nil && known && !can.Compaction.IsSet() {
 		c.dropAt("sessionUpdate", m.Tag(), "is an update that the client has no capability for")
 		return nil
@@ -80,6 +81,7 @@ func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	}}
 }
 
+// chunk converts a piece of a message. The id is optional in version 1.
 func (c *converter) chunk(m *ContentChunk) *acpv1.ContentChunk {
 	return &acpv1.ContentChunk{
 		Content: c.content(&m.Content), MessageID: Set(m.MessageID), Meta: m.Meta, Extra: m.Extra,
@@ -98,6 +100,7 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // the usual case, without a round trip through JSON
 	}
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
+		// A copy: the message belongs to the caller.
 		link := *m.ResourceLink
 		if link.Icons.IsSet() {
 			c.loseAt("icons", "", "have no place in version 1")

@@ -33,7 +33,7 @@ type family struct {
 	modes []string       // names of the mode, for tools that can do several things
 }
 
-// families has the tools of the agents in agents/, and names that others are likely to
+// families has the tools of the agents in comply/agents, and names that others are likely to
 // use. An agent needs an entry here only if its names are unlike all of these.
 var families = map[Action]family{
 	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
