@@ -35,6 +35,8 @@ type narrator struct {
 	titles  map[string]string // of tool calls
 	printed map[string]bool   // messages of which something was
 	said    bool              // the last text on standard output has no end of line
+	message string            // id of the message that it belongs to
+	acted   bool              // a tool call came after it, so that the next text is another message
 	thought bool              // the last text on standard error has none
 	open    bool              // there is a rewritten line
 	call    string            // id of the tool call on it; empty if it shows the state
@@ -161,6 +163,10 @@ func (n *narrator) tell(u *acp.Update) {
 		if len(n.printed) < 1000 {
 			n.printed[id] = true
 		}
+		if n.said && (n.acted || id != n.message) {
+			fmt.Fprintln(n.out) // a message begins on a line of its own
+		}
+		n.message, n.acted = id, false
 		if text := visible(u.Text()); text != "" {
 			n.said = !strings.HasSuffix(text, "\n")
 			io.WriteString(n.out, text)
@@ -184,6 +190,7 @@ func (n *narrator) tell(u *acp.Update) {
 
 // toolCall prints the state of a tool call and the changes that it made.
 func (n *narrator) toolCall(call *acp.ToolCall) {
+	n.acted = true
 	if call.Title != "" && len(n.titles) < 1000 {
 		n.titles[call.ID] = call.Title
 	}

@@ -42,6 +42,12 @@ func TestRunProgress(t *testing.T) {
 	})
 }
 
+func TestRunPrintsEachMessageOnLinesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := do(t, parley(t, nil, runArgs(t, "looking first", newRepository(t), "--no-hub", "--policy", "write", "--home", t.TempDir())...))
+	contains(t, r.out, "I will look first.\nSTATUS:ok\n")
+}
+
 func TestRunSaysWhyAnAgentFailed(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

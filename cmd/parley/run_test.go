@@ -122,6 +122,7 @@ func TestRunVerdicts(t *testing.T) {
 		{"nothing to do and nothing done is confirmed", "idle", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
 		{"a report between decorations is read", "decorated", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
 		{"R0-030 an agent without a report is asked once more for that alone", "late", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
+		{"a report after words and a tool call is read", "looking first", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
 		{"an agent that commits is not convicted", "committing", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
 		{"many words before the report do not hide it", "flooding", nil, exitDone, hub.RunDone, "", hub.RunConfirmed, ""},
 		{"an agent that says nothing has given no report", "silent", nil, exitCheck, hub.RunFailed, hub.RunNoReport, hub.RunUnverified, ""},

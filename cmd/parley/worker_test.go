@@ -79,6 +79,10 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 	"prose": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		return errors.Join(greet(t), t.Say(ctx, "I have made the file and everything works. The status is fine!"))
 	},
+	"looking first": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // two messages with a tool call between them
+		call := acpv2.ToolCallUpdate{ToolCallID: "look", Title: acpv2.Set("look"), Status: acpv2.Set[acpv2.ToolCallStatus]("completed")}
+		return errors.Join(greet(t), t.Say(ctx, "I will look first."), t.ToolCall(ctx, call), t.Say(ctx, good))
+	},
 	"late": func(ctx context.Context, t *acp.AgentTurn, turn int) error {
 		if turn == 1 {
 			return errors.Join(greet(t), t.Say(ctx, "All done."))

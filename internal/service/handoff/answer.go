@@ -154,11 +154,13 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	if h.Restricted {
 		detail = onTheHub
 	}
+	proof, _ := proofOf(*h, checks)
 	err := s.post(m, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
 		ID     hub.HandoffID    `json:"handoff_id"`
 		Reason hub.RejectReason `json:"reason"`
 		Detail string           `json:"detail"`
-	}{h.ID, reason, cut(detail, 3000)}, false)
+		Proof  hub.Proof        `json:"proof"`
+	}{h.ID, reason, cut(detail, 3000), proof}, false)
 	if err != nil || h.Previous == "" {
 		return err
 	}

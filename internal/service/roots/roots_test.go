@@ -1,0 +1,93 @@
+package roots_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/roots"
+)
+
+var operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}
+
+func TestAdd(t *testing.T) {
+	base, user := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", user)
+	home := filepath.Join(base, "deep", "hub")
+	for _, dir := range []string{"deep/hub/keys", "deep/hub/worktrees/run", "app/src"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(base, "app"), filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(base, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	s, err := roots.New(store, home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, path string
+		code       hub.Code // "" if it is added
+	}{
+		{"a folder", base + "/app/src", ""},
+		{"a folder, written with dots", base + "/app/../app/src/", ""},
+		{"the folder around it", base + "/app", ""},
+		{"a worktree of a run", home + "/worktrees/run", ""},
+		{"a relative path", "app", hub.CodeInvalid},
+		{"no path", "", hub.CodeInvalid},
+		{"a path with a zero byte", "/a\x00b", hub.CodeInvalid},
+		{"a path that is too long", "/" + strings.Repeat("x", 5000), hub.CodeInvalid},
+		{"a file", base + "/file", hub.CodeInvalid},
+		{"a folder that is not there", base + "/none", hub.CodeInvalid},
+		{"a link", base + "/link", hub.CodePolicy},
+		{"a folder behind a link", base + "/link/src", hub.CodePolicy},
+		{"the root of the file system", "/", hub.CodePolicy},
+		{"the user's home", user, hub.CodePolicy},
+		{"a parent of the user's home", filepath.Dir(user), hub.CodePolicy},
+		{"the hub's home", home, hub.CodePolicy},
+		{"a parent of the hub's home", base, hub.CodePolicy},
+		{"the keys in the hub's home", home + "/keys", hub.CodePolicy},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, err := s.Paths(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Add(t.Context(), operator, tt.path)
+			if hub.CodeOf(err) != tt.code {
+				t.Fatalf("got %v, want the code %q", err, tt.code)
+			}
+			after, err := s.Paths(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.code != "" && len(after) != len(before) {
+				t.Errorf("roots: got %v, want that nothing changed", after)
+			}
+			if tt.code == "" && got.Path != filepath.Clean(tt.path) {
+				t.Errorf("got %v, want %s", got, tt.path)
+			}
+		})
+	}
+	t.Run("only the operator", func(t *testing.T) {
+		agent := hub.Caller{Kind: hub.CallerAgent, ID: "builder", Role: hub.RoleCoordinator, Auditor: true}
+		if _, err := s.Add(t.Context(), agent, base+"/app"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("add: got %v, want forbidden", err)
+		}
+		if _, err := s.Remove(t.Context(), agent, base+"/app"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("remove: got %v, want forbidden", err)
+		}
+	})
+}
