@@ -25,7 +25,7 @@ const (
 	CodeSequence         Code = "sequence_invalid"    // a negotiation message out of order
 	CodeHashMismatch     Code = "hash_mismatch"       // content does not match its hash
 	CodeOwnership        Code = "ownership_conflict"  // another agent owns the task, or the receiver owned it before
-	CodeUnproven         Code = "unproven"            // a claim contradicts the files or the repository
+	CodeUnproven         Code = "unproven"            // a claim contradicts the files or the repository, or cannot be checked on a hub that requires proof
 	CodeOutsideRoots     Code = "outside_roots"       // a file or worktree lies under no root, so that no claim about it can be checked
 	CodeNotEnabled       Code = "capability_disabled" // the feature exists but is off
 

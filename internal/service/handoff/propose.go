@@ -272,18 +272,19 @@ const onTheHub = "restricted: read it on the hub"
 // invitation is the payload of handoff.initiate: a summary of the package for the
 // receiver.
 func invitation(h hub.Handoff, p hub.Package) any {
-	title, summary, next := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800)
+	title, summary, next, unproven := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800), p.Unproven
 	if h.Restricted {
-		title, summary, next = "restricted", onTheHub, onTheHub
+		title, summary, next, unproven = "restricted", onTheHub, onTheHub, ""
 	}
 	return struct {
-		ID      hub.HandoffID `json:"handoff_id"`
-		TaskID  string        `json:"task_id"`
-		Title   string        `json:"title"`
-		Summary string        `json:"summary"`
-		Next    string        `json:"next_step"`
-		Hash    string        `json:"package_hash"`
-	}{h.ID, h.TaskID, title, summary, next, h.Hash}
+		ID       hub.HandoffID `json:"handoff_id"`
+		TaskID   string        `json:"task_id"`
+		Title    string        `json:"title"`
+		Summary  string        `json:"summary"`
+		Next     string        `json:"next_step"`
+		Hash     string        `json:"package_hash"`
+		Unproven string        `json:"unproven,omitempty"`
+	}{h.ID, h.TaskID, title, summary, next, h.Hash, cut(unproven, 500)}
 }
 
 // cut shortens a text to about so many bytes as JSON, at a character.
