@@ -56,6 +56,14 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 		}
 		r.V1, r.SessionID = m, m.SessionID
 		r.Kind, r.Title = sandbox.Kind(m.ToolCall.Kind.Or("")), m.ToolCall.Title.Or("")
+		for _, l := range m.ToolCall.Locations.Or(nil) {
+			r.Paths = append(r.Paths, l.Path)
+		}
+		for _, c := range m.ToolCall.Content.Or(nil) {
+			if c.Diff != nil {
+				r.Paths = append(r.Paths, c.Diff.Path)
+			}
+		}
 		for _, o := range m.Options {
 			r.Options = append(r.Options, sandbox.Option{ID: string(o.OptionID), Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
 		}
@@ -69,6 +77,14 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 	switch subject := m.Subject.Or(acpv2.RequestPermissionSubject{}); {
 	case subject.ToolCall != nil:
 		r.Kind = sandbox.Kind(subject.ToolCall.ToolCall.Kind.Or(""))
+		for _, l := range subject.ToolCall.ToolCall.Locations.Or(nil) {
+			r.Paths = append(r.Paths, string(l.Path))
+		}
+		for _, c := range subject.ToolCall.ToolCall.Content.Or(nil) {
+			if c.Diff != nil {
+				r.Paths = append(r.Paths, changedPaths(c.Diff)...)
+			}
+		}
 	case subject.Command != nil:
 		r.Kind = sandbox.KindExecute
 	default:
@@ -78,6 +94,23 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 		r.Options = append(r.Options, sandbox.Option{ID: string(o.OptionID), Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
 	}
 	return r, nil
+}
+
+// changedPaths returns the files that a difference names.
+func changedPaths(d *acpv2.Diff) (paths []string) {
+	for _, c := range d.Changes {
+		for _, one := range []*acpv2.DiffPathChange{c.Add, c.Delete, c.Modify} {
+			if one != nil {
+				paths = append(paths, string(one.Path))
+			}
+		}
+		for _, pair := range []*acpv2.DiffPathPairChange{c.Move, c.Copy} {
+			if pair != nil {
+				paths = append(paths, string(pair.OldPath), string(pair.Path))
+			}
+		}
+	}
+	return paths
 }
 
 // permission answers session/request_permission.

@@ -88,7 +88,7 @@ func (g guardedFiles) Read(ctx context.Context, path string, line, limit int) (s
 }
 
 func (g guardedFiles) Write(ctx context.Context, path, text string) error {
-	if err := g.permissions.Permit(ctx, sandbox.KindEdit, "write "+path); err != nil {
+	if err := g.permissions.Permit(ctx, sandbox.KindEdit, "write "+path, path); err != nil {
 		return err
 	}
 	return g.files.Write(ctx, path, text)

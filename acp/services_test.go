@@ -51,6 +51,7 @@ func TestFiles(t *testing.T) {
 		{"a policy that reads lets it read lines", acp.Options{Policy: sandbox.PolicyRead}, "read a.txt", "two\n", 0},
 		{"a policy that reads does not offer to write", acp.Options{Policy: sandbox.PolicyRead}, "write a.txt", "", jsonrpc.CodeInternal},
 		{"a policy that writes lets it write", acp.Options{Policy: sandbox.PolicyWrite}, "write a.txt", "written", 0},
+		{"a policy that writes does not let it write commands that git runs", acp.Options{Policy: sandbox.PolicyWrite}, "write .git/config", "", jsonrpc.CodeInvalidRequest},
 		{"what is outside the folder is refused", acp.Options{Policy: sandbox.PolicyYolo}, "read /etc/hostname", "", jsonrpc.CodeInvalidParams},
 		{"a missing file is told as missing", acp.Options{Policy: sandbox.PolicyRead}, "read none.txt", "", -32002},
 		{"a person who is asked can refuse", acp.Options{Policy: sandbox.PolicyAsk, Ask: func(context.Context, sandbox.Request) (string, error) { return "", nil }},
@@ -155,12 +156,16 @@ func TestPermissions(t *testing.T) {
 		{OptionID: "yes", Name: "Yes", Kind: acpv2.PermissionOptionKindAllowOnce},
 		{OptionID: "no", Name: "No", Kind: acpv2.PermissionOptionKindRejectOnce},
 	}
-	ask := func(kind acpv2.ToolKind) *acp.Agent {
+	ask := func(kind acpv2.ToolKind, paths ...acpv2.AbsolutePath) *acp.Agent {
+		var locations []acpv2.ToolCallLocation
+		for _, p := range paths {
+			locations = append(locations, acpv2.ToolCallLocation{Path: p})
+		}
 		return doing(func(ctx context.Context, t *acp.AgentTurn) (string, error) {
 			outcome, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
 				Title: "do it", Options: options,
 				Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
-					ToolCall: acpv2.ToolCallUpdate{ToolCallID: "c", Kind: acpv2.Set(kind)},
+					ToolCall: acpv2.ToolCallUpdate{ToolCallID: "c", Kind: acpv2.Set(kind), Locations: acpv2.Set(locations)},
 				}}),
 			})
 			switch {
@@ -201,6 +206,16 @@ func TestPermissions(t *testing.T) {
 			})
 		})
 	}
+	t.Run("write rejects editing of files that git runs", func(t *testing.T) {
+		both(t, func(t *testing.T, v2 bool) {
+			for path, want := range map[acpv2.AbsolutePath]string{"/repo/a.go": "approved", "/repo/.git/hooks/pre-commit": "selected"} {
+				c := connect(t, ask(acpv2.ToolKindEdit, "/repo/b.go", path), &acp.Options{Policy: sandbox.PolicyWrite, V2: v2})
+				if text, _, err := prompt(t, open(t, c), "go").Text(); err != nil || text != want {
+					t.Errorf("%s: got %q, %v; want %q", path, text, err, want)
+				}
+			}
+		})
+	})
 	t.Run("R2-032 no rule allows what is not known", func(t *testing.T) {
 		outcome := make(chan string, 1)
 		c := played(t, &acp.Options{V2: true, Policy: sandbox.PolicyYolo}, func(s *script) {

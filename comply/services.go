@@ -199,7 +199,7 @@ func (s *services) writeFile(ctx context.Context, r params) (any, error) {
 	if r.Content == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: there is no content", r.Path)}
 	}
-	if err := s.permissions.Permit(ctx, sandbox.KindEdit, "write "+r.Path); err != nil {
+	if err := s.permissions.Permit(ctx, sandbox.KindEdit, "write "+r.Path, r.Path); err != nil {
 		return nil, err
 	}
 	return struct{}{}, s.files.Write(ctx, r.Path, *r.Content)

@@ -37,9 +37,24 @@ type Option struct {
 
 // A Request is an agent's request for the permission of an action.
 type Request struct {
-	Kind    Kind   // empty if the agent did not say
-	Title   string // the action, for people
+	Kind    Kind     // empty if the agent did not say
+	Title   string   // the action, for people
+	Paths   []string // of the files that the action changes, as far as they are known
 	Options []Option
+}
+
+// effect returns the kind by which a request is decided. A change of a file that a
+// program runs is an execution, whatever the agent calls it.
+func (r Request) effect() Kind {
+	switch r.Kind {
+	case KindEdit, KindMove, KindDelete:
+		for _, path := range r.Paths {
+			if writeKind(r.Kind, path) == KindExecute {
+				return KindExecute
+			}
+		}
+	}
+	return r.Kind
 }
 
 // A Decision answers a Request. The zero value is safe: nothing was chosen.
@@ -71,13 +86,14 @@ func NewPermissions(policy Policy, ask Asker) *Permissions {
 // asked, the error says why and the decision is zero.
 func (p *Permissions) Decide(ctx context.Context, r Request) (Decision, error) {
 	offered := usable(r.Options)
-	switch v := p.policy.Verdict(r.Kind); {
+	kind := r.effect()
+	switch v := p.policy.Verdict(kind); {
 	case v == Ask && p.ask == nil:
 		return choose(Reject, offered, "no person can be asked"), nil
 	case v == Ask:
 		return p.question(ctx, r, offered)
 	default:
-		return choose(v, offered, fmt.Sprintf("policy %q on kind %q: %s", p.policy, r.Kind, v)), nil
+		return choose(v, offered, fmt.Sprintf("policy %q on kind %q: %s", p.policy, kind, v)), nil
 	}
 }
 
@@ -101,9 +117,10 @@ func (p *Permissions) question(ctx context.Context, r Request, offered []Option)
 
 // Permit returns an error with CodeRefused unless the policy or the person asked
 // allows the action that title describes. It is for actions for which the agent makes
-// no request, such as writing a file through Files.
-func (p *Permissions) Permit(ctx context.Context, kind Kind, title string) error {
-	d, err := p.Decide(ctx, Request{Kind: kind, Title: title, Options: []Option{
+// no request, such as writing a file through Files. paths are those of the files that
+// it changes.
+func (p *Permissions) Permit(ctx context.Context, kind Kind, title string, paths ...string) error {
+	d, err := p.Decide(ctx, Request{Kind: kind, Title: title, Paths: paths, Options: []Option{
 		{ID: string(AllowOnce), Name: "Allow", Kind: AllowOnce},
 		{ID: string(RejectOnce), Name: "Reject", Kind: RejectOnce},
 	}})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
@@ -192,7 +193,7 @@ func explained(err error) error {
 func (a *app) acpStart(ctx context.Context, command []string, dir string, opts *acp.Options) (_ *acp.Client, kill func(), err error) {
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(alive, command[0], command[1:]...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, fleet.Environment("")
 	client, err := acp.Start(ctx, cmd, opts)
 	if err != nil {
 		kill()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,6 +74,8 @@ func testAgent(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 		err := t.Say(ctx, "working\n")
 		<-ctx.Done()
 		return acpv2.StopReasonEndTurn, err
+	case "env":
+		return acpv2.StopReasonEndTurn, t.Say(ctx, "key "+os.Getenv("PARLEY_KEY")+", path "+strconv.FormatBool(os.Getenv("PATH") != ""))
 	case "refuse":
 		return acpv2.StopReasonRefusal, nil
 	case "write":
@@ -119,6 +122,13 @@ func TestACPExec(t *testing.T) {
 		}
 		contains(t, got.err, "hmm", "completed: Look around")
 	}
+	t.Run("the key of the caller is kept from the agent", func(t *testing.T) {
+		cmd := acpCommandLine(t, "good", "exec", "--", "AGENT", "env")
+		cmd.Env = append(cmd.Env, "PARLEY_KEY=cacp_sk_live_secret")
+		if got := do(t, cmd); got.code != 0 || got.out != "key , path true\n" {
+			t.Errorf("exit %d, got %q %s", got.code, got.out, got.err)
+		}
+	})
 	for _, test := range []struct {
 		name, mode string
 		args       []string

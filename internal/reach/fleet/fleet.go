@@ -144,11 +144,14 @@ func (a *Agent) Close() error {
 
 // Environment returns the environment of a process that is started for a run: that
 // of this process, without the variables that identify its caller, and with
-// RunVariable.
+// RunVariable if there is a run.
 func Environment(run hub.RunID) []string {
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		return slices.Contains(private, name)
 	})
+	if run == "" {
+		return env
+	}
 	return append(env, RunVariable+"="+string(run))
 }
