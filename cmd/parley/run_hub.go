@@ -63,11 +63,10 @@ func (h *runHub) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, s
 
 func (h *runHub) EndRun(ctx context.Context, r hub.Run) (ended hub.Run, err error) {
 	err = h.call(ctx, func() (err error) {
-		ended, err = rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{
-			ID: r.ID, State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+		ended, err = rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{ID: r.ID, RunEnding: api.RunEnding{
+			State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
 			Contradictions: r.Contradictions, Evidence: r.Evidence,
-		})
-
+		}})
 		return err
 	})
 	return ended, err

@@ -12,15 +12,16 @@ import (
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
-// An Ending is the end of a run: its state, its report and the result of the check.
+// An Ending is the end of a run, on the wire, too: its state, its report and the result
+// of the check.
 type Ending struct {
-	State          hub.RunState // done, failed or interrupted
-	StopReason     string
-	Reason         string
-	Report         json.RawMessage // null or nil if there is none
-	Verdict        hub.RunVerdict
-	Contradictions []hub.Contradiction
-	Evidence       json.RawMessage // null or nil if nothing was compared
+	State          hub.RunState        `json:"state"` // done, failed or interrupted
+	StopReason     string              `json:"stop_reason,omitempty"`
+	Reason         string              `json:"reason,omitempty"`
+	Report         json.RawMessage     `json:"report,omitempty"` // null or nil if there is none
+	Verdict        hub.RunVerdict      `json:"verdict"`
+	Contradictions []hub.Contradiction `json:"contradictions,omitempty"`
+	Evidence       json.RawMessage     `json:"evidence,omitempty"` // null or nil if nothing was compared
 }
 
 // Finish records the end of a run, withdraws the key that it lent, and sends the
@@ -141,9 +142,6 @@ var messageFor = map[string]hub.MessageType{
 	"rejected":       hub.TypeStatusBlocked,
 	"fixture_gap":    hub.TypeStatusBlocked,
 	"needs_decision": hub.TypeStatusBlocked,
-	"partial":        hub.TypeStatusUpdate,
-	"retry":          hub.TypeStatusUpdate,
-	"decomposed":     hub.TypeStatusUpdate,
 }
 
 // announce writes the message about the end of a run, to the agent that began the

@@ -79,23 +79,23 @@ const (
 	maxTask     = 64 << 10
 	maxReport   = 256 << 10
 	maxEvidence = 1 << 20
-	maxText     = 4 << 10 // a path, a reason
-	maxClaims   = 1000    // number of contradictions
-	maxTime     = 7 * 24 * time.Hour
+	maxText     = 4 << 10       // a path, a reason
+	maxClaims   = 1000          // number of contradictions
+	maxTime     = 7 * 24 * 3600 // seconds
 
 	// slack is the time after the timeout in which a run is checked and ended.
 	slack = 30 * time.Minute
 )
 
-// A Beginning describes a run that begins.
+// A Beginning describes a run that begins, on the wire, too.
 type Beginning struct {
-	ID       hub.RunID // made by the caller, so that the files of the run have it, too
-	Agent    hub.AgentID
-	Task     string
-	Dir      string
-	ThreadID string        // default that of the handoff, else the run's id
-	Handoff  hub.HandoffID // of the task; may be empty
-	Timeout  time.Duration // for the work of the agent
+	ID       hub.RunID     `json:"run_id"` // made by the caller, so that the files of the run have it, too
+	Agent    hub.AgentID   `json:"agent"`
+	Task     string        `json:"task"`
+	Dir      string        `json:"dir,omitempty"`
+	ThreadID string        `json:"thread_id,omitempty"`  // default that of the handoff, else the run's id
+	Handoff  hub.HandoffID `json:"handoff_id,omitempty"` // of the task
+	TimeoutS int           `json:"timeout_s"`            // seconds for the work of the agent
 }
 
 // Begin records a run and lends its agent a key, which it returns. The operator may
@@ -112,7 +112,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		now := s.clock.Now()
 		r = hub.Run{
 			ID: b.ID, Agent: b.Agent, By: actor.ID, Task: b.Task, Dir: b.Dir, ThreadID: b.ThreadID, Handoff: b.Handoff,
-			State: hub.RunStarting, StartedAt: now, ExpiresAt: now.Add(b.Timeout + slack),
+			State: hub.RunStarting, StartedAt: now, ExpiresAt: now.Add(time.Duration(b.TimeoutS)*time.Second + slack),
 		}
 		if b.Handoff != "" {
 			h, err := tx.Handoff(b.Handoff)
@@ -176,8 +176,8 @@ func (b Beginning) check(op string, actor hub.Caller) error {
 		return hub.Errorf(hub.CodeTooLarge, op, "task: at most %d bytes", maxTask)
 	case len(b.Dir) > maxText || len(b.ThreadID) > maxText:
 		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id have at most %d bytes", maxText)
-	case b.Timeout <= 0 || b.Timeout > maxTime:
-		return hub.Errorf(hub.CodeInvalid, op, "timeout_s: not between 1 s and %s", maxTime)
+	case b.TimeoutS <= 0 || b.TimeoutS > maxTime:
+		return hub.Errorf(hub.CodeInvalid, op, "timeout_s: not between 1 and %d", maxTime)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (y *yard) pass(by time.Duration) {
 // begin begins a run of an agent.
 func (y *yard) begin(actor hub.Caller, agent hub.AgentID) (hub.Run, string) {
 	y.t.Helper()
-	r, key, err := y.Begin(y.t.Context(), actor, run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: agent, Task: "say hello", Dir: "/src", Timeout: time.Minute})
+	r, key, err := y.Begin(y.t.Context(), actor, run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: agent, Task: "say hello", Dir: "/src", TimeoutS: 60})
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -173,13 +173,13 @@ func TestBegin(t *testing.T) {
 		"a task is needed":                         {operator, func(b *run.Beginning) { b.Task = " \n" }, hub.CodeInvalid},
 		"a task has an end":                        {operator, func(b *run.Beginning) { b.Task = strings.Repeat("x", 1<<20) }, hub.CodeTooLarge},
 		"an id is a UUIDv7":                        {operator, func(b *run.Beginning) { b.ID = "7" }, hub.CodeInvalid},
-		"a run has a time":                         {operator, func(b *run.Beginning) { b.Timeout = 0 }, hub.CodeInvalid},
-		"a run does not last for ever":             {operator, func(b *run.Beginning) { b.Timeout = 1000 * time.Hour }, hub.CodeInvalid},
+		"a run has a time":                         {operator, func(b *run.Beginning) { b.TimeoutS = 0 }, hub.CodeInvalid},
+		"a run does not last for ever":             {operator, func(b *run.Beginning) { b.TimeoutS = 1000 * 3600 }, hub.CodeInvalid},
 		"a handoff must be there":                  {operator, func(b *run.Beginning) { b.Handoff = hub.HandoffID(y.ids.Next()) }, hub.CodeNotFound},
 		"an agent that does not exist is no run's": {hub.Caller{ID: "ghost"}, func(b *run.Beginning) { b.Agent = "ghost" }, hub.CodeNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: "builder", Task: "x", Timeout: time.Minute}
+			b := run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: "builder", Task: "x", TimeoutS: 60}
 			test.change(&b)
 			_, _, err := y.Begin(t.Context(), test.actor, b)
 			refused(t, err, test.code)

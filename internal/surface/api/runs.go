@@ -2,23 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/run"
 )
 
 // RunParams are the parameters of parley/run/begin.
-type RunParams struct {
-	ID       hub.RunID     `json:"run_id"`
-	Agent    hub.AgentID   `json:"agent"`
-	Task     string        `json:"task"`
-	Dir      string        `json:"dir,omitempty"`
-	ThreadID string        `json:"thread_id,omitempty"`
-	Handoff  hub.HandoffID `json:"handoff_id,omitempty"`
-	TimeoutS int           `json:"timeout_s"`
-}
+type RunParams = run.Beginning
 
 // A RunKey is a new run with the key that its agent is lent. The secret is shown
 // only here.
@@ -28,11 +18,7 @@ type RunKey struct {
 }
 
 func runBegin(ctx context.Context, s *Services, a hub.Caller, p RunParams) (RunKey, error) {
-	const most = 1 << 31
-	r, key, err := s.Runs.Begin(ctx, a, run.Beginning{
-		ID: p.ID, Agent: p.Agent, Task: p.Task, Dir: p.Dir, ThreadID: p.ThreadID, Handoff: p.Handoff,
-		Timeout: time.Duration(min(max(p.TimeoutS, 0), most)) * time.Second,
-	})
+	r, key, err := s.Runs.Begin(ctx, a, p)
 	return RunKey{r, key}, err
 }
 
@@ -47,23 +33,17 @@ func runMove(ctx context.Context, s *Services, a hub.Caller, p RunMoveParams) (h
 	return s.Runs.Move(ctx, a, p.ID, p.State, p.Session)
 }
 
+// A RunEnding is the end of a run.
+type RunEnding = run.Ending
+
 // RunEndParams are the parameters of parley/run/end.
 type RunEndParams struct {
-	ID             hub.RunID           `json:"run_id"`
-	State          hub.RunState        `json:"state"`
-	StopReason     string              `json:"stop_reason,omitempty"`
-	Reason         string              `json:"reason,omitempty"`
-	Report         json.RawMessage     `json:"report,omitempty"`
-	Verdict        hub.RunVerdict      `json:"verdict"`
-	Contradictions []hub.Contradiction `json:"contradictions,omitempty"`
-	Evidence       json.RawMessage     `json:"evidence,omitempty"`
+	ID hub.RunID `json:"run_id"`
+	RunEnding
 }
 
 func runEnd(ctx context.Context, s *Services, a hub.Caller, p RunEndParams) (hub.Run, error) {
-	return s.Runs.Finish(ctx, a, p.ID, run.Ending{
-		State: p.State, StopReason: p.StopReason, Reason: p.Reason, Report: p.Report, Verdict: p.Verdict,
-		Contradictions: p.Contradictions, Evidence: p.Evidence,
-	})
+	return s.Runs.Finish(ctx, a, p.ID, p.RunEnding)
 }
 
 // A RunTrace is a run with its journal entries.
