@@ -17,10 +17,6 @@ import (
 type ProcessOptions struct {
 	MaxStderr int // bytes of standard error that are kept, the last ones; default 64 KiB
 
-	// OnStart, if not nil, is called with the id of the process, which is also that
-	// of its group, before anything is written to it.
-	OnStart func(pid int)
-
 	// How long Close waits for the end after each step; default 2 s each.
 	InputGrace  time.Duration // after standard input was closed
 	SignalGrace time.Duration // after the signal to end
@@ -109,9 +105,6 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	}
 	closeAll(pipes[0], pipes[3], pipes[5])
 	p.stdin, p.stdout = pipes[1], pipes[2]
-	if p.opts.OnStart != nil {
-		p.opts.OnStart(p.Pid())
-	}
 	go p.wait(pipes[4])
 	return p, nil
 }

@@ -16,11 +16,6 @@ type TerminalOptions struct {
 
 	// Env is the environment of every command, as NAME=value; default Environment.
 	Env []string
-
-	// Track, if not nil, is called with the process group of each command when it
-	// starts and when it has ended, from several goroutines at once. A program that
-	// stores the groups can kill them after a crash.
-	Track func(group int, running bool)
 }
 
 // Terminals runs commands. Each command leads a process group, has no input, and
@@ -72,9 +67,6 @@ func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 	}
 	if t.opts.Env == nil {
 		t.opts.Env = Environment()
-	}
-	if t.opts.Track == nil {
-		t.opts.Track = func(int, bool) {}
 	}
 	return t
 }
@@ -151,12 +143,9 @@ func (t *Terminals) launch(cmd *exec.Cmd, id string, term *terminal) error {
 		t.commands.Done()
 		return err
 	}
-	group := cmd.Process.Pid
-	t.opts.Track(group, true)
 	go func() {
 		defer t.commands.Done()
 		term.supervise(cmd, output, t.opts.Grace)
-		t.opts.Track(group, false)
 		t.mark(id, term, false, true) // before done is closed: a waiter may create the next terminal
 		close(term.done)
 	}()

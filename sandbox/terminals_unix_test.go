@@ -364,45 +364,16 @@ func TestMaxTerminals(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	var mu sync.Mutex
-	tracked := map[int]int{}
 	roots := open(t, folder(t))
-	terms := sandbox.NewTerminals(roots, &sandbox.TerminalOptions{Grace: 50 * time.Millisecond, Track: func(group int, running bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if running {
-			tracked[group]++
-		} else {
-			tracked[group]--
-		}
-	}})
+	terms := sandbox.NewTerminals(roots, &sandbox.TerminalOptions{Grace: 50 * time.Millisecond})
 	w := newWitness(t)
 	var id string
 	for _, role := range []string{"stay", "stubborn", "crowd", "crowd"} {
 		id = create(t, terms, w.command(t, role))
 	}
 	w.here(t, 6)
-	t.Run("the groups that run are known", func(t *testing.T) {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(tracked) != 4 {
-			t.Errorf("groups: got %v, want 4", tracked)
-		}
-		for group, n := range tracked {
-			if n != 1 || group <= 1 {
-				t.Errorf("group %d: got %d, want 1", group, n)
-			}
-		}
-	})
 	must(t, terms.Close())
 	t.Run("no process is left", func(t *testing.T) { w.gone(t) })
-	t.Run("the groups that have ended are known", func(t *testing.T) {
-		for group, n := range tracked {
-			if n != 0 {
-				t.Errorf("group %d: got %d, want 0", group, n)
-			}
-		}
-	})
 	t.Run("no goroutine is left", noGoroutine)
 	t.Run("nothing can be created", func(t *testing.T) {
 		_, err := terms.Create(t.Context(), sandbox.Command{Name: "true"})

@@ -43,7 +43,7 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	e.move(ctx, hub.RunChecking, "")
 	opts := evidence.CheckOptions{
 		Scope: e.spec.Dispatch.Scope, Build: e.spec.Build, Verify: e.spec.Verify, OnCommand: e.opts.On.Command,
-		Command: evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID), Track: e.track},
+		Command: evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID)},
 	}
 	interrupted := end.state == hub.RunInterrupted
 	var cancel context.CancelFunc

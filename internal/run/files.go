@@ -25,16 +25,15 @@ const (
 // A Record is the content of run.json.
 type Record struct {
 	hub.Run
-	Command  []string  `json:"command"`            // that started the agent, redacted
-	Worktree string    `json:"worktree,omitempty"` // that was made for the run
-	Branch   string    `json:"branch,omitempty"`   // likewise
-	Problem  string    `json:"error,omitempty"`    // why the agent failed, for people, redacted
-	Hint     string    `json:"hint,omitempty"`     // what to try then
-	Tokens   *Tokens   `json:"tokens,omitempty"`   // nil if the agent reported none
-	Hub      bool      `json:"hub"`                // a hub may have a record of the run
-	Told     bool      `json:"told"`               // the hub knows the end of the run
-	Owner    Process   `json:"owner"`              // the process that executes the run
-	Groups   []Process `json:"groups,omitempty"`   // process groups of the run, by their first process
+	Command  []string `json:"command"`            // that started the agent, redacted
+	Worktree string   `json:"worktree,omitempty"` // that was made for the run
+	Branch   string   `json:"branch,omitempty"`   // likewise
+	Problem  string   `json:"error,omitempty"`    // why the agent failed, for people, redacted
+	Hint     string   `json:"hint,omitempty"`     // what to try then
+	Tokens   *Tokens  `json:"tokens,omitempty"`   // nil if the agent reported none
+	Hub      bool     `json:"hub"`                // a hub may have a record of the run
+	Told     bool     `json:"told"`               // the hub knows the end of the run
+	Owner    Process  `json:"owner"`              // the process that executes the run
 }
 
 // Tokens is the part of its context that an agent has used, and its cost, as it
@@ -104,19 +103,7 @@ func (f *Folder) Update(change func(*Record)) error {
 func (f *Folder) Record() Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.record
-	r.Groups = slices.Clone(r.Groups)
-	return r
-}
-
-// Track records that a process group of the run began or ended.
-func (f *Folder) Track(group int, running bool) error {
-	return f.Update(func(r *Record) {
-		r.Groups = slices.DeleteFunc(r.Groups, func(p Process) bool { return p.PID == group })
-		if running {
-			r.Groups = append(r.Groups, Process{PID: group, Began: began(group)})
-		}
-	})
+	return f.record
 }
 
 // Record returns the record of a run. It reports CodeNotFound when there is none.
@@ -171,9 +158,8 @@ func (f *Files) Recover(now hub.Time) (unreported []Record, err error) {
 	for _, r := range all {
 		if !r.State.Over() && !r.Owner.alive() {
 			folder := f.reopen(r)
-			killLeft(r.ID, r.Groups)
+			killLeft(r.ID)
 			errs = append(errs, folder.Update(func(r *Record) {
-				r.Groups = nil
 				if moved, err := r.Advance(hub.RunInterrupted, now); err == nil {
 					r.Run = moved
 					r.Reason, r.Verdict = hub.RunLost, hub.RunUnverified

@@ -14,34 +14,34 @@ import (
 
 var testIDs = hub.NewIDs(time.Now)
 
-// sleeper starts a process that ends only if somebody ends it, in a group of its
-// own.
-func sleeper(t *testing.T, env ...string) (Process, <-chan struct{}) {
+// sleeper starts a process that ends only if it is killed, in a process group, or in a
+// group of its own if group is 0.
+func sleeper(t *testing.T, group int, env ...string) (pid int, ended <-chan struct{}) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		cmd.Wait() // a signal ends it
-		close(ended)
+		close(done)
 	}()
 	t.Cleanup(func() {
 		cmd.Process.Kill() // fails if it has ended
-		<-ended
+		<-done
 	})
-	return Process{PID: cmd.Process.Pid, Began: began(cmd.Process.Pid)}, ended
+	return cmd.Process.Pid, done
 }
 
-// lost is the record of a run whose owner is gone.
-func lost(groups ...Process) Record {
+// lost is the record of a run whose owner has ended.
+func lost() Record {
 	id := hub.RunID(testIDs.Next())
 	return Record{
 		Run:   hub.Run{ID: id, Agent: "a", State: hub.RunRunning, StartedAt: id.Time()},
-		Owner: Process{PID: 1 << 22, Began: "long ago"}, Groups: groups,
+		Owner: Process{PID: 1 << 22, Began: "long ago"},
 	}
 }
 
@@ -67,11 +67,11 @@ func TestRecover(t *testing.T) {
 		}
 		return r.ID
 	}
-	ours, oursEnded := sleeper(t)
-	reused, reusedEnded := sleeper(t)
-	reused.Began = "another boot/12345" // the number went to somebody else
-	r := lost(ours, reused)
-	_, strayEnded := sleeper(t, fleet.RunVariable+"="+string(r.ID)) // left the group
+	r := lost()
+	ours, oursEnded := sleeper(t, 0, fleet.RunVariable+"="+string(r.ID))
+	_, clearedEnded := sleeper(t, ours) // in the group, without the run's id
+	_, strayEnded := sleeper(t, 0, fleet.RunVariable+"="+string(r.ID))
+	_, otherEnded := sleeper(t, 0, fleet.RunVariable+"="+string(testIDs.Next()))
 	r.Hub = true
 	id := leave(r)
 	alive := lost()
@@ -83,10 +83,11 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-oursEnded
+	<-clearedEnded
 	<-strayEnded
 	select {
-	case <-reusedEnded:
-		t.Error("a process was killed that only has the number of one of ours")
+	case <-otherEnded:
+		t.Error("a process of another run was killed")
 	default:
 	}
 	if len(unreported) != 1 || unreported[0].ID != id || unreported[0].State != hub.RunInterrupted || unreported[0].Reason != hub.RunLost {
@@ -106,26 +107,22 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-func TestTrack(t *testing.T) {
-	files := NewFiles(t.TempDir())
-	a, err := files.Create(lost())
+func TestOwner(t *testing.T) {
+	a, err := NewFiles(t.TempDir()).Create(lost())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _ := sleeper(t)
-	for _, running := range []bool{true, false} {
-		if err := a.Track(p.PID, running); err != nil {
-			t.Fatal(err)
-		}
-		kept, err := files.Record(a.Record().ID)
-		if err != nil || (len(kept.Groups) == 1) != running {
-			t.Fatalf("running %v: got %v, %v", running, kept.Groups, err)
-		}
-		if running && kept.Groups[0] != p {
-			t.Errorf("got %+v, want %+v", kept.Groups[0], p)
-		}
-	}
 	if got := a.Record().Owner; got.PID != os.Getpid() || !got.alive() {
 		t.Errorf("the owner is %+v, and not this process", got)
+	}
+	pid, ended := sleeper(t, 0)
+	p := Process{PID: pid, Began: began(pid)}
+	if reused := (Process{PID: pid, Began: "another boot/12345"}); !p.alive() || reused.alive() {
+		t.Errorf("a process is alive: %v; one that had its number before: %v", p.alive(), reused.alive())
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	<-ended
+	if p.alive() {
+		t.Error("a process that was killed is alive")
 	}
 }

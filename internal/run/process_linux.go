@@ -39,14 +39,11 @@ func began(pid int) string {
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[statBegan])
 }
 
-// killLeft kills the remaining processes of a run: the groups whose first process
-// is the recorded one, and every process with the run's id in its environment.
-func killLeft(run hub.RunID, groups []Process) {
-	for _, g := range groups {
-		if g.PID > 1 && g.Began != "" && began(g.PID) == g.Began {
-			syscall.Kill(-g.PID, syscall.SIGKILL) // fails if it ends by itself right now
-		}
-	}
+// killLeft kills the remaining processes of a run: every process with the run's id in
+// its environment, and the process group that it is in, unless that is the group of this
+// process. Every process of a run gets the id; one that clears its environment dies with
+// its group.
+func killLeft(run hub.RunID) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return
@@ -58,8 +55,12 @@ func killLeft(run hub.RunID, groups []Process) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // of our own processes only
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
-			syscall.Kill(pid, syscall.SIGKILL)
+		if err != nil || !slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
+			continue
 		}
+		if group, err := syscall.Getpgid(pid); err == nil && group > 1 && group != syscall.Getpgrp() {
+			syscall.Kill(-group, syscall.SIGKILL) // fails if it ends by itself right now
+		}
+		syscall.Kill(pid, syscall.SIGKILL)
 	}
 }

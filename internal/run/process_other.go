@@ -20,6 +20,5 @@ func exists(pid int) bool {
 // began is not known here.
 func began(int) string { return "" }
 
-// killLeft does nothing here: without the instant that a process began, it cannot
-// be told from another process with its number.
-func killLeft(hub.RunID, []Process) {}
+// killLeft does nothing here: the environment of another process cannot be read.
+func killLeft(hub.RunID) {}

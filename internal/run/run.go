@@ -44,7 +44,7 @@ type Spec struct {
 
 // Options changes how a run is executed. The zero value works.
 type Options struct {
-	Agent     fleet.Options // Tap, Track and OnProblem are set by Execute
+	Agent     fleet.Options // Tap and OnProblem are set by Execute
 	Hub       Hub           // nil to record in files only
 	Retention Retention     // of the files of earlier runs
 	Clock     hub.Clock     // default time.Now
@@ -207,7 +207,7 @@ func (e *execution) work(ctx context.Context) ending {
 	}
 	defer func() { e.problem(recorder.Close()) }()
 	opts := e.opts.Agent
-	opts.Tap, opts.Track, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.track, e.problem, e.update
+	opts.Tap, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.problem, e.update
 	spec := fleet.Spec{Command: e.spec.Command, Dir: e.spec.Dir, Run: e.folder.Record().ID}
 	if e.key != "" {
 		spec.Tools = e.opts.Hub.Tools(e.key)
@@ -241,8 +241,6 @@ func (e *execution) work(ctx context.Context) ending {
 	e.check(ctx, &end)
 	return end
 }
-
-func (e *execution) track(group int, running bool) { e.problem(e.folder.Track(group, running)) }
 
 // update keeps the tokens that the agent reports, and passes the update on.
 func (e *execution) update(u *acp.Update) {

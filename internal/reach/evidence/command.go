@@ -60,10 +60,6 @@ type CommandOptions struct {
 	Timeout   time.Duration // default 10 minutes
 	MaxOutput int           // bytes kept of the end, and as many of the beginning; default 16 KiB
 	Env       []string      // default that of this process
-
-	// Track, if not nil, is called with the process group when it begins and when
-	// it has ended, so that a later process can clean up after a crash.
-	Track func(group int, running bool)
 }
 
 // Command runs a line in the shell, in dir, and returns its outcome. The line is the
@@ -79,9 +75,6 @@ func Command(ctx context.Context, dir, line string, opts *CommandOptions) Outcom
 		o = *opts
 	}
 	o.Timeout, o.MaxOutput = cmp.Or(o.Timeout, 10*time.Minute), cmp.Or(o.MaxOutput, 16<<10)
-	if o.Track == nil {
-		o.Track = func(int, bool) {}
-	}
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -122,7 +115,6 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 	if err != nil {
 		return -1, err
 	}
-	o.Track(cmd.Process.Pid, true)
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -130,7 +122,6 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 	}()
 	cmd.Wait()   // the outcome is in cmd.ProcessState
 	cmd.Cancel() // kills the rest of the group
-	o.Track(cmd.Process.Pid, false)
 	select {
 	case <-read:
 	case <-time.After(killDelay): // a process that left the group holds the pipe

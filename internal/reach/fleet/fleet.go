@@ -42,15 +42,10 @@ type Spec struct {
 // Options changes how an agent is started. The zero value works: it offers nothing
 // to the agent and refuses every request.
 type Options struct {
-	acp.Options // of the client; Launch sets the environment and the tracking of processes
+	acp.Options // of the client; Launch sets the environment of commands
 
 	Auth     string            // authentication method to use before a session is opened
 	OnUpdate func(*acp.Update) // gets the updates of the agent's turns; may be nil
-
-	// Track is called with the process group of the agent, and of each command
-	// that it runs through the client, when it begins and when it has ended; may
-	// be nil.
-	Track func(group int, running bool)
 }
 
 // An Agent is the process of an agent, with a session in it.
@@ -59,7 +54,6 @@ type Agent struct {
 	session *acp.Session
 	kill    context.CancelFunc
 	opts    Options
-	group   int // the process group that Track knows; 0 if none
 }
 
 // Launch starts an agent and opens a session. ctx limits the start; the end of
@@ -76,9 +70,10 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	cmd := exec.CommandContext(alive, spec.Command[0], spec.Command[1:]...)
 	cmd.Dir, cmd.Env = spec.Dir, Environment(spec.Run)
 	dieWithParent(cmd)
-	if a.client, err = acp.Start(ctx, cmd, a.options(spec)); err != nil {
+	client := a.opts.Options
+	client.Terminal.Env = append(sandbox.Environment(), RunVariable+"="+string(spec.Run))
+	if a.client, err = acp.Start(ctx, cmd, &client); err != nil {
 		a.kill()
-		a.ended()
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	defer func() {
@@ -102,32 +97,6 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	return a, nil
 }
 
-// options returns the options of the ACP client.
-func (a *Agent) options(spec Spec) *acp.Options {
-	o := a.opts.Options
-	o.Process.OnStart = func(pid int) {
-		a.group = pid
-		a.track(pid, true)
-	}
-	o.Terminal.Track = a.track
-	o.Terminal.Env = append(sandbox.Environment(), RunVariable+"="+string(spec.Run))
-	return &o
-}
-
-func (a *Agent) track(group int, running bool) {
-	if a.opts.Track != nil {
-		a.opts.Track(group, running)
-	}
-}
-
-// ended reports the end of the agent's process group, once.
-func (a *Agent) ended() {
-	if a.group != 0 {
-		a.track(a.group, false)
-		a.group = 0
-	}
-}
-
 // Profile returns the agent's answer to initialize.
 func (a *Agent) Profile() *acp.Profile { return a.client.Agent() }
 
@@ -138,7 +107,6 @@ func (a *Agent) Session() string { return string(a.session.ID) }
 func (a *Agent) Close() error {
 	err := a.client.Close()
 	a.kill()
-	a.ended()
 	return err
 }
 
