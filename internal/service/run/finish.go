@@ -260,7 +260,8 @@ func summarize(evidence json.RawMessage) any {
 	return s
 }
 
-// expireEvery is the time between two searches for runs whose time is over.
+// expireEvery is the time between two searches for runs whose time is over. No run ends
+// its time between two of them unseen: a new one has at least slack.
 const expireEvery = time.Minute
 
 // Run ends runs whose time is over, until ctx ends: their owner did not report an
@@ -276,7 +277,6 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-s.wake:
 		}
 	}
 }

@@ -56,13 +56,12 @@ type Service struct {
 	sender Sender
 	clock  hub.Clock
 	log    *slog.Logger
-	wake   chan struct{} // a run was begun that may expire before the next search
 }
 
 // New returns a service that keeps runs in store, lends keys through keys and sends
 // messages about their ends through sender. opts may be nil.
 func New(store hub.Store, keys Keys, sender Sender, opts *Options) *Service {
-	s := &Service{store: store, keys: keys, sender: sender, clock: time.Now, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1)}
+	s := &Service{store: store, keys: keys, sender: sender, clock: time.Now, log: slog.New(slog.DiscardHandler)}
 	if opts != nil {
 		if opts.Clock != nil {
 			s.clock = opts.Clock
@@ -147,10 +146,6 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		return hub.Run{}, "", fmt.Errorf("run: begin: %w", err)
 	}
 	s.keys.Changed()
-	select {
-	case s.wake <- struct{}{}:
-	default: // a search is due already
-	}
 	return r, secret, nil
 }
 
