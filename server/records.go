@@ -166,20 +166,15 @@ func completeTrail(ctx context.Context, home string) error {
 
 // Import makes a home out of an export. The home must not hold a hub yet.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
-	e, err := records.OpenExport(dir)
-	if err != nil {
-		return records.Manifest{}, err
-	}
-	defer e.Close()
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
 		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).
 			WithHint("name a home that does not exist yet")
 	}
-	if err := e.CopyArchives(filepath.Join(home, archiveDir)); err != nil {
+	m, err := records.Import(dir, filepath.Join(home, archiveDir), func(schema int, next func() (string, []byte, error)) error {
+		return sqlite.Load(ctx, home, schema, next)
+	})
+	if err != nil {
 		return records.Manifest{}, err
 	}
-	if err := sqlite.Load(ctx, home, e.Manifest.Schema, e.Next); err != nil {
-		return records.Manifest{}, err
-	}
-	return e.Manifest, completeTrail(ctx, home)
+	return m, completeTrail(ctx, home)
 }

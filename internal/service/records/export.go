@@ -171,79 +171,43 @@ func copyArchive(from, to, sum string) error {
 	return d.Commit()
 }
 
-// An Export is an export that is being read.
-type Export struct {
-	Manifest Manifest
-	dir      string
-	rows     *segment
-}
-
-// OpenExport opens the export in dir, after it has read all of it once. It
-// reports CodeNotFound when dir holds none, CodeConflict when it is of another
+// Import reads the export in dir. It reads all of it once, puts the archives into a
+// folder, and then calls load with the version of the schema and a function that returns
+// the next row with its table, good until the next call, and io.EOF at the end. It
+// reports CodeNotFound when dir holds no export, CodeConflict when it is of another
 // version, and CodeHashMismatch when a line was changed or is missing.
-func OpenExport(dir string) (*Export, error) {
-	const op = "records.OpenExport"
-	e := &Export{dir: dir}
-	s, err := openSegment(filepath.Join(dir, snapshotName))
+func Import(dir, archives string, load func(schema int, next func() (table string, row []byte, err error)) error) (Manifest, error) {
+	const op = "records.Import"
+	path := filepath.Join(dir, snapshotName)
+	m := Manifest{Tables: []ExportedTable{}, Archives: []hub.Archive{}}
+	s, err := readSegment(path, func(l line) error {
+		if l.Table == "" {
+			return errors.New("a line is not a row")
+		}
+		return m.add(l.Table, l.Row)
+	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, hub.Errorf(hub.CodeNotFound, op, "%s is not a complete export: it has no %s", dir, snapshotName)
+		return m, hub.Errorf(hub.CodeNotFound, op, "%s is not a complete export: it has no %s", dir, snapshotName)
 	case errors.Is(err, errVersion):
-		return nil, hub.Errorf(hub.CodeConflict, op, "%s: %v", snapshotName, err).WithHint("upgrade parley")
+		return m, hub.Errorf(hub.CodeConflict, op, "%s: %v", snapshotName, err).WithHint("upgrade parley")
 	case err != nil:
-		return nil, changed(err)
+		return m, hub.Errorf(hub.CodeHashMismatch, op, "%s was changed or cut off: %v", snapshotName, err).WithHint("export again; nothing was changed here")
 	}
-	e.rows = s
-	e.Manifest = Manifest{Schema: s.header.Schema, Tables: []ExportedTable{}, Archives: []hub.Archive{}}
-	for err == nil {
-		var table string
-		var row []byte
-		if table, row, err = e.Next(); err == nil {
-			err = e.Manifest.add(table, row)
-		}
+	m.Schema = s.header.Schema
+	err = copyArchives(m, filepath.Join(dir, exportArchives), archives)
+	if err == nil {
+		s, err = openSegment(path)
 	}
-	e.Close()
-	if err != io.EOF {
-		return nil, err
+	if err != nil {
+		return m, fmt.Errorf("records: import: %w", diskError(op, err))
 	}
-	if e.rows, err = openSegment(s.path); err != nil {
-		return nil, changed(err)
-	}
-	return e, nil
+	defer s.close()
+	return m, load(m.Schema, func() (string, []byte, error) {
+		l, err := s.next()
+		return l.Table, l.Row, err
+	})
 }
-
-// Next returns the next row with its table, and io.EOF at the end. The row is
-// good until the next call.
-func (e *Export) Next() (table string, row []byte, err error) {
-	l, err := e.rows.next()
-	switch {
-	case err == io.EOF:
-		return "", nil, err
-	case err != nil:
-		return "", nil, changed(err)
-	case l.Table == "":
-		return "", nil, changed(fmt.Errorf("line %d is not a row", e.rows.n))
-	}
-	return l.Table, l.Row, nil
-}
-
-// changed reports a snapshot that is not as it was exported.
-func changed(cause error) error {
-	return hub.Errorf(hub.CodeHashMismatch, "records.OpenExport", "%s was changed or cut off: %v", snapshotName, cause).
-		WithHint("export again; nothing was changed here")
-}
-
-// CopyArchives puts the archives of the export into a folder, which is made if
-// there are any.
-func (e *Export) CopyArchives(dir string) error {
-	if err := copyArchives(e.Manifest, filepath.Join(e.dir, exportArchives), dir); err != nil {
-		return fmt.Errorf("records: import: %w", diskError("records.CopyArchives", err))
-	}
-	return nil
-}
-
-// Close ends the reading.
-func (e *Export) Close() error { return e.rows.file.Close() }
 
 // diskError reports a failure that is not the hub's own as one of the disk.
 func diskError(op string, err error) error {

@@ -21,15 +21,10 @@ import (
 
 // importInto makes a home out of an export, as parley import does.
 func importInto(ctx context.Context, dir, home string) error {
-	e, err := records.OpenExport(dir)
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	if err := e.CopyArchives(filepath.Join(home, "archives")); err != nil {
-		return err
-	}
-	return sqlite.Load(ctx, home, e.Manifest.Schema, e.Next)
+	_, err := records.Import(dir, filepath.Join(home, "archives"), func(schema int, next func() (string, []byte, error)) error {
+		return sqlite.Load(ctx, home, schema, next)
+	})
+	return err
 }
 
 // tables returns the rows of every table of a closed hub, but of what follows
@@ -95,13 +90,9 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: got %d rows, want %d", f.Name, got, f.Rows)
 			}
 		}
-		e, err := records.OpenExport(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
-		if fmt.Sprint(e.Manifest) != fmt.Sprint(m) {
-			t.Errorf("read again: got %+v, want %+v", e.Manifest, m)
+		again, err := records.Import(dir, t.TempDir(), func(int, func() (string, []byte, error)) error { return nil })
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(m) {
+			t.Errorf("read again: got %+v, %v, want %+v", again, err, m)
 		}
 	})
 	c := w.duplicate(t) // for its clock

@@ -193,16 +193,13 @@ func TestKilledExport(t *testing.T) {
 			dir := filepath.Join(c.home, "export")
 			if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 				for _, path := range []string{dir, dir + ".partial"} {
-					if _, err := records.OpenExport(path); hub.CodeOf(err) != hub.CodeNotFound {
+					if err := importInto(t.Context(), path, filepath.Join(c.home, "copy")); hub.CodeOf(err) != hub.CodeNotFound {
 						t.Errorf("%s: got %v, want not found", path, err)
 					}
 				}
 				c.export(dir)
 			}
-			e, err := records.OpenExport(dir)
-			c.must(nil, err)
-			defer e.Close()
-			c.must(nil, sqlite.Load(t.Context(), filepath.Join(c.home, "copy"), e.Manifest.Schema, e.Next))
+			c.must(nil, importInto(t.Context(), dir, filepath.Join(c.home, "copy")))
 		})
 	})
 }
