@@ -18,6 +18,9 @@ func newTail(limit int) *outputTail { return &outputTail{tail.NewBuffer(limit), 
 // Text returns the kept bytes as valid UTF-8, at most limit bytes, and whether bytes
 // before them were dropped. It begins with a whole character. Unless the output is
 // complete, the part of a character at the end is left out until its rest comes.
+//
+// Texts of two calls fit together as long as nothing was dropped: the second begins with
+// the first. Each call copies the kept bytes, so that it costs in proportion to limit.
 func (t *outputTail) Text(complete bool) (text string, truncated bool) {
 	b, truncated := t.Bytes()
 	if truncated {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"os/exec"
@@ -22,6 +23,12 @@ type TerminalOptions struct {
 // writes both outputs to one place, of which the end is kept. When it ends, the
 // processes that it left in its group are killed. Terminals is safe for concurrent
 // use.
+//
+// A terminal begins with Create and ends with Release. In between its output can be
+// read at any time, also after its command has ended by itself or by Kill; Release
+// removes it at once for every caller. It counts against MaxTerminals until its command
+// has ended, too, so that an agent that releases without waiting starts no more commands
+// than one that waits.
 type Terminals struct {
 	roots *Roots
 	opts  TerminalOptions
@@ -56,15 +63,8 @@ func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 	if opts != nil {
 		t.opts = *opts
 	}
-	if t.opts.MaxTerminals <= 0 {
-		t.opts.MaxTerminals = 32
-	}
-	if t.opts.MaxOutput <= 0 {
-		t.opts.MaxOutput = 1 << 20
-	}
-	if t.opts.Grace <= 0 {
-		t.opts.Grace = 2 * time.Second
-	}
+	o := &t.opts
+	o.MaxTerminals, o.MaxOutput, o.Grace = cmp.Or(o.MaxTerminals, 32), cmp.Or(o.MaxOutput, 1<<20), cmp.Or(o.Grace, 2*time.Second)
 	if t.opts.Env == nil {
 		t.opts.Env = Environment()
 	}
@@ -99,7 +99,10 @@ func (t *Terminals) Create(ctx context.Context, c Command) (id string, err error
 	return id, nil
 }
 
-// folder returns the real path of a command's working folder.
+// folder returns the real path of a command's working folder. The command starts by
+// that path and not by an open folder, which exec cannot do: another process that
+// exchanges a folder above it for a link at this moment moves the command out of the
+// roots. That gives the agent nothing that a command could not do by itself.
 func (t *Terminals) folder(dir string) (string, error) {
 	const verb = "run in"
 	if dir == "" {
