@@ -72,6 +72,7 @@ type Agent struct {
 	Auditor   bool       `json:"auditor,omitempty"` // may read everything
 	State     AgentState `json:"state"`
 	CreatedAt Time       `json:"created_at"`
+	Can       []string   `json:"can,omitempty"` // abilities that the operator names, for agents that choose a recipient
 }
 
 // A KeyID names a key; it is not secret.

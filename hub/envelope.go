@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -40,24 +39,24 @@ type Envelope struct {
 	CreatedAt Time            `json:"created_at"`
 	UpdatedAt Time            `json:"updated_at,omitzero"`
 
-	// Extra is a JSON object of the members that this version does not define,
-	// byte for byte; nil if there are none.
-	Extra json.RawMessage `json:"-"`
+	// Extra is a JSON object of the members that this version does not define, byte
+	// for byte; nil if there are none. They are written under this one member, so
+	// that no reader takes a name that the sender chose for a fact of the hub.
+	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// MarshalJSON writes the known members and then the unknown ones.
+// MarshalJSON writes the known members without escapes for HTML, and the unknown ones
+// as they are.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	type plain Envelope // without this method
+	extra := e.Extra
+	e.Extra = nil
 	b, err := strictjson.Encode(plain(e))
-	if err != nil {
-		return nil, err
+	if err != nil || extra == nil {
+		return b, err
 	}
-	extra := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(e.Extra), []byte("{")))
-	if len(extra) <= len("}") {
-		return b, nil
-	}
-	b = append(b[:len(b)-1], ',')
-	return append(b, extra...), nil
+	b = append(b[:len(b)-1], `,"extra":`...)
+	return append(append(b, extra...), '}'), nil
 }
 
 // Size returns how many bytes e has as JSON.

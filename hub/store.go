@@ -94,6 +94,8 @@ type Reader interface {
 	PeerReader
 	JournalReader
 	MetaReader
+	ShortIDReader
+	ArtifactReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -111,6 +113,7 @@ type Tx interface {
 	PeerWriter
 	JournalWriter
 	MetaWriter
+	ArtifactWriter
 }
 
 // An AgentReader reads agents and keys.
@@ -253,8 +256,8 @@ type MessageReader interface {
 
 // A MessageWriter writes messages, their parties and their deliveries.
 type MessageWriter interface {
-	// AddMessage stores a message with its sender and recipients, and makes it
-	// findable by all but its words in the same transaction. It reports
+	// AddMessage stores a message with its sender and recipients, gives it a short
+	// id, and makes it findable by all but its words in the same transaction. It reports
 	// CodeConflict when the id is taken.
 	AddMessage(m Message, parties []Party) error
 	// PutStatus stores e's Status and UpdatedAt provided the stored status is
@@ -289,7 +292,8 @@ type HandoffReader interface {
 // A HandoffWriter writes handoffs. A move and its step in the history are one
 // operation: there is no way to change the one without the other.
 type HandoffWriter interface {
-	// PutHandoff stores a new handoff with its first step if was is empty. It
+	// PutHandoff stores a new handoff with its first step and a short id if was is
+	// empty. It
 	// reports CodeConflict when the id is taken, and CodeOwnership when another
 	// handoff claims the task.
 	//
@@ -384,6 +388,26 @@ type MetaReader interface {
 	// not begun.
 	Cursor(consumer string) (int64, error)
 	Meta(key string) (string, error)
+}
+
+// A ShortIDReader reads short ids. AddMessage gives each message one, PutHandoff
+// each new handoff.
+type ShortIDReader interface {
+	// ShortID returns the short id of a message or handoff.
+	ShortID(id string) (ShortID, error)
+	// LongID returns the id of the message or handoff with a short id.
+	LongID(s ShortID) (string, error)
+}
+
+// An ArtifactReader reads which agents may read the content of an artifact.
+type ArtifactReader interface {
+	ReadsArtifact(sha256 string, agent AgentID) (bool, error)
+}
+
+// An ArtifactWriter lets agents read the content of an artifact.
+type ArtifactWriter interface {
+	// AddArtifactReader lets an agent read an artifact. It may do so already.
+	AddArtifactReader(sha256 string, agent AgentID) error
 }
 
 // A Lease is the right of one process to do some work alone.

@@ -56,7 +56,7 @@ func (e Envelope) Validate() error {
 	}
 	if n := len(e.Payload); n > MaxPayload {
 		return Errorf(CodePayloadTooLarge, op, "payload: %d bytes are more than the %d allowed", n, MaxPayload).
-			WithHint("store the content with `parley artifact put` and send the reference in context.artifacts")
+			WithHint("give plain text as text, which may be longer, or send a reference in context.artifacts: {artifact.put}")
 	}
 	if e.Extra == nil && e.Context == nil && len(e.To) <= fewRecipients {
 		return nil // the members that are left are small

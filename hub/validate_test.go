@@ -119,7 +119,7 @@ func checkTooLarge(t *testing.T, err error) {
 	if !errors.As(err, &e) || e.Code != hub.CodePayloadTooLarge {
 		t.Fatalf("got %v, want %s", err, hub.CodePayloadTooLarge)
 	}
-	for _, want := range []string{"parley artifact put", "context.artifacts"} {
+	for _, want := range []string{"{artifact.put}", "context.artifacts"} {
 		if !strings.Contains(e.Hint, want) {
 			t.Errorf("got the hint %q, want %q in it", e.Hint, want)
 		}

@@ -138,7 +138,7 @@ func checkDatabase(ctx context.Context, home string) Check {
 		store.Close()
 	}
 	if err != nil {
-		e := rpc.Describe(err)
+		e := rpc.Describe(err, rpc.Commands)
 		c.Detail, c.Hint = e.Message, e.Hint
 		return c
 	}

@@ -200,13 +200,30 @@ func TestArtifacts(t *testing.T) {
 		}
 		return out
 	}
-	t.Run("what is put can be fetched by its hash", func(t *testing.T) {
+	get := func(key string) int { return r.do(t, "GET", "/artifacts/"+want, key, nil).status }
+	t.Run("what is put can be fetched by its hash, by the agent that put it and by auditors", func(t *testing.T) {
 		got := put(t, keys[0], content).Artifact
 		if got.SHA256 != want || got.Type != "file" || got.SizeBytes == nil || *got.SizeBytes != int64(len(content)) || !filepath.IsAbs(got.Path) {
 			t.Errorf("reference: got %+v, want hash, size and an absolute path", got)
 		}
-		if a := r.do(t, "GET", "/artifacts/"+got.SHA256, keys[1], nil); a.status != http.StatusOK || string(a.body) != content {
+		if a := r.do(t, "GET", "/artifacts/"+got.SHA256, keys[0], nil); a.status != http.StatusOK || string(a.body) != content {
 			t.Errorf("get: got status %d and %d bytes, want the content", a.status, len(a.body))
+		}
+		if got := get(r.operator); got != http.StatusOK {
+			t.Errorf("the operator: got status %d, want 200", got)
+		}
+	})
+	t.Run("to know the hash is not enough, nor to name it in a message", func(t *testing.T) {
+		nowhere := r.do(t, "GET", "/artifacts/"+strings.Repeat("0", 64), keys[1], nil)
+		foreign := r.do(t, "GET", "/artifacts/"+want, keys[1], nil)
+		if foreign.status != http.StatusNotFound || strings.ReplaceAll(string(foreign.body), want, "") != strings.ReplaceAll(string(nowhere.body), strings.Repeat("0", 64), "") {
+			t.Errorf("bob: got %d %s, want the answer for content that is not there: %s", foreign.status, foreign.body, nowhere.body)
+		}
+		carol := r.add(t, "carol")[0]
+		must(rpc.Call(t.Context(), r.as(keys[1]), api.Send, api.SendParams{To: api.Recipients{"carol"}, Text: "mine",
+			Context: json.RawMessage(object(t, hub.Context{Artifacts: []hub.ArtifactRef{{Type: "file", Path: "/x", SHA256: want}}}))}))(t)
+		if bob, carol := get(keys[1]), get(carol); bob != http.StatusNotFound || carol != http.StatusNotFound {
+			t.Errorf("after bob named it: got bob %d, carol %d, want 404", bob, carol)
 		}
 	})
 	t.Run("the reference can be sent", func(t *testing.T) {
@@ -214,6 +231,9 @@ func TestArtifacts(t *testing.T) {
 		must(rpc.Call(t.Context(), r.as(keys[0]), api.Send, api.SendParams{
 			To: api.Recipients{"bob"}, Text: "see there", Context: json.RawMessage(object(t, hub.Context{Artifacts: []hub.ArtifactRef{ref}})),
 		}))(t)
+		if got := get(keys[1]); got != http.StatusOK {
+			t.Errorf("bob, who got it: got status %d, want 200", got)
+		}
 	})
 	t.Run("the same content is one file", func(t *testing.T) {
 		put(t, keys[1], content)

@@ -267,24 +267,20 @@ type Artifact struct {
 // reference that can be sent in context.artifacts.
 func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	rpc.ArriveWithin(w, uploadTimeout)
-	path, sum, size, err := s.artifacts.Put(r.Body)
+	ref, err := s.mail.StoreArtifact(r.Context(), c, r.Body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload broke off")
-	}
-	if err == nil {
-		err = s.journal.ArtifactPut(r.Context(), c, sum, size)
 	}
 	if err != nil {
 		return err
 	}
-	rpc.WriteJSON(w, http.StatusOK, Artifact{hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size}})
+	rpc.WriteJSON(w, http.StatusOK, Artifact{ref})
 	return nil
 }
 
-// getArtifact answers GET /artifacts/SHA256. A caller that knows the hash may
-// read the content.
-func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
-	f, err := s.artifacts.Open(r.PathValue("sha256"))
+// getArtifact answers GET /artifacts/SHA256 to callers that may read the content.
+func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+	f, err := s.mail.OpenArtifact(r.Context(), c, r.PathValue("sha256"))
 	if err != nil {
 		return err
 	}

@@ -88,11 +88,10 @@ type Server struct {
 	began    time.Time
 	stopping chan struct{} // closed when the server begins to stop
 
-	store     *sqlite.Store
-	artifacts *blobs.Store
-	shared    *os.Root // files that repositories share
-	hints     hub.Bus
-	listener  net.Listener
+	store    *sqlite.Store
+	shared   *os.Root // files that repositories share
+	hints    hub.Bus
+	listener net.Listener
 
 	self      peer.Self // this hub, as others know it
 	vault     *vault.Vault
@@ -168,6 +167,16 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		Bus: s.hints, Log: s.log, Limits: s.opts.Limits,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
+	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
+	if err == nil {
+		err = os.MkdirAll(stored, 0o700) // evidence has it as a root, so it must exist
+	}
+	if err == nil {
+		mail.Artifacts, err = blobs.Open(stored, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	if !s.opts.NoInboxFiles {
 		mail.InboxDir = filepath.Join(home, inboxDir)
 	}
@@ -176,16 +185,6 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	}
 	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers()})
 	s.journal = journal.New(s.store, &journal.Options{Bus: s.hints, Log: s.log})
-	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
-	if err == nil {
-		err = os.MkdirAll(stored, 0o700) // evidence has it as a root, so it must exist
-	}
-	if err == nil {
-		s.artifacts, err = blobs.Open(filepath.Join(home, artifactDir), nil)
-	}
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 		Use:   "add NAME",
 		Short: "Add an agent and print its first key, once",
 		Example: `  parley agent add planner --role coordinator
-  parley agent add builder --root ~/src/app
+  parley agent add builder --can go,sql --root ~/src/app
   parley agent add ci --auditor --expires 720h`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -41,6 +42,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
 	f.StringVar(&p.Label, "label", "", "label of the key (default \"default\")")
 	f.StringVar(&root, "root", "", "folder in which the agent works: offer to make it a root, where handoffs are checked")
+	f.StringSliceVar(&p.Can, "can", nil, "its abilities, which other agents see: go,sql")
 	choices(cmd, "role", "coordinator", "researcher", "executor", "reviewer", "integrator")
 	return operation(a, cmd, api.AddAgent, &p, func(w io.Writer, got api.AgentKey) {
 		fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
@@ -71,7 +73,9 @@ func (a *app) agentAddCommand() *cobra.Command {
 func (a *app) agentListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the agents of the hub", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
-		writeTable(w, "NAME, ROLE, STATE, KEYS", got.Agents, func(p keys.Profile) []any { return []any{p.ID, p.Role, p.State, keyList(p.Keys)} })
+		writeTable(w, "NAME, ROLE, CAN, STATE, KEYS", got.Agents, func(p keys.Profile) []any {
+			return []any{p.ID, p.Role, cmp.Or(strings.Join(p.Can, ","), "-"), p.State, keyList(p.Keys)}
+		})
 	})
 }
 

@@ -28,7 +28,7 @@ operator can do this.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListHeld, api.None{}, func(w io.Writer, got api.HeldList) {
-					io.WriteString(w, mailroom.RenderMessages(got.Messages))
+					io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
 					for _, h := range got.Handoffs {
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
@@ -49,7 +49,7 @@ func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, ques
 	t, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: id})
 	switch hub.CodeOf(err) {
 	case "":
-		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}))
+		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}, nil, ""))
 	case hub.CodeNotFound: // it may be a handoff
 		h, second := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
 		if second != nil {

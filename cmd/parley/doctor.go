@@ -32,7 +32,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			checks := server.Diagnose(cmd.Context(), home, url)
 			config := server.Check{What: "configuration", OK: true}
 			if _, err := a.loadConfig(home); err != nil {
-				d := rpc.Describe(err)
+				d := rpc.Describe(err, rpc.Commands)
 				config.OK, config.Detail, config.Hint = false, d.Message, d.Hint
 			}
 			checks = append(checks, config)

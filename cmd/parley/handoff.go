@@ -98,7 +98,7 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	f.StringVar(&p.Objective, "objective", "", "purpose of the task (default the title)")
 	f.StringVar(&p.Summary, "summary", "", "what the next owner must know")
 	f.StringVar(&p.NextStep, "next", "", "the next step")
-	f.StringArrayVar(&p.Criteria, "criterion", nil, "when the task is done (repeatable, at least one)")
+	f.StringArrayVar((*[]string)(&p.Criteria), "criterion", nil, "when the task is done (repeatable, at least one)")
 	f.StringVar(&p.Worktree, "worktree", "", "folder in which the work is done")
 	f.StringVar(&p.Branch, "branch", "", "branch on which the work is done")
 	f.StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical")

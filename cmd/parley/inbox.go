@@ -125,7 +125,7 @@ const watchRetry = 500 * time.Millisecond
 
 func (a *app) printInbox(got mailroom.Inbox) error {
 	return a.print(got, func(w io.Writer) {
-		io.WriteString(w, mailroom.RenderMessages(got.Messages))
+		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, got.You))
 		if got.Next != "" {
 			fmt.Fprintf(w, "\nmore: parley inbox --cursor %s\n", got.Next)
 		}

@@ -43,11 +43,14 @@ func TestInput(t *testing.T) {
 			t.Errorf("payload of the answer %s", p)
 		}
 	})
-	t.Run("a long text is cut to a summary and kept whole", func(t *testing.T) {
+	t.Run("a long text is cut to a summary, kept whole, and shown once", func(t *testing.T) {
 		long := strings.Repeat("word ", 100) + "end"
 		h.sent(h.as("tester", "send", "planner", long, "--json"))
 		got := h.as("planner", "inbox")
-		contains(t, got.out, "word…", "> detail: "+long)
+		contains(t, got.out, "> detail: "+long)
+		if strings.Contains(got.out, "word…") {
+			t.Errorf("got %s, want the text once", got.out)
+		}
 	})
 	t.Run("empty standard input is nothing to send", func(t *testing.T) {
 		refused(t, h.stdin("builder", "\n", "send", "planner", "-", "--json"), 2, "usage")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -101,11 +102,23 @@ func usagef(format string, args ...any) *hub.Error {
 // invalid marks an error as one of the input.
 func invalid(err error) error { return hub.Errorf(hub.CodeInvalid, "parley", "%w", err) }
 
-// encoder returns an encoder that writes one line for each value.
+// encoder returns an encoder that writes one line for each value, in which no
+// character moves a cursor or hides text. Every --json is written by one.
 func encoder(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(visibleWriter{w})
 	enc.SetEscapeHTML(false)
 	return enc
+}
+
+// A visibleWriter escapes characters of JSON that cannot be seen. An encoder writes a
+// value in one call.
+type visibleWriter struct{ w io.Writer }
+
+func (v visibleWriter) Write(b []byte) (int, error) {
+	if _, err := v.w.Write(strictjson.Visible(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // fail prints an error and returns the exit code for it.
@@ -118,7 +131,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	default:
 		err = usagef("%w", err)
 	}
-	d := rpc.Describe(err)
+	d := rpc.Describe(err, rpc.Commands)
 	d.Capabilities = nil // for agents, not for people and scripts
 	if d.Code == codeUsage && d.Hint == "" {
 		d.Hint = fmt.Sprintf("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())

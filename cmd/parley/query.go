@@ -29,7 +29,7 @@ func (a *app) queryCommand() *cobra.Command {
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return operation(a, cmd, api.Query, &p, func(w io.Writer, got mailroom.Listing) {
-		io.WriteString(w, mailroom.RenderMessages(got.Messages))
+		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
 		if got.Next != "" {
 			fmt.Fprintf(w, "\nmore: add --cursor %s\n", got.Next)
 		}

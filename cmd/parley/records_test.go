@@ -155,7 +155,7 @@ func TestRecords(t *testing.T) {
 		other.start()
 		contains(t, other.as("planner", "query", "--text", "frozen").out, "schema is frozen")
 		other.ok(other.operator("audit", "verify"), nil)
-		contains(t, other.as("builder", "artifact", "get", put.Artifact.SHA256).out, "the plan")
+		contains(t, other.as("planner", "artifact", "get", put.Artifact.SHA256).out, "the plan")
 		other.stop()
 	})
 	t.Run("an export that was changed is refused by name, and leaves no home", func(t *testing.T) {

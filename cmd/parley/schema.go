@@ -51,7 +51,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			_, err = shape.DecodeEnvelope(raw)
 			result := map[string]any{"valid": err == nil}
 			if err != nil {
-				result["error"] = rpc.Describe(err)
+				result["error"] = rpc.Describe(err, rpc.Commands)
 			}
 			return a.check(err == nil, result, func(w io.Writer) {
 				if err != nil {

@@ -44,6 +44,7 @@ type (
 	}
 	receiptShape struct {
 		ID         string `json:"id"`
+		ShortID    string `json:"short_id"`
 		Status     string `json:"status"`
 		ThreadID   string `json:"thread_id"`
 		Deliveries []struct {
@@ -84,10 +85,20 @@ type (
 		CreatedAt string          `json:"created_at"`
 		UpdatedAt string          `json:"updated_at"`
 	}
+	contactShape struct {
+		ID    string   `json:"id"`
+		Role  string   `json:"role"`
+		Can   []string `json:"can"`
+		Reach string   `json:"reach"`
+	}
 	listShape struct {
-		Messages []envelopeShape `json:"messages"`
-		Next     *string         `json:"next"` // there, if only as ""
-		Unread   int             `json:"unread"`
+		You      string            `json:"you"`
+		Agents   []contactShape    `json:"agents"`
+		ShortIDs map[string]string `json:"short_ids"`
+		Frame    string            `json:"frame"` // in answers of tools
+		Messages []envelopeShape   `json:"messages"`
+		Next     *string           `json:"next"` // there, if only as ""
+		Unread   int               `json:"unread"`
 		Acked    []struct {
 			ID    string `json:"id"`
 			First bool   `json:"first"`
@@ -245,7 +256,7 @@ func TestShapes(t *testing.T) {
 		if stored.Artifact.SHA256 != "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" || stored.Artifact.SizeBytes != 6 {
 			t.Errorf("artifact put answered %+v", stored)
 		}
-		if got := h.as("tester", "artifact", "get", stored.Artifact.SHA256, "--json"); got.out != "hello\n" {
+		if got := h.as("builder", "artifact", "get", stored.Artifact.SHA256, "--json"); got.out != "hello\n" {
 			t.Errorf("artifact get gave %q", got.out)
 		}
 

@@ -32,6 +32,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"inbox", inboxTests},
 		{"query", queryTests},
 		{"ledger", ledgerTests},
+		{"readers", readerTests},
 		{"handoffs", handoffTests},
 		{"runs", runTests},
 		{"roots", rootTests},
@@ -199,7 +200,7 @@ func idsOf(all []hub.Message) []hub.EnvelopeID {
 
 var agentTests = []storeTest{
 	{"an agent is found as it was added", func(w *world) {
-		a := hub.Agent{ID: "ada", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentActive, CreatedAt: epoch}
+		a := hub.Agent{ID: "ada", Role: hub.RoleReviewer, Auditor: true, State: hub.AgentActive, CreatedAt: epoch, Can: []string{"go", "sql"}}
 		b := hub.Agent{ID: "bob", Role: hub.RoleExecutor, State: hub.AgentPaused, CreatedAt: epoch.Add(time.Second)}
 		w.update(func(tx hub.Tx) error { return errors.Join(tx.PutAgent(b, ""), tx.PutAgent(a, "")) })
 		w.view(func(r hub.Reader) error {

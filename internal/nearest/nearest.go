@@ -66,3 +66,31 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// synonyms are words that writers use for the names of members, with the names that
+// they may mean, the best first.
+var synonyms = map[string][]string{
+	"message": {"text", "summary"}, "body": {"text", "summary"}, "content": {"text", "summary"}, "msg": {"text", "summary"},
+	"question": {"text"}, "answer": {"text"}, "description": {"summary", "text"}, "comment": {"detail", "text"}, "note": {"detail", "text"},
+	"recipient": {"to"}, "recipients": {"to"}, "receiver": {"to"}, "target": {"to"}, "agent": {"to"}, "agents": {"to"}, "agent_id": {"to", "agent"},
+	"id": {"handoff_id", "reply_to"}, "message_id": {"reply_to", "id", "ack"}, "in_reply_to": {"reply_to"}, "handoff": {"handoff_id"},
+	"subject": {"topic", "title"}, "name": {"title"}, "task": {"title", "task_id"}, "thread": {"thread_id"},
+	"wait": {"wait_s"}, "timeout": {"wait_s"}, "timeout_s": {"wait_s"}, "mark_read": {"ack"}, "read": {"ack"},
+	"criteria": {"success_criteria"}, "done_when": {"success_criteria"}, "acceptance_criteria": {"success_criteria"}, "next": {"next_step"}, "next_steps": {"next_step"},
+	"files": {"artifacts"}, "worktree": {"worktree_path"}, "cwd": {"worktree_path"}, "status": {"state"}, "count": {"limit"}, "query": {"text"}, "search": {"text"},
+}
+
+// Member returns the name of a member that a wrong one was meant to be: the nearest by
+// its letters, else one with the same meaning, "" if there is none.
+func Member(name string, candidates iter.Seq[string]) string {
+	if near := Name(name, candidates); near != "" {
+		return near
+	}
+	all := slices.Collect(candidates)
+	for _, known := range synonyms[name] {
+		if slices.Contains(all, known) {
+			return known
+		}
+	}
+	return ""
+}

@@ -13,7 +13,7 @@ import (
 // that the protocol defines also names that differ only in case.
 //
 // The payload comes back compacted, otherwise as it was. Unknown members of the
-// envelope are kept in Extra; those inside policy, context and its references
+// envelope are kept in Extra, where an envelope that the hub wrote has them; those inside policy, context and its references
 // are allowed but dropped. Times are cut to the millisecond.
 //
 // Failures are reported as CodeInvalid, CodeUnknownType or CodePayloadTooLarge.
@@ -28,7 +28,13 @@ func DecodeEnvelope(raw []byte) (hub.Envelope, error) {
 		}
 		return hub.Envelope{}, hub.Errorf(hub.CodeInvalid, op, "%v", err)
 	}
-	e.Payload, e.Extra = strictjson.Trust(e.Payload).Compact().Raw(), extra
+	if extra != nil && e.Extra != nil {
+		return hub.Envelope{}, hub.Errorf(hub.CodeInvalid, op, "extra: has the unknown members of an envelope, and there are others beside it")
+	}
+	if e.Extra == nil {
+		e.Extra = extra
+	}
+	e.Payload = strictjson.Trust(e.Payload).Compact().Raw()
 	if err := e.Validate(); err != nil {
 		return hub.Envelope{}, err
 	}

@@ -86,7 +86,7 @@ func check(what, name string, raw json.RawMessage) error {
 	}
 	path, rule := firstFault(broken)
 	return hub.Errorf(hub.CodeInvalid, op, "%s: %s", strings.TrimPrefix(what+path, "."), rule).
-		WithHint("parley schema print %s says what is asked for", name)
+		WithHint("the rules: {schema}%s", name)
 }
 
 // tame replaces the numbers in v that have an exponent by the nearest float64.

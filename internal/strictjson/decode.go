@@ -358,7 +358,7 @@ func decodeError(err error) error {
 	case errors.Is(s.Err, jsonv2.ErrUnknownName):
 		e.Text = "no such member"
 		if s.GoType != nil && s.GoType.Kind() == reflect.Struct {
-			if near := nearest.Name(s.JSONPointer.LastToken(), fieldsOf(s.GoType).names()); near != "" {
+			if near := nearest.Member(s.JSONPointer.LastToken(), fieldsOf(s.GoType).names()); near != "" {
 				e.Text += "; did you mean " + near + "?"
 			}
 		}

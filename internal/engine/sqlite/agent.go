@@ -2,12 +2,13 @@ package sqlite
 
 import "github.com/parley-agents/parley/hub"
 
-var agents = newTable("agents", "agent", "id, role, auditor, state, created_at", func(c *codec, a *hub.Agent) {
+var agents = newTable("agents", "agent", "id, role, auditor, state, created_at, can", func(c *codec, a *hub.Agent) {
 	c.text((*string)(&a.ID))
 	c.text((*string)(&a.Role))
 	c.bool(&a.Auditor)
 	c.text((*string)(&a.State))
 	c.stamp(&a.CreatedAt)
+	c.encoded(&a.Can, len(a.Can) == 0)
 })
 
 var keys = newTable("agent_keys", "key", "id, agent, label, hash, hint, created_at, expires_at, revoked_at", func(c *codec, k *hub.Key) {

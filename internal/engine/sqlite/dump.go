@@ -38,6 +38,8 @@ var dumpTables = []dumpTable{
 	{name: "handoffs", order: "id"},
 	{name: "handoff_meta", order: "handoff_id"},
 	{name: "handoff_history", order: "handoff_id, n"},
+	{name: "short_ids", order: "kind, n"},
+	{name: "artifact_readers", order: "sha256, agent"},
 	{name: "runs", order: "id"},
 	{name: "projects", order: "id"},
 	{name: "contracts", order: "project, id"},

@@ -104,6 +104,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
 		},
+		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
 		func(tx hub.Tx) error {
 			return tx.PutHandoff(open, "", &hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
 		},
@@ -261,7 +262,7 @@ func TestDump(t *testing.T) {
 		openAt(t, dir, nil).Close()
 		for _, value := range []string{`x'00ff'`, `1.5`, `CAST(x'ff' AS TEXT)`} {
 			c := raw(t, dir)
-			if err := c.db.Exec(`INSERT OR REPLACE INTO agents VALUES ('odd', 'executor', ` + value + `, 'active', 'now')`); err != nil {
+			if err := c.db.Exec(`INSERT OR REPLACE INTO agents VALUES ('odd', 'executor', ` + value + `, 'active', 'now', NULL)`); err != nil {
 				t.Fatal(err)
 			}
 			c.close()
@@ -300,10 +301,10 @@ func TestLoad(t *testing.T) {
 		{"no schema", 0, all, hub.CodeInvalid, "not a version"},
 		{"a table that is not there", len(migrations), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table "sqlite_schema"`},
 		{"a column too few", len(migrations), with("agents", `"role":"executor",`, ""), hub.CodeInvalid, "row 1 of agents: its member 2 is not role"},
-		{"a column too many", len(migrations), with("agents", `"}`, `","x":1}`), hub.CodeInvalid, "more than 5 members"},
+		{"a column too many", len(migrations), with("agents", `}`, `,"x":1}`), hub.CodeInvalid, "more than 6 members"},
 		{"a value of another kind", len(migrations), with("agents", `"executor"`, `["executor"]`), hub.CodeInvalid, "role: it is neither"},
 		{"a number that is not whole", len(migrations), with("agents", `"auditor":0`, `"auditor":0.5`), hub.CodeInvalid, "not a whole number"},
-		{"something behind a row", len(migrations), with("agents", `"}`, `"}{}`), hub.CodeInvalid, "something follows"},
+		{"something behind a row", len(migrations), with("agents", `}`, `}{}`), hub.CodeInvalid, "something follows"},
 		{"a row that is no JSON", len(migrations), []dumped{{"agents", `agents`}}, hub.CodeInvalid, "not a JSON object"},
 		{"a row that is no UTF-8", len(migrations), []dumped{{"agents", "{\"id\":\"\xff\"}"}}, hub.CodeInvalid, "not valid UTF-8"},
 		{"a state that does not exist", len(migrations), with("agents", `"active"`, `"asleep"`), hub.CodeInvalid, "row 1 of agents does not fit"},

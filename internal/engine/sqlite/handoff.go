@@ -169,6 +169,9 @@ func (t *tx) addHandoff(op string, h hub.Handoff) error {
 		return err
 	}
 	_, err := t.run(op, addHandoffMeta, append([]any{string(h.ID), orNull(h.Previous), h.Restricted, h.NeedsHuman, h.Deadline}, progress(h)...)...)
+	if err == nil {
+		err = t.addShortID(hub.ShortHandoff, string(h.ID))
+	}
 	if err != nil {
 		t.spoil(err) // half a handoff is stored
 	}

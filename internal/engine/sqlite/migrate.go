@@ -43,6 +43,9 @@ var wordSchema string
 //go:embed schema/0008_roots.sql
 var rootSchema string
 
+//go:embed schema/0009_readers.sql
+var readerSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -60,6 +63,14 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(plainSchema) },
 	func(c *conn) error { return c.db.Exec(wordSchema) },
 	func(c *conn) error { return c.db.Exec(rootSchema) },
+	func(c *conn) error {
+		if n, err := c.number(`SELECT count(*) FROM pragma_table_info('agents') WHERE name = 'can'`); err != nil || n == 0 {
+			if err := errors.Join(err, c.db.Exec(`ALTER TABLE agents ADD COLUMN can TEXT`)); err != nil {
+				return err
+			}
+		}
+		return c.db.Exec(readerSchema)
+	},
 }
 
 // ready makes sure that there is a database at path that this version can

@@ -83,6 +83,9 @@ func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 	if err == nil {
 		err = t.fileMessage(op, &m, parties)
 	}
+	if err == nil {
+		err = t.addShortID(hub.ShortMessage, string(m.ID))
+	}
 	if err != nil {
 		t.spoil(err)
 	}

@@ -150,7 +150,7 @@ func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller) (hub.Re
 		return r, nil
 	}
 	return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
-		WithHint("claim a repository of it first: cacp/project/join")
+		WithHint("claim a repository of it first: {project.join}")
 }
 
 // A session is one transaction of a service.
@@ -265,7 +265,7 @@ func project(r hub.Reader, op string, id hub.ProjectID) (hub.Project, error) {
 	}
 	p, err := r.Project(id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return p, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", id).WithHint("cacp/project/list shows the projects of this hub")
+		return p, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", id).WithHint("{project.list} shows the projects of this hub")
 	}
 	return p, err
 }
@@ -277,7 +277,7 @@ func contract(r hub.Reader, op string, project hub.ProjectID, id hub.ContractID)
 	}
 	c, err := r.Contract(project, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("cacp/contract/list shows those of the project")
+		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} shows those of the project")
 	}
 	return c, err
 }

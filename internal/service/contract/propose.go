@@ -189,7 +189,7 @@ func step(op string, c hub.Contract, move hub.ContractMove, word string, clock h
 func sameVersion(op string, c hub.Contract, version int) error {
 	if version != 0 && version != c.Version {
 		return hub.Errorf(hub.CodeConflict, op, "contract %s has version %d now, not %d", c.ID, c.Version, version).
-			WithHint("see the changes with: parley contract diff %s", c.ID)
+			WithHint("see the changes with: {contract.diff} %s", c.ID)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		}
 		if s.o.Strict && was.Status != hub.ContractNegotiating {
 			return hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
-				WithHint("request a change first: cacp/contract/respond with request_change")
+				WithHint("request a change first: {contract.reply}")
 		}
 		c, err := step(op, was, hub.MoveUpdate, "update", s.o.Clock)
 		if err != nil {

@@ -50,7 +50,7 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
 			return c, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
-				WithHint("start the implementation first: cacp/implementation/start")
+				WithHint("start the implementation first: {impl.start}")
 		}
 		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), hub.ImplComplete, w.Files, w.Notes, w.TestEndpoint
 		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))

@@ -38,6 +38,9 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		if h, err = acceptable(m.tx, op, actor, id, detail); err != nil {
 			return err
 		}
+		if err := s.dealtWith(m, actor, h); err != nil {
+			return err
+		}
 		if bad, ok := failed(checks); ok {
 			return s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, checks)
 		}
@@ -109,7 +112,7 @@ func receivedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, sta
 }
 
 func outOfState(op string, h hub.Handoff, why string) *hub.Error {
-	return hub.Errorf(hub.CodeConflict, op, "handoff %s is %s: %s", h.ID, h.Status, why).WithHint("parley handoff show %s prints its history", h.ID)
+	return hub.Errorf(hub.CodeConflict, op, "handoff %s is %s: %s", h.ID, h.Status, why).WithHint("its history: {handoff.show} %s", h.ID)
 }
 
 // maxText is the most bytes that a party writes about a move. The protocol limits
@@ -218,6 +221,9 @@ func (s *Service) refuse(ctx context.Context, op string, actor hub.Caller, find 
 	var h hub.Handoff
 	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if h, err = find(m.tx); err != nil {
+			return err
+		}
+		if err := s.dealtWith(m, actor, h); err != nil {
 			return err
 		}
 		return s.reject(m, actor, &h, ending, reason, detail, nil)

@@ -47,7 +47,7 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if bad, ok := failed(checks); ok {
 		e := hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail)
 		if bad.What == checkWork {
-			return Report{}, e.WithHint("do the work, or declare that the task needed no change: no_changes (--no-changes)")
+			return Report{}, e.WithHint("do the work, or declare that the task needed no change: {no_changes}")
 		}
 		return Report{}, e.WithHint("name only artifacts that exist; the handoff is still %s", h.Status)
 	}
@@ -60,6 +60,12 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 
 	err = s.update(ctx, op, actor.ID, func(m *mover) (err error) {
 		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
+			return err
+		}
+		if err := s.dealtWith(m, actor, h); err != nil {
+			return err
+		}
+		if err := s.sender.Share(m.tx, actor, c.Artifacts, []hub.AgentID{h.From}); err != nil {
 			return err
 		}
 		h.Ending, h.Notes = hub.EndedDone, c.Summary

@@ -33,6 +33,10 @@ type Sender interface {
 	// it is about. Over the hub's own limit nothing is written, and the message
 	// returned has no id.
 	Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error)
+	// MarkRead marks a message in the actor's inbox as read.
+	MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
+	// Share lets agents read artifacts that the actor may read.
+	Share(tx hub.Tx, actor hub.Caller, refs []hub.ArtifactRef, with []hub.AgentID) error
 	// Announce wakes the long polls of the recipients of committed messages.
 	Announce(...hub.Message)
 	// Capabilities returns the capabilities of the hub.
@@ -116,6 +120,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 // A Report is a handoff as its parties see it.
 type Report struct {
 	ID           hub.HandoffID    `json:"handoff_id"`
+	ShortID      hub.ShortID      `json:"short_id,omitempty"`
 	TaskID       string           `json:"task_id"`
 	Title        string           `json:"title"`
 	From         hub.AgentID      `json:"from"`
@@ -183,10 +188,15 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
 	if err == nil && !h.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Handoff{}, hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", id).
-			WithHint("list your handoffs: parley handoff list, or acp_handoff with action list")
+		return hub.Handoff{}, notVisible(op, id)
 	}
 	return h, err
+}
+
+// notVisible is the error for a handoff that does not exist, or that the caller may
+// not see.
+func notVisible(op string, id hub.HandoffID) error {
+	return hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", id).WithHint("{handoff.list} lists yours")
 }
 
 // Show returns a handoff with its package and history.

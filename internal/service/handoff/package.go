@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ type packageBuilder struct {
 // and adds everything but the chain of owners and the hash.
 func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*packageBuilder, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("parley schema print handoff-package prints its schema")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("{package}")
 	}
 	if len(raw) > 2*hub.MaxPackage {
 		return nil, tooLarge(op, len(raw))
@@ -70,7 +71,7 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 
 func tooLarge(op string, n int) error {
 	return hub.Errorf(hub.CodeTooLarge, op, "a package of %d bytes is too large: at most %d are allowed", n, hub.MaxPackage).
-		WithHint("store large content with parley artifact put and name it as an artifact")
+		WithHint("name large content as an artifact: {artifact.put}")
 }
 
 // fill sets a member that the sender left out. A nil object has no members.
@@ -114,21 +115,18 @@ func (p *packageBuilder) readTask(op string) error {
 	return nil
 }
 
-// readProvenance adds the session of the actor, and reads the owners that the
-// sender claims. It refuses a session other than the one that the hub knows.
+// readProvenance adds the session of the actor unless the package names one, which is
+// kept as the sender's word, and reads the owners that the sender claims. It refuses
+// the origin that the hub writes for another agent.
 func (p *packageBuilder) readProvenance(op string, actor hub.Caller) error {
 	provenance := p.object("provenance")
 	if provenance == nil {
 		return hub.Errorf(hub.CodeInvalid, op, "package.provenance: must be an object")
 	}
-	session := actor.Session
-	if session == "" {
-		session = "agent/" + string(actor.ID)
-	}
-	fill(provenance, "origin_session", session)
-	claimed, _ := provenance["origin_session"].(string)
-	if known := actor.Session != "" || strings.HasPrefix(claimed, "agent/"); known && claimed != session {
-		return hub.Errorf(hub.CodeTampering, op, "package.provenance.origin_session: this call came from the session %q", session).
+	own := "agent/" + string(actor.ID)
+	fill(provenance, "origin_session", cmp.Or(actor.Session, own))
+	if claimed, _ := provenance["origin_session"].(string); strings.HasPrefix(claimed, "agent/") && claimed != own {
+		return hub.Errorf(hub.CodeTampering, op, "package.provenance.origin_session: %q is another agent", claimed).
 			WithHint("leave origin_session out: the hub adds it")
 	}
 	chain, given := provenance["handoff_chain"]

@@ -112,6 +112,13 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if err := m.move(&h, hub.HandoffProposed, "", nil); err != nil {
 			return err
 		}
+		refs := make([]hub.ArtifactRef, len(pkg.Artifacts))
+		for i, a := range pkg.Artifacts {
+			refs[i] = a.Ref
+		}
+		if err := s.sender.Share(m.tx, actor, refs, []hub.AgentID{h.To}); err != nil {
+			return err
+		}
 		if err := s.post(m, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg), true); err != nil {
 			return err
 		}

@@ -54,12 +54,6 @@ func (j *Journal) Started(ctx context.Context, version string) error {
 	return j.append(ctx, hub.Entry{Actor: hub.Self, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}, map[string]any{"version": version})
 }
 
-// ArtifactPut records that content was stored by its hash.
-func (j *Journal) ArtifactPut(ctx context.Context, actor hub.Caller, sha256 string, size int64) error {
-	e := hub.Entry{Actor: actor.ID, Action: hub.ActionArtifactPut, Subject: sha256, Outcome: hub.OutcomeOK}
-	return j.append(ctx, e, map[string]any{"size_bytes": size})
-}
-
 // append writes an entry with facts, which are plain values.
 func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any) error {
 	e.At = j.clock.Now()

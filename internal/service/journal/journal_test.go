@@ -212,7 +212,10 @@ func TestEntries(t *testing.T) {
 	if err := j.Started(t.Context(), "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.ArtifactPut(t.Context(), hub.Caller{ID: "alice"}, "abc", 7); err != nil {
+	if err := store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		_, err := tx.Append(hub.Entry{At: hub.At(now), Actor: "alice", Action: hub.ActionArtifactPut, Subject: "abc", Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{"size_bytes":7}`)})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	boss := hub.Caller{ID: hub.Operator}

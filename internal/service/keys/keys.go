@@ -6,6 +6,7 @@ package keys
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -212,6 +213,12 @@ type NewKey struct {
 	Expires time.Duration // from now; zero for never
 }
 
+// maxAbilities is the most abilities of an agent.
+const maxAbilities = 16
+
+// ability matches an ability: one word, which other agents read.
+var ability = regexp.MustCompile(`^[A-Za-z0-9.+#_-]{1,32}$`)
+
 // AddAgent adds an agent with its first key and returns both. Only the
 // operator may.
 func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agent, k NewKey) (hub.Agent, hub.Key, string, error) {
@@ -233,6 +240,9 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 		roles := strings.Trim(fmt.Sprint(hub.Roles), "[]")
 		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a role", agent.Role).
 			WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
+	}
+	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
+		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ -", maxAbilities)
 	}
 	k.Agent = agent.ID
 	key, secret, err := s.makeKey(k)
@@ -258,7 +268,11 @@ func putAgent(tx hub.Tx, actor hub.Caller, agent hub.Agent) error {
 	if err := tx.PutAgent(agent, ""); err != nil {
 		return err
 	}
-	_, err := tx.Append(actor.Entry(agent.CreatedAt, hub.ActionAgentAdded, string(agent.ID), map[string]any{"role": agent.Role, "auditor": agent.Auditor}))
+	facts := map[string]any{"role": agent.Role, "auditor": agent.Auditor}
+	if len(agent.Can) > 0 {
+		facts["can"] = agent.Can
+	}
+	_, err := tx.Append(actor.Entry(agent.CreatedAt, hub.ActionAgentAdded, string(agent.ID), facts))
 	return err
 }
 

@@ -28,6 +28,9 @@ func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) 
 		for _, msg := range held.Messages {
 			out.Messages = append(out.Messages, msg.Envelope)
 		}
+		if err == nil {
+			out.ShortIDs, err = shortIDs(r, out.Messages)
+		}
 		return err
 	})
 	if err != nil {
@@ -86,6 +89,15 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 		}
 		if forecasts, err = m.release(tx, id, approve, reason); err != nil {
 			return err
+		}
+		if approve {
+			var to []hub.AgentID
+			for _, p := range parties {
+				to = append(to, p.Agent)
+			}
+			if err := m.shareMessage(tx, hub.Caller{ID: msg.From}, msg, to); err != nil {
+				return err
+			}
 		}
 		if err := record(tx, now, actor.ID, action, string(id), map[string]string{"reason": reason}); err != nil {
 			return err

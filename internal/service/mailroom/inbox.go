@@ -30,7 +30,11 @@ const MaxWait = 5 * time.Minute
 
 // An Inbox is a page of the inbox of an agent.
 type Inbox struct {
+	You          hub.AgentID      `json:"you"`
+	Contacts     []Contact        `json:"agents"` // the other agents of the hub, at most 50
 	Messages     []hub.Envelope   `json:"messages"`
+	ShortIDs     ShortIDs         `json:"short_ids"`
+	Part         *Part            `json:"part,omitempty"`
 	Next         string           `json:"next"`   // cursor for the page after this one, or ""
 	Unread       int              `json:"unread"` // the unread messages after this call, counted up to 25
 	Acked        []Ack            `json:"acked,omitempty"`
@@ -89,7 +93,7 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 		}
 		out.Acked = acked
 		if len(out.Messages) > 0 || req.Wait == 0 {
-			return out, nil
+			return out, m.roster(ctx, actor, &out)
 		}
 		select {
 		case <-hints:
@@ -97,9 +101,9 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 				return Inbox{}, err
 			}
 		case <-timeout:
-			return out, nil
+			return out, m.roster(ctx, actor, &out)
 		case <-m.stopping:
-			return out, nil
+			return out, m.roster(ctx, actor, &out)
 		case <-ctx.Done():
 			return Inbox{}, ctx.Err()
 		}
@@ -176,7 +180,11 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 	for _, msg := range page.Messages {
 		out.Messages = append(out.Messages, msg.Envelope)
 	}
-	return out, nil
+	err := m.store.View(ctx, func(r hub.Reader) (err error) {
+		out.ShortIDs, err = shortIDs(r, out.Messages)
+		return err
+	})
+	return out, err
 }
 
 // deepest returns the session mark for these messages: that of the message with the

@@ -47,6 +47,9 @@ type Options struct {
 	// Stopping ends every long poll when it is closed; may be nil.
 	Stopping <-chan struct{}
 
+	// Artifacts keeps long texts and files; without it a long text is refused.
+	Artifacts Artifacts
+
 	// InboxDir is the folder of the Markdown files of inboxes; with "" there are
 	// none.
 	InboxDir string
@@ -66,6 +69,7 @@ type Mailroom struct {
 	enabled   map[hub.Channel]bool
 	lenient   bool
 	inboxDir  string
+	artifacts Artifacts
 	stopping  <-chan struct{}
 
 	mu      sync.Mutex                     // guards the fields below
@@ -106,7 +110,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, channels: map[hub.Channel]Channel{}, enabled: map[hub.Channel]bool{},
-		lenient: o.Lenient, inboxDir: o.InboxDir, stopping: o.Stopping,
+		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping,
 		waiters: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, counts: map[hub.AgentID]unreadCount{},
 	}
 	for _, f := range o.Features {
@@ -140,7 +144,8 @@ type Draft struct {
 	To             []hub.AgentID
 	Type           hub.MessageType
 	Payload        strictjson.Value // checked by the surface
-	Text           string           // plain text in place of Payload
+	Text           string           // plain text in place of Payload; kept as an artifact if it is long
+	Long           string           // a text to keep as an artifact, beside a payload with its beginning
 	Policy         *hub.Policy
 	Team           string
 	ThreadID       string
@@ -160,6 +165,7 @@ type Draft struct {
 // A Receipt is the answer to a send.
 type Receipt struct {
 	ID           hub.EnvelopeID    `json:"id"`
+	ShortID      hub.ShortID       `json:"short_id,omitempty"`
 	Status       hub.MessageStatus `json:"status"`
 	ThreadID     string            `json:"thread_id"`
 	Deliveries   []Forecast        `json:"deliveries"`
@@ -189,6 +195,7 @@ const idempotencyFor = 24 * time.Hour
 // A sendResult is a stored message with the forecasts of its deliveries.
 type sendResult struct {
 	message   hub.Message
+	short     hub.ShortID
 	forecasts []Forecast
 	again     bool // an earlier message with the same idempotency key
 }
@@ -197,6 +204,15 @@ type sendResult struct {
 // nil.
 func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Send"
+	request := ""
+	if d.IdempotencyKey != "" {
+		request = hashDraft(d)
+	}
+	long, err := m.longText(op, &d.Text)
+	if err != nil {
+		return Receipt{}, err
+	}
+	long = cmp.Or(long, d.Long)
 	e, warnings, err := m.prepare(op, actor, d)
 	if err != nil {
 		return Receipt{}, err
@@ -206,6 +222,36 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
+	var out sendResult
+	admit := func(tx hub.Tx, msg *hub.Message) (err error) {
+		out = sendResult{}
+		if d.IdempotencyKey != "" {
+			if out, err = m.repeated(ctx, tx, op, actor, d.IdempotencyKey, request); err != nil || out.again {
+				return err
+			}
+		}
+		if err := m.resolveThread(tx, op, actor, msg); err != nil {
+			return err
+		}
+		return m.guard(tx, op, actor, msg)
+	}
+	var text hub.ArtifactRef // of a long text
+	if long != "" {
+		// A refused message leaves no file behind, so it is admitted first, without
+		// effect, and again when it is written.
+		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			msg := hub.Message{Envelope: e}
+			return cmp.Or(admit(tx, &msg), errNoEffect)
+		})
+		switch {
+		case !errors.Is(err, errNoEffect):
+			return Receipt{}, m.sendError(ctx, actor, err)
+		case !out.again:
+			if text, err = m.spill(long, &e); err != nil {
+				return Receipt{}, err
+			}
+		}
+	}
 	// The facts of the journal entry take time, too. They are computed here for a
 	// message without a cause, and in the transaction for the others.
 	first := hub.Message{Envelope: e}
@@ -214,27 +260,15 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
-	request := ""
-	if d.IdempotencyKey != "" {
-		request = hashDraft(d)
-	}
-
-	var out sendResult
 	err = m.store.Update(ctx, durability(e), func(tx hub.Tx) error {
-		out = sendResult{}
-		if d.IdempotencyKey != "" {
-			again, err := m.repeated(ctx, tx, op, actor, d.IdempotencyKey, request)
-			if err != nil || again.again {
-				out = again
+		msg, facts := hub.Message{Envelope: e}, firstFacts // the store may run this function again
+		if err := admit(tx, &msg); err != nil || out.again {
+			return err
+		}
+		if text.SHA256 != "" {
+			if err := addArtifact(tx, e.CreatedAt, actor, text); err != nil {
 				return err
 			}
-		}
-		msg, facts := hub.Message{Envelope: e}, firstFacts // the store may run this function again
-		if err := m.resolveThread(tx, op, actor, &msg); err != nil {
-			return err
-		}
-		if err := m.guard(tx, op, actor, &msg); err != nil {
-			return err
 		}
 		var err error
 		if msg.ThreadID != first.ThreadID || msg.Cause != "" {
@@ -245,13 +279,19 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		if out.forecasts, err = m.write(tx, msg, to, facts); err != nil {
 			return err
 		}
+		if err := m.shareMessage(tx, actor, msg, openTo(msg, to)); err != nil {
+			return err
+		}
+		if out.short, err = tx.ShortID(string(msg.ID)); err != nil {
+			return err
+		}
 		if d.Claimed != nil {
 			if err := record(tx, e.CreatedAt, actor.ID, hub.ActionClaimIgnored, string(e.ID), nil); err != nil {
 				return err
 			}
 		}
 		if msg.ReplyTo != "" {
-			if err := m.markAnswered(tx, actor, msg.ReplyTo); err != nil {
+			if err := m.MarkRead(tx, actor, msg.ReplyTo); err != nil {
 				return err
 			}
 		}
@@ -263,14 +303,8 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		out.message = msg
 		return nil
 	})
-	var repeat *repeatError
-	if errors.As(err, &repeat) {
-		if err := m.openBreaker(ctx, actor, repeat); err != nil {
-			return Receipt{}, fmt.Errorf("mailroom: suspend %s: %w", actor.ID, err)
-		}
-	}
 	if err != nil {
-		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
+		return Receipt{}, m.sendError(ctx, actor, err)
 	}
 	if !out.again {
 		if out.message.ReplyTo != "" {
@@ -279,6 +313,20 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		m.announce(out)
 	}
 	return m.receipt(ctx, actor, out, warnings), nil
+}
+
+// errNoEffect ends a transaction that only checks.
+var errNoEffect = errors.New("nothing is to be stored")
+
+// sendError returns the error of a send, and suspends an actor that repeats itself.
+func (m *Mailroom) sendError(ctx context.Context, actor hub.Caller, err error) error {
+	var repeat *repeatError
+	if errors.As(err, &repeat) {
+		if err := m.openBreaker(ctx, actor, repeat); err != nil {
+			return fmt.Errorf("mailroom: suspend %s: %w", actor.ID, err)
+		}
+	}
+	return fmt.Errorf("mailroom: send: %w", err)
 }
 
 // durability returns SurvivesPowerLoss for messages whose loss after the
@@ -316,6 +364,9 @@ func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub
 	}
 	out := sendResult{again: true}
 	if out.message, err = tx.Message(r.Message); err != nil {
+		return sendResult{}, err
+	}
+	if out.short, err = tx.ShortID(string(r.Message)); err != nil {
 		return sendResult{}, err
 	}
 	ledger, err := tx.Deliveries(r.Message)
@@ -406,7 +457,7 @@ func (m *Mailroom) warn(warnings []string) []string {
 
 func (m *Mailroom) receipt(ctx context.Context, actor hub.Caller, s sendResult, warnings []string) Receipt {
 	r := Receipt{
-		ID: s.message.ID, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.forecasts,
+		ID: s.message.ID, ShortID: s.short, Status: s.message.Status, ThreadID: s.message.ThreadID, Deliveries: s.forecasts,
 		Warnings: m.warn(warnings), Capabilities: m.Capabilities(), Duplicate: s.again,
 	}
 	var err error

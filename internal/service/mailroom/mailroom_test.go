@@ -358,7 +358,7 @@ func TestSendRefuses(t *testing.T) {
 			d.Context = &hub.Context{Artifacts: []hub.ArtifactRef{{Type: "file", Path: "a/b"}}}
 		}), hub.CodeInvalid, ""},
 		{"R3-047 an unknown type is refused", with(func(d *mailroom.Draft) { d.Type = "status.progress" }), hub.CodeUnknownType, "status.update"},
-		{"R3-034 a handoff goes through acp_handoff", with(func(d *mailroom.Draft) { d.Type = hub.TypeHandoffInitiate }), hub.CodeReservedType, "acp_handoff"},
+		{"R3-034 a handoff goes through acp_handoff", with(func(d *mailroom.Draft) { d.Type = hub.TypeHandoffInitiate }), hub.CodeReservedType, "{handoff}"},
 		{"R3-044 an acknowledgement is written by the hub alone", with(func(d *mailroom.Draft) { d.Type = hub.TypeSystemAck }), hub.CodeReservedType, "ack"},
 		{"R3-045 an error is written by the hub alone", with(func(d *mailroom.Draft) { d.Type = hub.TypeSystemError }), hub.CodeReservedType, ""},
 		{"R3-121 team visibility without teamspaces is refused", with(func(d *mailroom.Draft) { d.Policy = &hub.Policy{Visibility: hub.VisibilityTeam} }), hub.CodePolicy, "private"},
@@ -474,7 +474,7 @@ func TestThreads(t *testing.T) {
 		d.ThreadID = "a-new-one"
 		o.send(tester, d)
 	})
-	t.Run("R3-105 a response goes back to the sender in the same thread", func(t *testing.T) {
+	t.Run("R3-105 a response goes back to the sender in the same thread, with priority normal unless said", func(t *testing.T) {
 		o := open(t, nil)
 		q := o.send(planner, mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeKnowledgeQuery, Text: "which port?", Priority: hub.PriorityHigh})
 		r, err := o.Respond(t.Context(), builder, mailroom.Draft{ReplyTo: q.ID, Text: "7420"})
@@ -482,7 +482,7 @@ func TestThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := o.message(r.ID)
-		if e.Type != hub.TypeKnowledgeResponse || !slices.Equal(e.To, []hub.AgentID{"planner"}) || e.ThreadID != q.ThreadID || e.ReplyTo != q.ID || e.Priority != hub.PriorityHigh {
+		if e.Type != hub.TypeKnowledgeResponse || !slices.Equal(e.To, []hub.AgentID{"planner"}) || e.ThreadID != q.ThreadID || e.ReplyTo != q.ID || e.Priority != hub.PriorityNormal {
 			t.Errorf("got %+v", e.Envelope)
 		}
 		if !strings.Contains(string(e.Payload), string(q.ID)) {

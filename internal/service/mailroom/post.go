@@ -59,6 +59,7 @@ func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread 
 // wrote.
 func (m *Mailroom) Announce(messages ...hub.Message) {
 	for _, msg := range messages {
+		m.recount(msg.From)
 		for _, id := range msg.To {
 			m.notifyInbox(id)
 		}

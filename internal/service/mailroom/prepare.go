@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
@@ -27,6 +28,12 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 				WithHint("leave \"from\" out: you are %s", actor.ID))
 		}
 		warnings = append(warnings, fmt.Sprintf("\"from\": %q was ignored: you are %s", *d.Claimed, actor.ID))
+	}
+	for name := range strictjson.Members(d.Extra) {
+		if claimsSender(name) {
+			return fail(hub.Errorf(hub.CodeTampering, op, "%s: the hub sets the sender: the input must not name one", name).
+				WithHint("leave %s out: you are %s; inside payload it is kept as your own words", name, actor.ID))
+		}
 	}
 	if actor.Paused {
 		return fail(hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
@@ -94,6 +101,31 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	return e, warnings, nil
 }
 
+// senderNames are unknown members of an envelope that a reader could take for its
+// sender, in lower case, letters only. A name that contains one of senderParts is
+// such a name, too.
+var (
+	senderNames = []string{
+		"from", "fromagent", "fromuser", "fromid", "by", "sentby", "writtenby", "createdby", "author", "authoredby", "actor", "principal", "origin", "source",
+		"user", "human", "admin", "owner", "system", "onbehalfof", "signature", "identity",
+	}
+	senderParts = []string{"sender", "operator"}
+)
+
+// claimsSender reports whether the name of a member looks like a sender.
+func claimsSender(name string) bool {
+	folded := strings.Map(func(r rune) rune {
+		switch r = unicode.ToLower(r); {
+		case r >= 'ａ' && r <= 'ｚ': // full-width letters
+			return r - 'ａ' + 'a'
+		case r >= 'a' && r <= 'z':
+			return r
+		}
+		return -1
+	}, name)
+	return slices.Contains(senderNames, folded) || slices.ContainsFunc(senderParts, func(part string) bool { return strings.Contains(folded, part) })
+}
+
 // sendable refuses message types that agents may not send.
 func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	switch {
@@ -104,10 +136,10 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	case t.Family() == "handoff":
 		return hub.Errorf(hub.CodeReservedType, op, "the hub writes %s itself when a handoff changes", t).
-			WithHint("use acp_handoff to hand work over")
+			WithHint("use {handoff} to hand work over")
 	case t.Family() == "system":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
-			WithHint("to acknowledge a message, call acp_inbox with ack")
+			WithHint("to acknowledge a message, use {inbox.ack}")
 	case t.Feature() != "" && !m.features[t.Feature()]:
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: this hub does not have %s", t, t.Feature()).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
@@ -193,7 +225,7 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		p["topic"], p["summary"], p["confidence"] = d.Topic, d.Text, "medium"
 	case hub.TypeKnowledgeResponse:
 		if d.ReplyTo == "" {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use acp_respond")
+			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use {respond}")
 		}
 		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
 	default:

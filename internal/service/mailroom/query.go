@@ -18,6 +18,7 @@ const maxTrace = 10_000
 // A Listing is a page of messages.
 type Listing struct {
 	Messages     []hub.Envelope   `json:"messages"`
+	ShortIDs     ShortIDs         `json:"short_ids"`
 	Next         string           `json:"next"` // cursor for the page after this one, or ""
 	Unread       int              `json:"unread"`
 	Warnings     []string         `json:"warnings"`
@@ -59,6 +60,9 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 			out.Messages = append(out.Messages, msg.Envelope)
 		}
 		out.Next = page.Next
+		if out.ShortIDs, err = shortIDs(r, out.Messages); err != nil {
+			return err
+		}
 		out.Unread, err = r.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread})
 		return err
 	})

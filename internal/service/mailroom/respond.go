@@ -1,16 +1,27 @@
 package mailroom
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
+// TypeOfText returns the type of a plain text without one: a question ends with a
+// question mark.
+func TypeOfText(text string) hub.MessageType {
+	if strings.HasSuffix(strings.TrimSpace(text), "?") {
+		return hub.TypeKnowledgeQuery
+	}
+	return hub.TypeStatusUpdate
+}
+
 // Respond answers the message d.ReplyTo: thread, recipients and, unless given, the
-// type and the priority are those that fit it.
+// type are those that fit it.
 func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Respond"
 	if d.ReplyTo == "" {
@@ -18,7 +29,7 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	}
 	if len(d.To) > 0 {
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to: a response goes to the sender of the message that it answers").
-			WithHint("to write to other agents, use acp_send with reply_to")
+			WithHint("to write to other agents, use {send} with reply_to")
 	}
 	var parent hub.Message
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
@@ -37,13 +48,10 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
 	}
 	if d.Type == "" {
-		d.Type = hub.TypeStatusUpdate
+		d.Type = TypeOfText(d.Text)
 		if parent.Type == hub.TypeKnowledgeQuery {
 			d.Type = hub.TypeKnowledgeResponse
 		}
-	}
-	if d.Priority == "" {
-		d.Priority = parent.Priority
 	}
 	return m.Send(ctx, actor, d)
 }
@@ -70,6 +78,17 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	}
 	d := r.Draft
 	d.Type, d.Text = t, ""
+	for _, text := range []*string{&r.Summary, &r.Detail} {
+		long, err := m.longText(op, text)
+		if err != nil {
+			return Receipt{}, err
+		}
+		if long != "" && d.Long != "" {
+			return Receipt{}, hub.Errorf(hub.CodePayloadTooLarge, op, "summary and detail: both have more than %d bytes", hub.MaxPayload).
+				WithHint("give a short summary")
+		}
+		d.Long = cmp.Or(long, d.Long)
+	}
 	payload, err := textPayload(op, Draft{Type: t, Text: r.Summary})
 	if err != nil {
 		return Receipt{}, err

@@ -52,8 +52,7 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 		hidden = p.Hidden
 	}
 	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Message{}, hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).
-			WithHint("acp_query lists your messages")
+		return hub.Message{}, notVisible(op, id)
 	}
 	return msg, err
 }
@@ -66,6 +65,12 @@ func party(r hub.MessageReader, id hub.EnvelopeID, agent hub.AgentID) (hub.Party
 		return hub.Party{}, err
 	}
 	return found[0], nil
+}
+
+// notVisible is the error for a message that does not exist, or that the caller may
+// not see.
+func notVisible(op string, id hub.EnvelopeID) error {
+	return hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).WithHint("{query} lists your messages")
 }
 
 // checkJoin refuses a message to an existing thread in which the actor has no part, so
@@ -164,10 +169,14 @@ func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.Agent
 			}
 		}
 	}
-	if near := nearest.Names(id, names, 3); len(near) > 0 {
-		return e.WithHint("did you mean %s?", joinNames(near))
+	list := joinTo(slices.Collect(names))
+	if len(all) > maxContacts {
+		list = "in {agents}"
 	}
-	return e.WithHint("parley agent list prints the agents of this hub")
+	if near := nearest.Names(id, names, 3); len(near) > 0 {
+		return e.WithHint("did you mean %s? the agents are %s", joinNames(near), list)
+	}
+	return e.WithHint("the agents are %s", list)
 }
 
 func joinNames(ids []hub.AgentID) string {
@@ -253,8 +262,22 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	return forecasts, err
 }
 
-// markAnswered marks the message that the actor replies to as read by it.
-func (m *Mailroom) markAnswered(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
+// openTo returns the recipients that may see a message at once.
+func openTo(msg hub.Message, to []recipient) []hub.AgentID {
+	if msg.Context == nil || msg.Policy.HumanGate == hub.GateRequired {
+		return nil
+	}
+	out := make([]hub.AgentID, len(to))
+	for i, r := range to {
+		out[i] = r.agent
+	}
+	return out
+}
+
+// MarkRead marks a message in the inbox of the actor as read: it has answered the
+// message, or dealt with its subject. The caller announces a message after the
+// commit, so that the inbox is counted again.
+func (m *Mailroom) MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error {
 	p, err := party(tx, id, actor.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil // an auditor comments on a message of others

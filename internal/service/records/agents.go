@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -18,6 +19,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	var f struct {
 		Role    hub.Role    `json:"role"`
 		Auditor bool        `json:"auditor"`
+		Can     []string    `json:"can"`
 		Agent   hub.AgentID `json:"agent"`
 		Label   string      `json:"label"`
 		Count   int         `json:"count"`
@@ -27,7 +29,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	switch e.Action {
 	case hub.ActionAgentAdded:
 		if v.decodeFacts(e, &f) {
-			v.agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At}, e)
+			v.agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At, Can: f.Can}, e)
 		}
 	case hub.ActionAgentPaused, hub.ActionAgentResumed:
 		if a := v.agents[e.Subject]; a != nil {
@@ -117,6 +119,8 @@ func agentDiffers(a, want hub.Agent, row int64) string {
 	switch {
 	case a.Role != want.Role:
 		return fmt.Sprintf("its role is %s, journal row %d recorded %s", a.Role, row, want.Role)
+	case !slices.Equal(a.Can, want.Can):
+		return fmt.Sprintf("its abilities differ from what journal row %d recorded", row)
 	case a.State != want.State:
 		return fmt.Sprintf("it is %s, by the journal it is %s", a.State, want.State)
 	case a.Auditor != want.Auditor:

@@ -358,7 +358,7 @@ func TestTampering(t *testing.T) {
 		{"an agent made an auditor", change("agents", "auditor = 1", "id = 'ada'"), []string{fmt.Sprintf("agent ada: whether it is an auditor differs from what journal row %d recorded", adaRow)}},
 		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from what journal row %d recorded", adaRow)}},
 		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
-		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z')`, []string{"agent mallory: no journal row records it"}},
+		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z', NULL)`, []string{"agent mallory: no journal row records it"}},
 		{"a root added", `INSERT INTO roots VALUES ('/etc', 'operator', '2026-02-21T09:00:00.000Z')`, []string{"root /etc: no journal row records it"}},
 		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
 		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(hub.ActionRootAdded, 2))}},

@@ -272,7 +272,7 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
 	if err == nil && !run.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("parley runs list shows yours")
+		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("{runs.list} shows yours")
 	}
 	return run, err
 }

@@ -29,12 +29,12 @@ type Services struct {
 
 // The operations.
 var (
-	Send    = changes("acp/send", "Send a message to other agents.", send).AsTool("acp_send", sendSchema)
-	Respond = changes("acp/respond", "Answer a message. Thread and recipient follow from it, and it counts as read.", respond).AsTool("acp_respond", respondSchema)
-	Query   = reads("acp/query", "Search messages you sent or received, newest first.", query).AsTool("acp_query", querySchema)
-	Inbox   = changes("acp/inbox", "Read your inbox, most pressing first. Ack what you have dealt with, else it comes again.", inbox).AsTool("acp_inbox", inboxSchema)
-	Status  = changes("acp/status", "Tell the coordinators how your work stands.", status).AsTool("acp_status", statusSchema)
-	Handoff = changes("acp/handoff", "Hand a task to another agent, or answer and finish one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).AsTool("acp_handoff", handoffSchema)
+	Send    = changes("acp/send", "Send a message to other agents, or ask them a question (a text that ends in ?).", send).AsTool("acp_send", "Send a message, ask an agent", sendSchema)
+	Respond = changes("acp/respond", "Answer a message: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond).AsTool("acp_respond", "Reply to a message", respondSchema)
+	Query   = reads("acp/query", "Search messages that you sent or received, newest first.", query).AsTool("acp_query", "Search messages", querySchema)
+	Inbox   = changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox).AsTool("acp_inbox", "Read the inbox, wait for messages", inboxSchema)
+	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
+	Handoff = changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).AsTool("acp_handoff", "Hand over a task", handoffSchema)
 
 	Team      = deferred("acp/team", coordinatorsOnly)
 	Subscribe = deferred("acp/subscribe", nil)

@@ -230,7 +230,7 @@ func FuzzParams(f *testing.F) {
 			if code := hub.CodeOf(err); code == hub.CodeInternal {
 				t.Errorf("%s(%q): got %v, want an error with a code", o.Method, raw, err)
 			}
-			if !json.Valid([]byte(`"` + strings.NewReplacer(`\`, ``, `"`, ``, "\n", ``, "\t", ``).Replace(rpc.Describe(err).Message) + `"`)) {
+			if !json.Valid([]byte(`"` + strings.NewReplacer(`\`, ``, `"`, ``, "\n", ``, "\t", ``).Replace(rpc.Describe(err, rpc.Methods).Message) + `"`)) {
 				t.Errorf("%s(%q): the message %q cannot be shown", o.Method, raw, err)
 			}
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,7 @@ type HandoffParams struct {
 	Objective      string            `json:"objective,omitempty"` // default the title
 	Summary        string            `json:"summary,omitempty"`   // of the context; to complete: of the finished work
 	NextStep       string            `json:"next_step,omitempty"`
-	Criteria       []string          `json:"success_criteria,omitempty"`
+	Criteria       Criteria          `json:"success_criteria,omitempty"`
 	Artifacts      []hub.ArtifactRef `json:"artifacts,omitempty"` // to complete: results of the work
 	Worktree       string            `json:"worktree_path,omitempty"`
 	Branch         string            `json:"branch,omitempty"`
@@ -50,6 +51,22 @@ type HandoffParams struct {
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
 	From json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
+}
+
+// Criteria are given as an array of texts, or as one text.
+type Criteria []string
+
+// UnmarshalJSON reads an array of strings or one string.
+func (c *Criteria) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*c = Criteria{one}
+		return nil
+	}
+	if json.Unmarshal(b, (*[]string)(c)) != nil {
+		return errors.New("must be a text or an array of texts")
+	}
+	return nil
 }
 
 // A HandoffAnswer is one handoff or, for the action list, a page of them.
@@ -130,9 +147,21 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		}
 		page, err := s.Handoffs.List(ctx, a, q, p.Mine)
 		if err == nil {
+			reports := make([]*handoff.Report, len(page.Handoffs))
+			for i := range page.Handoffs {
+				reports[i] = &page.Handoffs[i]
+			}
+			err = s.Handoffs.Name(ctx, reports...)
 			page.Unread, page.Warnings = s.unread(ctx, a, page.Warnings)
 		}
 		return HandoffAnswer{Listing: &page}, err
+	}
+	var err error
+	if p.ID, err = s.Handoffs.Resolve(ctx, op, a, p.ID); err == nil {
+		p.ThreadID, err = s.Mail.ResolveThread(ctx, op, a, p.ThreadID)
+	}
+	if err != nil {
+		return HandoffAnswer{}, err
 	}
 	act, ok := handoffActions[p.Action]
 	if !ok {
@@ -141,10 +170,11 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	}
 	if p.Action != "initiate" && !p.ID.Valid() {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id: %q is not the id of a handoff", p.ID).
-			WithHint("the action list shows yours")
+			WithHint("{handoff.list} lists yours")
 	}
 	r, err := act(ctx, s.Handoffs, a, p)
 	if err == nil {
+		err = s.Handoffs.Name(ctx, &r)
 		r.Unread, r.Warnings = s.unread(ctx, a, r.Warnings)
 	}
 	return HandoffAnswer{Report: &r}, err
@@ -273,6 +303,15 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 	return HeldList{messages, waiting}, err
 }
 
+// resolveEither returns the id of the message or handoff that a short id names.
+func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, id hub.EnvelopeID) (hub.EnvelopeID, error) {
+	long, err := s.Handoffs.Resolve(ctx, op, a, hub.HandoffID(id))
+	if err != nil {
+		return "", err
+	}
+	return s.Mail.Resolve(ctx, op, a, hub.EnvelopeID(long))
+}
+
 // decide decides about the message with an id or, if there is none, about the
 // handoff: both have ids of one kind, and a person need not know which it is.
 func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error)) (mailroom.Verdict, error) {
@@ -289,13 +328,19 @@ func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, er
 	}, second
 }
 
-func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
+func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
+	if p.ID, err = s.resolveEither(ctx, "parley/approve", a, p.ID); err != nil {
+		return mailroom.Verdict{}, err
+	}
 	return decide(p.ID, "approved",
 		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
 		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) })
 }
 
-func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
+func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
+	if p.ID, err = s.resolveEither(ctx, "parley/deny", a, p.ID); err != nil {
+		return mailroom.Verdict{}, err
+	}
 	return decide(p.ID, "denied",
 		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
 		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/nearest"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -68,7 +70,7 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 		Version: p.Version,
 	}
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
-		d.Type = hub.TypeStatusUpdate
+		d.Type = mailroom.TypeOfText(d.Text)
 	}
 	if p.Protocol != "" && p.Protocol != hub.Protocol {
 		return d, hub.Errorf(hub.CodeInvalid, op, "protocol: %q is not %q", p.Protocol, hub.Protocol)
@@ -91,6 +93,11 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 		}
 	}
 	return d, nil
+}
+
+// chosen are the members of an envelope that a caller may choose.
+var chosen = []string{
+	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "sequence", "context", "idempotency_key",
 }
 
 // claimedSender returns the sender that the parameters claim, in any case of its
@@ -119,6 +126,11 @@ func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMess
 			}
 		case "id", "status", "created_at", "updated_at":
 			return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s: the hub fills this in; leave it out", name)
+		default:
+			if near := nearest.Member(name, slices.Values(chosen)); near != "" {
+				return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s: did you mean %s?", name, near).
+					WithHint("members that the protocol does not define are kept, unless their names are near to one that it does")
+			}
 		}
 	}
 	return claimed, extra, err
@@ -135,8 +147,20 @@ func decodePart(op, name string, raw json.RawMessage, into any) error {
 	return nil
 }
 
+// resolve returns the draft with full ids in place of short ones.
+func (s *Services) resolve(ctx context.Context, op string, a hub.Caller, d mailroom.Draft) (_ mailroom.Draft, err error) {
+	if d.ReplyTo, err = s.Mail.Resolve(ctx, op, a, d.ReplyTo); err == nil {
+		d.ThreadID, err = s.Mail.ResolveThread(ctx, op, a, d.ThreadID)
+	}
+	return d, err
+}
+
 func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
-	d, err := p.draft("acp/send")
+	const op = "acp/send"
+	d, err := p.draft(op)
+	if err == nil {
+		d, err = s.resolve(ctx, op, a, d)
+	}
 	if err != nil {
 		return mailroom.Receipt{}, err
 	}
@@ -144,7 +168,11 @@ func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroo
 }
 
 func respond(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
-	d, err := p.draft("acp/respond")
+	const op = "acp/respond"
+	d, err := p.draft(op)
+	if err == nil {
+		d, err = s.resolve(ctx, op, a, d)
+	}
 	if err != nil {
 		return mailroom.Receipt{}, err
 	}
@@ -166,8 +194,12 @@ type QueryParams struct {
 }
 
 func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (mailroom.Listing, error) {
+	thread, err := s.Mail.ResolveThread(ctx, "acp/query", a, p.Thread)
+	if err != nil {
+		return mailroom.Listing{}, err
+	}
 	return s.Mail.Query(ctx, a, hub.Query{
-		Agent: p.Agent, Thread: p.Thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
+		Agent: p.Agent, Thread: thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
 	})
 }
@@ -180,6 +212,10 @@ type InboxParams struct {
 	WaitS   int    `json:"wait_s,omitempty"`
 	Ack     AckSet `json:"ack,omitzero"`
 	Peek    bool   `json:"peek,omitempty"`
+
+	// To read one message, and a part of its whole text, from 1.
+	ID   hub.EnvelopeID `json:"id,omitempty"`
+	Part int            `json:"part,omitempty"`
 }
 
 // An AckSet names the messages that the caller has finished: all that this call
@@ -209,9 +245,26 @@ func (a *AckSet) UnmarshalJSON(b []byte) error {
 }
 
 func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailroom.Inbox, error) {
+	const op = "acp/inbox"
 	if p.WaitS < 0 || p.WaitS > int(mailroom.MaxWait/time.Second) {
-		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, "acp/inbox", "wait_s: %d is not between 0 and %d", p.WaitS, int(mailroom.MaxWait/time.Second)).
+		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: %d is not between 0 and %d", p.WaitS, int(mailroom.MaxWait/time.Second)).
 			WithHint("wait again when nothing has come")
+	}
+	if p.ID != "" {
+		id, err := s.Mail.Resolve(ctx, op, a, p.ID)
+		if err != nil {
+			return mailroom.Inbox{}, err
+		}
+		return s.Mail.Read(ctx, a, id, p.Part)
+	}
+	if p.Part != 0 {
+		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "id: missing").WithHint("part needs the id of a message")
+	}
+	for i, id := range p.Ack.IDs {
+		var err error
+		if p.Ack.IDs[i], err = s.Mail.Resolve(ctx, op, a, id); err != nil {
+			return mailroom.Inbox{}, err
+		}
 	}
 	return s.Mail.Inbox(ctx, a, mailroom.InboxRequest{
 		Limit: p.Limit, Cursor: p.Cursor, NewOnly: p.NewOnly, Wait: time.Duration(p.WaitS) * time.Second,
@@ -232,10 +285,16 @@ type StatusParams struct {
 
 func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mailroom.Receipt, error) {
 	const op = "acp/status"
+	if p.Summary == "" {
+		p.Summary, p.Text = p.Text, ""
+	}
 	if p.Type != "" || len(p.Payload) > 0 || p.Text != "" {
 		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "type, payload and text follow from state and summary; leave them out")
 	}
 	d, err := p.draft(op)
+	if err == nil {
+		d, err = s.resolve(ctx, op, a, d)
+	}
 	if err != nil {
 		return mailroom.Receipt{}, err
 	}
@@ -256,7 +315,7 @@ func deferred(method string, gate func(op string, a hub.Caller, params []byte) e
 			}
 		}
 		return None{}, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
-			WithHint("use acp/send with to: [\"*\"] to write to everyone")
+			WithHint("use {everyone} to write to everyone")
 	})
 	o.Unlisted = true
 	return o
@@ -282,14 +341,16 @@ func coordinatorsOnly(op string, a hub.Caller, params []byte) error {
 
 // An Identity is the caller as the hub identified it.
 type Identity struct {
-	ID           hub.AgentID      `json:"id"`
-	Role         hub.Role         `json:"role"`
-	Auditor      bool             `json:"auditor"`
-	Capabilities hub.Capabilities `json:"capabilities"`
+	ID           hub.AgentID        `json:"id"`
+	Role         hub.Role           `json:"role"`
+	Auditor      bool               `json:"auditor"`
+	Contacts     []mailroom.Contact `json:"agents"` // the other agents of the hub, at most 50
+	Capabilities hub.Capabilities   `json:"capabilities"`
 }
 
-func whoami(_ context.Context, s *Services, a hub.Caller, _ None) (Identity, error) {
-	return Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Capabilities: s.Mail.Capabilities()}, nil
+func whoami(ctx context.Context, s *Services, a hub.Caller, _ None) (Identity, error) {
+	contacts, err := s.Mail.Contacts(ctx, a)
+	return Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Contacts: contacts, Capabilities: s.Mail.Capabilities()}, err
 }
 
 // IDParams name a message.
@@ -299,7 +360,11 @@ type IDParams struct {
 }
 
 func trace(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Trace, error) {
-	return s.Mail.Trace(ctx, a, p.ID)
+	id, err := s.Mail.Resolve(ctx, "parley/trace", a, p.ID)
+	if err != nil {
+		return mailroom.Trace{}, err
+	}
+	return s.Mail.Trace(ctx, a, id)
 }
 
 // An AgentList lists every agent of the hub.
@@ -317,6 +382,7 @@ type AgentParams struct {
 	ID       hub.AgentID `json:"id"`
 	Role     hub.Role    `json:"role,omitempty"`
 	Auditor  bool        `json:"auditor,omitempty"`
+	Can      []string    `json:"can,omitempty"` // abilities
 	Label    string      `json:"label,omitempty"`
 	ExpiresS int64       `json:"expires_s,omitempty"` // seconds from now; 0 for never
 }
@@ -341,7 +407,7 @@ func agentAdd(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Ag
 	if err != nil {
 		return AgentKey{}, err
 	}
-	agent, key, secret, err := s.Keys.AddAgent(ctx, a, hub.Agent{ID: p.ID, Role: p.Role, Auditor: p.Auditor}, k)
+	agent, key, secret, err := s.Keys.AddAgent(ctx, a, hub.Agent{ID: p.ID, Role: p.Role, Auditor: p.Auditor, Can: p.Can}, k)
 	return AgentKey{Agent: agent, Key: secret, Label: key.Label}, err
 }
 

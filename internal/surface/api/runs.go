@@ -18,6 +18,10 @@ type RunKey struct {
 }
 
 func runBegin(ctx context.Context, s *Services, a hub.Caller, p RunParams) (RunKey, error) {
+	var err error
+	if p.Handoff, err = s.Handoffs.Resolve(ctx, "parley/run/begin", a, p.Handoff); err != nil {
+		return RunKey{}, err
+	}
 	r, key, err := s.Runs.Begin(ctx, a, p)
 	return RunKey{r, key}, err
 }
@@ -68,5 +72,9 @@ type RunListParams struct {
 }
 
 func runList(ctx context.Context, s *Services, a hub.Caller, p RunListParams) (run.Listing, error) {
+	var err error
+	if p.Handoff, err = s.Handoffs.Resolve(ctx, "parley/run/list", a, p.Handoff); err != nil {
+		return run.Listing{}, err
+	}
 	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: p.Limit, Cursor: p.Cursor})
 }

@@ -18,21 +18,24 @@ const envelopeProps = `
  "artifacts":{"type":"array","items":{"type":"object","required":["type","path"],"properties":{"type":{"enum":["file","branch","pr","url","session","workq_item"]},"path":{"type":"string","description":"absolute"},"sha256":{"type":"string"}}}}}},
 "idempotency_key":{"type":"string","description":"same key, same message: safe to retry"}`
 
-const textProp = `"text":{"type":"string","description":"plain text, in place of payload"}`
+const textProp = `"text":{"type":"string","description":"plain text, in place of payload; long text is stored and read in parts"}`
+
+// formatProp is an argument of every tool; the surface of the tools reads it.
+const formatProp = `,"format":{"enum":["text","json"]}`
 
 const sendSchema = `{"type":"object","required":["to"],"properties":{
 "to":{"type":"array","items":{"type":"string"},"description":"agent names, or [\"*\"] for everyone"},
 ` + textProp + `,
-"type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response"],"description":"default status.update"},
+"type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response"],"description":"default status.update, or knowledge.query for a text that ends in ?"},
 "payload":{"type":"object","description":"at most 4096 bytes. status.*: summary (max 280 characters), detail, progress_pct, blockers; blocked also reason. push: topic, summary, confidence (low|medium|high). query: question. response: query_id, answer, confidence"},
 "thread_id":{"type":"string","description":"leave out to begin a thread"},
-"reply_to":{"type":"string","description":"id of the message answered"},` + envelopeProps + `}}`
+"reply_to":{"type":"string","description":"id of the message answered, such as m17"},` + envelopeProps + formatProp + `}}`
 
 const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "reply_to":{"type":"string","description":"id of the message you answer"},
 ` + textProp + `,
 "payload":{"type":"object","description":"as in acp_send"},
-"type":{"type":"string","description":"default: knowledge.response to a knowledge.query, else status.update"},` + envelopeProps + `}}`
+"type":{"type":"string","description":"default: knowledge.response to a knowledge.query, else as in acp_send"},` + envelopeProps + formatProp + `}}`
 
 const statusSchema = `{"type":"object","required":["state","summary"],"properties":{
 "state":{"enum":["update","blocked","complete"]},
@@ -44,14 +47,16 @@ const statusSchema = `{"type":"object","required":["state","summary"],"propertie
 "thread_id":{"type":"string"},
 "reply_to":{"type":"string"},
 "priority":{"enum":["low","normal","high","critical"]},
-"idempotency_key":{"type":"string"}}}`
+"idempotency_key":{"type":"string"}` + formatProp + `}}`
 
 const inboxSchema = `{"type":"object","properties":{
-"wait_s":{"type":"integer","minimum":0,"maximum":300,"description":"if empty, wait this many seconds for mail"},
+"wait_s":{"type":"integer","minimum":0,"maximum":300,"description":"if empty, wait this many seconds for mail; 25 suits every client"},
+"id":{"type":"string","description":"read this one message"},
+"part":{"type":"integer","minimum":1,"description":"with id: this part of its long text"},
 "ack":{"description":"true: mark all returned as read; or ids you have dealt with","oneOf":[{"type":"boolean"},{"type":"array","items":{"type":"string"}}]},
 "new_only":{"type":"boolean","description":"skip what you fetched before"},
 "limit":{"type":"integer","minimum":1,"maximum":200},
-"cursor":{"type":"string","description":"next of the page before"}}}`
+"cursor":{"type":"string","description":"next of the page before"}` + formatProp + `}}`
 
 const querySchema = `{"type":"object","properties":{
 "agent":{"type":"string","description":"sender or recipient"},
@@ -63,17 +68,17 @@ const querySchema = `{"type":"object","properties":{
 "until":{"type":"string"},
 "text":{"type":"string","description":"words that must all occur"},
 "limit":{"type":"integer","minimum":1,"maximum":200},
-"cursor":{"type":"string"}}}`
+"cursor":{"type":"string"}` + formatProp + `}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "action":{"enum":["initiate","accept","reject","withdraw","complete","activate","close","show","list"],"description":"show gives the package. accept verifies it, then the task is yours"},
-"handoff_id":{"type":"string","description":"all but initiate and list"},
+"handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},
 "to":{"type":"string","description":"initiate: who takes over"},
 "task_id":{"type":"string"},
 "title":{"type":"string"},
 "summary":{"type":"string","description":"initiate: what one must know; complete: what was done"},
 "next_step":{"type":"string"},
-"success_criteria":{"type":"array","items":{"type":"string"},"description":"initiate: one or more"},
+"success_criteria":{"type":["array","string"],"items":{"type":"string"},"description":"initiate: one or more"},
 "artifacts":{"type":"array","description":"what was made; complete too","items":{"type":"object","required":["type","path"],"properties":{"type":{"enum":["file","branch","pr","url","session","workq_item"]},"path":{"type":"string","description":"absolute"},"sha256":{"type":"string"},"version":{"type":"string","description":"commit"},"required":{"type":"boolean"}}}},
 "worktree_path":{"type":"string","description":"absolute"},
 "branch":{"type":"string"},
@@ -83,4 +88,13 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "unproven":{"type":"string","description":"initiate: why the files lie where the hub cannot check them"},
 "state":{"type":"string","description":"list: proposed, activated, ..."},
-"mine":{"type":"boolean"}}}`
+"mine":{"type":"boolean"}` + formatProp + `},` + handoffRules + `}`
+
+// handoffRules are the members that each action needs. They are a chain of if and else,
+// because the services behind several clients refuse oneOf, anyOf and allOf at the top
+// of a tool's schema.
+const handoffRules = `
+"if":{"properties":{"action":{"const":"initiate"}}},
+"then":{"required":["to"],"anyOf":[{"required":["package"]},{"required":["task_id","title","summary","next_step","success_criteria"]}]},
+"else":{"if":{"properties":{"action":{"const":"list"}}},
+"else":{"required":["handoff_id"],"if":{"properties":{"action":{"const":"reject"}}},"then":{"required":["reason","detail"]}}}`

@@ -40,7 +40,7 @@ func coordinateOperation() op[CoordinateParams, Coordinated] {
 		"Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's."),
 		Do: coordinate}
 	o.Callers, o.Dialect = rpc.Local, rpc.Strict
-	return o.AsTool("coordinate", coordinateSchema)
+	return o.AsTool("coordinate", "Agree on contracts between repositories", coordinateSchema)
 }
 
 // actions holds the operations that are actions of coordinate, by method. init

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -100,7 +98,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Calle
 		if err == nil {
 			if req, m, args, ok := h.plainCall(body); ok {
 				caller.Session = session
-				h.answer(w, r, caller, req, m, args)
+				h.answer(w, r, caller, req, m, newCall(m, args))
 				return nil
 			}
 		}
@@ -153,7 +151,7 @@ func plainHeaders(h http.Header) bool {
 }
 
 // waiting are the tools whose calls may take long.
-var waiting = []string{"acp_inbox"}
+var waiting = []string{inboxTool}
 
 // quickTools returns the methods that may take the shortcut, by tool.
 func quickTools(d *rpc.Dispatcher) map[string]*rpc.Method {
@@ -192,9 +190,10 @@ func (h *Handler) plainCall(body []byte) (req jsonrpc.Request, m *rpc.Method, ar
 }
 
 // answer performs a call that took the shortcut.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Caller, req jsonrpc.Request, m *rpc.Method, args json.RawMessage) {
-	result, err := h.dispatcher.Call(r.Context(), caller, m, arguments(args))
-	raw, err := json.Marshal(toolResult(result, err))
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Caller, req jsonrpc.Request, m *rpc.Method, c *toolCall) {
+	raw, err := json.Marshal(h.news.present(readerName(caller, caller.Session), c, func(args []byte) (any, error) {
+		return h.dispatcher.Call(r.Context(), caller, m, args)
+	}))
 	answer := jsonrpc.Response{ID: req.ID, Result: raw}
 	if err != nil {
 		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the result cannot be written"}
@@ -202,15 +201,4 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Call
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	w.Write(answer.AppendTo(nil)) // a caller that is gone needs no answer
-}
-
-// toolResult returns a result or an error as a model reads it.
-func toolResult(result any, err error) *mcp.CallToolResult {
-	if err != nil {
-		return failure(err)
-	}
-	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: Text(result)}},
-		StructuredContent: result,
-	}
 }

@@ -55,5 +55,5 @@ func ArriveWithin(w http.ResponseWriter, d time.Duration) {
 // tooLarge is the error of a request with more bytes than it may have.
 func tooLarge(most int64) error {
 	return hub.Errorf(hub.CodeTooLarge, "http", "a request has at most %d bytes", most).
-		WithHint("store what is large with: parley artifact put FILE")
+		WithHint("store what is large: {artifact.put}")
 }

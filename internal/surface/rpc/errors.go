@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ var badParams = map[hub.Code]bool{
 type Reason struct {
 	Reason      hub.Code `json:"reason"`
 	Hint        string   `json:"hint,omitempty"`
+	Template    string   `json:"hint_template,omitempty"` // the hint with its references, for a client that is a surface of its own
 	RetryAfterS float64  `json:"retry_after_s,omitempty"`
 
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
@@ -51,9 +53,9 @@ type Description struct {
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 }
 
-// Describe returns the part of an error that a caller may read: all of it,
-// unless it is internal.
-func Describe(err error) Description {
+// Describe returns the part of an error that a caller may read on a surface: all of
+// it, unless it is internal.
+func Describe(err error, s Surface) Description {
 	var d Description
 	var f *Failure
 	if errors.As(err, &f) {
@@ -64,7 +66,7 @@ func Describe(err error) Description {
 		d.Code, d.Message, d.Hint = hub.CodeInternal, "internal error", "this is a bug in the hub; its log says more"
 		return d
 	}
-	d.Code, d.Message, d.Hint, d.RetryAfterS = e.Code, e.Error(), e.Hint, e.RetryAfter.Seconds()
+	d.Code, d.Message, d.Hint, d.RetryAfterS = e.Code, e.Error(), RenderHint(e.Hint, s), e.RetryAfter.Seconds()
 	return d
 }
 
@@ -75,8 +77,13 @@ const (
 
 // wireError returns an error as JSON-RPC writes it in a dialect.
 func wireError(d Dialect, err error) *jsonrpc.Error {
-	e := Describe(err)
-	out := &jsonrpc.Error{Code: jsonrpc.CodeServer, Message: e.Message, Data: reason(Reason{e.Code, e.Hint, e.RetryAfterS, e.Capabilities})}
+	e := Describe(err, Methods)
+	data := Reason{Reason: e.Code, Hint: e.Hint, RetryAfterS: e.RetryAfterS, Capabilities: e.Capabilities}
+	var cause *hub.Error
+	if errors.As(err, &cause) && e.Code != hub.CodeInternal && cause.Hint != e.Hint {
+		data.Template = cause.Hint
+	}
+	out := &jsonrpc.Error{Code: jsonrpc.CodeServer, Message: e.Message, Data: reason(data)}
 	prefix := serverPrefix
 	if badParams[e.Code] {
 		out.Code, prefix = jsonrpc.CodeInvalidParams, paramsPrefix
@@ -121,7 +128,7 @@ func hubError(method string, e *jsonrpc.Error) error {
 	}
 	text := strings.TrimPrefix(strings.TrimPrefix(e.Message, paramsPrefix), serverPrefix)
 	return &Failure{Capabilities: r.Capabilities, Err: &hub.Error{
-		Code: r.Reason, Op: method, Err: errors.New(text), Hint: r.Hint,
+		Code: r.Reason, Op: method, Err: errors.New(text), Hint: cmp.Or(r.Template, r.Hint),
 		RetryAfter: time.Duration(r.RetryAfterS * float64(time.Second)),
 	}}
 }

@@ -60,6 +60,7 @@ type Spec struct {
 	Permission hub.Permission
 
 	Tool  string          // as an MCP tool; "" if it is none
+	Title string          // of the tool, for people and for models that search
 	Input json.RawMessage // JSON Schema of the parameters; nil if it is no tool
 
 	Unlisted bool // known, but not built: it is not listed among those that can be called
@@ -107,8 +108,8 @@ type Answer[R any] struct {
 }
 
 // AsTool makes an operation available as an MCP tool.
-func (o Operation[S, P, R]) AsTool(name, schema string) Operation[S, P, R] {
-	o.Tool, o.Input = name, json.RawMessage(schema)
+func (o Operation[S, P, R]) AsTool(name, title, schema string) Operation[S, P, R] {
+	o.Tool, o.Title, o.Input = name, title, json.RawMessage(schema)
 	return o
 }
 

@@ -1,0 +1,61 @@
+package sqlite
+
+import "github.com/parley-agents/parley/hub"
+
+var (
+	// The greatest number of a kind is at the end of the primary key: one step.
+	addShortID = statement(`INSERT INTO short_ids (kind, n, id)
+		VALUES (?1, 1 + coalesce((SELECT n FROM short_ids WHERE kind = ?1 ORDER BY n DESC LIMIT 1), 0), ?2)`)
+	shortID        = statement(`SELECT kind || n FROM short_ids WHERE id = ?1`)
+	longID         = statement(`SELECT id FROM short_ids WHERE kind = ?1 AND n = ?2`)
+	artifactReader = statement(`SELECT agent FROM artifact_readers WHERE sha256 = ?1 AND agent = ?2`)
+	addReader      = statement(`INSERT INTO artifact_readers (sha256, agent) VALUES (?1, ?2) ON CONFLICT DO NOTHING`)
+)
+
+// first returns the first column of the first row of a query, and whether there
+// is one.
+func (r *reader) first(op string, id stmtID, args ...any) (text string, found bool, err error) {
+	q := r.c.query(id)
+	q.bind(args...)
+	if found = q.next(); found {
+		text = q.s.ColumnText(0)
+	}
+	return text, found, engineError(op, q.done())
+}
+
+func (r *reader) ShortID(id string) (hub.ShortID, error) {
+	const op = "sqlite.ShortID"
+	text, found, err := r.first(op, shortID, id)
+	if err == nil && !found {
+		err = notFound(op, "short id of", id)
+	}
+	return hub.ShortID(text), err
+}
+
+func (r *reader) LongID(s hub.ShortID) (string, error) {
+	const op = "sqlite.LongID"
+	kind, n, ok := s.Split()
+	if !ok {
+		return "", notFound(op, "short id", string(s))
+	}
+	text, found, err := r.first(op, longID, kind, n)
+	if err == nil && !found {
+		err = notFound(op, "short id", string(s))
+	}
+	return text, err
+}
+
+func (r *reader) ReadsArtifact(sha256 string, agent hub.AgentID) (bool, error) {
+	_, found, err := r.first("sqlite.ReadsArtifact", artifactReader, sha256, string(agent))
+	return found, err
+}
+
+func (t *tx) addShortID(kind, id string) error {
+	_, err := t.run("sqlite.addShortID", addShortID, kind, id)
+	return err
+}
+
+func (t *tx) AddArtifactReader(sha256 string, agent hub.AgentID) error {
+	_, err := t.run("sqlite.AddArtifactReader", addReader, sha256, string(agent))
+	return err
+}

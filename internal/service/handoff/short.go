@@ -1,0 +1,73 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// Resolve returns the id of the handoff that a short id names. Any other id is
+// returned as it is. To an actor that may not see the handoff it reports the same
+// error as for a short id that was never given.
+func (s *Service) Resolve(ctx context.Context, op string, actor hub.Caller, id hub.HandoffID) (hub.HandoffID, error) {
+	if !hub.ShortID(id).Is(hub.ShortHandoff) {
+		return id, nil
+	}
+	var h hub.Handoff
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		long, err := r.LongID(hub.ShortID(id))
+		if err == nil {
+			h, err = visible(r, op, actor, hub.HandoffID(long))
+		}
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return notVisible(op, id)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("handoff: resolve: %w", err)
+	}
+	return h.ID, nil
+}
+
+// Name adds their short ids to reports.
+func (s *Service) Name(ctx context.Context, reports ...*Report) error {
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		for _, report := range reports {
+			if report.ShortID, err = r.ShortID(string(report.ID)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("handoff: name: %w", err)
+	}
+	return nil
+}
+
+// maxNotices is the most messages about one handoff.
+const maxNotices = 20
+
+// dealtWith marks the messages about a handoff in the actor's inbox as read: the
+// actor has just answered them by a move.
+func (s *Service) dealtWith(m *mover, actor hub.Caller, h hub.Handoff) error {
+	page, err := m.tx.Query(hub.Query{Viewer: actor.ID, Thread: h.ThreadID, Type: hub.TypeHandoffInitiate, Limit: maxNotices})
+	if err != nil {
+		return err
+	}
+	for _, msg := range page.Messages {
+		var p struct {
+			ID hub.HandoffID `json:"handoff_id"`
+		}
+		if json.Unmarshal(msg.Payload, &p) != nil || p.ID != h.ID || msg.From == actor.ID {
+			continue
+		}
+		if err := s.sender.MarkRead(m.tx, actor, msg.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

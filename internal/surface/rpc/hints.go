@@ -1,0 +1,60 @@
+package rpc
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A Surface is the place where a caller reads a hint and acts on it.
+type Surface int
+
+// The surfaces.
+const (
+	Methods  Surface = iota // JSON-RPC
+	Commands                // the command line
+	Tools                   // MCP
+)
+
+// references are the operations that hints name, as each surface calls them. A hint
+// has the name of a reference in braces, such as "{query} lists your messages"; the
+// surface that shows the hint puts its own words there. This is the only place where
+// those words are chosen.
+var references = map[string][3]string{
+	"agents":         {"parley/agent/list", "parley agent list", "the first answer of acp_inbox"},
+	"artifact.get":   {"GET /artifacts/", "parley artifact get", "`parley artifact get` in a shell:"},
+	"artifact.put":   {"POST /artifacts", "parley artifact put FILE", "name a file in context.artifacts (or `parley artifact put FILE` in a shell)"},
+	"contract.diff":  {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
+	"contract.list":  {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
+	"contract.reply": {"cacp/contract/respond with request_change", "parley contract respond ID request_change", "coordinate with action contract/respond and answer request_change"},
+	"everyone":       {"acp/send with to: [\"*\"]", "parley send '*'", "acp_send with to [\"*\"]"},
+	"handoff":        {"acp/handoff", "parley handoff", "acp_handoff"},
+	"handoff.list":   {"acp/handoff with action list", "parley handoff list", "acp_handoff with action list"},
+	"handoff.show":   {"acp/handoff with action show and handoff_id", "parley handoff show", "acp_handoff with action show and handoff_id"},
+	"impl.start":     {"cacp/implementation/start", "parley impl start", "coordinate with action implementation/start"},
+	"inbox.ack":      {"acp/inbox with ack", "parley inbox --ack-id ID", "acp_inbox with ack"},
+	"no_changes":     {"no_changes", "--no-changes", "no_changes"},
+	"package":        {"GET /schema/handoff-package has its rules", "parley schema print handoff-package prints its rules", "give title, summary, next_step and success_criteria in its place"},
+	"project.join":   {"cacp/project/join", "parley project join", "coordinate with action project/join"},
+	"project.list":   {"cacp/project/list", "parley project list", "coordinate with action project/list"},
+	"query":          {"acp/query", "parley query", "acp_query"},
+	"respond":        {"acp/respond", "parley respond", "acp_respond"},
+	"runs.list":      {"parley/run/list", "parley runs list", "`parley runs list` in a shell"},
+	"schema":         {"GET /schema/", "parley schema print ", "`parley schema print` in a shell: "},
+	"send":           {"acp/send", "parley send", "acp_send"},
+}
+
+var reference = regexp.MustCompile(`\{[a-z_.]+\}`)
+
+// RenderHint returns a hint with its references in the words of a surface. Braces
+// that are no reference stay as they are.
+func RenderHint(hint string, s Surface) string {
+	if !strings.Contains(hint, "{") {
+		return hint
+	}
+	return reference.ReplaceAllStringFunc(hint, func(name string) string {
+		if words, ok := references[name[1:len(name)-1]]; ok {
+			return words[s]
+		}
+		return name
+	})
+}
