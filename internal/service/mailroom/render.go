@@ -54,8 +54,8 @@ func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID)
 }
 
 // writeMessage writes one message. The line of the hub leaves out what is usual:
-// priority normal, the viewer as the only recipient, a thread of one message, a
-// status before read.
+// priority normal, the viewer as the only recipient, a thread of one message, and in
+// an inbox the status.
 func writeMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub.AgentID) {
 	fmt.Fprintf(b, "%s %s from %s", short.of(string(e.ID)), e.Type, e.From)
 	if e.Type.Family() == handoffs {
@@ -78,7 +78,7 @@ func writeMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	case e.ThreadID != string(e.ID) && e.Type.Family() != handoffs:
 		fmt.Fprintf(b, ", thread %s", Plain(short.of(e.ThreadID)))
 	}
-	if e.Status != hub.StatusPending && e.Status != hub.StatusDelivered {
+	if viewer == "" && e.Status != hub.StatusPending {
 		fmt.Fprintf(b, ", %s", e.Status)
 	}
 	fmt.Fprintf(b, ", %s\n", e.CreatedAt.UTC().Format("2006-01-02 15:04Z"))
@@ -113,8 +113,8 @@ func joinTo(to []hub.AgentID) string {
 }
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
-// out a summary that the detail begins with and, of handoffs, the members that the
-// line of the hub or the package has.
+// out a summary that the detail begins with, and members that the line of the hub or
+// the package of a handoff has.
 func quotePayload(b *strings.Builder, e hub.Envelope) {
 	var cut struct {
 		Summary string `json:"summary"`
@@ -125,6 +125,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 	for name, value := range strictjson.Members(e.Payload) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
+			name == "query_id" && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}
