@@ -84,7 +84,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 				writeRootAdded(a.err, added)
 				return nil
 			}
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(rpc.Describe(err).Message))
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(rpc.Describe(err, rpc.Commands).Message))
 		}
 	}
 	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), visible(dir), visible(dir))
