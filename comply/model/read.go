@@ -32,7 +32,7 @@ func readRequest(path string, body []byte) (*request, error) {
 	case "json_object", "json_schema", "application/json":
 		r.format = cmp.Or[any](r.format, obj{"type": "object"})
 	}
-	r.addTools(at(in, "tools"))
+	r.addTools(at(in, "tools"), "")
 	return r, r.addMessages(at(in, "messages", "input", "contents"))
 }
 
@@ -59,12 +59,16 @@ func text(v any, paths ...string) string {
 }
 
 // addTools adds the tools that the agent offers. A tool without a schema runs at the
-// service, and is none of the agent's.
-func (r *request) addTools(tools any) {
+// service, and is none of the agent's. space is the namespace that the tools are in.
+func (r *request) addTools(tools any, space string) {
 	list, _ := tools.([]any)
 	for _, t := range list {
 		if inner := at(t, "functionDeclarations"); inner != nil {
-			r.addTools(inner)
+			r.addTools(inner, space)
+			continue
+		}
+		if text(t, "type") == "namespace" {
+			r.addTools(at(t, "tools"), text(t, "name"))
 			continue
 		}
 		if inner := at(t, "function"); inner != nil {
@@ -73,7 +77,7 @@ func (r *request) addTools(tools any) {
 		schema, isFunction := at(t, "parameters", "input_schema", "parametersJsonSchema").(obj)
 		free := text(t, "type") == "custom"
 		if name := text(t, "name"); name != "" && (isFunction || free || text(t, "type") == "function") {
-			r.tools = append(r.tools, tool{name, text(t, "description"), schema, free})
+			r.tools = append(r.tools, tool{name, text(t, "description"), schema, free, space})
 		}
 	}
 }
@@ -87,13 +91,25 @@ func (r *request) addMessages(messages any) error {
 	if !ok && messages != nil {
 		return fmt.Errorf("the messages are neither a list nor a text")
 	}
+	searches := map[string]string{} // arguments of the tool search, by the ids of its calls
 	for _, m := range list {
 		kind, role := text(m, "type"), text(m, "role")
 		it := readBlocks(at(m, "content", "parts", "output"))
 		calls, _ := at(m, "tool_calls").([]any)
 		it.calls += len(calls)
+		for _, c := range calls {
+			it.made = append(it.made, madeCall{text(c, "id"), text(c, "function.name"), text(c, "function.arguments")})
+		}
+		if strings.HasSuffix(kind, "_call") {
+			it.made = append(it.made, madeCall{text(m, "call_id"), text(m, "name"), text(m, "arguments")})
+		}
+		for _, c := range it.made {
+			if plain(c.name) == searchTool {
+				searches[c.id] = c.args
+			}
+		}
 		for _, result := range it.results {
-			r.items = append(r.items, result)
+			r.addResult(result, searches)
 		}
 		switch {
 		case role == "system", role == "developer":
@@ -104,11 +120,11 @@ func (r *request) addMessages(messages any) error {
 		case strings.HasSuffix(kind, "_call"):
 			r.items = append(r.items, item{role: assistant, calls: 1})
 		case role == "tool", role == "function" && len(it.results) == 0, strings.HasSuffix(kind, "_call_output"):
-			it.role = result
-			r.items = append(r.items, it.item)
+			it.of = text(m, "tool_call_id", "call_id")
+			r.addResult(it.item, searches)
 		case role == "user", role == "function", role == "" && at(m, "parts") != nil:
 			it.role = user
-			it.aside = len(r.items) > 0 && r.items[len(r.items)-1].role == result
+			it.aside = len(r.items) > 0 && (r.items[len(r.items)-1].role == result || r.items[len(r.items)-1].role == lookup)
 			if len(it.blocks)+len(it.kinds) > 0 {
 				r.items = append(r.items, it.item)
 			}
@@ -119,12 +135,27 @@ func (r *request) addMessages(messages any) error {
 	return nil
 }
 
-// A message is the content of a message, with the tool results in it, which become
-// items of their own.
+// addResult adds the result of a tool call. That of a search for tools is a lookup: the
+// script knows nothing of it.
+func (r *request) addResult(it item, searches map[string]string) {
+	it.role = result
+	if args, ok := searches[it.of]; ok && it.of != "" {
+		it.role = lookup
+		r.lookups = append(r.lookups, args)
+	}
+	r.items = append(r.items, it)
+}
+
+// A message is the content of a message, with the tool calls that it makes, and the tool
+// results in it, which become items of their own.
 type message struct {
 	item
+	made    []madeCall
 	results []item
 }
+
+// A madeCall is a tool call in a conversation.
+type madeCall struct{ id, name, args string }
 
 // readBlocks reads the content of a message: a text, a list of blocks, or the result of a
 // tool in any form.
@@ -161,9 +192,10 @@ func (m *message) addBlock(b any) {
 	switch {
 	case text(b, "type") == "tool_use", at(b, "functionCall") != nil:
 		m.calls++
+		m.made = append(m.made, madeCall{text(b, "id"), text(b, "name"), string(encoded(at(b, "input")))})
 	case text(b, "type") == "tool_result", at(b, "functionResponse") != nil:
 		inner := readBlocks(at(b, "content", "functionResponse.response"))
-		inner.role = result
+		inner.of = text(b, "tool_use_id")
 		m.results = append(m.results, inner.item)
 	case kind != "":
 		m.kinds = append(m.kinds, kind)

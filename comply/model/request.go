@@ -14,11 +14,13 @@ type request struct {
 	system string // instructions
 	items  []item
 	tools  []tool
-	forced string // name of the tool that must be called; "" for any or none
-	format any    // JSON Schema of the answer; nil for plain text
-	tokens int    // at most that many in the answer; 0 for any
-	key    string // equal for equal requests, but for the number of a repeated one
-	nth    int    // the number of this request among equal ones, from 1
+	// lookups are the arguments of the searches for tools that were answered.
+	lookups []string
+	forced  string // name of the tool that must be called; "" for any or none
+	format  any    // JSON Schema of the answer; nil for plain text
+	tokens  int    // at most that many in the answer; 0 for any
+	key     string // equal for equal requests, but for the number of a repeated one
+	nth     int    // the number of this request among equal ones, from 1
 }
 
 // A role is the author of an item.
@@ -29,6 +31,7 @@ const (
 	user      role = "user"
 	assistant role = "assistant"
 	result    role = "result" // of a tool call
+	lookup    role = "lookup" // result of a search for tools
 )
 
 // An item is a part of a conversation.
@@ -37,6 +40,7 @@ type item struct {
 	blocks []string // of text
 	kinds  []string // of content that is no text
 	calls  int      // tool calls in it
+	of     string   // the id of the call whose result it is
 	aside  bool     // it came together with tool results, so the agent itself added it
 }
 
@@ -69,7 +73,7 @@ func (r *request) prompt(directives bool) prompt {
 		switch {
 		case it.role == assistant:
 			over = it.calls == 0
-		case it.role == result:
+		case it.role == result, it.role == lookup:
 			over = false
 		case over && (i == 0 || r.items[i-1].role != user):
 			p = prompt{turn: p.turn + 1, text: it.text(), kinds: it.kinds}

@@ -45,7 +45,11 @@ func responseOutput(a *answer, n int, p part, status, text string) obj {
 	case p.kind == callPart && p.call.free:
 		return obj{"id": fmt.Sprintf("ctc_%s_%d", a.id, n), "type": "custom_tool_call", "status": status, "call_id": p.id, "name": p.call.name, "input": text}
 	case p.kind == callPart:
-		return obj{"id": fmt.Sprintf("fc_%s_%d", a.id, n), "type": "function_call", "status": status, "call_id": p.id, "name": p.call.name, "arguments": text}
+		o := obj{"id": fmt.Sprintf("fc_%s_%d", a.id, n), "type": "function_call", "status": status, "call_id": p.id, "name": p.call.name, "arguments": text}
+		if p.call.space != "" {
+			o["namespace"] = p.call.space
+		}
+		return o
 	}
 	parts := []any{}
 	if text != "" {

@@ -15,13 +15,15 @@ type tool struct {
 	name, description string
 	schema            map[string]any // of the arguments
 	free              bool           // the argument is plain text
+	space             string         // the namespace that the name is in; "" for none
 }
 
 // A call is a tool call that the model makes.
 type call struct {
-	name string
-	args string // JSON, or plain text
-	free bool
+	name  string
+	args  string // JSON, or plain text
+	free  bool
+	space string // of the tool
 }
 
 // A family describes the tools of different agents that do the same work, such as reading a
@@ -69,11 +71,13 @@ func (r *request) call(s Step) (call, error) {
 		}
 		return call{}, fmt.Errorf("the agent offers no tool %q", s.Name)
 	case MCP:
-		t, ok := r.mcp(s.Server, s.Name)
-		if !ok {
-			return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
+		if t, ok := bestMCP(r.tools, s.Server, s.Name); ok {
+			return t.with(s.Args), nil
 		}
-		return t.with(s.Args), nil
+		if c, ok := r.callDeferred(s); ok {
+			return c, nil
+		}
+		return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
 	}
 	if c, ok := r.callFamily(s); ok {
 		return c, nil
@@ -108,26 +112,76 @@ func (r *request) ranked(f family) []tool {
 	// Known names come first, in their order; a name that only looks like one is a guess.
 	for _, name := range f.names {
 		for _, t := range r.tools {
-			if plain(t.name) == name && !t.free {
+			if plain(t.name) == name && !t.free && t.space == "" {
 				out = append(out, t)
 			}
 		}
 	}
 	for _, t := range r.tools {
-		if f.like.MatchString(plain(t.name)) && !t.free && !strings.HasPrefix(t.name, "mcp") && !slices.Contains(f.names, plain(t.name)) {
+		if f.like.MatchString(plain(t.name)) && !t.free && t.space == "" && !strings.HasPrefix(t.name, "mcp") && !slices.Contains(f.names, plain(t.name)) {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-// mcp finds a tool of an MCP server. Agents join the names of server and tool in different
-// ways, so the closest name wins.
-func (r *request) mcp(server, name string) (tool, bool) {
+// deferredName matches the names of tools of MCP servers in the text that an agent sends
+// to its model.
+var deferredName = regexp.MustCompile(`mcp__[A-Za-z0-9_-]+`)
+
+// The tools with which agents keep the definitions of other tools out of a request.
+const (
+	searchTool = "toolsearch" // returns definitions; then the tools can be called
+	bridgeTool = "toolcall"   // calls a tool by its name
+)
+
+// callDeferred returns a call on the way to a tool that the agent names in its text and
+// does not define: through the bridge, or of the tool itself once the search has found
+// it, or of the search.
+func (r *request) callDeferred(s Step) (call, bool) {
+	var named []tool
+	texts := []string{r.system}
+	for _, it := range r.items {
+		if it.role == user {
+			texts = append(texts, withoutDirectives(it.text()))
+		}
+	}
+	for _, text := range texts {
+		for _, name := range deferredName.FindAllString(text, -1) {
+			named = append(named, tool{name: name})
+		}
+	}
+	t, ok := bestMCP(named, s.Server, s.Name)
+	if !ok {
+		return call{}, false
+	}
+	c := t.with(s.Args)
+	if bridge, ok := r.offered(bridgeTool); ok {
+		return bridge.with(encoded(obj{"name": t.name, "arguments": json.RawMessage(c.args)})), true
+	}
+	if slices.ContainsFunc(r.lookups, func(args string) bool { return strings.Contains(args, t.name) }) {
+		return c, true
+	}
+	search, ok := r.offered(searchTool)
+	return search.with(encoded(obj{"query": "select:" + t.name, "max_results": 1})), ok
+}
+
+// offered returns the tool with a plain name.
+func (r *request) offered(name string) (tool, bool) {
+	i := slices.IndexFunc(r.tools, func(t tool) bool { return plain(t.name) == name && t.space == "" })
+	if i < 0 {
+		return tool{}, false
+	}
+	return r.tools[i], true
+}
+
+// bestMCP finds a tool of an MCP server. Agents join the names of server and tool in
+// different ways, or put the server's name into a namespace, so the closest name wins.
+func bestMCP(tools []tool, server, name string) (tool, bool) {
 	best, found := tool{}, 0
-	for _, t := range r.tools {
+	for _, t := range tools {
 		score := 0
-		switch whole, end := plain(t.name), plain(name); {
+		switch whole, end := plain(t.space+t.name), plain(name); {
 		// The better the match, the higher the score; a tool without one is not meant.
 		case server != "" && whole == plain(server)+end, server != "" && whole == "mcp"+plain(server)+end:
 			score = 4
@@ -150,7 +204,7 @@ func (t tool) with(args json.RawMessage) call {
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
-	c := call{t.name, string(args), t.free}
+	c := call{t.name, string(args), t.free, t.space}
 	var input struct{ Input *string }
 	if t.free && json.Unmarshal(args, &input) == nil && input.Input != nil {
 		c.args = *input.Input
@@ -289,7 +343,7 @@ func (r *request) patch(s Step) (call, bool) {
 		text = "*** Begin Patch\n*** Update File: " + s.Path + "\n@@\n" + prefixed("-", s.Old) + prefixed("+", s.New) + "*** End Patch\n"
 	}
 	if t.free {
-		return call{t.name, text, true}, true
+		return call{name: t.name, args: text, free: true}, true
 	}
 	properties, _ := t.schema["properties"].(map[string]any)
 	name, ok := find(properties, []string{"input", "patch"})

@@ -97,7 +97,13 @@ var implementation = &mcp.Implementation{Name: "test", Version: "1"}
 func (r *running) overHTTP(t *testing.T, key string) *agent {
 	t.Helper()
 	auth := &bearer{key, &http.Transport{}}
-	s, err := mcp.NewClient(implementation, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+	return &agent{r.connectHTTP(t, mcp.NewClient(implementation, nil), auth), auth}
+}
+
+// connectHTTP connects a client that sends a key with every request.
+func (r *running) connectHTTP(t *testing.T, client *mcp.Client, auth *bearer) *mcp.ClientSession {
+	t.Helper()
+	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: r.url + "/mcp", HTTPClient: &http.Client{Transport: auth}, MaxRetries: -1,
 	}, nil)
 	if err != nil {
@@ -107,11 +113,17 @@ func (r *running) overHTTP(t *testing.T, key string) *agent {
 		s.Close()
 		auth.CloseIdleConnections()
 	})
-	return &agent{s, auth}
+	return s
 }
 
 // overStdio connects through the program that agents start.
 func (r *running) overStdio(t *testing.T, key string) *agent {
+	t.Helper()
+	return &agent{ClientSession: r.connectStdio(t, mcp.NewClient(implementation, nil), key)}
+}
+
+// connectStdio connects a client to a server on pipes that calls with a key.
+func (r *running) connectStdio(t *testing.T, client *mcp.Client, key string) *mcp.ClientSession {
 	t.Helper()
 	toServer, fromClient := io.Pipe()
 	toClient, fromServer := io.Pipe()
@@ -119,7 +131,7 @@ func (r *running) overStdio(t *testing.T, key string) *agent {
 	go func() {
 		done <- mcptools.ServeStdio(context.Background(), "1", rpc.NewClient(r.url, key, "stdio", nil), toServer, fromServer)
 	}()
-	s, err := mcp.NewClient(implementation, nil).Connect(t.Context(), &mcp.IOTransport{Reader: toClient, Writer: fromClient}, nil)
+	s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: toClient, Writer: fromClient}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +141,7 @@ func (r *running) overStdio(t *testing.T, key string) *agent {
 			t.Errorf("stdio: got %v, want nil when the input ends", err)
 		}
 	})
-	return &agent{ClientSession: s}
+	return s
 }
 
 // A result is the answer of a tool: its text and, in format json, the value of it.
