@@ -6,6 +6,7 @@ FUZZ    ?= 5s
 KILLS   ?= 50
 RUNS    ?= 2
 PKGS    := ./...
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents mutants compliance clean
 
@@ -13,7 +14,7 @@ run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
 
 build: ## build bin/parley, without cgo
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/parley
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.release=$(VERSION)" -o $(BIN) ./cmd/parley
 
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test

@@ -59,6 +59,21 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	return append(append(b, extra...), '}'), nil
 }
 
+// forgottenPayload is the payload of a message whose text the operator removed.
+const forgottenPayload = `{"forgotten":"the operator removed the text of this message"}`
+
+// Forgotten returns e without its text: without payload, topic, context and unknown
+// members.
+func (e Envelope) Forgotten() Envelope {
+	e.Payload, e.Topic, e.Context, e.Extra = json.RawMessage(forgottenPayload), "", nil, nil
+	return e
+}
+
+// IsForgotten reports whether e has the form of a message whose text was removed.
+func (e Envelope) IsForgotten() bool {
+	return string(e.Payload) == forgottenPayload && e.Topic == "" && e.Context == nil && e.Extra == nil
+}
+
 // Size returns how many bytes e has as JSON.
 func (e Envelope) Size() int {
 	b, err := e.MarshalJSON()

@@ -67,11 +67,14 @@ const (
 	ActionRootAdded   Action = "root.added"
 	ActionRootRemoved Action = "root.removed"
 
-	ActionArchived Action = "journal.archived" // old entries and messages went into an archive
+	ActionArchived         Action = "journal.archived"          // old entries and messages went into an archive
+	ActionArchiveRewritten Action = "journal.archive_rewritten" // an archive was written again without the text of a message
+	ActionMessageForgotten Action = "message.forgotten"         // the operator removed the text of a message
 
 	ActionAgentAdded   Action = "agent.added"
 	ActionAgentPaused  Action = "agent.paused"
 	ActionAgentResumed Action = "agent.resumed"
+	ActionAgentRole    Action = "agent.role"
 	ActionKeyMinted    Action = "key.minted"
 	ActionKeyRevoked   Action = "key.revoked"
 

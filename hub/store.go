@@ -127,8 +127,8 @@ type AgentReader interface {
 // An AgentWriter writes agents and keys.
 type AgentWriter interface {
 	// PutAgent stores a new agent if was is empty, and reports CodeConflict
-	// when the name is taken. Else it stores a's State provided the stored one
-	// is still was; otherwise it reports CodeConflict.
+	// when the name is taken. Else it stores a's State and Role provided the
+	// stored state is still was; otherwise it reports CodeConflict.
 	PutAgent(a Agent, was AgentState) error
 	// AddKey reports CodeConflict when the agent has a live or revoked key of
 	// that label, and CodeNotFound when there is no such agent.
@@ -168,6 +168,8 @@ type Query struct {
 	Audit  bool // the viewer may see everything
 
 	Agent  AgentID // sender or recipient
+	From   AgentID // sender
+	To     AgentID // recipient
 	Thread string
 	Type   MessageType
 	Status MessageStatus
@@ -250,6 +252,9 @@ type MessageReader interface {
 	Deliveries(id EnvelopeID) ([]Delivery, error)
 	// Processed reports whether the agent has processed the message.
 	Processed(id EnvelopeID, agent AgentID) (bool, error)
+	// NamesArtifact reports whether a message or a handoff names the content
+	// with this SHA-256.
+	NamesArtifact(sha256 string) (bool, error)
 	SessionMark(agent AgentID, session string) (SessionMark, error)
 	Receipt(actor AgentID, key string) (Receipt, error)
 }
@@ -266,6 +271,11 @@ type MessageWriter interface {
 	// PutParty stores the state of a recipient provided it is still was;
 	// otherwise it reports CodeConflict.
 	PutParty(id EnvelopeID, agent AgentID, next, was PartyState) error
+	// ForgetText stores the Forgotten form of a message in place of the message,
+	// and removes its words from the index; an engine overwrites the bytes that
+	// held them as far as it can. If there is no such message, remains of its
+	// words are removed.
+	ForgetText(id EnvelopeID) error
 	// PutDelivery appends to the ledger if d.ID is 0, else it stores status,
 	// times and error of the row with that number. It returns the number, and
 	// reports CodeNotFound when there is no such message or row.

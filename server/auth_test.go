@@ -231,6 +231,7 @@ func TestEveryWrite(t *testing.T) {
 		"parley/agent/add":    {r.operator, func() string { return `"id":"dave"` }},
 		"parley/agent/key":    {r.operator, func() string { return `"id":"worker","label":"second"` }},
 		"parley/agent/revoke": {r.operator, func() string { return `"id":"worker","label":"default"` }},
+		"parley/agent/role":   {r.operator, func() string { return `"id":"worker","role":"reviewer"` }},
 		"parley/agent/pause":  {r.operator, func() string { return `"id":"worker"` }},
 		"parley/agent/resume": {r.operator, func() string { return `"id":"worker"` }},
 		"parley/agent/reset":  {r.operator, func() string { return `"id":"worker"` }},
@@ -238,12 +239,13 @@ func TestEveryWrite(t *testing.T) {
 		"parley/root/remove": {r.operator, func() string {
 			return fmt.Sprintf(`"path":%q`, must(rpc.Call(t.Context(), r.as(r.operator), api.AddRoot, api.RootParams{Path: t.TempDir()}))(t).Path)
 		}},
+		"parley/forget":  {r.operator, func() string { return `"id":"` + string(r.send(t, alice, "bob", "my secret")) + `"` }},
 		"parley/approve": {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 		"parley/deny":    {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 	}
 	for _, o := range api.Operations.Bind(nil) {
 		switch o.Method {
-		case "parley/archive", "parley/export", "parley/backup": // they write no table, archive while nothing is old
+		case "parley/archive", "parley/export", "parley/backup", "parley/stop": // they write no table, archive while nothing is old
 			continue
 		}
 		if !o.Changes {

@@ -183,6 +183,9 @@ func TestMethodsPage(t *testing.T) {
 			t.Errorf("got %d methods", len(got.Methods))
 		}
 		for _, name := range got.Methods {
+			if name == api.StopHub.Method { // it works: TestScripts stops a hub
+				continue
+			}
 			if a := r.call(t, r.operator, name, `{}`); a.Error != nil && (a.Error.Code == -32601 || strings.Contains(a.Error.Message, "later phase")) {
 				t.Errorf("%s is listed and cannot be called: %s", name, a.body)
 			}

@@ -69,6 +69,16 @@ func (r *Records) Verify(ctx context.Context) (records.Audit, error) {
 	return got, err
 }
 
+// Forget removes the text of a message, and empties the log of the database, which
+// holds it too.
+func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.EnvelopeID) (records.ForgetReport, error) {
+	got, err := r.Records.Forget(ctx, caller, id)
+	if err == nil {
+		err = r.store.EmptyLog(ctx)
+	}
+	return got, err
+}
+
 // Export writes everything as JSONL into a folder that does not exist yet.
 func (r *Records) Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error) {
 	return r.Records.Export(ctx, dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {

@@ -7,6 +7,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,6 +87,7 @@ type Server struct {
 	log      *slog.Logger
 	url      string
 	began    time.Time
+	stop     chan struct{} // receives when the operator stops the hub
 	stopping chan struct{} // closed when the server begins to stop
 
 	store    *sqlite.Store
@@ -135,7 +137,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := checkHome(opts.Home); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stopping: make(chan struct{}), hints: new(bus.Local)}
+	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{}), hints: new(bus.Local)}
 	if s.store, err = sqlite.Open(opts.Home, &sqlite.Options{Full: opts.FullSync, Log: opts.Log}); err != nil {
 		return nil, fmt.Errorf("server: open %s: %w", opts.Home, err)
 	}
@@ -171,8 +173,10 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err == nil {
 		err = os.MkdirAll(stored, 0o700) // evidence has it as a root, so it must exist
 	}
+	var content *blobs.Store
 	if err == nil {
-		mail.Artifacts, err = blobs.Open(stored, nil)
+		content, err = blobs.Open(stored, nil)
+		mail.Artifacts = content
 	}
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -183,11 +187,11 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers()})
 	s.journal = journal.New(s.store, &journal.Options{Bus: s.hints, Log: s.log})
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
+	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers(), Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -242,7 +246,7 @@ func (s *Server) openDoor(context.Context) error {
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
-			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records,
+			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -270,7 +274,22 @@ func (s *Server) URL() string { return s.url }
 // to that entry is still the same.
 func (s *Server) Head() (seq int64, hash string) { return s.head.Seq, s.head.Hash }
 
-// Serve answers until ctx ends, then stops in order: no new calls, waiting
+// askStop makes Serve return after it has answered the calls under way.
+func (s *Server) askStop() {
+	select {
+	case s.stop <- struct{}{}:
+	default: // it stops already
+	}
+}
+
+// Stopped reports whether the hub that ran in a home has closed its database and
+// released the home.
+func Stopped(home string) bool {
+	raw, err := os.ReadFile(filepath.Join(home, sqlite.LockFile))
+	return err != nil || len(bytes.TrimSpace(raw)) == 0
+}
+
+// Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
@@ -294,6 +313,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.http.Close()
 		s.tools.Close()
 		return fmt.Errorf("server: %w", err)
+	case <-s.stop:
 	case <-ctx.Done():
 	}
 	close(s.stopping)

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -20,6 +19,7 @@ import (
 func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Add agents, list them, and manage their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
+		a.agentRoleCommand(),
 		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
 		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
 		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", api.ResetAgent),
@@ -73,10 +73,49 @@ func (a *app) agentAddCommand() *cobra.Command {
 func (a *app) agentListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the agents of the hub", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
-		writeTable(w, "NAME, ROLE, CAN, STATE, KEYS", got.Agents, func(p keys.Profile) []any {
-			return []any{p.ID, p.Role, cmp.Or(strings.Join(p.Can, ","), "-"), p.State, keyList(p.Keys)}
+		writeTable(w, "NAME, ROLE, CAN, STATE, UNREAD, LAST SEEN, REACHABLE, KEYS", got.Agents, func(p api.AgentProfile) []any {
+			return []any{p.ID, p.Role, cmp.Or(strings.Join(p.Can, ","), "-"), agentState(p), p.Unread, ago(p.LastSeen), p.Reach, keyList(p.Keys)}
 		})
 	})
+}
+
+// agentState returns the state of an agent as people read it.
+func agentState(p api.AgentProfile) string {
+	if p.Suspended {
+		return "suspended"
+	}
+	return string(p.State)
+}
+
+// ago returns how long ago something was, a dash if it never was.
+func ago(t hub.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	switch d := now().Sub(t.Time); {
+	case d < time.Minute:
+		return "now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+	}
+}
+
+func (a *app) agentRoleCommand() *cobra.Command {
+	var p api.AgentParams
+	cmd := &cobra.Command{
+		Use:       "role NAME ROLE",
+		Short:     "Change the role of an agent",
+		Example:   `  parley agent role builder reviewer`,
+		Args:      cobra.ExactArgs(2),
+		ValidArgs: words(hub.Roles),
+	}
+	return operation(a, cmd, api.SetRole, &p, func(w io.Writer, got api.AgentState) {
+		fmt.Fprintf(w, "%s is %s\n", got.Agent.ID, got.Agent.Role)
+	}, argument(0, &p.ID), argument(1, &p.Role))
 }
 
 func keyList(keys []hub.Key) string {

@@ -29,6 +29,7 @@ type config struct {
 	Hosts        []string `yaml:"hosts"`
 	LogFormat    string   `yaml:"log_format"`
 	LogLevel     string   `yaml:"log_level"`
+	LogFile      string   `yaml:"log_file"`
 	Durability   string   `yaml:"durability"`
 	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
@@ -134,7 +135,7 @@ func environment() (config, error) {
 	c := config{
 		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
-		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"),
+		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
 		Durability: os.Getenv("PARLEY_DURABILITY"),
 		Roots:      filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
@@ -163,7 +164,7 @@ func list(s string) []string {
 func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
-		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA},
+		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA},
 		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
 		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {

@@ -27,7 +27,9 @@ type connection struct {
 	role    string
 	entry   catalog.Entry
 	place   catalog.Place
+	home    string // of the hub
 	keyFile string // where the key is kept for the CLI
+	allow   bool   // let the CLI use the tools without asking
 }
 
 // connected is the answer of connect with --json.
@@ -39,6 +41,8 @@ type connected struct {
 	Change  catalog.Change      `json:"change"`
 	Written []catalog.SavedFile `json:"written"`
 	Revoked int                 `json:"keys_revoked,omitempty"`
+
+	Displaced hub.AgentID `json:"displaced,omitempty"` // the agent as which the CLI was connected before
 }
 
 func (a *app) connectCommand() *cobra.Command {
@@ -54,7 +58,9 @@ func (a *app) connectCommand() *cobra.Command {
 		Long: `Give an installed agent CLI the hub's tools: write its MCP entry with a key of its
 own, and one line of instruction that makes the agent look at its inbox. The
 agent is added to the hub if there is none with that name. A backup of
-each changed file is kept beside it. Known are ` + strings.Join(names, ", ") + `.`,
+each changed file is kept in the hub's home. claude -p refuses tools that it was
+not allowed to use; on a terminal you are asked, scripts say --allow-tools. Known
+are ` + strings.Join(names, ", ") + `.`,
 		Example: `  parley connect claude --agent planner
   parley connect codex --agent builder --print
   parley connect claude --agent planner --undo`,
@@ -95,6 +101,7 @@ each changed file is kept beside it. Known are ` + strings.Join(names, ", ") + `
 	f.StringVar((*string)(&c.place.Scope), "scope", "user", "user: wherever you start the CLI; project: in the current folder")
 	f.StringVar(&c.entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+catalog.DefaultName+")")
 	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
+	f.BoolVar(&c.allow, "allow-tools", false, "let the CLI use the hub's tools without asking, where it would refuse them")
 	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
 	f.BoolVar(&c.entry.Force, "force", false, "also for a CLI that is not found on this machine")
 	f.BoolVar(&printOnly, "print", false, "print the changes of files, and write nothing")
@@ -119,7 +126,8 @@ func (c *connection) locate() error {
 	if home, err = filepath.Abs(home); err != nil {
 		return err
 	}
-	c.keyFile = filepath.Join(home, "keys", c.cli.Name+"."+string(c.agent)+".key")
+	c.home = home
+	c.keyFile = c.record().keyFile(home)
 	if c.entry.Command, err = os.Executable(); err != nil {
 		return err
 	}
@@ -156,6 +164,11 @@ func (c *connection) plan(key string) (catalog.Change, error) {
 		e.KeyFile = c.keyFile
 	}
 	change, err := catalog.Plan(c.cli, e, c.place)
+	if err == nil && c.allow {
+		var allowed catalog.Change
+		allowed, err = catalog.Allow(c.cli, c.entry.Name, c.place, true)
+		change.Edits = append(change.Edits, allowed.Edits...)
+	}
 	if _, missing := errors.AsType[*catalog.NotInstalledError](err); missing {
 		return change, hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint("install it, put it on the PATH, or use --force")
 	}
@@ -172,6 +185,11 @@ func (c *connection) connect(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
 		return err
+	}
+	if c.cli.Refuses() && !c.allow && isTerminal(c.in) && !c.asOperator {
+		if c.allow, err = c.askYes(ctx, fmt.Sprintf("Without you, %s refuses tools that it was not allowed to use. Allow it the hub's tools?", c.cli.Title)); err != nil {
+			return err
+		}
 	}
 	out := connected{CLI: c.cli.Name, Agent: c.agent}
 	_, err = rpc.Call(ctx, client, api.AddAgent, api.AgentParams{ID: c.agent, Role: hub.Role(c.role), Label: "first"})
@@ -197,6 +215,9 @@ func (c *connection) connect(ctx context.Context) error {
 		_, revoked := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: made.Label})
 		return errors.Join(err, revoked)
 	}
+	if err := c.displace(ctx, client, &out); err != nil {
+		return err
+	}
 	// The key of an earlier connect has no user any more.
 	if out.Revoked, err = revoke(ctx, client, c.agent, old); err != nil {
 		return err
@@ -213,7 +234,20 @@ func (c *connection) connect(ctx context.Context) error {
 			fmt.Fprintf(w, "the key is in %s\n", out.KeyFile)
 		}
 		writeBackups(w, out.Written)
-		fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: parley connect %s --agent %s --undo\n", c.cli.Title, c.agent, c.cli.Name, c.agent)
+		if out.Displaced != "" {
+			fmt.Fprintf(w, "%s was connected as %s here; it is %s now, and the key of that connection does not work any more\n", c.cli.Title, out.Displaced, c.agent)
+		}
+		fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: %s\n", c.cli.Title, c.agent, c.undoLine())
+		if c.cli.Refuses() && !c.allow {
+			fmt.Fprintf(w, "note: %s -p refuses the hub's tools; connect again with --allow-tools to allow them\n", c.cli.Name)
+		}
+		if c.place.Scope == catalog.ScopeProject {
+			for _, e := range out.Change.Edits {
+				if e.What == "the MCP server "+c.record().Name {
+					fmt.Fprintf(w, "note: keep %s out of version control: it names a program and a key of this machine\n", e.Path)
+				}
+			}
+		}
 	})
 	if err != nil || c.place.Scope != catalog.ScopeProject {
 		return err
@@ -235,8 +269,39 @@ func (c *connection) write(key string) (catalog.Change, []catalog.SavedFile, err
 			return change, nil, err
 		}
 	}
-	written, err := change.Apply(now())
+	written, err := change.Apply(now(), filepath.Join(c.home, backupsDir))
 	return change, append([]catalog.SavedFile{}, written...), err
+}
+
+// backupsDir is the folder of a home with the files of CLIs as they were before.
+const backupsDir = "backups"
+
+// displace records the connection in place of the one that the CLI had here. The key
+// of an agent that has no connection with the CLI any more is revoked.
+func (c *connection) displace(ctx context.Context, client *rpc.Client, out *connected) error {
+	here := c.record()
+	all := connections(c.home)
+	for _, r := range all {
+		if r.samePlace(here) && r.Agent != here.Agent {
+			out.Displaced = r.Agent
+		}
+	}
+	all = append(slices.DeleteFunc(all, here.samePlace), here)
+	if err := saveConnections(c.home, all); err != nil {
+		return err
+	}
+	old := out.Displaced
+	if old == "" || slices.ContainsFunc(all, func(r connectionRecord) bool { return r.CLI == here.CLI && r.Agent == old }) {
+		return nil
+	}
+	if err := os.Remove(connectionRecord{CLI: here.CLI, Agent: old}.keyFile(c.home)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	labels, _, err := c.keys(ctx, client, old)
+	if err == nil {
+		_, err = revoke(ctx, client, old, labels)
+	}
+	return err
 }
 
 // keys returns the labels of the live keys that connect has made for the CLI,
@@ -292,11 +357,21 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		}
 		return err
 	}
+	allowed, err := catalog.Allow(c.cli, c.entry.Name, c.place, false)
+	if err != nil {
+		return err
+	}
+	change.Edits = append(change.Edits, allowed.Edits...)
 	if printOnly {
 		return c.preview(change)
 	}
 	out := connected{CLI: c.cli.Name, Agent: c.agent, Change: change}
-	if out.Written, err = change.Apply(now()); err != nil {
+	if out.Written, err = change.Apply(now(), filepath.Join(c.home, backupsDir)); err != nil {
+		return err
+	}
+	here := c.record()
+	left := slices.DeleteFunc(connections(c.home), here.samePlace)
+	if err := saveConnections(c.home, left); err != nil {
 		return err
 	}
 	files := []string{c.keyFile}
@@ -305,15 +380,18 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 			return err
 		}
 	}
-	var left []hub.AgentID
+	var unrevoked []hub.AgentID
 	for _, file := range files {
 		agent := hub.AgentID(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), c.cli.Name+"."), ".key"))
+		if slices.ContainsFunc(left, func(r connectionRecord) bool { return r.CLI == here.CLI && r.Agent == agent }) {
+			continue // another connection of this CLI uses the key
+		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		n, err := c.revokeOf(ctx, agent)
 		if err != nil {
-			left = append(left, agent)
+			unrevoked = append(unrevoked, agent)
 		}
 		out.Revoked += n
 	}
@@ -321,7 +399,7 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		io.WriteString(w, change.String())
 		writeBackups(w, out.Written)
 		fmt.Fprintf(w, "%d keys revoked\n", out.Revoked)
-		for _, agent := range slices.Compact(left) {
+		for _, agent := range slices.Compact(unrevoked) {
 			fmt.Fprintf(c.err, "%s the key of %s could not be revoked: parley agent list, then parley agent revoke %s --label LABEL\n", c.paint(c.err, "33", "note:"), agent, agent)
 		}
 	})

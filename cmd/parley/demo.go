@@ -17,9 +17,10 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := a.demo(&cobra.Command{
 		Use: "demo", Short: "Watch two agents talk and hand a task over, on a temporary hub",
 		Long: `Watch two agents talk and hand a task over. The demo runs on a hub of its own in
-a temporary folder, with a git repository of its own, and leaves nothing behind.`,
+a temporary folder, with a git repository of its own, and leaves nothing behind.
+With --keep the folder stays, and a hub goes on in it to try commands on.`,
 	}, demo.Task, &keep)
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the hub's folder")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder and leave a hub running in it")
 	cmd.AddCommand(a.demo(&cobra.Command{
 		Use: "coordination", Short: "Watch two hubs agree on a contract, also while one of them is away",
 		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo
@@ -42,9 +43,7 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 		if dir, err = filepath.EvalSymlinks(dir); err != nil { // a root is not reached through a link
 			return err
 		}
-		if *keep {
-			fmt.Fprintf(a.err, "the hub's home is %s\n", filepath.Join(dir, demo.Home))
-		} else {
+		if !*keep {
 			defer os.RemoveAll(dir)
 		}
 		var lines []string
@@ -60,7 +59,18 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 		if err != nil {
 			return err
 		}
-		return a.print(map[string]any{"scenes": lines}, func(io.Writer) {})
+		result := map[string]any{"scenes": lines}
+		if *keep {
+			home := filepath.Join(dir, demo.Home)
+			if err := a.detachHub(cmd.Context(), home, "--addr", "127.0.0.1:0"); err != nil {
+				return err
+			}
+			result["folder"], result["home"] = dir, home
+			typed := a.typed(home)
+			fmt.Fprintf(a.err, "  try it:       %s agent list\n                %[1]s query avatar\n                %[1]s handoff list\n"+
+				"                %[1]s send builder \"Is the migration written?\"\n  its folder is %s; remove it when the hub is stopped\n", typed, dir)
+		}
+		return a.print(result, func(io.Writer) {})
 	}
 	return cmd
 }

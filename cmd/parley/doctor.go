@@ -1,13 +1,22 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
@@ -18,7 +27,7 @@ func now() time.Time { return time.Now() }
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the hub and its home, and print a remedy for each problem; exit 1 if there is one",
+		Short: "Check the hub, its home and its agents, and print a remedy for each problem; exit 1 if there is one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := a.homeDir()
@@ -30,6 +39,11 @@ func (a *app) doctorCommand() *cobra.Command {
 				return err
 			}
 			checks := server.Diagnose(cmd.Context(), home, url)
+			checks = append(checks, checkDisk(home))
+			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
+				checks = append(checks, checkHub(cmd.Context(), rpc.NewClient(url, key, "", nil))...)
+				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
+			}
 			config := server.Check{What: "configuration", OK: true}
 			if _, err := a.loadConfig(home); err != nil {
 				d := rpc.Describe(err, rpc.Commands)
@@ -55,4 +69,171 @@ func (a *app) doctorCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+const (
+	longUnread = time.Hour // after which an unread message is a problem
+	longSilent = time.Hour // after which an agent that never called is one
+	lowDisk    = 512 << 20 // free bytes below which a hub may soon be unable to write
+)
+
+// checkDisk looks at the size of a home and the space that is left for it.
+func checkDisk(home string) server.Check {
+	var size int64
+	filepath.WalkDir(home, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		return nil // a file that cannot be read is not counted
+	})
+	free, known := freeBytes(home)
+	c := server.Check{What: "space", OK: !known || free >= lowDisk, Detail: fmt.Sprintf("the home has %d MiB", size>>20)}
+	if known {
+		c.Detail += fmt.Sprintf(", %d MiB are free", free>>20)
+	}
+	if !c.OK {
+		c.Hint = "free space, or move old records into files that you can take away: parley archive"
+	}
+	return c
+}
+
+// checkHub looks at the agents, roots and channels of a hub that answers.
+func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	agents, err := rpc.Call(ctx, c, api.ListAgents, api.None{})
+	if err != nil {
+		d := rpc.Describe(err, rpc.Commands)
+		return []server.Check{{What: "agents", Detail: d.Message, Hint: d.Hint}}
+	}
+	n := len(agents.Agents) - 1 // the operator is one of them
+	for _, p := range agents.Agents {
+		if p.ID != hub.Operator {
+			out = append(out, checkAgent(p)...)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", n)})
+	}
+	return append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
+}
+
+// checkAgent returns the problems of an agent.
+func checkAgent(p api.AgentProfile) (out []server.Check) {
+	problem := func(detail, hint string) {
+		out = append(out, server.Check{What: "agent " + string(p.ID), Detail: detail, Hint: fmt.Sprintf(hint, p.ID)})
+	}
+	if p.Suspended {
+		problem("it is suspended, because it sent the same message too often", "parley query --from %[1]s shows its messages; parley agent reset %[1]s lets it send again")
+	}
+	if !slices.ContainsFunc(p.Keys, func(k hub.Key) bool { return k.Live(hub.At(now())) }) {
+		problem("it has no valid key", "parley agent key %s --label NAME makes one")
+	} else if p.LastSeen.IsZero() && now().Sub(p.CreatedAt.Time) > longSilent {
+		problem("it has never called the hub", "give its CLI the tools: parley connect CLI --agent %s")
+	}
+	if !p.Oldest.IsZero() && now().Sub(p.Oldest.Time) > longUnread {
+		problem(fmt.Sprintf("it has %d unread messages, the oldest from %s", p.Unread, ago(p.Oldest)), "start it; parley inbox %s shows them")
+	}
+	return out
+}
+
+func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.ListRoots, api.None{})
+	if err != nil {
+		return []server.Check{{What: "roots", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, r := range got.Roots {
+		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
+			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no folder any more", Hint: "parley root remove " + quoted(r.Path)})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	detail := fmt.Sprintf("%d", len(got.Roots))
+	if len(got.Roots) == 0 {
+		detail = "none: the hub checks no files of handoffs; parley root add DIR adds one"
+	}
+	return []server.Check{{What: "roots", OK: true, Detail: detail}}
+}
+
+// checkChannels looks at the channels that are switched on.
+func checkChannels(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	me, err := rpc.Call(ctx, c, api.Whoami, api.None{})
+	if err != nil {
+		return []server.Check{{What: "channels", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(me.Capabilities)) {
+		if capability := me.Capabilities[name]; capability.State == hub.Failed {
+			out = append(out, server.Check{What: "channel " + name, Detail: capability.Detail, Hint: "messages stay in the inbox meanwhile; the hub's log has the cause"})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, server.Check{What: "channels", OK: true})
+	}
+	return out
+}
+
+// checkConnections looks whether the entries that connect wrote still work: the entry
+// is as connect writes it today, and its key is accepted.
+func (a *app) checkConnections(ctx context.Context, home, url string) (out []server.Check) {
+	if absolute, err := filepath.Abs(home); err == nil {
+		home = absolute
+	}
+	all := connections(home)
+	for _, r := range all {
+		if detail := a.brokenConnection(ctx, home, url, r); detail != "" {
+			again := fmt.Sprintf("%s connect %s --agent %s", a.typed(home), r.CLI, r.Agent)
+			if r.Scope == catalog.ScopeProject {
+				again = "cd " + quoted(r.Dir) + " && " + again + " --scope project"
+			}
+			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: detail, Hint: again + "; with --undo it is taken out"})
+		}
+	}
+	if len(out) == 0 && len(all) > 0 {
+		out = append(out, server.Check{What: "connections", OK: true, Detail: fmt.Sprintf("%d, all with an entry and a key that work", len(all))})
+	}
+	return out
+}
+
+// brokenConnection returns why a connection does not work, "" if it does.
+func (a *app) brokenConnection(ctx context.Context, home, url string, r connectionRecord) string {
+	cli, err := catalog.Lookup(r.CLI)
+	if err != nil {
+		return err.Error()
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return err.Error()
+	}
+	place := catalog.Place{Scope: r.Scope, Home: user, Dir: r.Dir}
+	present, err := catalog.Undo(cli, r.Name, place)
+	isEntry := func(e catalog.Edit) bool { return e.What == "the MCP server "+r.Name }
+	switch {
+	case err != nil:
+		return rpc.Describe(err, rpc.Commands).Message
+	case !slices.ContainsFunc(present.Edits, isEntry):
+		return "its entry is gone"
+	case r.Transport == catalog.HTTP:
+		return "" // the key is in the entry
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err.Error()
+	}
+	change, err := catalog.Plan(cli, catalog.Entry{Name: r.Name, URL: url, Command: self, KeyFile: r.keyFile(home), Force: true}, place)
+	if err != nil {
+		return rpc.Describe(err, rpc.Commands).Message
+	}
+	if slices.ContainsFunc(change.Edits, isEntry) {
+		return "its entry names another program, key or hub than this one"
+	}
+	raw, err := os.ReadFile(r.keyFile(home))
+	if err != nil {
+		return err.Error()
+	}
+	if _, err := rpc.Call(ctx, rpc.NewClient(url, strings.TrimSpace(string(raw)), "", nil), api.Whoami, api.None{}); err != nil {
+		return rpc.Describe(err, rpc.Commands).Message
+	}
+	return ""
 }

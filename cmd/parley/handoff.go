@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -144,10 +145,18 @@ func (a *app) handoffListCommand() *cobra.Command {
 	f.BoolVar(&p.Mine, "mine", false, "only handoffs that you give or take")
 	f.StringVar((*string)(&p.State), "state", "", "draft, proposed, validating, accepted, rejected, activated, completed or closed")
 	f.StringVar(&p.TaskID, "task", "", "only handoffs of one task")
+	f.StringVar((*string)(&p.To), "to", "", "only handoffs to this agent")
+	from := f.String("from", "", "only handoffs from this agent")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	f.StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page: the cursor that it printed")
 	choices(cmd, "state", hub.HandoffStates...)
-	return operation(a, cmd, api.Handoff, &p, func(w io.Writer, got api.HandoffAnswer) { writeHandoffs(w, *got.Listing) })
+	return operation(a, cmd, api.Handoff, &p, func(w io.Writer, got api.HandoffAnswer) { writeHandoffs(w, *got.Listing) },
+		func(context.Context, []string) (err error) {
+			if *from != "" {
+				p.From, err = json.Marshal(*from)
+			}
+			return err
+		})
 }
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {

@@ -20,15 +20,19 @@ func (a *app) inboxCommand() *cobra.Command {
 	var watch bool
 	var ids []string
 	cmd := &cobra.Command{
-		Use:   "inbox",
-		Short: "Read your inbox, most pressing first",
+		Use:   "inbox [AGENT]",
+		Short: "Read your inbox, most pressing first; the operator reads any",
 		Long: `Read your inbox, most pressing first. A message that is shown counts as
 delivered and stays there until it is acked: with --ack (all that are shown), with
---ack-id, or by answering it.`,
+--ack-id, or by answering it. The operator can name an agent and reads its inbox
+without changing anything in it.`,
 		Example: `  parley inbox --wait 30s
   parley inbox --watch --ack --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				p.Agent = hub.AgentID(args[0])
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -36,6 +40,8 @@ delivered and stays there until it is acked: with --ack (all that are shown), wi
 			switch {
 			case p.Ack.All && len(ids) > 0:
 				return usagef("--ack and --ack-id do not go together")
+			case p.Agent != "" && watch:
+				return usagef("--watch is for your own inbox").WithHint("parley audit --follow shows every message as it is sent")
 			case p.Peek && (p.Ack.All || len(ids) > 0):
 				return usagef("--peek changes nothing, so there is nothing to ack")
 			case watch && (p.Peek || p.Cursor != "" || wait != 0):

@@ -206,15 +206,34 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 func (a *app) root() *cobra.Command {
-	root := group("parley", "The hub where coding agents talk",
-		a.serveCommand(), a.mcpCommand(), a.agentCommand(), a.connectCommand(),
-		a.sendCommand(), a.respondCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.handoffCommand(),
-		a.peerCommand(), a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.discoverCommand(),
-		a.rootCommand(), a.approveCommand(), a.denyCommand(), a.traceCommand(), a.artifactCommand(),
-		a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(),
-		a.runCommand(), a.runsCommand(), a.agentsCommand(),
-		a.acpCommand(), a.reportCommand(), a.complyCommand(), a.modelCommand(), a.schemaCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(),
-	)
+	root := group("parley", "The hub where coding agents talk")
+	for i, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"The hub:", []*cobra.Command{a.serveCommand(), a.stopCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand()}},
+		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand()}},
+		{"Messages:", []*cobra.Command{
+			a.sendCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.traceCommand(), a.artifactCommand(),
+			a.approveCommand(), a.denyCommand(), a.forgetCommand(),
+		}},
+		{"Tasks:", []*cobra.Command{a.handoffCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
+		{"Other repositories and hubs:", []*cobra.Command{
+			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
+		}},
+		{"Records:", []*cobra.Command{a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand()}},
+		{"For the authors of agents:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
+		{"About parley:", []*cobra.Command{a.versionCommand()}},
+	} {
+		id := fmt.Sprint(i)
+		root.AddGroup(&cobra.Group{ID: id, Title: g.title})
+		for _, cmd := range g.commands {
+			cmd.GroupID = id
+		}
+		root.AddCommand(g.commands...)
+		root.SetHelpCommandGroupID(id)
+		root.SetCompletionCommandGroupID(id)
+	}
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.
 
@@ -225,6 +244,8 @@ identity that it cannot forge.
 
 Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 4 not found or conflict, 5 hub unreachable or degraded.`
+	root.Version = version()
+	root.SetVersionTemplate("parley {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
 	f := root.PersistentFlags()

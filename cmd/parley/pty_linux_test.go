@@ -103,6 +103,19 @@ func (s *seat) leaves(t *testing.T) (int, string) {
 }
 
 func TestTerminal(t *testing.T) {
+	t.Run("a hub that starts at a terminal says what to type next", func(t *testing.T) {
+		home := t.TempDir()
+		s := sit(t, parley(t, nil, "serve", "--addr", "127.0.0.1:0", "--home", home))
+		s.screen.await(t, "stops the hub.")
+		if r := do(t, parley(t, nil, "stop", "--home", home, "--as-operator")); r.code != 0 {
+			t.Errorf("stop: exit %d: %s", r.code, r.err)
+		}
+		code, screen := s.leaves(t)
+		if code != 0 {
+			t.Errorf("the hub ended with %d", code)
+		}
+		contains(t, screen, " --home "+home+" connect claude --agent planner", " --home "+home+" agent add builder", " --home "+home+" stop")
+	})
 	t.Run("R3-121 the operator is asked before a gate opens or closes", func(t *testing.T) {
 		h := newHouse(t)
 		for _, verb := range []string{"approve", "deny"} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +29,8 @@ var (
 )
 
 // readmeCommands returns the commands that a reader of the README types: the lines
-// of its code blocks that begin with "$ ", with their continuations.
+// of its code blocks that begin with "$ ", with their continuations. Every block is
+// checked: one without such a line must be JSON, or hold targets of make.
 func readmeCommands(t *testing.T) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
@@ -36,46 +38,87 @@ func readmeCommands(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var commands []string
-	inBlock, more := false, false
-	for line := range strings.Lines(string(raw)) {
-		line = strings.TrimSuffix(line, "\n")
-		command, typed := strings.CutPrefix(line, "$ ")
+	for i, part := range strings.Split(string(raw), "\n```") {
+		if i%2 == 0 { // text between two blocks
+			continue
+		}
+		language, block, _ := strings.Cut(part, "\n")
+		before, more := len(commands), false
+		for line := range strings.SplitSeq(block, "\n") {
+			if command, typed := strings.CutPrefix(line, "$ "); typed {
+				commands = append(commands, command)
+			} else if more {
+				commands[len(commands)-1] += "\n" + line
+			}
+			more = strings.HasSuffix(line, `\`)
+		}
 		switch {
-		case strings.HasPrefix(line, "```"):
-			inBlock = !inBlock
-		case !inBlock:
-		case typed:
-			commands = append(commands, command)
-			more = strings.HasSuffix(line, `\`)
-		case more:
-			commands[len(commands)-1] += "\n" + line
-			more = strings.HasSuffix(line, `\`)
+		case len(commands) > before:
+		case language == "json":
+			if !json.Valid([]byte(block)) {
+				t.Errorf("the README has JSON that is none:\n%s", block)
+			}
+		default:
+			for line := range strings.SplitSeq(block, "\n") {
+				target, isMake := strings.CutPrefix(line, "make ")
+				if target, _, _ = strings.Cut(target, " "); !isMake || makes(t, target) == "" {
+					t.Errorf("this line of the README is neither a command nor a target of make: %s", line)
+				}
+			}
 		}
 	}
 	return commands
+}
+
+// makes returns the commands that make runs for a target.
+func makes(t *testing.T, target string) string {
+	t.Helper()
+	cmd := exec.Command("make", "-n", target)
+	cmd.Dir = filepath.Join("..", "..")
+	r := do(t, cmd)
+	if r.code != 0 {
+		t.Fatalf("make -n %s: %s", target, r.err)
+	}
+	return r.out
+}
+
+func TestVersionIsThatOfTheRepository(t *testing.T) {
+	describe := exec.Command("git", "describe", "--tags", "--always", "--dirty")
+	describe.Dir = filepath.Join("..", "..")
+	want := "main.release=" + strings.TrimSpace(do(t, describe).out) + `"`
+	if got := makes(t, "build"); !strings.Contains(got, want) {
+		t.Errorf("make build runs %s, want %s in it", got, want)
+	}
+	if got := do(t, parley(t, nil, "--version")); got.code != 0 || got.out != "parley "+version()+"\n" {
+		t.Errorf("--version: exit %d, %q", got.code, got.out)
+	}
 }
 
 // TestReadme types every command of the README at a terminal, in order, in a folder
 // that is a git repository, with one hub that runs as `make run` starts it. A line
 // with parley serve stops that hub and starts another one on the same home.
 func TestReadme(t *testing.T) {
-	home, bin := t.TempDir(), t.TempDir()
+	home, installed := t.TempDir(), t.TempDir()
 	folder := filepath.Join(home, "app")
+	bin := filepath.Join(folder, "bin") // where make build puts the program
 	os.Chmod(home, 0o700)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for name, script := range map[string]string{
-		"parley": fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
-		"claude": "#!/bin/sh\n", // connect only looks whether it is there
+		filepath.Join(bin, "parley"):       fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
+		filepath.Join(installed, "claude"): "#!/bin/sh\n", // connect only looks whether it is there
 	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+		if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	env := []string{
-		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "TERM=dumb", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0",
+		"HOME=" + home, "PATH=" + installed + ":" + os.Getenv("PATH"), "TERM=dumb", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0",
 		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com",
 	}
 	shell := func(command string) *exec.Cmd {
@@ -83,10 +126,8 @@ func TestReadme(t *testing.T) {
 		cmd.Dir, cmd.Env = folder, env
 		return cmd
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for name, text := range map[string]string{
+		".gitignore":    "bin\n",
 		"schema.sql":    "avatar text not null\n",
 		"get-user.json": `{"method":"GET","path":"/users/{id}","responseBody":{"type":"object"}}`,
 	} {
@@ -103,7 +144,8 @@ func TestReadme(t *testing.T) {
 		return p
 	}
 
-	hub := serve("parley serve")
+	lines := strings.Split(strings.TrimSpace(makes(t, "run")), "\n")
+	hub := serve(lines[len(lines)-1]) // the lines before it build the program
 	keys := map[string]string{}
 	var sent, task string
 	for _, typed := range readmeCommands(t) {
@@ -113,6 +155,11 @@ func TestReadme(t *testing.T) {
 		}
 		command = readmeUUID.ReplaceAllString(command, sent)
 		command = regexp.MustCompile(`\bID\b`).ReplaceAllString(command, task)
+		if strings.HasPrefix(command, "export PATH=") {
+			r := do(t, shell(command+`; printf %s "$PATH"`))
+			env = append(env, "PATH="+r.out)
+			continue
+		}
 		if strings.HasPrefix(command, "parley serve") {
 			hub.signal(t, syscall.SIGTERM)
 			hub = serve(command)

@@ -61,6 +61,9 @@ for the time of the run. --no-hub keeps it in files only.`,
   parley run --task "fix the build" --build "make" --policy write --worktree -- gemini --experimental-acp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.Agent == "" && cmd.ArgsLenAtDash() < 0 && len(args) > 0 {
+				f.Agent = a.connectedAgent(args[0])
+			}
 			if err := f.read(cmd.ArgsLenAtDash(), args); err != nil {
 				return err
 			}
@@ -69,7 +72,7 @@ for the time of the run. --no-hub keeps it in files only.`,
 	}
 	flags, d := cmd.Flags(), &f.Dispatch
 	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command")
-	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the name of the agent or its program)")
+	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the agent as which the CLI is connected, else its name)")
 	flags.StringVar(&f.Dir, "repo", ".", "the folder that it works in")
 	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
 	flags.StringVar(&f.Verify, "verify", "", "command that shows that the task is done, and that TESTS is compared with")

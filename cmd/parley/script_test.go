@@ -83,7 +83,7 @@ func command(ts *testscript.TestScript, env []string, args ...string) *exec.Cmd 
 	cmd := exec.Command(self, args...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = []string{asParley + "=1", "GORACE=atexit_sleep_ms=0"}
-	for _, name := range []string{"PATH", "HOME", "TERM", "PARLEY_HOME", "PARLEY_URL", "PARLEY_KEY"} {
+	for _, name := range []string{"PATH", "HOME", "TERM", "PARLEY_HOME", "PARLEY_URL", "PARLEY_KEY", "TMPDIR"} {
 		if value := ts.Getenv(name); value != "" {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}

@@ -15,6 +15,9 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
+// headLine begins the line that serve prints when the hub answers.
+const headLine = "journal head "
+
 func (a *app) serveCommand() *cobra.Command {
 	var flags config
 	var lenient, noFiles, requireProof, unsafe bool
@@ -51,7 +54,16 @@ the flags written with underscores, and it alone can tighten limits.`,
 				flags.RequireProof = &requireProof
 			}
 			c.overlay(flags)
-			log, err := c.logger(a.err)
+			out := a.err
+			if c.LogFile != "" {
+				l, err := openLog(c.LogFile)
+				if err != nil {
+					return err
+				}
+				debug.SetCrashOutput(l.file, debug.CrashOptions{}) // fails where the system cannot copy a file
+				out = l
+			}
+			log, err := c.logger(out)
 			if err != nil {
 				return err
 			}
@@ -70,7 +82,12 @@ the flags written with underscores, and it alone can tighten limits.`,
 			}
 			fmt.Fprintf(a.err, "listening on %s\n", s.URL())
 			seq, hash := s.Head()
-			fmt.Fprintf(a.err, "journal head %d %s\n", seq, hash)
+			fmt.Fprintf(a.err, "%s%d %s\n", headLine, seq, hash)
+			if isTerminal(a.err) {
+				typed := a.typed(home)
+				fmt.Fprintf(a.err, "\nNow, in a second terminal, give an installed agent CLI the hub's tools:\n  %s connect claude --agent planner\n"+
+					"or add an agent by hand:\n  %[1]s agent add builder\nCtrl-C here, or %[1]s stop, stops the hub.\n", typed)
+			}
 			return s.Serve(cmd.Context())
 		},
 	}
@@ -81,6 +98,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.NoTLSBecause, "no-tls-because", "", "why this hub may listen beyond loopback without TLS")
 	f.StringVar(&flags.LogFormat, "log-format", "", "text or json (default text)")
 	f.StringVar(&flags.LogLevel, "log-level", "", "debug, info, warn or error (default warn)")
+	f.StringVar(&flags.LogFile, "log-file", "", "file for the log, at most 4 MiB and as much of the log before (default stderr)")
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")

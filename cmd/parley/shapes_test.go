@@ -10,6 +10,13 @@ import (
 // The shapes that scripts rely on, every member named: one that appears or
 // disappears is seen here.
 type (
+	standingShape struct {
+		Suspended bool   `json:"suspended"`
+		Reach     string `json:"reach"`
+		Unread    int    `json:"unread"`
+		Oldest    string `json:"oldest_unread"`
+		LastSeen  string `json:"last_seen"`
+	}
 	agentShape struct {
 		ID        string `json:"id"`
 		Role      string `json:"role"`
@@ -35,6 +42,7 @@ type (
 		Agents []struct {
 			agentShape
 			Keys []keyShape `json:"keys"`
+			standingShape
 		} `json:"agents"`
 	}
 	capabilities map[string]struct {
@@ -178,6 +186,7 @@ func TestShapes(t *testing.T) {
 		i := slices.IndexFunc(agents.Agents, func(a struct {
 			agentShape
 			Keys []keyShape `json:"keys"`
+			standingShape
 		}) bool {
 			return a.ID == "scribe"
 		})

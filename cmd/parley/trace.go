@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +19,7 @@ import (
 func (a *app) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show one message, run or handoff from end to end: journal and delivery attempts, in order",
+		Short: "Show one message, run or handoff from end to end: journal, messages and delivery attempts, in order",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -32,7 +34,7 @@ func (a *app) traceCommand() *cobra.Command {
 				}
 				task, missing := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(args[0])})
 				if missing == nil {
-					return a.print(task, func(w io.Writer) { io.WriteString(w, handoff.Render(*task.Report)) })
+					return a.traceHandoff(cmd.Context(), c, *task.Report)
 				}
 			}
 			if err != nil {
@@ -50,6 +52,22 @@ func (a *app) traceCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// traceHandoff prints a handoff and, for people, the messages of its thread.
+func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report) error {
+	mail, err := rpc.Call(ctx, c, api.Query, api.QueryParams{Thread: h.ThreadID})
+	if err != nil {
+		return err
+	}
+	return a.print(h, func(w io.Writer) {
+		io.WriteString(w, handoff.Render(h))
+		fmt.Fprintln(w, "\nmessages:")
+		slices.Reverse(mail.Messages)
+		writeTable(w, "", mail.Messages, func(e hub.Envelope) []any {
+			return []any{e.CreatedAt, e.Type, e.From + " to " + hub.AgentID(strings.Trim(fmt.Sprint(e.To), "[]")), e.Status, e.ID}
+		})
+	})
 }
 
 // writeRunTrace writes a run from end to end, for people.

@@ -118,3 +118,26 @@ func TestWatch(t *testing.T) {
 		}
 	})
 }
+
+func TestAsk(t *testing.T) {
+	h := newHouse(t)
+	h.ok(h.as("tester", "send", "planner", "something else"), nil)
+	p := spawn(t, parley(t, h.env("planner"), "ask", "builder", "Can avatar be null?", "--wait", "2m"))
+	var mail listShape
+	h.ok(h.as("builder", "inbox", "--wait", "2m", "--json"), &mail)
+	if len(mail.Messages) != 1 || mail.Messages[0].Type != "knowledge.query" {
+		t.Fatalf("builder got %v, want one question", mail.Messages)
+	}
+	h.ok(h.as("builder", "respond", mail.Messages[0].ID, "Yes, old users have none."), nil)
+	if code := p.wait(t); code != 0 {
+		t.Fatalf("ask: exit %d: %s", code, p.stderr)
+	}
+	contains(t, p.stdout.String(), "knowledge.response from builder", "> answer: Yes, old users have none.")
+	t.Run("the answer counts as read, and other mail stays new", func(t *testing.T) {
+		var mail listShape
+		h.ok(h.as("planner", "inbox", "--new", "--json"), &mail)
+		if len(mail.Messages) != 1 || mail.Messages[0].From != "tester" {
+			t.Errorf("planner has %v, want the message of tester alone", mail.Messages)
+		}
+	})
+}

@@ -277,6 +277,8 @@ var queryTests = []storeTest{
 			keep func(m hub.Message) bool
 		}{
 			{"agent", func(q *hub.Query) { q.Agent = "cleo" }, func(m hub.Message) bool { return concerns(m, "cleo") }},
+			{"from", func(q *hub.Query) { q.From = "bob" }, func(m hub.Message) bool { return m.From == "bob" }},
+			{"to", func(q *hub.Query) { q.To = "cleo" }, func(m hub.Message) bool { return slices.Contains(m.To, "cleo") }},
 			{"thread", func(q *hub.Query) { q.Thread = "thread-3" }, func(m hub.Message) bool { return m.ThreadID == "thread-3" }},
 			{"type", func(q *hub.Query) { q.Type = hub.TypeKnowledgePush }, func(m hub.Message) bool { return m.Type == hub.TypeKnowledgePush }},
 			{"status", func(q *hub.Query) { q.Status = hub.StatusDelivered }, func(m hub.Message) bool { return m.Status == hub.StatusDelivered }},
@@ -285,7 +287,7 @@ var queryTests = []storeTest{
 			{"topic", func(q *hub.Query) { q.Topic = "deploy: now" }, func(m hub.Message) bool { return m.Topic == "deploy: now" }},
 			{"text", func(q *hub.Query) { q.Text = "APPLES, green!" }, func(m hub.Message) bool { return string(m.Payload) == string(summary("green apples")) }},
 		}
-		const untexted = 6 // so many of them need no word index
+		const untexted = 8 // so many of them need no word index
 		check := func(mask int) {
 			for _, audit := range []bool{false, true} {
 				q := hub.Query{Viewer: "ada", Audit: audit, Limit: 7}

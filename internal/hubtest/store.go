@@ -224,15 +224,16 @@ var agentTests = []storeTest{
 			return err
 		})
 	}},
-	{"the state of an agent is set provided it is as the caller believes", func(w *world) {
+	{"state and role of an agent are set provided its state is as the caller believes", func(w *world) {
 		a := hub.Agent{ID: "ada", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}
 		w.update(func(tx hub.Tx) error { return tx.PutAgent(a, "") })
-		a.State = hub.AgentPaused
+		a.State, a.Role = hub.AgentPaused, hub.RoleReviewer
 		w.update(func(tx hub.Tx) error { return tx.PutAgent(a, hub.AgentActive) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutAgent(a, hub.AgentActive) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Agent("ada")
 			w.equal("state", got.State, hub.AgentPaused)
+			w.equal("role", got.Role, hub.RoleReviewer)
 			return err
 		})
 		a.ID = "eve"

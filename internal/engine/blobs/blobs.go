@@ -158,6 +158,25 @@ func (s *Store) Open(sum string) (*os.File, error) {
 	return f, nil
 }
 
+// Remove removes stored content, if it is there.
+func (s *Store) Remove(sum string) error {
+	f, err := s.Open(sum)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err := errors.Join(err, f.Close(), os.Remove(s.path(sum))); err != nil {
+		return degraded("blobs.Remove", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored -= info.Size()
+	return nil
+}
+
 func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum[2:]) }
 
 // reserve makes room for bytes that have arrived, and reports whether there was.

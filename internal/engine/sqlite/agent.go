@@ -25,7 +25,7 @@ var keys = newTable("agent_keys", "key", "id, agent, label, hash, hint, created_
 var (
 	agentByID  = agents.query(`WHERE id = ?1`)
 	agentsByID = agents.query(`ORDER BY id`)
-	putAgent   = statement(`UPDATE agents SET state = ?2 WHERE id = ?1 AND state = ?3`)
+	putAgent   = statement(`UPDATE agents SET state = ?2, role = ?4 WHERE id = ?1 AND state = ?3`)
 	keyByHash  = keys.query(`WHERE hash = ?1`)
 	keysOf     = keys.query(`WHERE agent = ?1 ORDER BY created_at, rowid`)
 	revokeKeys = statement(`UPDATE agent_keys SET revoked_at = ?3 WHERE agent = ?1 AND revoked_at IS NULL AND (?2 IS NULL OR label = ?2)`)
@@ -49,7 +49,7 @@ func (t *tx) PutAgent(a hub.Agent, was hub.AgentState) error {
 	if was == "" {
 		return agents.add(t, string(a.ID), &a)
 	}
-	return t.compareAndSet("agent", string(a.ID), putAgent, string(a.ID), string(a.State), string(was))
+	return t.compareAndSet("agent", string(a.ID), putAgent, string(a.ID), string(a.State), string(was), string(a.Role))
 }
 
 func (t *tx) AddKey(k hub.Key) error {

@@ -56,12 +56,15 @@ func (t *tx) Prune(limit int) (int, error) {
 	entries.int(int64(max(limit, 0)))
 	entries.int(last.Seq)
 	total := 0
-	for _, q := range [...]*query{&messages, &entries} {
-		n, err := t.change(op, q)
-		if err != nil {
-			return total, err
+	err = t.overwriting(func() error { // an archive holds the text now, and may have to lose it
+		for _, q := range [...]*query{&messages, &entries} {
+			n, err := t.change(op, q)
+			if err != nil {
+				return err
+			}
+			total += int(n)
 		}
-		total += int(n)
-	}
-	return total, nil
+		return nil
+	})
+	return total, err
 }

@@ -404,7 +404,7 @@ func wantNoDatabase(t *testing.T, home string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != lockName {
+		if e.Name() != LockFile {
 			t.Errorf("%s was left behind", e.Name())
 		}
 	}

@@ -42,7 +42,7 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return hub.Errorf(hub.CodeDegraded, op, "cannot make the hub's home: %v", err)
 	}
-	lock, err := lockHome(filepath.Join(home, lockName))
+	lock, err := lockHome(filepath.Join(home, LockFile))
 	if err != nil {
 		return err
 	}

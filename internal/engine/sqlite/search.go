@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
@@ -72,7 +73,7 @@ func queryKey(q hub.Query) uint32 {
 	if q.Audit {
 		kind = "audit"
 	}
-	return keyOf(kind, string(q.Viewer), string(q.Agent), q.Thread, string(q.Type), string(q.Status), q.Topic,
+	return keyOf(kind, string(q.Viewer), string(q.Agent), string(q.From), string(q.To), q.Thread, string(q.Type), string(q.Status), q.Topic,
 		q.Since.String(), q.Until.String(), q.Text, strconv.FormatBool(q.Held))
 }
 
@@ -168,7 +169,7 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 // plan returns the walk for a query, and the conditions that the walk does not
 // fulfil by itself.
 func plan(op string, f hub.Query) (way walk, w filter, err error) {
-	viewer, agent := f.Viewer, f.Agent
+	viewer, agent := f.Viewer, cmp.Or(f.Agent, f.From, f.To)
 	switch {
 	case f.Text != "" || f.Topic != "":
 		match, err := matchExpression(op, viewer, agent, f.Topic, f.Text)
@@ -187,7 +188,7 @@ func plan(op string, f hub.Query) (way walk, w filter, err error) {
 		w.equal(`p.type`, string(f.Type)) // without a look at the message
 	case agent != "":
 		way, agent = walkParty, ""
-		w.add(`p.agent = ?`, string(f.Agent))
+		w.add(`p.agent = ?`, string(cmp.Or(f.Agent, f.From, f.To)))
 	case f.Type != "":
 		way = walkType
 	case f.Status != "":
@@ -200,6 +201,10 @@ func plan(op string, f hub.Query) (way walk, w filter, err error) {
 	}
 	if agent != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS a WHERE a.agent = ? AND a.seq = d.seq)`, string(agent))
+	}
+	w.equal(`m.from_agent`, string(f.From))
+	if f.To != "" {
+		w.add(`EXISTS (SELECT 1 FROM message_party AS t WHERE t.agent = ? AND t.seq = d.seq AND t.state <> 'sender')`, string(f.To))
 	}
 	w.equal(`m.thread_id`, f.Thread)
 	w.equal(`m.type`, string(f.Type))

@@ -808,7 +808,7 @@ func TestHome(t *testing.T) {
 	})
 	t.Run("the lock file of a process that is gone is no obstacle", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, lockName), []byte("1\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, LockFile), []byte("1\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		openAt(t, dir, nil)
@@ -817,7 +817,7 @@ func TestHome(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "a", "home")
 		put(t, openAt(t, dir, nil))
 		for path, want := range map[string]os.FileMode{
-			"": 0o700, databaseName: 0o600, databaseName + "-wal": 0o600, databaseName + "-shm": 0o600, lockName: 0o600,
+			"": 0o700, databaseName: 0o600, databaseName + "-wal": 0o600, databaseName + "-shm": 0o600, LockFile: 0o600,
 		} {
 			info, err := os.Stat(filepath.Join(dir, path))
 			if err != nil {
@@ -846,7 +846,7 @@ func TestHome(t *testing.T) {
 		for _, e := range entries {
 			names = append(names, e.Name())
 		}
-		if want := []string{databaseName, lockName}; !slices.Equal(names, want) {
+		if want := []string{databaseName, LockFile}; !slices.Equal(names, want) {
 			t.Errorf("got %q, want %q", names, want)
 		}
 	})
@@ -860,7 +860,7 @@ func TestHome(t *testing.T) {
 		// What a killed process leaves behind: its files, and no lock.
 		image := t.TempDir()
 		idle(t, s, func() {
-			for _, name := range []string{databaseName, databaseName + "-wal", lockName} {
+			for _, name := range []string{databaseName, databaseName + "-wal", LockFile} {
 				b, err := os.ReadFile(filepath.Join(dir, name))
 				if err == nil {
 					err = os.WriteFile(filepath.Join(image, name), b, 0o600)

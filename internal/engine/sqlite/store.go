@@ -31,7 +31,10 @@ import (
 // Files in the hub's home.
 const (
 	databaseName = "hub.db"
-	lockName     = "hub.lock"
+
+	// LockFile holds the number of the process that has the hub open. It is empty
+	// when none has.
+	LockFile = "hub.lock"
 )
 
 // KiB of page cache per connection.
@@ -113,7 +116,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot make the hub's home: %v", err)
 	}
-	lock, err := lockHome(filepath.Join(dir, lockName))
+	lock, err := lockHome(filepath.Join(dir, LockFile))
 	if err != nil {
 		return nil, err
 	}

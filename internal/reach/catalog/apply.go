@@ -21,10 +21,10 @@ type SavedFile struct {
 
 // Apply writes the change. Each file is replaced as a whole or not at all,
 // keeps its mode and stays where a link to it points; what it held before is
-// kept beside it under a name with the time. If one file cannot be written, the
+// kept in the folder of backups, beside it if that is empty, under a name with the time. If one file cannot be written, the
 // others are put back. It reports CodeConflict, and writes nothing, when a file
 // is not any more what the change was planned for.
-func (c Change) Apply(now time.Time) ([]SavedFile, error) {
+func (c Change) Apply(now time.Time, backups string) ([]SavedFile, error) {
 	const op = "catalog.Apply"
 	for _, e := range c.Edits {
 		held, err := readFile(op, e.Path)
@@ -38,7 +38,7 @@ func (c Change) Apply(now time.Time) ([]SavedFile, error) {
 	}
 	var done []SavedFile
 	for _, e := range c.Edits {
-		w, err := e.apply(now)
+		w, err := e.apply(now, backups)
 		if err != nil {
 			err = errors.Join(err, c.restore(done))
 			return nil, hub.Errorf(hub.CodeDegraded, op, "%s cannot be written: %w", e.Path, err).
@@ -67,10 +67,10 @@ func (c Change) restore(done []SavedFile) (err error) {
 	return err
 }
 
-func (e Edit) apply(now time.Time) (SavedFile, error) {
+func (e Edit) apply(now time.Time, backups string) (SavedFile, error) {
 	w := SavedFile{Path: e.Path}
 	if e.Before != nil {
-		backup, err := e.backup(now)
+		backup, err := e.backup(now, backups)
 		if err != nil {
 			return SavedFile{}, err
 		}
@@ -85,14 +85,20 @@ func (e Edit) apply(now time.Time) (SavedFile, error) {
 	return w, nil
 }
 
-// backup keeps what the file holds beside it. Names are never used twice.
-func (e Edit) backup(now time.Time) (string, error) {
+// backup keeps what the file holds. Names are never used twice.
+func (e Edit) backup(now time.Time, folder string) (string, error) {
 	const most = 100 // backups within one second
 	info, err := os.Stat(e.Path)
 	if err != nil {
 		return "", err
 	}
-	base := e.Path + ".parley-backup-" + now.UTC().Format("20060102T150405Z")
+	if folder == "" {
+		folder = filepath.Dir(e.Path)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	base := filepath.Join(folder, filepath.Base(e.Path)) + ".parley-backup-" + now.UTC().Format("20060102T150405Z")
 	for n := range most {
 		name := base
 		if n > 0 {

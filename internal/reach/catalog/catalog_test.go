@@ -49,7 +49,7 @@ func plan(t *testing.T, cli string, e catalog.Entry, p catalog.Place) catalog.Ch
 
 func apply(t *testing.T, c catalog.Change) []catalog.SavedFile {
 	t.Helper()
-	done, err := c.Apply(noon)
+	done, err := c.Apply(noon, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -705,7 +705,7 @@ func TestApply(t *testing.T) {
 			p := at(t, "")
 			c := plan(t, "claude", byStdio, p)
 			path := write(t, filepath.Join(p.Home, ".claude.json"), text)
-			_, err := c.Apply(noon)
+			_, err := c.Apply(noon, "")
 			wantCode(t, err, hub.CodeConflict)
 			wantFile(t, path, text)
 		}
@@ -715,7 +715,7 @@ func TestApply(t *testing.T) {
 		path := write(t, filepath.Join(p.Home, ".claude.json"), "{}")
 		c := plan(t, "claude", byStdio, p)
 		write(t, path, "{\"a\": 1}")
-		_, err := c.Apply(noon)
+		_, err := c.Apply(noon, "")
 		wantCode(t, err, hub.CodeConflict)
 		wantFile(t, path, "{\"a\": 1}")
 	})
@@ -736,7 +736,7 @@ func TestApply(t *testing.T) {
 				}
 				write(t, name, "")
 			}
-			_, err := plan(t, "claude", e, p).Apply(noon)
+			_, err := plan(t, "claude", e, p).Apply(noon, "")
 			wantCode(t, err, hub.CodeDegraded)
 			if got := tree(t, p.Home); !equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -45,12 +46,14 @@ type Service struct {
 	keys   map[string]cachedKey
 	agents map[hub.AgentID]cachedAgent
 	epoch  int
+	seen   map[hub.AgentID]*atomic.Int64 // milliseconds of the last call since the hub started; one for each agent that called
 }
 
 // A cachedKey is the caller that a key stands for.
 type cachedKey struct {
 	caller  hub.Caller
 	expires hub.Time
+	seen    *atomic.Int64 // of the agent
 }
 
 // A cachedAgent is an agent with its keys, or the fact that no agent has the name.
@@ -65,7 +68,7 @@ const maxCached = 10_000
 
 // New returns a Service over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Service {
-	s := &Service{store: store, clock: time.Now, keys: map[string]cachedKey{}, agents: map[hub.AgentID]cachedAgent{}}
+	s := &Service{store: store, clock: time.Now, keys: map[string]cachedKey{}, agents: map[hub.AgentID]cachedAgent{}, seen: map[hub.AgentID]*atomic.Int64{}}
 	if opts != nil {
 		if opts.Clock != nil {
 			s.clock = opts.Clock
@@ -105,6 +108,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	epoch := s.epoch
 	s.mu.RUnlock()
 	if ok && (known.expires.IsZero() || now.Before(known.expires.Time)) {
+		known.seen.Store(now.UnixMilli())
 		return known.caller, nil
 	}
 
@@ -131,8 +135,20 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 		return hub.Caller{}, refusal.WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
 	caller := s.caller(agent, key)
-	remember(s, s.keys, hash, cachedKey{caller, key.ExpiresAt}, epoch)
+	seen := s.noteCall(agent.ID, now)
+	remember(s, s.keys, hash, cachedKey{caller, key.ExpiresAt, seen}, epoch)
 	return caller, nil
+}
+
+// noteCall records the time of a call of an agent.
+func (s *Service) noteCall(agent hub.AgentID, now hub.Time) *atomic.Int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[agent] == nil {
+		s.seen[agent] = new(atomic.Int64)
+	}
+	s.seen[agent].Store(now.UnixMilli())
+	return s.seen[agent]
 }
 
 func unknownKey(op string) error {
@@ -236,10 +252,8 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 	if agent.Role == "" {
 		agent.Role = hub.RoleExecutor
 	}
-	if !agent.Role.Known() {
-		roles := strings.Trim(fmt.Sprint(hub.Roles), "[]")
-		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a role", agent.Role).
-			WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
+	if err := knownRole(op, agent.Role); err != nil {
+		return hub.Agent{}, hub.Key{}, "", err
 	}
 	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
 		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ -", maxAbilities)
@@ -260,6 +274,15 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 		return hub.Agent{}, hub.Key{}, "", err
 	}
 	return agent, key, secret, nil
+}
+
+// knownRole reports CodeInvalid for a role that does not exist.
+func knownRole(op string, r hub.Role) error {
+	if r.Known() {
+		return nil
+	}
+	roles := strings.Trim(fmt.Sprint(hub.Roles), "[]")
+	return hub.Errorf(hub.CodeInvalid, op, "%q is not a role", r).WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
 }
 
 // putAgent stores a new agent with its journal entry. It reports CodeConflict if
@@ -404,6 +427,45 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 		return err
 	})
 	return got, err
+}
+
+// SetRole changes the role of an agent. Only the operator may.
+func (s *Service) SetRole(ctx context.Context, actor hub.Caller, agent hub.AgentID, role hub.Role) (hub.Agent, error) {
+	const op = "keys.SetRole"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Agent{}, err
+	}
+	if agent == hub.Operator {
+		return hub.Agent{}, hub.Errorf(hub.CodeDenied, op, "the operator's role cannot be changed")
+	}
+	if err := knownRole(op, role); err != nil {
+		return hub.Agent{}, err
+	}
+	var got hub.Agent
+	err := s.update(ctx, "role of "+string(agent), func(tx hub.Tx) (err error) {
+		if got, err = tx.Agent(agent); err != nil || got.Role == role {
+			return err
+		}
+		was := got.Role
+		got.Role = role
+		if err := tx.PutAgent(got, got.State); err != nil {
+			return err
+		}
+		_, err = tx.Append(actor.Entry(s.clock.Now(), hub.ActionAgentRole, string(agent), map[string]any{"role": role, "was": was}))
+		return err
+	})
+	return got, err
+}
+
+// Seen returns the time of an agent's last call since the hub started, the zero time
+// if there was none.
+func (s *Service) Seen(agent hub.AgentID) hub.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if at := s.seen[agent]; at != nil {
+		return hub.AtMilli(at.Load())
+	}
+	return hub.Time{}
 }
 
 // A Profile is an agent with its keys.

@@ -18,7 +18,11 @@ type InboxRequest struct {
 	Wait    time.Duration // the time to wait for a message, at most MaxWait
 	AckAll  bool          // mark the returned messages as read
 	Ack     []hub.EnvelopeID
-	Peek    bool // change nothing
+	Peek    bool // mark no returned message as delivered
+
+	// Agent is the owner of the inbox, the actor by default. The operator reads
+	// every inbox, and changes none but its own.
+	Agent hub.AgentID
 }
 
 // pageBytes ends a page of messages before its count does, so that no answer is
@@ -65,8 +69,21 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 	if len(req.Ack) > maxPage {
 		return Inbox{}, hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
 	}
-	if req.Peek && (req.AckAll || len(req.Ack) > 0) {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek changes nothing, so it cannot be combined with ack")
+	if req.Peek && req.AckAll {
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek marks no returned message, so it cannot be combined with ack: true")
+	}
+	owner := actor
+	if req.Agent != "" && req.Agent != actor.ID {
+		if err := actor.OperatorOnly(op); err != nil {
+			return Inbox{}, err
+		}
+		if req.AckAll || len(req.Ack) > 0 {
+			return Inbox{}, hub.Errorf(hub.CodeDenied, op, "only %s can ack messages in its inbox", req.Agent)
+		}
+		if _, _, err := m.directory.Lookup(ctx, req.Agent); err != nil {
+			return Inbox{}, err
+		}
+		req.Peek, owner.ID = true, req.Agent
 	}
 	acked, err := m.ack(ctx, op, actor, req.Ack)
 	if err != nil {
@@ -79,15 +96,17 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 	var timeout <-chan time.Time
 	if req.Wait > 0 {
 		var cancel func()
-		hints, cancel = m.bus.Subscribe(hub.TopicInbox(actor.ID))
+		hints, cancel = m.bus.Subscribe(hub.TopicInbox(owner.ID))
 		defer cancel()
-		defer m.addWaiter(actor.ID)()
+		if owner.ID == actor.ID {
+			defer m.addWaiter(actor.ID)()
+		}
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
 		timeout = timer.C
 	}
 	for {
-		out, err := m.fetch(ctx, actor, req)
+		out, err := m.fetch(ctx, owner, req)
 		if err != nil {
 			return Inbox{}, fmt.Errorf("mailroom: inbox: %w", err)
 		}

@@ -245,10 +245,31 @@ func (r *renderer) work(ctx context.Context, store hub.Store) (bool, error) {
 	return true, err
 }
 
+// RenderFiles writes the inbox files of the recipients of a message anew.
+func (m *Mailroom) RenderFiles(ctx context.Context, id hub.EnvelopeID) error {
+	if m.inboxDir == "" {
+		return nil
+	}
+	var parties []hub.Party
+	err := m.store.View(ctx, func(rd hub.Reader) (err error) {
+		parties, err = rd.Parties(id)
+		return err
+	})
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound { // it may be archived
+		return err
+	}
+	for _, p := range parties {
+		if err := newRenderer(m).render(ctx, p.Agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // note marks the agents whose files a journal entry changes.
 func (r *renderer) note(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
 	switch e.Action {
-	case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired:
+	case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired, hub.ActionMessageForgotten:
 		return r.noteMessage(rd, e, dirty)
 	case hub.ActionMessageDelivered, hub.ActionMessageRead:
 		dirty[e.Actor] = true
@@ -274,7 +295,7 @@ func (r *renderer) noteMessage(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID
 		return nil
 	}
 	parties, err := rd.Parties(hub.EnvelopeID(e.Subject))
-	if err != nil {
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound { // it may be archived
 		return err
 	}
 	for _, p := range parties {

@@ -35,6 +35,10 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if a := v.agents[e.Subject]; a != nil {
 			a.want.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
 		}
+	case hub.ActionAgentRole:
+		if a := v.agents[e.Subject]; a != nil && v.decodeFacts(e, &f) {
+			a.want.Role = f.Role
+		}
 	case hub.ActionKeyMinted:
 		if !v.decodeFacts(e, &f) {
 			return

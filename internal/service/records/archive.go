@@ -272,9 +272,13 @@ var errStraggler = hub.Errorf(hub.CodeConflict, "records.Archive", "it is older 
 // segment is read first: a message that is not in it stays.
 func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 	var newest hub.Archive
+	var want string // SHA-256 of its file
 	left := false
 	err := r.store.View(ctx, func(rd hub.Reader) (err error) {
 		if _, newest, err = archivesIn(rd); err != nil || newest.Seq == 0 {
+			return err
+		}
+		if want, err = archiveSum(rd, newest); err != nil {
 			return err
 		}
 		entries, err := rd.Journal(hub.JournalQuery{Limit: 1})
@@ -295,7 +299,7 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 		}
 		return nil
 	})
-	if err == nil && s.fileSum() != newest.SHA256 {
+	if err == nil && s.fileSum() != want {
 		err = errors.New("its content is not what was recorded")
 	}
 	if err != nil {

@@ -42,8 +42,14 @@ type sentFacts struct {
 	Digest     string          `json:"sha256"` // of the envelope; entries of early versions have none
 }
 
+// forgotten reports whether a message is without the text that it was sent with.
+func (f sentFacts) forgotten(e hub.Envelope) bool {
+	sum := sha256.Sum256(e.Payload)
+	return e.IsForgotten() && hex.EncodeToString(sum[:]) != f.Payload
+}
+
 // differences returns the members of a message that are not as the entry about
-// its sending recorded.
+// its sending recorded. A text that was removed is no difference.
 func (f sentFacts) differences(m hub.Message, e hub.Entry) []string {
 	sum := sha256.Sum256(m.Payload)
 	out := differing(
@@ -55,11 +61,11 @@ func (f sentFacts) differences(m hub.Message, e hub.Entry) []string {
 		field{"reply_to", m.ReplyTo == f.ReplyTo},
 		field{"priority", m.Priority == f.Priority},
 		field{"policy", m.Policy == f.Policy},
-		field{"payload", hex.EncodeToString(sum[:]) == f.Payload},
+		field{"payload", hex.EncodeToString(sum[:]) == f.Payload || f.forgotten(m.Envelope)},
 		field{"hop", m.Hop == f.Hop},
 		field{"cause", m.Cause == f.Cause},
 	)
-	if len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest {
+	if len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest && !f.forgotten(m.Envelope) {
 		out = append(out, "envelope (team, topic, sequence, expiry, context or an unknown member)")
 	}
 	return out
@@ -88,6 +94,9 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if err != nil {
 		return err
 	}
+	if err := v.checkRemoval(r, where, facts, m, entries); err != nil {
+		return err
+	}
 	stored, err := r.Parties(id)
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return err
@@ -104,6 +113,22 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 		}
 	}
 	return v.checkState(r, where, m, stored, want)
+}
+
+// checkRemoval compares the text of a message with the entries about its removal.
+func (v *verifier) checkRemoval(r hub.Reader, where string, facts sentFacts, m hub.Message, entries []hub.Entry) error {
+	i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionMessageForgotten })
+	if i >= 0 && !m.IsForgotten() {
+		v.find(where, "its text is still there, though journal row %d records that it was removed", entries[i].Seq)
+	}
+	if i >= 0 || !facts.forgotten(m.Envelope) {
+		return nil
+	}
+	removed, err := v.recordedLater(r, string(m.ID), hub.ActionMessageForgotten)
+	if err == nil && removed.Seq == 0 {
+		v.find(where, "its text is not there, and no journal row records that it was removed")
+	}
+	return err
 }
 
 // broadcast reports whether a message went to everyone.

@@ -36,8 +36,16 @@ type Options struct {
 	// them has not passed are not archived. The trail is always among them.
 	Consumers []string
 
+	Artifacts Artifacts // loses the content that a forgotten message alone named; may be nil
+
 	Keep time.Duration // age at which Run archives; default 90 days
 	Seal int64         // bytes after which a file of the trail is sealed; default 64 MiB
+}
+
+// Artifacts keeps content by its SHA-256.
+type Artifacts interface {
+	// Remove removes content, if it is there.
+	Remove(sha256 string) error
 }
 
 // Records are the records of one store. They are safe for concurrent use.
@@ -50,7 +58,9 @@ type Records struct {
 	consumers []string
 	keep      time.Duration
 	trail     *trail
-	archiving sync.Mutex // one archive at a time
+	artifacts Artifacts
+	archiving sync.Mutex   // one archive or removal at a time; before files
+	files     sync.RWMutex // held to read while segments are verified, to write while they are written again
 }
 
 // New returns the records of a store. Folders are made when they are needed.
@@ -70,7 +80,7 @@ func New(store hub.Store, folders Folders, opts *Options) *Records {
 		o.Seal = sealAfter
 	}
 	return &Records{
-		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep,
+		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts,
 		trail: &trail{store: store, dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
 	}
 }
@@ -82,6 +92,11 @@ func (r *Records) Copy(ctx context.Context) error { return r.trail.copy(ctx) }
 func (r *Records) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { r.runArchive(ctx) })
+	wg.Go(func() {
+		if err := r.resumeRemoval(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("the text of a message is not removed from all files, the next start tries again", "op", "records.Forget", "err", err)
+		}
+		r.runArchive(ctx)
+	})
 	r.trail.run(ctx, r.bus)
 }

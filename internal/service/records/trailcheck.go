@@ -194,7 +194,16 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 			(facts.Digest != "" || v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type))
 		if fits {
 			sent, err := shape.DecodeEnvelope(l.Envelope)
-			fits = err == nil && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0
+			if fits = err == nil; fits && facts.forgotten(sent) {
+				removed, err := v.recordedLater(r, e.Subject, hub.ActionMessageForgotten)
+				if err != nil {
+					return "", err
+				}
+				fits = removed.Seq > 0
+			} else if fits && !sent.IsForgotten() && want.forgotten() {
+				return "it holds a text that was removed; parley forget " + e.Subject + " removes it here too", nil
+			}
+			fits = fits && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0
 		}
 		if !fits {
 			return fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq), nil
@@ -205,6 +214,12 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 		return "it is not as the hub writes it", nil
 	}
 	return "", nil
+}
+
+// forgotten reports whether the line has an envelope without its text.
+func (l line) forgotten() bool {
+	e, err := shape.DecodeEnvelope(l.Envelope)
+	return l.Envelope != nil && err == nil && e.IsForgotten()
 }
 
 // bytesEqual reports whether the line is written as raw.

@@ -66,6 +66,8 @@ const (
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
+	r.files.RLock()
+	defer r.files.RUnlock()
 	v := &verifier{
 		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, listed: register[hub.Archive]{},
 		agents: register[hub.Agent]{}, keys: register[recordedKey]{}, roots: register[hub.Root]{},
@@ -315,12 +317,19 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	if s == nil {
 		s = &segment{sum: sha256.New()}
 	}
-	switch got, sum := s.seal, s.fileSum(); {
+	got, sum := s.seal, s.fileSum()
+	fits := sum == a.SHA256
+	if err == nil && !fits {
+		if fits, stop = v.rewritten(ctx, a, sum); stop != nil {
+			return stop
+		}
+	}
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.find(where, "the file is missing")
 	case err != nil:
 		v.find(where, "the file cannot be read: %v", err)
-	case sum != a.SHA256:
+	case !fits:
 		v.find(where, "the file was changed: its SHA-256 is %.12s, recorded was %.12s", sum, a.SHA256)
 	case got.Entries != a.Entries || got.Messages != a.Messages || got.Last != a.Seq || got.Hash != a.Hash:
 		v.find(where, "it holds %d entries up to row %d and %d messages, recorded were %d up to row %d and %d",

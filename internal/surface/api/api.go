@@ -25,6 +25,7 @@ type Services struct {
 	Keys     *keys.Service
 	Journal  *journal.Journal
 	Records  Records
+	Stop     func() // stops the hub after the answer
 }
 
 // The operations.
@@ -53,6 +54,7 @@ var (
 	AddAgent    = administers("parley/agent/add", "Add an agent and make its first key.", agentAdd)
 	AddKey      = administers("parley/agent/key", "Make another key for an agent.", agentKey)
 	RevokeKeys  = administers("parley/agent/revoke", "Revoke keys of an agent.", agentRevoke)
+	SetRole     = administers("parley/agent/role", "Change the role of an agent.", agentRole)
 	PauseAgent  = administers("parley/agent/pause", "Keep an agent from sending.", agentState(hub.AgentPaused))
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
@@ -67,6 +69,9 @@ var (
 	Export  = patient(administers("parley/export", "Write everything as JSONL into a folder on the hub's machine.", export))
 	Backup  = patient(administers("parley/backup", "Copy the hub's home into a folder on its machine.", backup))
 
+	Forget  = patient(administers("parley/forget", "Remove the text of a message from everything that the hub keeps.", forget))
+	StopHub = administers("parley/stop", "Stop the hub after the calls under way are answered.", stopHub)
+
 	ListHeld = reads("parley/held", "List messages and handoffs that wait for a human.", held)
 	Approve  = administers("parley/approve", "Let a held message pass.", approve)
 	Deny     = administers("parley/deny", "Make a held message fail.", deny)
@@ -75,8 +80,8 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
-	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, PauseAgent, ResumeAgent, ResetAgent,
-	ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, ListHeld, Approve, Deny,
+	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
+	ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

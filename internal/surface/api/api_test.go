@@ -68,6 +68,7 @@ func newDesk(t testing.TB) *desk {
 		Roots: folders,
 		Mail:  mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
+		Stop:    func() {},
 	}
 	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), callers.New(store, who, nil, nil), false)
 	if d.operator, err = d.Keys.EnsureOperator(t.Context(), ""); err != nil {

@@ -50,7 +50,7 @@ type HandoffParams struct {
 	Limit  int              `json:"limit,omitempty"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
-	From json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
+	From json.RawMessage `json:"from,omitempty"` // to list: the agent that hands over; else refused, because the sender is the authenticated caller
 }
 
 // Criteria are given as an array of texts, or as one text.
@@ -136,12 +136,17 @@ var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Call
 
 func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {
 	const op = "acp/handoff"
-	if p.From != nil {
+	if p.From != nil && p.Action != "list" {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is the authenticated caller; the input must not carry \"from\"").
 			WithHint("leave \"from\" out: you are %s", a.ID)
 	}
 	if p.Action == "list" {
 		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: p.Limit, To: p.To}
+		if p.From != nil {
+			if err := json.Unmarshal(p.From, &q.From); err != nil {
+				return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "from: must be a name")
+			}
+		}
 		if p.State != "" {
 			q.States = []hub.HandoffState{p.State}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -182,6 +183,8 @@ func respond(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mail
 // QueryParams are the parameters of acp/query. An empty member does not restrict.
 type QueryParams struct {
 	Agent  hub.AgentID       `json:"agent,omitempty"`
+	From   hub.AgentID       `json:"from,omitempty"`
+	To     hub.AgentID       `json:"to,omitempty"`
 	Thread string            `json:"thread_id,omitempty"`
 	Type   hub.MessageType   `json:"type,omitempty"`
 	Status hub.MessageStatus `json:"status,omitempty"`
@@ -199,7 +202,7 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (mailr
 		return mailroom.Listing{}, err
 	}
 	return s.Mail.Query(ctx, a, hub.Query{
-		Agent: p.Agent, Thread: thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
+		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
 	})
 }
@@ -216,6 +219,8 @@ type InboxParams struct {
 	// To read one message, and a part of its whole text, from 1.
 	ID   hub.EnvelopeID `json:"id,omitempty"`
 	Part int            `json:"part,omitempty"`
+
+	Agent hub.AgentID `json:"agent,omitempty"` // the owner of the inbox; for the operator, who changes nothing in it
 }
 
 // An AckSet names the messages that the caller has finished: all that this call
@@ -268,7 +273,7 @@ func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailr
 	}
 	return s.Mail.Inbox(ctx, a, mailroom.InboxRequest{
 		Limit: p.Limit, Cursor: p.Cursor, NewOnly: p.NewOnly, Wait: time.Duration(p.WaitS) * time.Second,
-		AckAll: p.Ack.All, Ack: p.Ack.IDs, Peek: p.Peek,
+		AckAll: p.Ack.All, Ack: p.Ack.IDs, Peek: p.Peek, Agent: p.Agent,
 	})
 }
 
@@ -369,12 +374,40 @@ func trace(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom
 
 // An AgentList lists every agent of the hub.
 type AgentList struct {
-	Agents []keys.Profile `json:"agents"`
+	Agents []AgentProfile `json:"agents"`
+}
+
+// An AgentProfile is an agent with its keys and how it stands.
+type AgentProfile struct {
+	keys.Profile
+	mailroom.Presence
+	LastSeen hub.Time `json:"last_seen,omitzero"` // its last call since the hub started, else its last recorded step
 }
 
 func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentList, error) {
 	list, err := s.Keys.Agents(ctx, a)
-	return AgentList{list}, err
+	if err != nil {
+		return AgentList{}, err
+	}
+	var names []hub.AgentID
+	for _, p := range list {
+		names = append(names, p.ID)
+	}
+	presences, err := s.Mail.Presences(ctx, a, names)
+	if err != nil {
+		return AgentList{}, err
+	}
+	out := AgentList{Agents: []AgentProfile{}}
+	for _, p := range list {
+		row := AgentProfile{Profile: p, Presence: presences[p.ID]}
+		if row.LastSeen = row.Active; a.Audits() || a.ID == p.ID {
+			if seen := s.Keys.Seen(p.ID); seen.After(row.LastSeen.Time) {
+				row.LastSeen = seen
+			}
+		}
+		out.Agents = append(out.Agents, row)
+	}
+	return out, nil
 }
 
 // AgentParams are the parameters of operations on one agent.
@@ -443,7 +476,22 @@ func agentState(state hub.AgentState) func(context.Context, *Services, hub.Calle
 	}
 }
 
+func agentRole(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentState, error) {
+	agent, err := s.Keys.SetRole(ctx, a, p.ID, p.Role)
+	return AgentState{agent}, err
+}
+
 func agentReset(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (AgentState, error) {
 	agent, err := s.Mail.Reset(ctx, a, p.ID)
 	return AgentState{agent}, err
+}
+
+// HubProcess names the process of a hub.
+type HubProcess struct {
+	PID int `json:"pid"`
+}
+
+func stopHub(_ context.Context, s *Services, _ hub.Caller, _ None) (HubProcess, error) {
+	s.Stop()
+	return HubProcess{os.Getpid()}, nil
 }

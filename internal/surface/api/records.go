@@ -20,6 +20,7 @@ type Records interface {
 	Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error)
 	// Backup copies the home into a folder that does not exist yet.
 	Backup(ctx context.Context, dir string) error
+	Forget(ctx context.Context, caller hub.Caller, id hub.EnvelopeID) (records.ForgetReport, error)
 }
 
 // AuditParams choose journal entries. Empty members do not restrict.
@@ -132,4 +133,16 @@ func backup(ctx context.Context, s *Services, _ hub.Caller, p CopyParams) (Backu
 		return BackupCopy{}, err
 	}
 	return BackupCopy{p.Path}, s.Records.Backup(ctx, p.Path)
+}
+
+func forget(ctx context.Context, s *Services, a hub.Caller, p IDParams) (records.ForgetReport, error) {
+	id, err := s.Mail.Resolve(ctx, "parley/forget", a, p.ID)
+	if err != nil {
+		return records.ForgetReport{}, err
+	}
+	got, err := s.Records.Forget(ctx, a, id)
+	if err == nil {
+		err = s.Mail.RenderFiles(ctx, id)
+	}
+	return got, err
 }

@@ -60,6 +60,8 @@ const inboxSchema = `{"type":"object","properties":{
 
 const querySchema = `{"type":"object","properties":{
 "agent":{"type":"string","description":"sender or recipient"},
+"from":{"type":"string"},
+"to":{"type":"string"},
 "thread_id":{"type":"string"},
 "type":{"type":"string"},
 "status":{"enum":["pending","delivered","read","expired","failed"]},

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
+)
+
+// stopWait is how long stop waits for the hub to end; the hub gives the calls under
+// way ten seconds.
+const stopWait = 30 * time.Second
+
+func (a *app) stopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the hub, and wait until it has released its home",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			home, err := a.homeDir()
+			if err != nil {
+				return err
+			}
+			got, err := rpc.Call(ctx, c, api.StopHub, api.None{})
+			if err != nil {
+				return err
+			}
+			elsewhere := os.Getenv("PARLEY_URL") != "" // then the home may be that of another hub
+			for deadline := now().Add(stopWait); ; pause(ctx, 20*time.Millisecond) {
+				_, err := rpc.Call(ctx, c, api.Whoami, api.None{})
+				switch {
+				case ctx.Err() != nil:
+					return ctx.Err()
+				case err != nil && (elsewhere || server.Stopped(home)):
+					return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "stopped the hub (process %d)\n", got.PID) })
+				case now().After(deadline):
+					return hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) still runs after %s", got.PID, stopWait).
+						WithHint("end the process: kill %d", got.PID)
+				}
+			}
+		},
+	}
+}
