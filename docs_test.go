@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 var links = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
@@ -56,11 +56,11 @@ func TestDocs(t *testing.T) {
 	t.Run("R3-052 the package in docs/handoffs.md has the hash that it shows", func(t *testing.T) {
 		_, text, _ := strings.Cut(all["docs/handoffs.md"], "```json\n")
 		text, _, ok := strings.Cut(text, "```")
-		p, err := hub.DecodePackage([]byte(text))
+		p, err := shape.DecodePackage([]byte(text))
 		if !ok || err != nil {
 			t.Fatalf("there is no package: %v", err)
 		}
-		if got, err := hub.PackageHash([]byte(text)); err != nil || got != p.Verification.Hash {
+		if got, err := shape.PackageHash([]byte(text)); err != nil || got != p.Verification.Hash {
 			t.Errorf("got %s (%v), want %s", got, err, p.Verification.Hash)
 		}
 	})

@@ -90,7 +90,7 @@ var layers = map[string][]string{
 	// identifies callers by the service of that name.
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
-		"hub", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run",
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
@@ -150,8 +150,9 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
-	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "hub", "jsonrpc", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
+	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
 	"golang.org/x/term":                        {"cmd/parley"},

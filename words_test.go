@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,31 @@ var emptyWords = []string{
 	"asked", "awaited", "errand", "fate", "gone", "leg", "look", "lot", "neighbour", "news", "oddity", "outlined", "pact", "pacts",
 	"parcel", "planned", "play", "relating", "ruled", "scene", "settle", "settled", "shelf", "sight", "sighting", "spectator", "spelled", "spoken",
 	"story", "stranger", "summit", "teller", "told", "tripped", "worked", "written",
+}
+
+// The glossary has one row, and so one meaning, for each word.
+func TestGlossaryRows(t *testing.T) {
+	text, err := os.ReadFile("docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, first := "", map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(name)
+		}
+		row, ok := strings.CutPrefix(line, "| ")
+		cell, _, isRow := strings.Cut(row, " |")
+		if !ok || !isRow || cell == "word" {
+			continue
+		}
+		for _, word := range strings.Split(cell, ", ") {
+			if other, taken := first[word]; taken {
+				t.Errorf("docs/glossary.md: %q has a row in %s and one in %s", word, other, section)
+			}
+			first[word] = section
+		}
+	}
 }
 
 func TestNamesHaveMeaning(t *testing.T) {

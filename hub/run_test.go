@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 func TestRunMoves(t *testing.T) {
@@ -60,7 +61,7 @@ func FuzzDecodeEvidence(f *testing.F) {
 	f.Add([]byte(`{"evidence":"trust me"}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if _, err := hub.DecodeEvidence(raw); err != nil && hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := shape.DecodeEvidence(raw); err != nil && hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
 	})

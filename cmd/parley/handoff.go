@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -113,7 +114,7 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 		artifactFlag(cmd, &p.Artifacts, "file that belongs to it (repeatable)"),
 		func(ctx context.Context, _ []string) (err error) {
 			if restricted {
-				p.Classification = hub.ClassRestricted
+				p.Classification = shape.ClassRestricted
 			}
 			if pkg != "" {
 				if pkg != "-" && !strings.HasPrefix(strings.TrimSpace(pkg), "{") && !strings.HasPrefix(pkg, "@") {

@@ -26,6 +26,23 @@ type Copy struct {
 	Packet   *hub.Packet   `json:"packet,omitempty"`
 }
 
+// Change returns the change that the copy is of. Its kind is the middle of the
+// method that sends the copy: cacp/contract/sync.
+func (c Copy) Change() hub.Change {
+	out := hub.Change{Project: c.Project}
+	switch {
+	case c.Head != nil:
+		out.Kind, out.Object = hub.ChangeProject, string(c.Project)
+	case c.Repo != nil:
+		out.Kind, out.Object = hub.ChangeRepo, string(c.Repo.ID)
+	case c.Contract != nil:
+		out.Kind, out.Object, out.Version = hub.ChangeContract, string(c.Contract.ID), c.Contract.Version
+	case c.Packet != nil:
+		out.Kind, out.Object = hub.ChangePacket, string(c.Packet.ID)
+	}
+	return out
+}
+
 // A SyncStatus is the outcome of a merge of one copy.
 type SyncStatus string
 

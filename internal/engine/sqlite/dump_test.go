@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // A dumped row with the table it belongs to.
@@ -61,7 +62,7 @@ func testHandoff(t testing.TB, restricted bool) hub.Handoff {
 		Reason: "leaving", Status: hub.HandoffProposed, Restricted: restricted, InitiatedAt: at,
 	}
 	pkg := `{"secret":"the plan","provenance":{"handoff_chain":["ada"]},"verification":{"package_hash":"%"}}`
-	hash, err := hub.PackageHash([]byte(pkg))
+	hash, err := shape.PackageHash([]byte(pkg))
 	if err != nil {
 		t.Fatal(err)
 	}

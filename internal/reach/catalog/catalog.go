@@ -142,8 +142,8 @@ var clis = []CLI{
 // All returns the known CLIs in the order of their names.
 func All() []CLI { return slices.Clone(clis) }
 
-// Lookup returns the CLI of that name. It reports an UnknownError, which is
-// CodeNotFound, when there is none.
+// Lookup returns the CLI of that name. It reports CodeNotFound when there is none,
+// with the name that was probably meant as a hint.
 func Lookup(name string) (CLI, error) {
 	for _, c := range clis {
 		if strings.EqualFold(c.Name, name) {
@@ -154,10 +154,9 @@ func Lookup(name string) (CLI, error) {
 	for _, c := range clis {
 		names = append(names, c.Name)
 	}
-	unknown := &UnknownError{Name: name, Nearest: nearestCLI(name, names)}
-	e := &hub.Error{Code: hub.CodeNotFound, Op: "catalog.Lookup", Err: unknown}
-	if unknown.Nearest != "" {
-		return CLI{}, e.WithHint("did you mean %s?", unknown.Nearest)
+	e := hub.Errorf(hub.CodeNotFound, "catalog.Lookup", "no agent CLI called %.64q is known", name)
+	if near := nearestCLI(name, names); near != "" {
+		return CLI{}, e.WithHint("did you mean %s?", near)
 	}
 	return CLI{}, e.WithHint("known are: %s", strings.Join(names, ", "))
 }

@@ -126,12 +126,12 @@ func TestLookup(t *testing.T) {
 		t.Run("an unknown name gets the nearest known one", func(t *testing.T) {
 			_, err := catalog.Lookup(name)
 			wantCode(t, err, hub.CodeNotFound)
-			unknown, ok := errors.AsType[*catalog.UnknownError](err)
-			if !ok || unknown.Nearest != want {
-				t.Errorf("nearest to %.20q: got %+v, want %q", name, unknown, want)
+			hint := "did you mean " + want + "?"
+			if want == "" {
+				hint = "known are: claude, codex"
 			}
-			if e, ok := errors.AsType[*hub.Error](err); !ok || e.Hint == "" || len(err.Error()) > 200 {
-				t.Errorf("error: got %v, want a short one with a hint", err)
+			if e, ok := errors.AsType[*hub.Error](err); !ok || !strings.HasPrefix(e.Hint, hint) || len(err.Error()) > 200 {
+				t.Errorf("%.20q: got %v, want a short error with the hint %q", name, err, hint)
 			}
 		})
 	}
@@ -749,16 +749,13 @@ func TestApply(t *testing.T) {
 }
 
 func TestRendering(t *testing.T) {
-	t.Run("the key is shown only when asked for", func(t *testing.T) {
+	t.Run("the key is not shown", func(t *testing.T) {
 		for _, c := range catalog.All() {
 			for _, e := range []catalog.Entry{byHTTP, {Key: byHTTP.Key}} {
 				p := at(t, catalog.ScopeProject)
 				change := plan(t, c.Name, e, p)
 				if got := change.String(); strings.Contains(got, e.Key) || !strings.Contains(got, "<key>") || !strings.Contains(got, "version control") {
 					t.Errorf("%s: got %s, want the key masked and a warning", c.Name, got)
-				}
-				if got := change.Reveal(); !strings.Contains(got, e.Key) {
-					t.Errorf("%s: got %s, want the key", c.Name, got)
 				}
 				raw, err := json.Marshal(change)
 				if err != nil || bytes.Contains(raw, []byte(e.Key)) {

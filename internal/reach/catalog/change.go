@@ -40,9 +40,9 @@ type Edit struct {
 	Before []byte `json:"-"`    // nil if there is no file
 	After  []byte `json:"-"`    // nil if the file goes
 
-	text, masked string      // the added text, with and without the key
-	mode         fs.FileMode // of a new file
-	folder       fs.FileMode // of a new folder
+	text   string      // the added text, without the key
+	mode   fs.FileMode // of a new file
+	folder fs.FileMode // of a new folder
 }
 
 // maxFile is how many bytes a file may have to be edited.
@@ -74,12 +74,12 @@ func Plan(cli CLI, e Entry, at Place) (Change, error) {
 	if err != nil {
 		return Change{}, p.refused(path, doc, err)
 	}
-	masked := e
+	shown := e
 	if e.Key != "" {
-		masked.Key = "<key>"
+		shown.Key = "<key>"
 		p.warn(path)
 	}
-	p.add(path, "the MCP server "+e.Name, doc, after, cli.format.show(e.Name, e.server()), cli.format.show(e.Name, masked.server()))
+	p.add(path, "the MCP server "+e.Name, doc, after, cli.format.show(e.Name, shown.server()), e.Key != "")
 	if files.note != "" {
 		p.change.Notes = append(p.change.Notes, files.note)
 	}
@@ -94,7 +94,7 @@ func Plan(cli CLI, e Entry, at Place) (Change, error) {
 	if after, err = putNote(doc, user, e.Instruction); err != nil {
 		return Change{}, p.refused(path, doc, err)
 	}
-	p.add(path, "the instruction for "+e.Name, doc, after, e.Instruction, e.Instruction)
+	p.add(path, "the instruction for "+e.Name, doc, after, e.Instruction, false)
 	return p.change, nil
 }
 
@@ -185,7 +185,7 @@ func (p *planner) each(c choice, what string, drop func([]byte) ([]byte, error))
 		if len(after) == 0 && !isLink(path) {
 			after = nil // there was nothing else in it
 		}
-		p.add(path, what, doc, after, "", "")
+		p.add(path, what, doc, after, "", false)
 	}
 	return nil
 }
@@ -197,15 +197,15 @@ func (p *planner) refused(path string, doc []byte, err error) error {
 	return err
 }
 
-// add records an edit, unless it changes nothing.
-func (p *planner) add(path, what string, before, after []byte, text, masked string) {
+// add records an edit, unless it changes nothing. secret says that the key is in it.
+func (p *planner) add(path, what string, before, after []byte, text string, secret bool) {
 	if bytes.Equal(before, after) {
 		return
 	}
-	edit := Edit{Path: path, What: what, Before: before, After: after, text: text, masked: masked, mode: 0o600, folder: 0o700}
+	edit := Edit{Path: path, What: what, Before: before, After: after, text: text, mode: 0o600, folder: 0o700}
 	if p.at.Scope == ScopeProject {
 		edit.folder = 0o755
-		if text == masked {
+		if !secret {
 			edit.mode = 0o644
 		}
 	}
@@ -261,19 +261,14 @@ func isLink(path string) bool {
 }
 
 // String returns the change for people, without the key.
-func (c Change) String() string { return c.render(func(e Edit) string { return e.masked }) }
-
-// Reveal returns the change for people, with the key.
-func (c Change) Reveal() string { return c.render(func(e Edit) string { return e.text }) }
-
-func (c Change) render(text func(Edit) string) string {
+func (c Change) String() string {
 	var b strings.Builder
 	if len(c.Edits) == 0 {
 		fmt.Fprintf(&b, "%s: nothing to change\n", c.CLI)
 	}
 	for _, e := range c.Edits {
 		fmt.Fprintf(&b, "%s %s: %s\n", e.verb(), e.Path, e.What)
-		for line := range strings.Lines(text(e)) {
+		for line := range strings.Lines(e.text) {
 			fmt.Fprintf(&b, "    %s\n", strings.TrimRight(line, "\n"))
 		}
 	}

@@ -7,21 +7,6 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// An UnknownError says that no CLI of that name is in the catalog.
-type UnknownError struct {
-	Name    string
-	Nearest string // a known name that looks like it; may be empty
-}
-
-// Error returns the text for people.
-func (e *UnknownError) Error() string {
-	name := e.Name
-	if len(name) > 64 {
-		name = name[:64]
-	}
-	return fmt.Sprintf("no agent CLI called %q is known", name)
-}
-
 // A NotInstalledError says that a CLI was not found on this machine.
 type NotInstalledError struct {
 	CLI      string

@@ -2,253 +2,245 @@ package catalog
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
 )
-
-// A value is a JSON value and the bytes it takes up.
-type value struct {
-	start, end int
-	object     bool
-	members    []field // of an object
-	tail       int     // of an object: the end of the last thing in it that is not space
-	tailLine   bool    // that thing is a comment which the line's end closes
-}
-
-// A field is a member of an object.
-type field struct {
-	name    string
-	start   int  // of its name
-	space   int  // where the space ahead of its name begins
-	comment bool // ahead of that space is a comment which the line's end closes
-	value   value
-	comma   int // the comma behind it, or -1
-}
 
 // maxDepth is how deep values may be nested.
 const maxDepth = 1000
 
-// A scanner reads JSON, with comments and trailing commas where the file's
-// owner reads them too.
-type scanner struct {
-	src            []byte
-	pos            int
-	comments       bool
-	trailingCommas bool
-
-	depth int
-	cr    bool // no line ends but in a carriage return
-	solid int  // the end of the last thing that is not space
-	line  bool // that thing is a comment which the line's end closes
+// A document is a JSON file, as it is edited: its one value with everything around
+// it. A file of nothing but space and comments has no value.
+type document struct {
+	mark []byte        // the byte order mark, or nothing
+	body []byte        // the text behind it, and an end of line
+	root *hujson.Value // nil if there is none; its offsets are those of body
 }
 
-// document reads the one value of a document. There is none in a document of
-// nothing but space and comments.
-func (s *scanner) document() (v value, ok bool, err error) {
-	s.cr = newline(s.src) == "\r"
-	s.pos = len(s.src) - len(bytes.TrimPrefix(s.src, []byte("\ufeff")))
-	if err := s.blank(); err != nil || s.pos == len(s.src) {
-		return value{}, false, err
+// parse reads a file of the format. hujson keeps comments, space and order; the
+// rules that it does not know are checked here.
+func (f jsonFormat) parse(text []byte) (document, error) {
+	if err := f.scan(text); err != nil {
+		return document{}, err
 	}
-	if v, err = s.value(); err != nil {
-		return value{}, false, err
+	n := len(text) - len(bytes.TrimPrefix(text, []byte("\ufeff")))
+	// The added end of line closes a comment on the last line. The number is found
+	// only where nothing else is.
+	d := document{mark: text[:n], body: slices.Concat(text[n:], []byte("\n"))}
+	if v, err := hujson.Parse(append(slices.Clip(d.body), '0')); err == nil && v.StartOffset == len(d.body) {
+		return d, nil
 	}
-	if err := s.blank(); err != nil {
-		return value{}, false, err
+	v, err := hujson.Parse(d.body)
+	if err != nil {
+		return d, d.syntaxFlaw(err)
 	}
-	if s.pos < len(s.src) {
-		return value{}, false, s.flaw("something follows the end of the document")
+	for inner := range v.All() {
+		if !f.trailingCommas && trailingComma(inner.Value) {
+			return d, d.flaw(inner.EndOffset-1, "this file cannot have a comma behind the last value")
+		}
 	}
-	return v, true, nil
+	if _, ok := v.Value.(*hujson.Object); !ok {
+		return d, d.flaw(v.StartOffset, "the document has to be an object")
+	}
+	d.root = &v
+	return d, nil
 }
 
-func (s *scanner) flaw(problem string) error { return &flaw{offset: s.pos, problem: problem} }
-
-// peek returns the next byte, or 0 at the end.
-func (s *scanner) peek() byte {
-	if s.pos < len(s.src) {
-		return s.src[s.pos]
-	}
-	return 0
+// flaw returns a flaw at an offset of the body.
+func (d document) flaw(offset int, problem string) error {
+	return &flaw{len(d.mark) + offset, problem}
 }
 
-// blank skips space and comments.
-func (s *scanner) blank() error {
-	s.solid, s.line = s.pos, false
-	for s.pos < len(s.src) {
-		switch s.src[s.pos] {
-		case ' ', '\t', '\r', '\n':
-			s.pos++
-		case '/':
-			if err := s.comment(); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
+// trailingComma reports whether a comma is behind the last part of v.
+func trailingComma(v hujson.ValueTrimmed) bool {
+	switch v := v.(type) {
+	case *hujson.Object:
+		return len(v.Members) > 0 && v.Members[len(v.Members)-1].Value.AfterExtra != nil
+	case *hujson.Array:
+		return len(v.Elements) > 0 && v.Elements[len(v.Elements)-1].AfterExtra != nil
 	}
-	return nil
+	return false
 }
 
-func (s *scanner) comment() error {
-	rest := s.src[s.pos:]
-	switch {
-	case !s.comments:
-		return s.flaw("this file cannot have comments")
-	case bytes.HasPrefix(rest, []byte("//")):
-		n := bytes.IndexByte(rest, '\n')
-		if n < 0 {
-			n = len(rest)
-		}
-		text := bytes.TrimSuffix(rest[:n], []byte("\r"))
-		if n == len(rest) {
-			text = rest
-		}
-		if bytes.IndexByte(text, '\r') >= 0 || s.cr {
-			return s.flaw("a carriage return ends this comment for some readers and not for others")
-		}
-		s.pos += n
-		s.solid, s.line = s.pos-(n-len(text)), true
-	case bytes.HasPrefix(rest, []byte("/*")):
-		n := bytes.Index(rest[2:], []byte("*/"))
-		if n < 0 {
-			return s.flaw("this comment is not closed")
-		}
-		s.pos += n + 4
-		s.solid, s.line = s.pos, false
-	default:
-		return s.flaw("a value is expected")
+// syntaxFlaw returns the place of a parser's error. Its text may quote the file,
+// which may hold keys, so that only its beginning is kept.
+func (d document) syntaxFlaw(err error) error {
+	var line, column int
+	if _, failed := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); failed != nil {
+		return d.flaw(0, "the file is not JSON")
 	}
-	return nil
+	at := column - 1
+	for range line - 1 {
+		at += bytes.IndexByte(d.body[at-column+1:], '\n') + 1
+	}
+	problem := "a value is expected"
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(inner.Error(), "invalid character") {
+		problem = inner.Error()
+	}
+	return d.flaw(at, problem)
 }
 
-func (s *scanner) value() (value, error) {
-	if s.depth++; s.depth > maxDepth {
-		return value{}, s.flaw("values are nested too deep")
-	}
-	defer func() { s.depth-- }()
-	v := value{start: s.pos}
-	var err error
-	switch c := s.peek(); {
-	case c == '{':
-		err = s.object(&v)
-	case c == '[':
-		err = s.array()
-	case c == '"':
-		_, err = s.text()
-	default:
-		err = s.scalar()
-	}
-	v.end = s.pos
-	return v, err
-}
-
-func (s *scanner) object(v *value) error {
-	v.object = true
-	s.pos++
-	comma := true // the last thing was a comma or the opening brace
-	for {
-		if err := s.blank(); err != nil {
-			return err
-		}
-		f := field{start: s.pos, space: s.solid, comment: s.line, comma: -1}
-		switch c := s.peek(); {
-		case c == '}' && (!comma || len(v.members) == 0 || s.trailingCommas):
-			v.tail, v.tailLine = s.solid, s.line
-			s.pos++
-			return nil
-		case c != '"' && comma:
-			return s.flaw("a member's name in double quotes is expected")
-		case !comma:
-			return s.flaw("a comma or the closing brace of an object is expected")
-		}
-		var err error
-		if f.name, err = s.text(); err != nil {
-			return err
-		}
-		if err = s.blank(); err != nil {
-			return err
-		}
-		if s.peek() != ':' {
-			return s.flaw("a colon is expected behind a member's name")
-		}
-		s.pos++
-		if err = s.blank(); err != nil {
-			return err
-		}
-		if f.value, err = s.value(); err != nil {
-			return err
-		}
-		end := s.pos
-		if err = s.blank(); err != nil {
-			return err
-		}
-		if comma = s.peek() == ','; comma {
-			f.comma = s.pos
-			s.pos++
-		} else {
-			s.pos = end // what is behind the last member is read again, for its tail
-		}
-		v.members = append(v.members, f)
-	}
-}
-
-func (s *scanner) array() error {
-	s.pos++
-	for first, comma := true, true; ; first = false {
-		if err := s.blank(); err != nil {
-			return err
-		}
-		switch {
-		case s.peek() == ']' && (!comma || first || s.trailingCommas):
-			s.pos++
-			return nil
-		case !comma:
-			return s.flaw("a comma or the closing bracket of a list is expected")
-		}
-		if _, err := s.value(); err != nil {
-			return err
-		}
-		if err := s.blank(); err != nil {
-			return err
-		}
-		if comma = s.peek() == ','; comma {
-			s.pos++
-		}
-	}
-}
-
-// text reads a string.
-func (s *scanner) text() (string, error) {
-	start := s.pos
-	for s.pos++; s.pos < len(s.src); s.pos++ {
-		switch c := s.src[s.pos]; {
+// scan passes over a file once and finds the flaws that a parser would tell too
+// late or not at all: strings and comments without an end, comments where the CLI
+// reads none, and values that are nested too deep.
+func (f jsonFormat) scan(text []byte) error {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		switch c := text[i]; {
 		case c == '"':
-			s.pos++
-			var text string
-			if json.Unmarshal(s.src[start:s.pos], &text) != nil {
-				s.pos = start
-				return "", s.flaw("this string has an escape that is not known")
+			n := stringEnd(rest)
+			if n < 0 {
+				return &flaw{i, "this string is not closed"}
 			}
-			return text, nil
-		case c == '\\':
-			s.pos++
-		case c < ' ':
-			return "", s.flaw("a string has to end on the line it begins, without control characters")
+			i += n
+		case c == '/' && !f.comments:
+			return &flaw{i, "this file cannot have comments"}
+		case bytes.HasPrefix(rest, []byte("//")):
+			n := bytes.IndexByte(rest, '\n')
+			if n < 0 {
+				n = len(rest)
+			}
+			if bytes.IndexByte(bytes.TrimSuffix(rest[:n], []byte("\r")), '\r') >= 0 || n == len(rest) && bytes.HasSuffix(rest, []byte("\r")) || newline(text) == "\r" {
+				return &flaw{i, "a carriage return ends this comment for some readers and not for others"}
+			}
+			i += n
+		case bytes.HasPrefix(rest, []byte("/*")):
+			n := bytes.Index(rest[2:], []byte("*/"))
+			if n < 0 {
+				return &flaw{i, "this comment is not closed"}
+			}
+			i += n + 3
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return &flaw{i, "values are nested too deep"}
+			}
+		case c == ']' || c == '}':
+			depth--
 		}
 	}
-	s.pos = start
-	return "", s.flaw("this string is not closed")
+	return nil
 }
 
-// scalar reads a number, true, false or null.
-func (s *scanner) scalar() error {
-	start := s.pos
-	for s.pos < len(s.src) && bytes.IndexByte([]byte("+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), s.src[s.pos]) >= 0 {
-		s.pos++
+// stringEnd returns the index of the quote that closes the string at the beginning
+// of text, or -1.
+func stringEnd(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
 	}
-	if !json.Valid(s.src[start:s.pos]) {
-		s.pos = start
-		return s.flaw("a value is expected")
+	return -1
+}
+
+// pack returns the file with its value as it is now.
+func (d document) pack() []byte {
+	return slices.Concat(d.mark, bytes.TrimSuffix(d.root.Pack(), []byte("\n")))
+}
+
+// find returns the members on a path, as far as they exist.
+func (d document) find(path ...string) (found []*hujson.ObjectMember, err error) {
+	v := d.root
+	for _, name := range path {
+		o, ok := v.Value.(*hujson.Object)
+		if !ok {
+			return nil, d.flaw(v.StartOffset, "this has to be an object")
+		}
+		at := -1
+		for i, m := range o.Members {
+			switch {
+			case m.Name.Value.(hujson.Literal).String() != name:
+			case at >= 0:
+				return nil, d.flaw(m.Name.StartOffset, "there is a second member of this name")
+			default:
+				at = i
+			}
+		}
+		if at < 0 {
+			return found, nil
+		}
+		found = append(found, &o.Members[at])
+		v = &o.Members[at].Value
 	}
-	return nil
+	return found, nil
+}
+
+// splitComments returns the part of an extra up to the end of its last comment, and
+// the space behind. line says that the line's end closes that comment.
+func splitComments(e hujson.Extra) (comments, space hujson.Extra, line bool) {
+	end := 0
+	for i := 0; i < len(e); i++ {
+		switch {
+		case bytes.HasPrefix(e[i:], []byte("//")):
+			n := bytes.IndexByte(e[i:], '\n') // the parser knows no comment without one
+			end, line = i+len(bytes.TrimSuffix(e[i:i+n], []byte("\r"))), true
+			i += n
+		case bytes.HasPrefix(e[i:], []byte("/*")):
+			i += bytes.Index(e[i+2:], []byte("*/")) + 3
+			end, line = i+1, false
+		}
+	}
+	return e[:end], e[end:], line
+}
+
+// remove takes a member out of an object, with one comma and the space ahead of its
+// name. Comments stay.
+func remove(from *hujson.Value, m *hujson.ObjectMember) {
+	o := from.Value.(*hujson.Object)
+	at := slices.IndexFunc(o.Members, func(x hujson.ObjectMember) bool { return x.Name.StartOffset == m.Name.StartOffset })
+	gone, last := *m, at == len(o.Members)-1
+	behind := &o.AfterExtra
+	if !last {
+		behind = &o.Members[at+1].Name.BeforeExtra
+	}
+	keep, _, line := splitComments(gone.Name.BeforeExtra)
+	rest := slices.Concat(gone.Value.AfterExtra, *behind)
+	if line && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r"), []byte("\n")) {
+		keep = gone.Name.BeforeExtra // the line's end closes the comment ahead
+	}
+	if last && at > 0 {
+		before := &o.Members[at-1].Value
+		if gone.Value.AfterExtra == nil { // the comma is that of the member before
+			keep = slices.Concat(before.AfterExtra, keep)
+			before.AfterExtra = nil
+		} else if before.AfterExtra == nil {
+			before.AfterExtra = hujson.Extra{}
+		}
+	}
+	*behind = slices.Concat(keep, rest)
+	o.Members = slices.Delete(o.Members, at, at+1)
+}
+
+// insert adds a member to an object, behind the others and in their style.
+func (d document) insert(into *hujson.Value, name string, v any, l style) {
+	o := into.Value.(*hujson.Object)
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.Literal(l.quote(name))}}
+	indent := lineIndent(d.body, into.StartOffset)
+	if len(o.Members) > 0 {
+		own, isOwn := ownLine(d.body, o.Members[0].Name.StartOffset)
+		if isOwn {
+			indent = own
+		}
+		comments, space, line := splitComments(o.AfterExtra)
+		sep := l.nl + indent
+		if !isOwn && !line {
+			sep = " "
+		}
+		if !isOwn {
+			l.nl = "" // the others are on one line
+		}
+		m.Name.BeforeExtra, o.AfterExtra = slices.Concat(comments, []byte(sep)), space
+		if o.Members[len(o.Members)-1].Value.AfterExtra != nil {
+			m.Value.AfterExtra = hujson.Extra{}
+		}
+	}
+	m.Value.BeforeExtra, m.Value.Value = hujson.Extra(" "), l.value(v, indent)
+	o.Members = append(o.Members, m)
 }

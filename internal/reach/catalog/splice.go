@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tailscale/hujson"
+
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -24,66 +26,31 @@ type jsonFormat struct {
 	members        func(server) []member
 }
 
-func (f jsonFormat) read(doc []byte) (value, bool, error) {
-	s := scanner{src: doc, comments: f.comments, trailingCommas: f.trailingCommas}
-	root, ok, err := s.document()
-	if err == nil && ok && !root.object {
-		return value{}, false, &flaw{offset: root.start, problem: "the document has to be an object"}
-	}
-	return root, ok, err
-}
-
-// find returns the members on the path from v on, as far as they exist.
-func find(v value, path []string) (found []field, err error) {
-	for _, name := range path {
-		if !v.object {
-			return nil, &flaw{offset: v.start, problem: "this has to be an object"}
-		}
-		at := -1
-		for i, m := range v.members {
-			switch {
-			case m.name != name:
-			case at >= 0:
-				return nil, &flaw{offset: m.start, problem: "there is a second member of this name"}
-			default:
-				at = i
-			}
-		}
-		if at < 0 {
-			return found, nil
-		}
-		found = append(found, v.members[at])
-		v = v.members[at].value
-	}
-	return found, nil
-}
-
 func (f jsonFormat) has(doc []byte, name string) (bool, error) {
-	root, ok, err := f.read(doc)
-	if err != nil || !ok {
+	d, err := f.parse(doc)
+	if err != nil || d.root == nil {
 		return false, err
 	}
-	found, err := find(root, []string{f.container, name})
+	found, err := d.find(f.container, name)
 	return len(found) == 2, err
 }
 
 func (f jsonFormat) put(doc []byte, name string, s server) ([]byte, error) {
 	path := []string{f.container, name}
-	root, ok, err := f.read(doc)
+	d, err := f.parse(doc)
 	if err != nil {
 		return nil, err
 	}
 	entry := written(f.members(s))
-	if !ok {
-		l := layoutOf(doc, value{})
-		block := l.render(members{{name: f.container, value: members{{name: name, value: entry}}}}, "")
+	if d.root == nil {
+		block := d.style().render(members{{name: f.container, value: members{{name: name, value: entry}}}}, "")
 		return appendBlock(doc, block), nil
 	}
-	found, err := find(root, path)
+	found, err := d.find(path...)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) < 2 || !found[1].value.object {
+	if len(found) < 2 || found[1].Value.Value.Kind() != '{' {
 		return f.set(doc, path, entry)
 	}
 	for _, m := range f.members(s) {
@@ -120,102 +87,77 @@ func written(all []member) (out members) {
 	return out
 }
 
+// open parses a document that has a value, and finds the members on a path. The
+// last of parents holds the first member that is missing, or the last one found.
+func (f jsonFormat) open(doc []byte, path []string) (d document, found []*hujson.ObjectMember, parents []*hujson.Value, err error) {
+	if d, err = f.parse(doc); err != nil || d.root == nil {
+		return d, nil, nil, err
+	}
+	found, err = d.find(path...)
+	parents = []*hujson.Value{d.root}
+	for _, m := range found[:min(len(found), len(path)-1)] {
+		parents = append(parents, &m.Value)
+	}
+	return d, found, parents, err
+}
+
 // set gives the member at the end of the path its value, and makes the objects
 // on the way.
 func (f jsonFormat) set(doc []byte, path []string, v any) ([]byte, error) {
-	root, _, err := f.read(doc)
+	d, found, parents, err := f.open(doc, path)
 	if err != nil {
 		return nil, err
 	}
-	found, err := find(root, path)
-	if err != nil {
-		return nil, err
-	}
-	l := layoutOf(doc, root)
-	if len(found) == len(path) {
-		old := found[len(found)-1].value
-		if same(doc[old.start:old.end], v) {
-			return doc, nil
+	l := d.style()
+	if len(found) < len(path) {
+		for missing := path[len(found)+1:]; len(missing) > 0; missing = missing[:len(missing)-1] {
+			v = members{{name: missing[len(missing)-1], value: v}}
 		}
-		return splice(doc, old.start, old.end, l.render(v, lineIndent(doc, old.start))), nil
+		d.insert(parents[len(parents)-1], path[len(found)], v, l)
+		return d.pack(), nil
 	}
-	into := root
-	if len(found) > 0 {
-		into = found[len(found)-1].value
+	old := &found[len(found)-1].Value
+	if same(d.body[old.StartOffset:old.EndOffset], v) {
+		return doc, nil
 	}
-	for missing := slices.Clone(path[len(found)+1:]); len(missing) > 0; missing = missing[:len(missing)-1] {
-		v = members{{name: missing[len(missing)-1], value: v}}
-	}
-	return l.insert(doc, into, path[len(found)], v), nil
+	old.Value = l.value(v, lineIndent(d.body, old.StartOffset))
+	return d.pack(), nil
 }
 
 // cut takes out the member at the end of the path.
 func (f jsonFormat) cut(doc []byte, path []string) ([]byte, error) {
-	root, ok, err := f.read(doc)
-	if err != nil || !ok {
-		return doc, err
-	}
-	found, err := find(root, path)
+	d, found, parents, err := f.open(doc, path)
 	if err != nil || len(found) < len(path) {
 		return doc, err
 	}
-	parent := root
-	if len(found) > 1 {
-		parent = found[len(found)-2].value
-	}
-	return without(doc, parent, found[len(found)-1]), nil
-}
-
-// without takes one member out of an object, with one comma.
-func without(doc []byte, object value, f field) []byte {
-	comma := f.comma
-	if comma < 0 {
-		for _, m := range object.members {
-			if m.start < f.start {
-				comma = m.comma
-			}
-		}
-	}
-	end := f.value.end
-	start := f.space
-	if f.comment && !bytes.HasPrefix(bytes.TrimLeft(doc[end:], " \t\r,"), []byte("\n")) {
-		start = f.start // the line's end closes the comment ahead
-	}
-	switch {
-	case comma < 0:
-		return splice(doc, start, end, "")
-	case comma < start:
-		return splice(splice(doc, start, end, ""), comma, comma+1, "")
-	}
-	return splice(splice(doc, comma, comma+1, ""), start, end, "")
+	remove(parents[len(parents)-1], found[len(found)-1])
+	return d.pack(), nil
 }
 
 func (f jsonFormat) drop(doc []byte, name string) ([]byte, error) {
-	root, ok, err := f.read(doc)
-	if err != nil || !ok {
+	d, found, parents, err := f.open(doc, []string{f.container, name})
+	switch {
+	case err != nil || len(found) < 2:
 		return doc, err
+	case !madeFor(parents[1]):
+		remove(parents[1], found[1])
+	case !madeFor(parents[0]):
+		remove(parents[0], found[0])
+	default:
+		return cutBlock(doc, len(d.mark)+d.root.StartOffset, len(d.mark)+d.root.EndOffset), nil
 	}
-	found, err := find(root, []string{f.container, name})
-	if err != nil || len(found) < 2 {
-		return doc, err
-	}
-	if !madeFor(doc, found[0].value) {
-		return without(doc, found[0].value, found[1]), nil
-	}
-	if !madeFor(doc, root) {
-		return without(doc, root, found[0]), nil
-	}
-	return cutBlock(doc, root.start, root.end), nil
+	return d.pack(), nil
 }
 
 // madeFor reports whether an object was made for its only member: there is
 // nothing else in it, and space behind its opening brace.
-func madeFor(doc []byte, v value) bool {
-	if len(v.members) != 1 {
+func madeFor(v *hujson.Value) bool {
+	o := v.Value.(*hujson.Object)
+	if len(o.Members) != 1 || trailingComma(o) {
 		return false
 	}
-	m := v.members[0]
-	return m.comma < 0 && m.space == v.start+1 && m.space < m.start && v.tail == m.value.end
+	ahead := o.Members[0].Name.BeforeExtra
+	return len(ahead) > 0 && ahead.IsStandard() && o.AfterExtra.IsStandard()
 }
 
 // same reports whether a value in a file equals v.
@@ -237,14 +179,24 @@ type style struct {
 	unit string // one step of indentation
 }
 
-func layoutOf(doc []byte, root value) style {
-	l := style{nl: newline(doc), unit: "  "}
-	if len(root.members) > 0 {
-		if unit, own := ownLine(doc, root.members[0].start); own && unit != "" {
+// style returns how a document is laid out.
+func (d document) style() style {
+	l := style{nl: newline(d.body[:len(d.body)-1]), unit: "  "}
+	if d.root == nil {
+		return l
+	}
+	if o := d.root.Value.(*hujson.Object); len(o.Members) > 0 {
+		if unit, own := ownLine(d.body, o.Members[0].Name.StartOffset); own && unit != "" {
 			l.unit = unit
 		}
 	}
 	return l
+}
+
+// value returns a value to put into a document.
+func (l style) value(v any, indent string) hujson.ValueTrimmed {
+	parsed, _ := hujson.Parse([]byte(l.render(v, indent))) // JSON: cannot fail
+	return parsed.Value
 }
 
 // ownLine reports whether only space is ahead of at on its line, and which.
@@ -258,31 +210,6 @@ func ownLine(doc []byte, at int) (indent string, ok bool) {
 func lineIndent(doc []byte, at int) string {
 	line := doc[bytes.LastIndexAny(doc[:at], "\n\r")+1 : at]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
-}
-
-// insert adds a member to an object, behind the others.
-func (l style) insert(doc []byte, into value, name string, v any) []byte {
-	if len(into.members) == 0 {
-		text := l.quote(name) + ": " + l.render(v, lineIndent(doc, into.start))
-		return splice(doc, into.start+1, into.start+1, text)
-	}
-	indent, own := ownLine(doc, into.members[0].start)
-	if !own {
-		indent = lineIndent(doc, into.start)
-	}
-	sep := l.nl + indent
-	if !own && !into.tailLine {
-		sep = " "
-	}
-	if !own {
-		l.nl = "" // the others are on one line
-	}
-	text := sep + l.quote(name) + ": " + l.render(v, indent)
-	last := into.members[len(into.members)-1]
-	if last.comma >= 0 {
-		return splice(doc, into.tail, into.tail, text+",")
-	}
-	return splice(splice(doc, into.tail, into.tail, text), last.value.end, last.value.end, ",")
 }
 
 // render writes a value whose first line is indented already.

@@ -18,9 +18,6 @@ import (
 // card says SyncBatches; the Syncer of such a hub answers them.
 const (
 	methodProjectSync  = "cacp/project/sync"
-	methodRepoSync     = "cacp/repo/sync"
-	methodContractSync = "cacp/contract/sync"
-	methodContextSync  = "cacp/context/sync"
 	methodProjectGet   = "cacp/project/get"
 	methodProjectList  = "cacp/project/list"
 	methodContractGet  = "cacp/contract/get"
@@ -153,23 +150,11 @@ type syncCall struct {
 
 // pack returns the call that sends a copy.
 func pack(c federation.Copy, self hub.AID) (syncCall, error) {
-	p := syncCall{copy: c}
-	switch {
-	case c.Head != nil:
-		p.method = methodProjectSync
-	case c.Repo != nil:
-		p.method = methodRepoSync
-	case c.Contract != nil:
-		p.method = methodContractSync
-	default:
-		p.method = methodContextSync
-	}
 	raw, err := encode(struct {
 		federation.Copy
 		Source hub.AID `json:"source_agent"`
 	}{c, self})
-	p.params = raw
-	return p, err
+	return syncCall{c, "cacp/" + string(c.Change().Kind) + "/sync", raw}, err
 }
 
 // batch sends calls in one request and returns what became of each, in

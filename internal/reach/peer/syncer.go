@@ -19,7 +19,8 @@ type Contracts interface {
 	// Changes returns the log of changes after a number.
 	Changes(ctx context.Context, after int64, limit int) ([]hub.Change, error)
 	// Copies returns the present state of changed things, each once, in the order
-	// of its last change. Changes that came from the peer "to" are left out.
+	// of its last change. Things of which all changes came from the peer "to" are
+	// left out.
 	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error)
 	// Sync merges copies that came from a peer.
 	Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)

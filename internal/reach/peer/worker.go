@@ -371,7 +371,7 @@ func (w *worker) sendChanges(ctx context.Context, box hub.Outbox) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	copies, err := w.contracts.Copies(ctx, w.aid, clearMixedOrigins(changes))
+	copies, err := w.contracts.Copies(ctx, w.aid, changes)
 	if err != nil {
 		return false, err
 	}
@@ -380,32 +380,6 @@ func (w *worker) sendChanges(ctx context.Context, box hub.Outbox) (more bool, er
 	}
 	w.batch, w.sent = min(w.opts.Batch, 2*w.batch), w.clock()
 	return more, w.put(ctx, func(b *hub.Outbox) { b.Sent = max(b.Sent, last) })
-}
-
-// clearMixedOrigins clears the origin of changes to a thing that has changes of
-// several origins: a peer has the state that it sent, but not the merged one.
-func clearMixedOrigins(changes []hub.Change) []hub.Change {
-	type thing struct {
-		project hub.ProjectID
-		kind    hub.ChangeKind
-		object  string
-	}
-	first := map[thing]hub.AID{}
-	mixed := map[thing]bool{}
-	for _, c := range changes {
-		t := thing{c.Project, c.Kind, c.Object}
-		if origin, seen := first[t]; !seen {
-			first[t] = c.Origin
-		} else if origin != c.Origin {
-			mixed[t] = true
-		}
-	}
-	for i, c := range changes {
-		if mixed[thing{c.Project, c.Kind, c.Object}] {
-			changes[i].Origin = ""
-		}
-	}
-	return changes
 }
 
 // inScope leaves out changes of projects that the peer is not part of.
@@ -519,28 +493,12 @@ func (w *worker) applyResult(ctx context.Context, c federation.Copy, r federatio
 func (w *worker) addDeadLetter(ctx context.Context, c federation.Copy, fault string) error {
 	w.log.Warn("a peer refuses a change", "peer", w.aid, "project", c.Project, "err", fault)
 	err := w.update(ctx, func(tx hub.Tx, _ hub.Peer, _ hub.Outbox) error {
-		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: changeOf(c), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
+		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: c.Change(), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
 	})
 	if err != nil {
 		return fmt.Errorf("peer: add a dead letter: %w", err)
 	}
 	return nil
-}
-
-// changeOf returns the change that a copy is of.
-func changeOf(c federation.Copy) hub.Change {
-	out := hub.Change{Project: c.Project}
-	switch {
-	case c.Head != nil:
-		out.Kind, out.Object = hub.ChangeProject, string(c.Project)
-	case c.Repo != nil:
-		out.Kind, out.Object = hub.ChangeRepo, string(c.Repo.ID)
-	case c.Contract != nil:
-		out.Kind, out.Object, out.Version = hub.ChangeContract, string(c.Contract.ID), c.Contract.Version
-	case c.Packet != nil:
-		out.Kind, out.Object = hub.ChangePacket, string(c.Packet.ID)
-	}
-	return out
 }
 
 // catchUp compares everything.

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -39,22 +38,24 @@ func (s *Service) Newest(ctx context.Context) (int64, error) {
 
 // Copies returns the present state of changed things, each once: first projects,
 // because a copy cannot be merged without its project, then the rest in the order of
-// its last change. A thing whose last change came from the peer "to" is left out.
+// its last change. A thing of which all changes came from the peer "to" is left out:
+// the peer has the state that it sent, but not one that was merged with others.
 func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error) {
 	type thing struct {
 		project hub.ProjectID
 		kind    hub.ChangeKind
 		object  string
 	}
-	last := map[thing]int64{}
+	last, wanted := map[thing]int64{}, map[thing]bool{}
 	for _, c := range changes {
-		last[thing{c.Project, c.Kind, c.Object}] = c.Seq
+		t := thing{c.Project, c.Kind, c.Object}
+		last[t], wanted[t] = c.Seq, wanted[t] || c.Origin == "" || c.Origin != to
 	}
 	var out []federation.Copy
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
 		for _, c := range changes {
-			if last[thing{c.Project, c.Kind, c.Object}] != c.Seq || c.Origin != "" && c.Origin == to {
+			if t := (thing{c.Project, c.Kind, c.Object}); last[t] != c.Seq || !wanted[t] {
 				continue
 			}
 			copied, err := load(r, c)
@@ -66,17 +67,11 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 			}
 			out = append(out, copied)
 		}
-		slices.SortStableFunc(out, func(a, b federation.Copy) int { return cmp.Compare(headFirst(b), headFirst(a)) })
+		isHead := func(c federation.Copy) bool { return c.Head != nil }
+		slices.SortStableFunc(out, func(a, b federation.Copy) int { return compareBools(isHead(b), isHead(a)) })
 		return nil
 	})
 	return out, err
-}
-
-func headFirst(c federation.Copy) int {
-	if c.Head != nil {
-		return 1
-	}
-	return 0
 }
 
 // load returns the present state of a changed thing.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // Accept makes the receiver of a proposed handoff the owner of its task, if all
@@ -22,7 +23,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: accept: %w", err)
 	}
-	if pkg, err := hub.DecodePackage(h.Package); err == nil { // else the checks reject it
+	if pkg, err := shape.DecodePackage(h.Package); err == nil { // else the checks reject it
 		if err := s.checkRoots(ctx, op, h.Package, pkg, "then accept it, or reject it now"); err != nil {
 			return Report{}, fmt.Errorf("handoff: accept: %w", err)
 		}
@@ -129,7 +130,7 @@ func checkText(op, name, text string) error {
 // queued reports whether the package names the task as an item of a queue outside
 // the hub.
 func queued(h hub.Handoff) bool {
-	pkg, err := hub.DecodePackage(h.Package)
+	pkg, err := shape.DecodePackage(h.Package)
 	if err != nil {
 		return false // it was checked a moment ago
 	}
@@ -139,7 +140,7 @@ func queued(h hub.Handoff) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(pkg.Artifacts, func(a hub.PackageArtifact) bool { return isItem(a.Ref.Type) })
+	return slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return isItem(a.Ref.Type) })
 }
 
 // reject moves a proposed handoff to rejected and notifies the other side.

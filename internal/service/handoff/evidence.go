@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // maxEvidence is the most runs whose evidence is checked again, maxEvidenceFiles
@@ -21,7 +22,7 @@ const (
 // carries. It never runs the commands in it: their outcome stays unverified.
 func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string) []hub.Check {
 	const what = "evidence"
-	all, err := hub.DecodeEvidence(raw)
+	all, err := shape.DecodeEvidence(raw)
 	switch {
 	case err != nil:
 		return []hub.Check{unverifiable(what, "it does not have the form that runs record: "+err.Error())}
@@ -56,7 +57,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 
 // proveFiles checks that the files that a run created or modified exist, and that
 // those it deleted do not.
-func (s *Service) proveFiles(ctx context.Context, what string, e hub.RunEvidence) hub.Check {
+func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
 	present := append(append([]string{}, e.Diff.Created...), e.Diff.Modified...)
 	if n := len(present) + len(e.Diff.Deleted); n > maxEvidenceFiles {
 		return unverifiable(what, fmt.Sprintf("it names %d files, and at most %d are checked", n, maxEvidenceFiles))

@@ -179,11 +179,11 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 // withoutState checks work without a worktree to compare. A file that came with the
 // package and has another content now proves a change; files that are all those of the
 // package prove that there is none. made are the checks of the artifacts.
-func withoutState(h hub.Handoff, pkg hub.Package, c Completion, made []hub.Check) hub.Check {
+func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Check) hub.Check {
 	same, named := len(c.Artifacts) > 0, false
 	for i, a := range c.Artifacts {
 		named = named || a.Type == "file" || a.Type == "branch"
-		came := slices.IndexFunc(pkg.Artifacts, func(p hub.PackageArtifact) bool {
+		came := slices.IndexFunc(pkg.Artifacts, func(p shape.PackageArtifact) bool {
 			return p.Ref.Type == a.Type && p.Ref.Path == a.Path && p.Ref.SHA256 != "" && a.SHA256 != ""
 		})
 		if came >= 0 && pkg.Artifacts[came].Ref.SHA256 != a.SHA256 && made[i].Result == hub.CheckVerified {

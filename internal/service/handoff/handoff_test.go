@@ -24,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // A desk is where tasks change hands: a real store, a real mailroom, a real
@@ -276,7 +277,7 @@ func TestLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := hub.DecodePackage(got.Package)
+		p, err := shape.DecodePackage(got.Package)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +380,7 @@ func TestLife(t *testing.T) {
 
 func TestRefusedPackages(t *testing.T) {
 	d := open(t)
-	long := strings.Repeat("x", hub.MaxPackage)
+	long := strings.Repeat("x", shape.MaxPackage)
 	for _, tt := range []struct {
 		name string
 		raw  json.RawMessage
@@ -443,7 +444,7 @@ func TestRefusedPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := strings.Replace(string(got.Package), string(first.ID), "0199f000-0000-7000-8000-000000000001", 1)
-		hash, err := hub.PackageHash([]byte(whole))
+		hash, err := shape.PackageHash([]byte(whole))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -726,7 +727,7 @@ func TestOwnership(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := hub.DecodePackage(got.Package)
+			p, err := shape.DecodePackage(got.Package)
 			same(t, "chain", p.Provenance.Chain, "[planner builder]")
 			if err != nil {
 				t.Error(err)

@@ -29,7 +29,7 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("{package}")
 	}
-	if len(raw) > 2*hub.MaxPackage {
+	if len(raw) > 2*shape.MaxPackage {
 		return nil, tooLarge(op, len(raw))
 	}
 	if _, err := strictjson.ParseObject(raw); err != nil {
@@ -70,7 +70,7 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 }
 
 func tooLarge(op string, n int) error {
-	return hub.Errorf(hub.CodeTooLarge, op, "a package of %d bytes is too large: at most %d are allowed", n, hub.MaxPackage).
+	return hub.Errorf(hub.CodeTooLarge, op, "a package of %d bytes is too large: at most %d are allowed", n, shape.MaxPackage).
 		WithHint("name large content as an artifact: {artifact.put}")
 }
 
@@ -151,11 +151,11 @@ func (p *packageBuilder) checkHash(op string, raw json.RawMessage) error {
 	if !ok {
 		return hub.Errorf(hub.CodeInvalid, op, "package.verification.package_hash: must be a string")
 	}
-	got, err := hub.PackageHash(raw)
+	got, err := shape.PackageHash(raw)
 	if err != nil {
 		return err
 	}
-	if !hub.SameHash(got, want) {
+	if !shape.SameHash(got, want) {
 		return hub.Errorf(hub.CodeHashMismatch, op, "package.verification.package_hash: the package has the hash %s", got).
 			WithHint("leave package_hash out: the hub computes it (SHA-256 of the RFC 8785 form without package_hash)")
 	}
@@ -174,27 +174,27 @@ func (p *packageBuilder) checkChain(op string, chain []hub.AgentID) error {
 }
 
 // seal returns the complete package with its chain of owners and its hash.
-func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, hub.Package, error) {
+func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, shape.Package, error) {
 	const op = "handoff.Initiate"
-	fail := func(err error) (json.RawMessage, hub.Package, error) { return nil, hub.Package{}, err }
+	fail := func(err error) (json.RawMessage, shape.Package, error) { return nil, shape.Package{}, err }
 	p.object("provenance")["handoff_chain"] = append([]hub.AgentID{}, chain...)
 	if verification := p.object("verification"); verification != nil {
 		fill(verification, "schema_version", hub.Version)
 		delete(verification, "package_hash")
-		hash, err := hub.PackageHash(encode(p.members))
+		hash, err := shape.PackageHash(encode(p.members))
 		if err != nil {
 			return fail(err)
 		}
 		verification["package_hash"] = hash
 	}
 	raw := encode(p.members)
-	if len(raw) > hub.MaxPackage {
+	if len(raw) > shape.MaxPackage {
 		return fail(tooLarge(op, len(raw)))
 	}
 	if err := shape.CheckPackage(raw); err != nil {
 		return fail(err)
 	}
-	pkg, err := hub.DecodePackage(raw)
+	pkg, err := shape.DecodePackage(raw)
 	if err != nil {
 		return fail(err)
 	}

@@ -47,22 +47,22 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 
 // provePackage compares the package with the hash that was recorded when it
 // was proposed, and with the schema.
-func provePackage(h hub.Handoff) ([]hub.Check, hub.Package, bool) {
-	fail := func(reason hub.RejectReason, format string, args ...any) ([]hub.Check, hub.Package, bool) {
-		return []hub.Check{{What: checkPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, hub.Package{}, false
+func provePackage(h hub.Handoff) ([]hub.Check, shape.Package, bool) {
+	fail := func(reason hub.RejectReason, format string, args ...any) ([]hub.Check, shape.Package, bool) {
+		return []hub.Check{{What: checkPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, shape.Package{}, false
 	}
 	if err := shape.CheckPackage(h.Package); err != nil {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
 	}
-	hash, err := hub.PackageHash(h.Package)
+	hash, err := shape.PackageHash(h.Package)
 	if err != nil {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
 	}
-	pkg, err := hub.DecodePackage(h.Package)
+	pkg, err := shape.DecodePackage(h.Package)
 	if err != nil {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
 	}
-	if !hub.SameHash(hash, h.Hash) || !hub.SameHash(hash, pkg.Verification.Hash) {
+	if !shape.SameHash(hash, h.Hash) || !shape.SameHash(hash, pkg.Verification.Hash) {
 		return fail(hub.RejectHashMismatch, "its hash is %s, but it was %s when it was proposed", hash, h.Hash)
 	}
 	return []hub.Check{{What: checkPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
@@ -112,7 +112,7 @@ func (s *Service) proveArtifacts(ctx context.Context, refs []hub.ArtifactRef, wo
 // checkRoots refuses a package that names a worktree or a file under no root, unless
 // its sender declared it unproven: no claim about such a path could be checked. next is
 // the part of the hint that follows the command of the operator.
-func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg hub.Package, next string) error {
+func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg shape.Package, next string) error {
 	if pkg.Unproven != "" && !s.requireProof {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg hub
 			name(filepath.Dir(a.Ref.Path), a.Ref.Path)
 		}
 	}
-	runs, _ := hub.DecodeEvidence(raw) // of another form it names nothing
+	runs, _ := shape.DecodeEvidence(raw) // of another form it names nothing
 	for _, e := range runs {
 		name(e.Worktree, e.Worktree)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // A Proposal is the request of a sender for a handoff.
@@ -92,7 +93,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		h = hub.Handoff{
 			ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: actor.ID, To: p.To, Title: pkg.Task.Title,
 			Reason: p.Reason, Package: raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
-			Restricted: pkg.Policy.Classification == hub.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
+			Restricted: pkg.Policy.Classification == shape.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
 			NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline,
 		}
 		if old != nil {
@@ -149,7 +150,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	if h.NeedsHuman && h.ApprovedAt.IsZero() && h.Status == hub.HandoffProposed {
 		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
 	}
-	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a hub.PackageArtifact) bool { return a.Ref.Type == "file" }) {
+	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" }) {
 		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
 	}
 	return out, nil
@@ -163,7 +164,7 @@ var errOwnersChanged = errors.New("the owners of the task have changed")
 type sealedPackage struct {
 	chain []hub.AgentID
 	raw   json.RawMessage
-	pkg   hub.Package
+	pkg   shape.Package
 }
 
 // sealFor seals a package for the owners that the task has now. A proposal that
@@ -278,7 +279,7 @@ const onTheHub = "restricted: read it on the hub"
 
 // invitation is the payload of handoff.initiate: a summary of the package for the
 // receiver.
-func invitation(h hub.Handoff, p hub.Package) any {
+func invitation(h hub.Handoff, p shape.Package) any {
 	title, summary, next, unproven := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800), p.Unproven
 	if h.Restricted {
 		title, summary, next, unproven = "restricted", onTheHub, onTheHub, ""

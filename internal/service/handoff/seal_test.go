@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // A racingStore calls after once, when a View is over.
@@ -58,7 +59,7 @@ func TestSealing(t *testing.T) {
 			if got, want := len(p.Provenance.Chain), 3; got != want {
 				t.Errorf("chain: got %v, want planner, tester and builder", p.Provenance.Chain)
 			}
-			hash, err := hub.PackageHash(h.Package)
+			hash, err := shape.PackageHash(h.Package)
 			if hash != h.Hash {
 				t.Errorf("hash: got %s, want %s", h.Hash, hash)
 			}

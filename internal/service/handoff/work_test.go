@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // repository makes a git repository with one commit in the folder that is
@@ -483,11 +484,11 @@ func FuzzPackage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := hub.DecodePackage(sealed)
+		p, err := shape.DecodePackage(sealed)
 		if err != nil {
 			t.Fatalf("what was sealed cannot be read: %v: %s", err, sealed)
 		}
-		hash, err := hub.PackageHash(sealed)
+		hash, err := shape.PackageHash(sealed)
 		if err != nil || hash != p.Verification.Hash {
 			t.Fatalf("the hash is %s (%v), and %s in the package", hash, err, p.Verification.Hash)
 		}

@@ -178,7 +178,7 @@ func (s *Service) Invites(ctx context.Context, actor hub.Caller, project hub.Pro
 func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redemption) (federation.Welcome, error) {
 	const op = "peers.Redeem"
 	now := s.opts.Clock()
-	if wait := s.attempts.wait(c.Source, now); wait > 0 {
+	if wait := s.wrongInvites.wait(c.Source, now); wait > 0 {
 		return federation.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "too many wrong invites came from this address").WithRetry(wait)
 	}
 	if r.Key == "" {
@@ -190,7 +190,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 		return federation.Welcome{}, err
 	}
 	if err := checkInvite(op, r.Invite); err != nil {
-		s.attempts.failed(c.Source, now)
+		s.wrongInvites.failed(c.Source, now)
 		return federation.Welcome{}, err
 	}
 	var in hub.Invite
@@ -220,7 +220,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 		return s.putPeer(tx, guest, hub.ActionPeerAdded, p)
 	})
 	if err != nil {
-		s.attempts.failed(c.Source, now)
+		s.wrongInvites.failed(c.Source, now)
 		return federation.Welcome{}, err
 	}
 	return federation.Welcome{
@@ -300,23 +300,23 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 	return w, nil
 }
 
-// attempts counts wrong invites by the network that they came from. The zero
+// wrongInvites counts wrong invites by the network that they came from. The zero
 // value is ready.
-type attempts struct {
+type wrongInvites struct {
 	mu    sync.Mutex
-	wrong map[netip.Prefix]attemptCount
+	wrong map[netip.Prefix]inviteCount
 }
 
-// An attemptCount counts attempts within attemptWindow from its start.
-type attemptCount struct {
+// An inviteCount counts wrong invites within inviteWindow from its start.
+type inviteCount struct {
 	start time.Time
 	n     int
 }
 
 const (
-	maxAttempts   = 10 // within attemptWindow, from one network
-	attemptWindow = 10 * time.Minute
-	maxNetworks   = 10_000
+	maxWrongInvites = 10 // within inviteWindow, from one network
+	inviteWindow    = 10 * time.Minute
+	maxNetworks     = 10_000
 )
 
 // network returns the network that counts as one source: an IPv4 address, or the
@@ -332,26 +332,26 @@ func network(a netip.Addr) netip.Prefix {
 }
 
 // wait returns the time until a source may try again.
-func (t *attempts) wait(from netip.Addr, now time.Time) time.Duration {
+func (t *wrongInvites) wait(from netip.Addr, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.wrong[network(from)]
-	if c.n < maxAttempts {
+	if c.n < maxWrongInvites {
 		return 0
 	}
-	return max(0, c.start.Add(attemptWindow).Sub(now))
+	return max(0, c.start.Add(inviteWindow).Sub(now))
 }
 
 // failed counts a wrong invite.
-func (t *attempts) failed(from netip.Addr, now time.Time) {
+func (t *wrongInvites) failed(from netip.Addr, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.wrong == nil || len(t.wrong) >= maxNetworks {
-		t.wrong = map[netip.Prefix]attemptCount{} // an invite has 128 random bits; forgetting attempts is safe
+		t.wrong = map[netip.Prefix]inviteCount{} // an invite has 128 random bits; forgetting is safe
 	}
 	c := t.wrong[network(from)]
-	if now.Sub(c.start) > attemptWindow {
-		c = attemptCount{start: now}
+	if now.Sub(c.start) > inviteWindow {
+		c = inviteCount{start: now}
 	}
 	c.n++
 	t.wrong[network(from)] = c

@@ -36,9 +36,9 @@ type Options struct {
 
 // A Service keeps peers and invites in a store.
 type Service struct {
-	opts     Options
-	store    hub.Store
-	attempts attempts
+	opts         Options
+	store        hub.Store
+	wrongInvites wrongInvites
 }
 
 // New returns a Service over store. opts may be nil.

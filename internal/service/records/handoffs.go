@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 // stepFacts are the facts of an entry about a handoff's move that are compared.
@@ -109,11 +110,11 @@ func (v *verifier) checkPackage(where string, h hub.Handoff) {
 		v.withheld++
 		return
 	}
-	hash, err := hub.PackageHash(h.Package)
+	hash, err := shape.PackageHash(h.Package)
 	switch {
 	case err != nil:
 		v.find(where, "its package cannot be read: %v", err)
-	case !hub.SameHash(hash, h.Hash):
+	case !shape.SameHash(hash, h.Hash):
 		v.find(where, "its package was changed: the hash is %.12s, recorded was %.12s", hash, strings.TrimPrefix(h.Hash, "sha256:"))
 	}
 }
@@ -179,7 +180,7 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 		field{"task", h.TaskID == f.TaskID},
 		field{"sender", h.From == f.From},
 		field{"receiver", h.To == f.To},
-		field{"package hash", hub.SameHash(h.Hash, f.Hash)},
+		field{"package hash", shape.SameHash(h.Hash, f.Hash)},
 		field{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
 		field{"ending", f.Ending == "" || h.Ending == f.Ending},
 	)
@@ -200,5 +201,5 @@ func withheldPackage(h hub.Handoff) bool {
 	}
 	dec := json.NewDecoder(bytes.NewReader(h.Package))
 	dec.DisallowUnknownFields()
-	return h.Restricted && dec.Decode(&mark) == nil && mark.Restricted && hub.SameHash(mark.Hash, h.Hash)
+	return h.Restricted && dec.Decode(&mark) == nil && mark.Restricted && shape.SameHash(mark.Hash, h.Hash)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/shape"
 )
 
 var (
@@ -220,7 +221,7 @@ var hashes = regexp.MustCompile(`hash is \w{12}, recorded was \w{12}`)
 func handoffPackage(t *testing.T, text string) (json.RawMessage, string) {
 	t.Helper()
 	pkg := fmt.Sprintf(`{"task":{"title":%q},"provenance":{"handoff_chain":["ada"]},"verification":{"package_hash":"%%"}}`, text)
-	hash, err := hub.PackageHash([]byte(pkg))
+	hash, err := shape.PackageHash([]byte(pkg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -257,9 +258,9 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 		if _, twice := members["artifacts"]; twice {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "artifacts: are in the package already").WithHint("give them once")
 		}
-		list := make([]hub.PackageArtifact, len(p.Artifacts))
+		list := make([]shape.PackageArtifact, len(p.Artifacts))
 		for i, ref := range p.Artifacts {
-			list[i] = hub.PackageArtifact{ID: artifactID(ref, i), Ref: ref}
+			list[i] = shape.PackageArtifact{ID: artifactID(ref, i), Ref: ref}
 		}
 		if members["artifacts"], err = json.Marshal(list); err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-package hub
+package shape
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parley-agents/parley/hub"
 )
 
 // MaxPackage is how many bytes a handoff package may have, as compact JSON.
@@ -15,18 +17,18 @@ const MaxPackage = 256 << 10
 // A Package holds the members of a handoff package that the hub reads. The text
 // that was sent is stored whole beside it, with all other members.
 type Package struct {
-	Protocol  string    `json:"protocol"`
-	Version   string    `json:"version"`
-	HandoffID HandoffID `json:"handoff_id"`
-	ThreadID  string    `json:"thread_id"`
+	Protocol  string        `json:"protocol"`
+	Version   string        `json:"version"`
+	HandoffID hub.HandoffID `json:"handoff_id"`
+	ThreadID  string        `json:"thread_id"`
 	Task      struct {
-		TaskID       string        `json:"task_id"`
-		Title        string        `json:"title"`
-		Objective    string        `json:"objective"`
-		Criteria     []string      `json:"success_criteria"`
-		Deadline     Time          `json:"deadline"`
-		Priority     Priority      `json:"priority"`
-		ExternalRefs []ExternalRef `json:"external_refs"`
+		TaskID       string            `json:"task_id"`
+		Title        string            `json:"title"`
+		Objective    string            `json:"objective"`
+		Criteria     []string          `json:"success_criteria"`
+		Deadline     hub.Time          `json:"deadline"`
+		Priority     hub.Priority      `json:"priority"`
+		ExternalRefs []hub.ExternalRef `json:"external_refs"`
 	} `json:"task"`
 	Context struct {
 		Summary string `json:"summary"`
@@ -40,8 +42,8 @@ type Package struct {
 	} `json:"work_state"`
 	Artifacts  []PackageArtifact `json:"artifacts"`
 	Provenance struct {
-		OriginSession string    `json:"origin_session"`
-		Chain         []AgentID `json:"handoff_chain"`
+		OriginSession string        `json:"origin_session"`
+		Chain         []hub.AgentID `json:"handoff_chain"`
 	} `json:"provenance"`
 	Policy struct {
 		Classification string   `json:"classification"`
@@ -59,8 +61,8 @@ type Package struct {
 
 // A PackageArtifact is a file, commit or address that a package claims to exist.
 type PackageArtifact struct {
-	ID  string      `json:"artifact_id"`
-	Ref ArtifactRef `json:"ref"`
+	ID  string          `json:"artifact_id"`
+	Ref hub.ArtifactRef `json:"ref"`
 }
 
 // ClassRestricted marks a package that exports leave out.
@@ -70,7 +72,7 @@ const ClassRestricted = "restricted"
 func DecodePackage(raw []byte) (Package, error) {
 	var p Package
 	if err := jsonv2.Unmarshal(raw, &p); err != nil {
-		return p, Errorf(CodeInvalid, "hub.DecodePackage", "package: %v", err)
+		return p, hub.Errorf(hub.CodeInvalid, "shape.DecodePackage", "package: %v", err)
 	}
 	return p, nil
 }
@@ -79,8 +81,8 @@ func DecodePackage(raw []byte) (Package, error) {
 // and a commit. A package may carry some in its member evidence, as a run
 // recorded it.
 type RunEvidence struct {
-	RunID    RunID  `json:"run_id"`
-	Worktree string `json:"worktree_path"` // default that of the package
+	RunID    hub.RunID `json:"run_id"`
+	Worktree string    `json:"worktree_path"` // default that of the package
 	After    struct {
 		Commit string `json:"commit"`
 	} `json:"after"`
@@ -99,7 +101,7 @@ func DecodeEvidence(raw []byte) ([]RunEvidence, error) {
 		Evidence []RunEvidence `json:"evidence"`
 	}
 	if err := jsonv2.Unmarshal(raw, &p); err != nil {
-		return nil, Errorf(CodeInvalid, "hub.DecodeEvidence", "package: evidence: %v", err)
+		return nil, hub.Errorf(hub.CodeInvalid, "shape.DecodeEvidence", "package: evidence: %v", err)
 	}
 	return p.Evidence, nil
 }
@@ -108,10 +110,10 @@ func DecodeEvidence(raw []byte) ([]RunEvidence, error) {
 // of its canonical form by RFC 8785, with the member package_hash of
 // verification left out.
 func PackageHash(raw []byte) (string, error) {
-	const op = "hub.PackageHash"
+	const op = "shape.PackageHash"
 	var members map[string]jsontext.Value
 	if err := jsonv2.Unmarshal(raw, &members); err != nil {
-		return "", Errorf(CodeInvalid, op, "package: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 	}
 	if v, ok := members["verification"]; ok {
 		var inner map[string]jsontext.Value
@@ -119,18 +121,18 @@ func PackageHash(raw []byte) (string, error) {
 			delete(inner, "package_hash")
 			stripped, err := jsonv2.Marshal(inner, jsonv2.Deterministic(true))
 			if err != nil {
-				return "", Errorf(CodeInvalid, op, "package: %v", err)
+				return "", hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 			}
 			members["verification"] = stripped
 		}
 	}
 	whole, err := jsonv2.Marshal(members, jsonv2.Deterministic(true))
 	if err != nil {
-		return "", Errorf(CodeInvalid, op, "package: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 	}
 	canonical := jsontext.Value(whole)
 	if err := canonical.Canonicalize(); err != nil {
-		return "", Errorf(CodeInvalid, op, "package: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:]), nil
