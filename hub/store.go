@@ -49,6 +49,16 @@ type Store interface {
 	Close() error
 }
 
+// Read returns the result of fn in a snapshot of the store.
+func Read[T any](ctx context.Context, s Store, fn func(Reader) (T, error)) (T, error) {
+	var out T
+	err := s.View(ctx, func(r Reader) (err error) {
+		out, err = fn(r)
+		return err
+	})
+	return out, err
+}
+
 // Alone runs work that must run in one process at a time, under the lease of its
 // name. It gives work a store whose updates check the lease first, so that nothing
 // is stored after the lease has passed on. While another process has the lease,

@@ -40,11 +40,7 @@ func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.Summary
 // Projects returns a page of the projects that a peer takes part in.
 func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
 	out := federation.ProjectsPage{Projects: []hub.ProjectID{}}
-	var page []hub.Project
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		page, err = r.Projects(p.After, pageProjects)
-		return err
-	})
+	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(p.After, pageProjects) })
 	if err != nil {
 		return out, fmt.Errorf("peer: list projects: %w", err)
 	}

@@ -304,10 +304,7 @@ func (w *worker) baseKey(project hub.ProjectID, id hub.ContractID) string {
 }
 
 func (w *worker) base(ctx context.Context, project hub.ProjectID, id hub.ContractID) (base string, err error) {
-	err = w.store.View(ctx, func(r hub.Reader) (err error) {
-		base, err = r.Meta(w.baseKey(project, id))
-		return err
-	})
+	base, err = hub.Read(ctx, w.store, func(r hub.Reader) (string, error) { return r.Meta(w.baseKey(project, id)) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return "", nil
 	}

@@ -148,11 +148,7 @@ func (s *Syncer) wake() {
 // updateWorkers starts a worker for each approved peer, stops the others, and wakes
 // all.
 func (s *Syncer) updateWorkers(ctx context.Context) error {
-	var peers []hub.Peer
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		peers, err = r.Peers()
-		return err
-	})
+	peers, err := hub.Read(ctx, s.store, hub.Reader.Peers)
 	if err != nil {
 		return err
 	}

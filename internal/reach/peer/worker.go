@@ -278,11 +278,7 @@ func (w *worker) put(ctx context.Context, change func(*hub.Outbox)) error {
 // connect checks that the peer is up and has the right id, and reads its
 // capabilities.
 func (w *worker) connect(ctx context.Context) error {
-	var p hub.Peer
-	err := w.store.View(ctx, func(r hub.Reader) (err error) {
-		p, err = r.Peer(w.aid)
-		return err
-	})
+	p, err := hub.Read(ctx, w.store, func(r hub.Reader) (hub.Peer, error) { return r.Peer(w.aid) })
 	if err != nil {
 		return fmt.Errorf("peer: %w", err)
 	}

@@ -117,11 +117,7 @@ func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error
 
 // peer reads a peer from the store.
 func (s *Service) peer(ctx context.Context, read func(hub.Reader) (hub.Peer, error)) (p hub.Peer, err error) {
-	err = s.store.View(ctx, func(r hub.Reader) (err error) {
-		p, err = read(r)
-		return err
-	})
-	if err != nil {
+	if p, err = hub.Read(ctx, s.store, read); err != nil {
 		err = fmt.Errorf("callers: read the peer: %w", err)
 	}
 	return p, err

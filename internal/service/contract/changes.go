@@ -18,22 +18,15 @@ func (s *Service) Changes(ctx context.Context, after int64, limit int) ([]hub.Ch
 	if err != nil {
 		return nil, err
 	}
-	var all []hub.Change
-	err = s.store.View(ctx, func(r hub.Reader) (err error) {
-		all, err = r.Changes(after, limit)
-		return err
-	})
-	return all, err
+	return hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Change, error) { return r.Changes(after, limit) })
 }
 
 // Newest returns the number of the newest change.
 func (s *Service) Newest(ctx context.Context) (int64, error) {
-	var newest int64
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		_, newest, err = r.ChangeSpan()
-		return err
+	return hub.Read(ctx, s.store, func(r hub.Reader) (int64, error) {
+		_, newest, err := r.ChangeSpan()
+		return newest, err
 	})
-	return newest, err
 }
 
 // Copies returns the present state of changed things, each once: first projects,
@@ -51,9 +44,8 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 		t := thing{c.Project, c.Kind, c.Object}
 		last[t], wanted[t] = c.Seq, wanted[t] || c.Origin == "" || c.Origin != to
 	}
-	var out []federation.Copy
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		out = out[:0]
+	return hub.Read(ctx, s.store, func(r hub.Reader) ([]federation.Copy, error) {
+		var out []federation.Copy
 		for _, c := range changes {
 			if t := (thing{c.Project, c.Kind, c.Object}); last[t] != c.Seq || !wanted[t] {
 				continue
@@ -63,15 +55,14 @@ func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) 
 				continue
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			out = append(out, copied)
 		}
 		isHead := func(c federation.Copy) bool { return c.Head != nil }
 		slices.SortStableFunc(out, func(a, b federation.Copy) int { return compareBools(isHead(b), isHead(a)) })
-		return nil
+		return out, nil
 	})
-	return out, err
 }
 
 // load returns the present state of a changed thing.
@@ -180,20 +171,15 @@ func confirmed(r hub.Reader, keep int64) (int64, error) {
 // Summary returns the sums of a project, maxChanges contracts at a time.
 func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
 	const op = "contract.Summary"
-	out := federation.Summary{Project: id}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		p, err := project(r, op, id)
-		if err != nil {
-			return err
-		}
-		out.Head, out.Contracts, out.Next = projectSum(p), []federation.ContractSum{}, ""
+	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (federation.Summary, error) {
+		out := federation.Summary{Project: id, Head: sumOf(p), Contracts: []federation.ContractSum{}}
 		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: maxChanges})
 		if err != nil {
-			return err
+			return out, err
 		}
 		for _, c := range found {
 			if c, err = withVersions(r, c); err != nil {
-				return err
+				return out, err
 			}
 			out.Contracts = append(out.Contracts, federation.ContractSum{ID: c.ID, Sum: contractSum(c)})
 		}
@@ -201,7 +187,6 @@ func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.Contr
 			out.Next = found[maxChanges-1].ID
 		}
 		out.Buckets, err = buckets(r, id)
-		return err
+		return out, err
 	})
-	return out, err
 }

@@ -172,16 +172,7 @@ func (s *Service) Packets(ctx context.Context, _ hub.Caller, q hub.PacketQuery) 
 	if q.Type != "" && !q.Type.Known() {
 		return hub.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
 	}
-	var out hub.PacketPage
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		if _, err := project(r, op, q.Project); err != nil {
-			return err
-		}
-		var err error
-		out, err = r.Packets(q)
-		return err
-	})
-	return out, err
+	return readIn(ctx, s, op, q.Project, func(r hub.Reader, _ hub.Project) (hub.PacketPage, error) { return r.Packets(q) })
 }
 
 // maxThread is the number of packets of a thread that are read.
@@ -192,14 +183,10 @@ const maxThread = 500
 // to answers.
 func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, packet hub.PacketID, deep bool) ([]hub.Packet, error) {
 	const op = "contract.Thread"
-	var out []hub.Packet
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		if _, err := project(r, op, id); err != nil {
-			return err
-		}
+	return readIn(ctx, s, op, id, func(r hub.Reader, _ hub.Project) ([]hub.Packet, error) {
 		root, err := r.Packet(id, packet)
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
+			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
 		}
 		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
 			var parent hub.Packet
@@ -210,14 +197,14 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, pa
 			root = parent
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out = []hub.Packet{root}
+		out := []hub.Packet{root}
 		seen := map[hub.PacketID]bool{root.ID: true}
 		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
 			answers, err := r.Packets(hub.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, a := range answers.Packets {
 				if !seen[a.ID] {
@@ -227,7 +214,6 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, pa
 			}
 		}
 		slices.SortStableFunc(out, func(a, b hub.Packet) int { return a.At.Compare(b.At) })
-		return nil
+		return out, nil
 	})
-	return out, err
 }

@@ -289,6 +289,17 @@ func withVersions(r hub.Reader, c hub.Contract) (hub.Contract, error) {
 	return c, err
 }
 
+// readIn returns the result of fn in a snapshot that has the project.
+func readIn[T any](ctx context.Context, s *Service, op string, id hub.ProjectID, fn func(hub.Reader, hub.Project) (T, error)) (T, error) {
+	return hub.Read(ctx, s.store, func(r hub.Reader) (none T, err error) {
+		p, err := project(r, op, id)
+		if err != nil {
+			return none, err
+		}
+		return fn(r, p)
+	})
+}
+
 // required takes names and values in turn and reports CodeInvalid for the first
 // that is empty.
 func required(op string, pairs ...string) error {

@@ -199,13 +199,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 
 // FileRequests returns the requests of a project, newest first.
 func (s *Service) FileRequests(ctx context.Context, _ hub.Caller, id hub.ProjectID) ([]hub.FileRequest, error) {
-	var out []hub.FileRequest
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		_, err := project(r, "contract.FileRequests", id)
-		if err == nil {
-			out, err = r.FileRequests(id, s.o.Limits.Requests)
-		}
-		return err
+	return readIn(ctx, s, "contract.FileRequests", id, func(r hub.Reader, _ hub.Project) ([]hub.FileRequest, error) {
+		return r.FileRequests(id, s.o.Limits.Requests)
 	})
-	return out, err
 }

@@ -41,16 +41,12 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 	if !slices.Contains([]hub.ContractStatus{hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified}, g.Require) {
 		return Verdict{}, hub.Errorf(hub.CodeInvalid, op, "require: %q is not agreed, implemented or verified", g.Require)
 	}
-	out := Verdict{OK: true, Failures: []Failure{}}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		p, err := project(r, op, g.Project)
-		if err != nil {
-			return err
-		}
+	return readIn(ctx, s, op, g.Project, func(r hub.Reader, p hub.Project) (Verdict, error) {
+		out := Verdict{OK: true, Failures: []Failure{}}
 		if _, ok := p.RepoNamed(g.Repo); g.Repo != "" && !ok {
-			return hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", g.Repo, p.ID)
+			return out, hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", g.Repo, p.ID)
 		}
-		return eachContract(r, p.ID, func(c hub.Contract) error {
+		err := eachContract(r, p.ID, func(c hub.Contract) error {
 			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r hub.Repo) bool { return r.Name == g.Repo }) {
 				return nil
 			}
@@ -62,8 +58,8 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 			out.Failures = append(out.Failures, Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, Reason: waitsFor(c, p)})
 			return nil
 		})
+		return out, err
 	})
-	return out, err
 }
 
 // waitsFor completes the sentence that a contract is ...: the status that is missing,

@@ -9,17 +9,13 @@ import (
 // Contract returns a contract, with History and Conflicts if asked for.
 func (s *Service) Contract(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID, history bool) (hub.Contract, error) {
 	const op = "contract.Contract"
-	var c hub.Contract
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		if _, err = project(r, op, id); err != nil {
-			return err
+	return readIn(ctx, s, op, id, func(r hub.Reader, _ hub.Project) (hub.Contract, error) {
+		c, err := contract(r, op, id, contractID)
+		if err != nil || !history {
+			return c, err
 		}
-		if c, err = contract(r, op, id, contractID); err == nil && history {
-			c, err = withVersions(r, c)
-		}
-		return err
+		return withVersions(r, c)
 	})
-	return c, err
 }
 
 // Contracts returns contracts by id, without History and Conflicts.
@@ -35,12 +31,7 @@ func (s *Service) Contracts(ctx context.Context, _ hub.Caller, q hub.ContractQue
 	case q.Type != "" && !q.Type.Known():
 		return nil, hub.Errorf(hub.CodeInvalid, op, "type: %q is not one of %v", q.Type, hub.ContractTypes)
 	}
-	var out []hub.Contract
-	err = s.store.View(ctx, func(r hub.Reader) (err error) {
-		out, err = r.Contracts(q)
-		return err
-	})
-	return out, err
+	return hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Contract, error) { return r.Contracts(q) })
 }
 
 // A Conflict is a contract with the contents that lost in a merge.
@@ -57,24 +48,15 @@ func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID,
 	if err != nil {
 		return nil, err
 	}
-	var out []Conflict
-	err = s.store.View(ctx, func(r hub.Reader) error {
-		if _, err := project(r, op, id); err != nil {
-			return err
-		}
+	return readIn(ctx, s, op, id, func(r hub.Reader, _ hub.Project) ([]Conflict, error) {
 		found, err := r.Contracts(hub.ContractQuery{Project: id, Conflicted: true, After: after, Limit: limit})
-		if err != nil {
-			return err
-		}
-		out = make([]Conflict, 0, len(found))
-		for _, c := range found {
-			_, lost, err := r.Versions(id, c.ID)
-			if err != nil {
-				return err
+		out := make([]Conflict, len(found))
+		for i, c := range found {
+			out[i].Contract = c
+			if err == nil {
+				_, out[i].Lost, err = r.Versions(id, c.ID)
 			}
-			out = append(out, Conflict{c, lost})
 		}
-		return nil
+		return out, err
 	})
-	return out, err
 }

@@ -222,11 +222,7 @@ func withStanding(p hub.Project) hub.Project {
 
 // Project returns a project without its contracts and packets.
 func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (hub.Project, error) {
-	var p hub.Project
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		p, err = project(r, "contract.Project", id)
-		return err
-	})
+	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Project, error) { return project(r, "contract.Project", id) })
 	return withStanding(p), err
 }
 
@@ -239,11 +235,7 @@ func (s *Service) Projects(ctx context.Context, _ hub.Caller, after hub.ProjectI
 	if err != nil {
 		return nil, err
 	}
-	var all []hub.Project
-	err = s.store.View(ctx, func(r hub.Reader) (err error) {
-		all, err = r.Projects(after, limit)
-		return err
-	})
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(after, limit) })
 	for i, p := range all {
 		all[i] = withStanding(p)
 	}

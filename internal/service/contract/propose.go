@@ -21,7 +21,7 @@ type Proposal struct {
 // A Result is a contract after an operation on it.
 type Result struct {
 	Contract hub.Contract // without History and Conflicts
-	Outcome  string       // agreed, change_requested, rejected, started, complete, verified, failed, partial or ""
+	Outcome  string       // agreed, change_requested, rejected, updated, started, complete, verified, failed, partial or ""
 	Repo     hub.RepoID   // that the caller spoke for
 	Pending  []hub.Repo   // repositories whose agreement or implementation is missing
 	Packet   hub.PacketID // that holds the comment, or ""
@@ -136,22 +136,10 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
 	}
-	var out Result
-	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {
-		was, err := contract(se.tx, op, p.ID, r.Contract)
-		if err != nil {
-			return err
-		}
-		if err := sameVersion(op, was, r.Version); err != nil {
-			return err
-		}
-		c, err := step(op, was, does.move, r.Action, s.o.Clock)
-		if err != nil {
-			return err
-		}
+	return s.move(ctx, caller, move{op, r.InContract, r.Version, does.move, r.Action, does.action, does.outcome}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
 		if r.Action == ActionAgree {
 			if p.Policy == hub.AgreeCounterparty && by.ID == c.ProposedBy {
-				return hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", by.Name, c.Version)
+				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", by.Name, c.Version)
 			}
 			c.Agreements = mergeAgreements(c.Agreements, []hub.Agreement{{
 				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: hub.ContentHash(c.Content), At: c.UpdatedAt,
@@ -163,14 +151,48 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 			c.ReopenedAt = c.UpdatedAt
 		}
 		c = advance(c, p)
-		if out.Packet, err = se.comment(op, p, by, c, r, does.packet); err != nil {
+		var err error
+		out.Packet, err = se.comment(op, p, by, c, r, does.packet)
+		return c, err
+	})
+}
+
+// A move is an operation on a contract that may change its status.
+type move struct {
+	op      string
+	in      InContract
+	version int // that the caller saw; 0 for the newest
+	move    hub.ContractMove
+	word    string // for the operation, in the error of a move that is not allowed
+	action  hub.Action
+	outcome string
+}
+
+// move reads a contract, moves its status, lets do change the rest, and stores and
+// records the result.
+func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error)) (Result, error) {
+	var out Result
+	err := s.act(ctx, m.op, caller, m.in.Project, func(se *session, p hub.Project, by hub.Repo) error {
+		out = Result{Outcome: m.outcome, Repo: by.ID}
+		was, err := contract(se.tx, m.op, p.ID, m.in.Contract)
+		if err == nil {
+			err = sameVersion(m.op, was, m.version)
+		}
+		if err != nil {
 			return err
 		}
-		if err := se.tx.PutContract(c, was); err != nil {
+		c, err := step(m.op, was, m.move, m.word, s.o.Clock)
+		if err == nil {
+			c, err = do(se, p, by, was, c, &out)
+		}
+		if err == nil {
+			err = se.tx.PutContract(c, was)
+		}
+		if err != nil {
 			return err
 		}
-		out.Contract, out.Outcome, out.Repo = c, does.outcome, by.ID
-		return se.recordContract(does.action, p, by, c, does.outcome)
+		out.Contract = c
+		return se.recordContract(m.action, p, by, c, m.outcome)
 	})
 	return out, err
 }
@@ -253,41 +275,23 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
-	var out Result
-	err = s.act(ctx, op, caller, u.Project, func(se *session, p hub.Project, by hub.Repo) error {
-		was, err := contract(se.tx, op, p.ID, u.Contract)
-		if err != nil {
-			return err
-		}
-		if err := sameVersion(op, was, u.Version); err != nil {
-			return err
-		}
-		if s.o.Strict && was.Status != hub.ContractNegotiating {
-			return hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
+	m := move{op, u.InContract, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated"}
+	out, err := s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, _ *Result) (hub.Contract, error) {
+		switch {
+		case s.o.Strict && was.Status != hub.ContractNegotiating:
+			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
 				WithHint("request a change first: {contract.reply}")
-		}
-		c, err := step(op, was, hub.MoveUpdate, "update", s.o.Clock)
-		if err != nil {
-			return err
-		}
-		if was.Version >= federation.MaxVersions {
-			return hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is the limit", c.ID, was.Version)
+		case was.Version >= federation.MaxVersions:
+			return c, hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is the limit", c.ID, was.Version)
 		}
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
-			return err
+			return c, err
 		}
 		c.Version, c.Content, c.ProposedBy = was.Version+1, content, by.ID
 		c.Implementations = revise(c.Implementations)
-		if err := se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
+		return c, se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
 			Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
-		}); err != nil {
-			return err
-		}
-		if err := se.tx.PutContract(c, was); err != nil {
-			return err
-		}
-		out = Result{Contract: c, Repo: by.ID}
-		return se.recordContract(hub.ActionContractUpdated, p, by, c, "updated")
+		})
 	})
 	out.Warnings = contentWarnings(out.Contract.Type, content)
 	return out, err

@@ -25,9 +25,7 @@ func contractSum(c hub.Contract) string {
 	return sumOf(c)
 }
 
-// projectSum returns the hash of a project's own members as hubs exchange them.
-func projectSum(p hub.Project) string { return sumOf(p) }
-
+// sumOf returns the hash of a thing as hubs exchange it.
 func sumOf(v any) string {
 	b, _ := json.Marshal(v) // stored before: cannot fail
 	sum := sha256.Sum256(b)

@@ -22,16 +22,12 @@ type Work struct {
 // Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
-	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkStarted, "started", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
-		c, err := step(op, was, hub.MoveStart, "start implementation of", s.o.Clock)
-		if err != nil {
-			return c, err
-		}
+	return s.work(ctx, caller, move{op, w.InContract, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, _ := was.Implementation(by.ID)
-		return withImplementation(c, hub.Implementation{
+		return hub.Implementation{
 			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
 			StartedAt: later(c.UpdatedAt, impl.At().After(s.o.Clock)), Version: c.Version,
-		}), nil
+		}, nil
 	})
 }
 
@@ -42,45 +38,29 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
-	return s.work(ctx, op, caller, w.Project, w.Contract, hub.ActionWorkCompleted, "complete", func(was hub.Contract, by hub.Repo) (hub.Contract, error) {
-		c, err := step(op, was, hub.MoveComplete, "complete implementation of", s.o.Clock)
-		if err != nil {
-			return c, err
-		}
+	return s.work(ctx, caller, move{op, w.InContract, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
-			return c, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
+			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
 				WithHint("start the implementation first: {impl.start}")
 		}
 		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), hub.ImplComplete, w.Files, w.Notes, w.TestEndpoint
 		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))
-		return withImplementation(c, impl), nil
+		return impl, nil
 	})
 }
 
-// work changes the work of one repository on a contract, and advances the contract.
-func (s *Service) work(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, a hub.Action, outcome string, do func(hub.Contract, hub.Repo) (hub.Contract, error)) (Result, error) {
-	var out Result
-	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, by hub.Repo) error {
-		was, err := contract(se.tx, op, p.ID, contractID)
+// work moves a contract by the work of one repository on it.
+func (s *Service) work(ctx context.Context, caller hub.Caller, m move, do func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error)) (Result, error) {
+	return s.move(ctx, caller, m, func(_ *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
+		impl, err := do(was, c, by)
 		if err != nil {
-			return err
+			return c, err
 		}
-		c, err := do(was, by)
-		if err != nil {
-			return err
-		}
-		c = advance(c, p)
-		if err := federation.Check(c); err != nil {
-			return err
-		}
-		if err := se.tx.PutContract(c, was); err != nil {
-			return err
-		}
-		out = Result{Contract: c, Outcome: outcome, Repo: by.ID, Pending: c.Pending(p)}
-		return se.recordContract(a, p, by, c, outcome)
+		c = advance(withImplementation(c, impl), p)
+		out.Pending = c.Pending(p)
+		return c, federation.Check(c)
 	})
-	return out, err
 }
 
 // withImplementation returns c with the work of one repository replaced.
@@ -127,29 +107,15 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if len(v.Notes) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
 	}
-	var out Result
-	err := s.act(ctx, op, caller, v.Project, func(se *session, p hub.Project, by hub.Repo) error {
-		was, err := contract(se.tx, op, p.ID, v.Contract)
-		if err != nil {
-			return err
-		}
-		c, err := step(op, was, does.move, "verify", s.o.Clock)
-		if err != nil {
-			return err
-		}
+	m := move{op, v.InContract, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome}
+	return s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, _, c hub.Contract, out *Result) (_ hub.Contract, err error) {
 		if v.Result == VerifyFailure {
 			c.Implementations = revise(c.Implementations)
 		}
-		if out.Packet, err = se.verdict(op, p, by, c, v); err != nil {
-			return err
-		}
-		if err := se.tx.PutContract(c, was); err != nil {
-			return err
-		}
-		out.Contract, out.Outcome, out.Repo, out.Pending = c, does.outcome, by.ID, c.Pending(p)
-		return se.recordContract(hub.ActionWorkVerified, p, by, c, does.outcome)
+		out.Pending = c.Pending(p)
+		out.Packet, err = se.verdict(op, p, by, c, v)
+		return c, err
 	})
-	return out, err
 }
 
 // verdict shares the notes of a verification as a packet.
@@ -175,15 +141,8 @@ type Progress struct {
 // Progress returns the progress of a contract.
 func (s *Service) Progress(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
 	const op = "contract.Progress"
-	var out Progress
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		p, err := project(r, op, id)
-		if err != nil {
-			return err
-		}
+	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (Progress, error) {
 		c, err := contract(r, op, id, contractID)
-		out = Progress{c, c.Pending(p)}
-		return err
+		return Progress{c, c.Pending(p)}, err
 	})
-	return out, err
 }

@@ -159,16 +159,13 @@ func (s *Service) Invites(ctx context.Context, actor hub.Caller, project hub.Pro
 	if err := actor.OperatorOnly("peers.Invites"); err != nil {
 		return nil, err
 	}
-	out := []hub.Invite{}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		got, err := r.Invites(hub.InviteQuery{Project: project, Limit: maxInvites})
-		out = append(out[:0], got...)
-		return err
+	found, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Invite, error) {
+		return r.Invites(hub.InviteQuery{Project: project, Limit: maxInvites})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("peers: list invites: %w", err)
 	}
-	return out, nil
+	return append([]hub.Invite{}, found...), nil // never null on the wire
 }
 
 // Redeem accepts an invite from the hub that got it, adds that hub as a peer, and

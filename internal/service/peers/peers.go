@@ -322,12 +322,7 @@ func (s *Service) Peers(ctx context.Context, actor hub.Caller) ([]hub.Peer, erro
 	if err := actor.OperatorOnly("peers.Peers"); err != nil {
 		return nil, err
 	}
-	peers := []hub.Peer{}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		got, err := r.Peers()
-		peers = append(peers[:0], got...)
-		return err
-	})
+	peers, err := hub.Read(ctx, s.store, hub.Reader.Peers)
 	if err != nil {
 		return nil, fmt.Errorf("peers: list peers: %w", err)
 	}
@@ -377,11 +372,7 @@ func scopeOf(r hub.Reader, aid hub.AID) ([]hub.ProjectID, error) {
 
 // InScope reports whether a peer takes part in a project.
 func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
-	var ids []hub.ProjectID
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		ids, err = scopeOf(r, aid)
-		return err
-	})
+	ids, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.ProjectID, error) { return scopeOf(r, aid) })
 	if err != nil {
 		return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
 	}
