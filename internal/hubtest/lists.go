@@ -312,6 +312,40 @@ var queryTests = []storeTest{
 			check(mask)
 		}
 	}},
+	{"a forgotten message keeps its place and loses its text, its words and its references", func(w *world) {
+		for _, indexed := range []bool{false, true} {
+			m := w.message("ada", "bob")
+			sum := fmt.Sprintf("%064d", len(m.ID))
+			m.Payload, m.Topic = summary("the password is xyzzy"), "secrets"
+			m.Context = &hub.Context{Artifacts: []hub.ArtifactRef{{Type: "file", Path: "/a", SHA256: sum}}}
+			w.update(func(tx hub.Tx) error { return tx.AddMessage(m, parties(m, hub.PartyUnread)) })
+			if indexed {
+				w.indexText()
+			}
+			names := func() (named bool) {
+				w.view(func(r hub.Reader) (err error) {
+					named, err = r.NamesArtifact(sum)
+					return err
+				})
+				return named
+			}
+			w.equal("named before", names(), true)
+			w.update(func(tx hub.Tx) error { return tx.ForgetText(m.ID) })
+			w.indexText()
+			w.equal("named after", names(), false)
+			w.view(func(r hub.Reader) error {
+				got, err := r.Message(m.ID)
+				want := m
+				want.Envelope = m.Forgotten()
+				w.same("message", got, want)
+				return err
+			})
+			w.equal("by its words", w.query(hub.Query{Viewer: "bob", Text: "xyzzy"}), []hub.EnvelopeID{})
+			w.equal("by its topic", w.query(hub.Query{Viewer: "bob", Topic: "secrets"}), []hub.EnvelopeID{})
+			w.equal("by the words that stay", w.query(hub.Query{Viewer: "bob", Text: "removed", Since: m.CreatedAt, Limit: 1}), []hub.EnvelopeID{m.ID})
+		}
+		w.update(func(tx hub.Tx) error { return tx.ForgetText(w.ids.Next()) }) // remains of words only
+	}},
 	{"R3-013 messages are found by status as it changes", func(w *world) {
 		m := w.send("ada", "bob")
 		for _, next := range []hub.MessageStatus{hub.StatusDelivered, hub.StatusRead} {
