@@ -46,6 +46,8 @@ without changing anything in it.`,
 				return usagef("--peek changes nothing, so there is nothing to ack")
 			case watch && (p.Peek || p.Cursor != "" || wait != 0):
 				return usagef("--watch does not go together with --wait, --peek or --cursor")
+			case p.Part != 0 && p.ID == "":
+				return usagef("--part needs the id of a message").WithHint("parley inbox --id m17 --part 1")
 			case wait < 0:
 				return usagef("--wait: a span cannot be negative")
 			}
@@ -69,6 +71,8 @@ without changing anything in it.`,
 	f.StringSliceVar(&ids, "ack-id", nil, "mark these messages as read")
 	f.BoolVar(&p.NewOnly, "new", false, "leave out messages that were shown before")
 	f.BoolVar(&p.Peek, "peek", false, "show messages without marking them as delivered")
+	f.StringVar((*string)(&p.ID), "id", "", "show this one message")
+	f.IntVar(&p.Part, "part", 0, "with --id: show this part of its long text, from 1")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return cmd
@@ -132,6 +136,9 @@ const watchRetry = 500 * time.Millisecond
 func (a *app) printInbox(got mailroom.Inbox) error {
 	return a.print(got, func(w io.Writer) {
 		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, got.You))
+		if got.Part != nil {
+			io.WriteString(w, mailroom.RenderPart(got))
+		}
 		if got.Next != "" {
 			fmt.Fprintf(w, "\nmore: parley inbox --cursor %s\n", got.Next)
 		}

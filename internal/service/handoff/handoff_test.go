@@ -433,6 +433,19 @@ func TestRefusedPackages(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an origin session that the package names is kept as the sender's word", func(t *testing.T) {
+		d.on(t)
+		caller := planner
+		caller.Session = "s-of-the-hub"
+		r := d.propose(caller, "builder", pkg("T-origin", with("provenance.origin_session", "my-own")))
+		got, err := d.Show(t.Context(), planner, r.ID)
+		if err != nil || !strings.Contains(string(got.Package), `"origin_session":"my-own"`) {
+			t.Errorf("got %s (%v), want the session of the package", got.Package, err)
+		}
+		if _, err := d.Withdraw(t.Context(), planner, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("a hash that the sender computed is taken", func(t *testing.T) {
 		d.on(t)
 		first := d.propose(planner, "builder", pkg("T", nil))
