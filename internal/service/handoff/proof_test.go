@@ -185,6 +185,20 @@ func TestOutsideTheRoots(t *testing.T) {
 	}
 }
 
+func TestLongestInvitation(t *testing.T) {
+	d := open(t)
+	wide := func(n int) string { return strings.Repeat("\U0001F600", n) } // four bytes each
+	h := d.propose(planner, "builder", pkg(wide(200), func(m map[string]any) {
+		with("task.title", wide(200))(m)
+		with("context.summary", wide(2000))(m)
+		with("work_state.next_step", wide(2000))(m)
+		with("unproven", wide(125))(m)
+	}))
+	if h.Status != hub.HandoffProposed {
+		t.Errorf("got %s, want proposed", h.Status)
+	}
+}
+
 func TestRequireProof(t *testing.T) {
 	d := open(t)
 	path, _ := d.repository("repo")

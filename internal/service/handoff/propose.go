@@ -278,9 +278,9 @@ func names(chain []hub.AgentID) string {
 const onTheHub = "restricted: read it on the hub"
 
 // invitation is the payload of handoff.initiate: a summary of the package for the
-// receiver.
+// receiver. Its texts are cut so that it stays below the limit of a payload.
 func invitation(h hub.Handoff, p shape.Package) any {
-	title, summary, next, unproven := h.Title, cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800), p.Unproven
+	title, summary, next, unproven := cut(h.Title, 400), cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800), cut(p.Unproven, 200)
 	if h.Restricted {
 		title, summary, next, unproven = "restricted", onTheHub, onTheHub, ""
 	}
@@ -292,7 +292,7 @@ func invitation(h hub.Handoff, p shape.Package) any {
 		Next     string        `json:"next_step"`
 		Hash     string        `json:"package_hash"`
 		Unproven string        `json:"unproven,omitempty"`
-	}{h.ID, h.TaskID, title, summary, next, h.Hash, cut(unproven, 500)}
+	}{h.ID, h.TaskID, title, summary, next, h.Hash, unproven}
 }
 
 // cut shortens a text to about so many bytes as JSON, at a character.
