@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -111,5 +113,48 @@ func TestSlowReader(t *testing.T) {
 				t.Errorf("got %d bytes and the error %v, want the answer cut off", got, err)
 			}
 		})
+	})
+}
+
+func TestClockSetBack(t *testing.T) {
+	t.Run("an agent at its limit waits a minute, however far the clock was set back", func(t *testing.T) {
+		hubtest.NoGoroutinesLeft(t)
+		o := quiet()
+		o.Home = t.TempDir()
+		r := start(t, o)
+		key := r.add(t, "alice", "bob")[0]
+		r.stop()
+		store, err := sqlite.Open(o.Home, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tomorrow := hub.At(time.Now().Add(24 * time.Hour))
+		ids := hub.NewIDs(func() time.Time { return tomorrow.Time })
+		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			for range 10 {
+				id := ids.Next()
+				m := hub.Message{Envelope: hub.Envelope{
+					ID: id, Protocol: hub.Protocol, Version: hub.Version, From: "alice", To: []hub.AgentID{"bob"}, ThreadID: string(id), Type: hub.TypeStatusUpdate,
+					Priority: hub.PriorityNormal, Status: hub.StatusPending, Payload: json.RawMessage(`{"summary":"x"}`), Policy: hub.DefaultPolicy, CreatedAt: tomorrow,
+				}}
+				if err := tx.AddMessage(m, []hub.Party{{Agent: "alice", State: hub.PartySender}, {Agent: "bob", State: hub.PartyUnread}}); err != nil {
+					return err
+				}
+				if _, err := tx.Append(hub.Entry{At: tomorrow, Actor: "alice", Action: hub.ActionMessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r = start(t, o)
+		_, err = rpc.Call(t.Context(), r.as(key), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "the eleventh"})
+		wantCode(t, err, hub.CodeRateLimited)
+		var e *hub.Error
+		if !errors.As(err, &e) || e.RetryAfter > time.Minute {
+			t.Errorf("got %v, want a wait of a minute at most", err)
+		}
 	})
 }

@@ -71,7 +71,7 @@ func (s *Server) openIdentity(context.Context) error {
 			return fmt.Errorf("server: the exchange: %w", err)
 		}
 	}
-	s.keys = keys.New(s.store, &keys.Options{Bus: s.hints, Self: self})
+	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self})
 	s.peers = peers.New(s.store, options)
 	s.callers = callers.New(s.store, s.keys, s.peers, &callers.Options{Vault: s.vault, Self: self, Open: c.Open})
 	return nil

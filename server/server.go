@@ -91,6 +91,7 @@ type Server struct {
 	stopping chan struct{} // closed when the server begins to stop
 
 	store    *sqlite.Store
+	clock    hub.Clock // steady
 	shared   *os.Root // files that repositories share
 	hints    hub.Bus
 	listener net.Listener
@@ -118,7 +119,7 @@ type Server struct {
 // New opens the hub in opts.Home and begins to listen. The caller must call
 // Serve or Close: both release the home.
 //
-// It builds from the ground up: store and listener, the hub's own identity, the
+// It builds from the ground up: store, listener and clock, the hub's own identity, the
 // services, the tables of operations over them, and the door in front.
 func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if opts.Addr == "" {
@@ -154,7 +155,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if tlsConfig != nil {
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
-	for _, open := range []func(context.Context) error{s.openIdentity, s.openMessages, s.openProjects, s.begin, s.openDoor} {
+	for _, open := range []func(context.Context) error{s.openClock, s.openIdentity, s.openMessages, s.openProjects, s.begin, s.openDoor} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -166,7 +167,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 func (s *Server) openMessages(ctx context.Context) (err error) {
 	home := s.opts.Home
 	mail := &mailroom.Options{
-		Bus: s.hints, Log: s.log, Limits: s.opts.Limits,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
 	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
@@ -187,17 +188,17 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
 	}
-	s.journal = journal.New(s.store, &journal.Options{Bus: s.hints, Log: s.log})
+	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, home, records.Options{Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers(), Artifacts: content})
+	s.records = newRecords(s.store, home, records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers(), Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
-	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Log: s.log})
+	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Clock: s.clock, Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
+	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
 	if err := s.mail.Probe(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
@@ -207,7 +208,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 // openRoots opens the service of roots and adds those of the options. The operator
 // who starts the hub chose them, so that a path of them may lead through a link.
 func (s *Server) openRoots(ctx context.Context) (err error) {
-	if s.roots, err = roots.New(s.store, s.opts.Home, &roots.Options{Bus: s.hints}); err != nil {
+	if s.roots, err = roots.New(s.store, s.opts.Home, &roots.Options{Clock: s.clock, Bus: s.hints}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	for _, path := range s.opts.Roots {
