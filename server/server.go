@@ -92,7 +92,7 @@ type Server struct {
 
 	store    *sqlite.Store
 	clock    hub.Clock // steady
-	shared   *os.Root // files that repositories share
+	shared   *os.Root  // files that repositories share
 	hints    hub.Bus
 	listener net.Listener
 

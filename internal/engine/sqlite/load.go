@@ -47,7 +47,6 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 		return err
 	}
 	defer lock.Close()
-	defer lock.Truncate(0)
 
 	path := filepath.Join(home, databaseName)
 	for _, name := range []string{path, path + "-wal"} {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -9,11 +10,27 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// lockHome takes the lock that makes this process the only one with a hub in
-// dir. Closing the file gives it back, and so does the end of the process.
-func lockHome(path string) (*os.File, error) {
+// A lock makes this process the only one with a hub in a folder. Closing it gives
+// it back, and so does the end of the process.
+type lock struct {
+	file   *os.File // with the process id
+	folder *os.File // locked, too, so that removing the file frees nothing; nil where a file in use cannot be removed
+}
+
+// Close gives the lock back.
+func (l *lock) Close() error {
+	l.file.Truncate(0) // the id is for people
+	err := l.file.Close()
+	if l.folder != nil {
+		err = errors.Join(err, l.folder.Close())
+	}
+	return err
+}
+
+// lockHome takes the lock of the folder in which the file at path lies.
+func lockHome(path string) (*lock, error) {
 	const op = "sqlite.Open"
-	f, err := openLocked(path)
+	l, err := openLocked(path)
 	if err == errLocked {
 		who := "another process"
 		if b, err := os.ReadFile(path); err == nil && len(b) < 32 {
@@ -29,8 +46,8 @@ func lockHome(path string) (*os.File, error) {
 			WithHint("look at the permissions of the hub's folder")
 	}
 	// The process id in the file is for people; the lock does not depend on it.
-	if err := f.Truncate(0); err == nil {
-		io.WriteString(f, strconv.Itoa(os.Getpid())+"\n")
+	if err := l.file.Truncate(0); err == nil {
+		io.WriteString(l.file, strconv.Itoa(os.Getpid())+"\n")
 	}
-	return f, nil
+	return l, nil
 }

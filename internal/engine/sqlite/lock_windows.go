@@ -12,8 +12,8 @@ var errLocked = errors.New("locked")
 const errSharingViolation = syscall.Errno(32)
 
 // openLocked opens the file so that others may read but not open it for
-// writing, which is what this function does.
-func openLocked(path string) (*os.File, error) {
+// writing, which is what this function does, nor remove it.
+func openLocked(path string) (*lock, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err
@@ -26,5 +26,5 @@ func openLocked(path string) (*os.File, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return os.NewFile(uintptr(h), path), nil
+	return &lock{file: os.NewFile(uintptr(h), path)}, nil
 }

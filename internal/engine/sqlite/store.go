@@ -59,7 +59,7 @@ type Store struct {
 	full bool
 	busy time.Duration
 	log  *slog.Logger
-	lock *os.File
+	lock *lock
 
 	patience time.Duration // without changes, after which the writer indexes words
 
@@ -215,7 +215,6 @@ func (s *Store) Close() error {
 	s.writer.disconnect()
 	close(s.checkpoint)
 	<-s.checkpointsDone // its connection is the last one, so the log goes with it
-	s.lock.Truncate(0)
 	return engineError("sqlite.Close", errors.Join(err, s.lock.Close()))
 }
 
