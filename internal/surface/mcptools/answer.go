@@ -114,14 +114,21 @@ func (r *readers) tell(reader string, now facts) (capabilities, agents bool) {
 }
 
 // present performs a call and returns its answer as its reader sees it. A refusal is
-// no error of the protocol, so that the model reads it.
-func (r *readers) present(reader string, c *toolCall, perform func(args []byte) (any, error)) *mcp.CallToolResult {
+// no error of the protocol, so that the model reads it. A panic is one, too: the
+// library would let it end the hub.
+func (r *readers) present(reader string, c *toolCall, perform func(args []byte) (any, error)) (out *mcp.CallToolResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			text := fmt.Sprintf("%s: the answer cannot be written: %v\n", hub.CodeInternal, p)
+			out = &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+		}
+	}()
 	var result any
 	err := c.err
 	if err == nil {
 		result, err = perform(c.args)
 	}
-	out := &mcp.CallToolResult{IsError: err != nil}
+	out = &mcp.CallToolResult{IsError: err != nil}
 	var text string
 	if c.asJSON {
 		text = jsonAnswer(result, err)
