@@ -193,7 +193,7 @@ func (c *Conn) shut() error {
 	c.failCalls(ErrClosed, true)
 	c.stop(ErrClosed)
 	c.out.close()
-	within(c.outDone)
+	within(c.outDone, closeGrace)
 	err := closeBoth(c.dst, c.src)
 	for _, w := range []struct {
 		done   chan struct{}
@@ -203,16 +203,16 @@ func (c *Conn) shut() error {
 		{c.handled, "a request handler has not returned"},
 		{c.outDone, "the writer cannot be closed"},
 	} {
-		if !within(w.done) {
+		if !within(w.done, closeGrace) {
 			return errors.Join(err, errors.New("jsonrpc: close: "+w.reason))
 		}
 	}
 	return err
 }
 
-// within reports whether done is closed within closeGrace.
-func within(done <-chan struct{}) bool {
-	timer := time.NewTimer(closeGrace)
+// within reports whether done is closed in the given time.
+func within(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -175,22 +175,10 @@ func (p *Process) CloseInput() error { return p.stdin.Close() }
 
 // ending returns the exit error of the program, or err if it does not end soon.
 func (p *Process) ending(err error) error {
-	if p.within(endGrace) {
+	if within(p.done, endGrace) {
 		return p.exitError()
 	}
 	return err
-}
-
-// within reports whether the program ends and is cleaned up in the given time.
-func (p *Process) within(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-p.done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // Exited reports whether the program has ended.
@@ -249,11 +237,11 @@ func (p *Process) shut() error {
 		}
 		p.step.Store(s.step)
 		s.take() // the wait shows whether it worked
-		if p.within(s.grace) {
+		if within(p.done, s.grace) {
 			break
 		}
 	}
-	ended := p.Exited() && p.within(p.opts.KillGrace)
+	ended := p.Exited() && within(p.done, p.opts.KillGrace)
 	p.stdout.Close()
 	if !ended {
 		return fmt.Errorf("jsonrpc: close: process %d does not end after a kill", p.Pid())

@@ -119,14 +119,13 @@ func (in *dispatchReader) end() {
 		in.d.add(CodeDuplicate, in.number, messages[CodeDuplicate], name)
 	}
 	in.seen[in.open] = true
-	if dispatchTerms[in.open].shape == aText {
-		if target := in.result.text(name); text != "" {
-			*target = text
-		}
-		return
+	target, list := in.result.field(in.open)
+	switch {
+	case list != nil:
+		*list = append(*list, listItems(name, first, more)...)
+	case text != "":
+		*target = text
 	}
-	target := in.result.list(name)
-	*target = append(*target, listItems(name, first, more)...)
 }
 
 // finish ends the last field and returns the result.
@@ -140,28 +139,12 @@ func (in *dispatchReader) finish() (DispatchResult, error) {
 	return in.result, nil
 }
 
-// text returns the text field of that name.
-func (d *Dispatch) text(name string) *string {
-	switch name {
-	case "TASK":
-		return &d.Task
-	case "CONTEXT":
-		return &d.Context
-	case "RULES":
-		return &d.Rules
-	}
-	return &d.Done
-}
-
-// list returns the list field of that name.
-func (d *Dispatch) list(name string) *[]string {
-	switch name {
-	case "ACCEPTANCE":
-		return &d.Acceptance
-	case "SCOPE":
-		return &d.Scope
-	}
-	return &d.Verify
+// field returns the text or the list for the field at an index of dispatchTerms; the
+// other one is nil.
+func (d *Dispatch) field(place int) (text *string, list *[]string) {
+	texts := [...]*string{0: &d.Task, 1: &d.Context, 4: &d.Rules, 6: &d.Done}
+	lists := [...]*[]string{2: &d.Acceptance, 3: &d.Scope, 5: &d.Verify, 6: nil}
+	return texts[place], lists[place]
 }
 
 // listItems reads a list that begins on the line of its name and continues in the
@@ -384,13 +367,14 @@ func (in *dispatchReader) member(m member) {
 	name := dispatchTerms[place].name
 	value, isText := m.text()
 	items, _, isList := m.items()
+	_, list := in.result.field(place)
 	switch {
 	case isText:
 		in.open, in.name, in.values = place, m.name, []string{trim(value)}
 		in.end()
 		in.values = nil
-	case isList && dispatchTerms[place].shape == aList:
-		*in.result.list(name) = items
+	case isList && list != nil:
+		*list = items
 	case !m.null():
 		in.d.add(CodeUnknownValue, 0, messages[CodeUnknownValue], name, brief(string(m.value)))
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Node is a JSON value that remembers its line and the order of its members, so
@@ -210,11 +212,9 @@ func Decode(raw []byte) (v any, ok bool) {
 // Encode returns v as compact JSON without the escapes meant for web pages, and
 // null for a value that JSON cannot hold.
 func Encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
+	raw, err := strictjson.Encode(v)
+	if err != nil {
 		return json.RawMessage("null")
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return raw
 }

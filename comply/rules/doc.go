@@ -8,7 +8,7 @@
 // about, and a function that describes the flaw. The tables stand in one file per
 // area of the protocol. Behind the checks stands the schema: a message in which no
 // check found a flaw is validated, and a departure is a finding under the rule that
-// shapeRules names.
+// schemaRules names.
 //
 // The same log always gives the same findings, in the same order. The package does
 // not use our own types of the protocol, so that a mistake in them cannot hide a
