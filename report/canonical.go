@@ -46,34 +46,21 @@ func names(line, name string) bool {
 	return len(line) > len(name) && line[len(name)] == ':' && line[:len(name)] == name
 }
 
-// setCanonical sets a field. It reports false for a value that is not canonical.
-func (r *Result) setCanonical(place int, value string) (ok bool) {
+// setCanonical sets a field as Reference does. It reports false for a value that is not
+// canonical: one of which Reference would read only a part, or a list with marks.
+func (r *Result) setCanonical(place int, value string) bool {
+	if !r.setReference(reportTerms[place].name, value) {
+		return false
+	}
 	switch place {
 	case statusPlace:
-		r.Status = Status(value)
-		return r.Status.Known()
+		return string(r.Status) == value
 	case testsPlace:
-		r.Tests = Tests(value)
-		return canonicalTests(value) == len(value) && lower(value) == value
+		return string(r.Tests) == value && canonicalTests(value) == len(value)
 	case buildPlace:
-		r.Build = State(value)
-		return r.Build == Pass || r.Build == Fail || r.Build == Skip
-	case createdPlace:
-		r.FilesCreated, ok = splitCanonical(value)
-	case modifiedPlace:
-		r.FilesModified, ok = splitCanonical(value)
-	case errorPlace:
-		r.Error, ok = value, true
-	case learnedPlace:
-		r.Learned, ok = value, true
+		return string(r.Build) == value
+	case createdPlace, modifiedPlace:
+		return !strings.HasSuffix(value, ",") && !strings.ContainsAny(value, "\"()[]*`") && !emptyMarker(value)
 	}
-	return ok
-}
-
-// splitCanonical reads a list without marks.
-func splitCanonical(value string) (items []string, ok bool) {
-	if strings.HasSuffix(value, ",") || strings.ContainsAny(value, "\"()[]*`") || emptyMarker(value) {
-		return nil, false
-	}
-	return splitPlain(value), true
+	return true
 }

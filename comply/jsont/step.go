@@ -250,11 +250,15 @@ func (p *Reader) sendRaw(n *Node) Action {
 
 func (p *Reader) expect(n *Node) Action {
 	v := p.Object(n, "expect")
-	e := &Expect{Timeout: p.duration(v, "timeoutMs", DefaultTimeout), Ordered: p.flag(v, "ordered"), Until: p.until(v), Captures: p.captures(v)}
-	for m := range p.each(v, "messages") {
-		e.Messages = append(e.Messages, p.expectation(m))
+	return &Expect{Timeout: p.duration(v, "timeoutMs", DefaultTimeout), Ordered: p.flag(v, "ordered"), Until: p.until(v), Messages: p.messages(v), Captures: p.captures(v)}
+}
+
+// messages reads the frames that a step waits for, or forbids.
+func (p *Reader) messages(n *Node) (out []*Expectation) {
+	for m := range p.each(n, "messages") {
+		out = append(out, p.expectation(m))
 	}
-	return e
+	return out
 }
 
 // expectation reads the description of one frame.
@@ -313,23 +317,16 @@ func (p *Reader) captures(n *Node) (out []Capture) {
 
 func (p *Reader) forbid(n *Node) Action {
 	v := p.Object(n, "forbid")
-	f := &Forbid{Timeout: p.duration(v, "timeoutMs", DefaultTimeout), Methods: p.Texts(v, "methods"), Full: p.flag(v, "full"), Until: p.until(v)}
-	for m := range p.each(v, "messages") {
-		f.Messages = append(f.Messages, p.expectation(m))
-	}
-	return f
+	return &Forbid{Timeout: p.duration(v, "timeoutMs", DefaultTimeout), Methods: p.Texts(v, "methods"), Messages: p.messages(v), Full: p.flag(v, "full"), Until: p.until(v)}
 }
 
 func (p *Reader) delay(n *Node) Action { return Delay(p.duration(n, "delayMs", 0)) }
 
 func (p *Reader) process(n *Node) Action {
 	v := p.Object(n, "process")
-	x := &Process{CloseInput: p.flag(v, "closeInput"), Terminate: p.flag(v, "terminate"), Restart: p.flag(v, "restart"), Alone: p.flag(v, "alone"), ReadableStderr: p.flag(v, "readableStderr")}
+	x := &Process{CloseInput: p.flag(v, "closeInput"), Terminate: p.flag(v, "terminate"), ExitCode: v.Get("exitCode"), Restart: p.flag(v, "restart"), Alone: p.flag(v, "alone"), ReadableStderr: p.flag(v, "readableStderr")}
 	if v.Get("exitsWithinMs") != nil {
 		x.Exits, x.Within = true, p.duration(v, "exitsWithinMs", 0)
-	}
-	if code := v.Get("exitCode"); code != nil {
-		x.ExitCode = code
 	}
 	return x
 }
