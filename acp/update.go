@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -115,41 +116,41 @@ func (u *Update) Unknown() *acpv1.Unknown {
 	return u.V2.Update.Unknown
 }
 
+// chunkV1 returns the piece of a message or thought that an update of version 1 has, nil
+// if it has none.
+func chunkV1(m *acpv1.SessionUpdate) *acpv1.ContentChunk {
+	return cmp.Or(m.AgentMessageChunk, m.AgentThoughtChunk, m.UserMessageChunk)
+}
+
+// messageV2 returns the piece of a message or thought that an update of version 2 has, or
+// the whole of one. The three types of whole messages have the same members.
+func messageV2(m *acpv2.SessionUpdate) (chunk *acpv2.ContentChunk, whole *acpv2.UserMessage) {
+	return cmp.Or(m.AgentMessageChunk, m.AgentThoughtChunk, m.UserMessageChunk),
+		cmp.Or((*acpv2.UserMessage)(m.AgentMessage), (*acpv2.UserMessage)(m.AgentThought), m.UserMessage)
+}
+
 // Text returns the text of a message, a thought or a notice, and "" for all other
 // updates. Content that is not text is a placeholder with its type.
 func (u *Update) Text() string {
+	var notice *acpv1.Notice // the same in both versions
 	if u.V1 != nil {
-		m := &u.V1.Update
-		switch {
-		case m.AgentMessageChunk != nil:
-			return textV1(&m.AgentMessageChunk.Content)
-		case m.AgentThoughtChunk != nil:
-			return textV1(&m.AgentThoughtChunk.Content)
-		case m.UserMessageChunk != nil:
-			return textV1(&m.UserMessageChunk.Content)
-		case m.Notice != nil:
-			return m.Notice.Title
+		if chunk := chunkV1(&u.V1.Update); chunk != nil {
+			return textV1(&chunk.Content)
 		}
+		notice = u.V1.Update.Notice
+	} else {
+		switch chunk, whole := messageV2(&u.V2.Update); {
+		case chunk != nil:
+			return textV2(chunk.Content)
+		case whole != nil:
+			return textV2(whole.Content.Or(nil)...)
+		}
+		notice = u.V2.Update.Notice
+	}
+	if notice == nil {
 		return ""
 	}
-	m := &u.V2.Update
-	switch {
-	case m.AgentMessageChunk != nil:
-		return textV2(m.AgentMessageChunk.Content)
-	case m.AgentThoughtChunk != nil:
-		return textV2(m.AgentThoughtChunk.Content)
-	case m.UserMessageChunk != nil:
-		return textV2(m.UserMessageChunk.Content)
-	case m.AgentMessage != nil:
-		return textV2(m.AgentMessage.Content.Or(nil)...)
-	case m.AgentThought != nil:
-		return textV2(m.AgentThought.Content.Or(nil)...)
-	case m.UserMessage != nil:
-		return textV2(m.UserMessage.Content.Or(nil)...)
-	case m.Notice != nil:
-		return m.Notice.Title
-	}
-	return ""
+	return notice.Title
 }
 
 // Message returns the id of the message or thought that the update belongs to, ""
@@ -157,26 +158,16 @@ func (u *Update) Text() string {
 // the earlier text under that id. Otherwise it is appended to it.
 func (u *Update) Message() (id string, whole bool) {
 	if u.V1 != nil {
-		for _, chunk := range []*acpv1.ContentChunk{u.V1.Update.AgentMessageChunk, u.V1.Update.AgentThoughtChunk, u.V1.Update.UserMessageChunk} {
-			if chunk != nil {
-				return string(chunk.MessageID.Or("")), false
-			}
+		if chunk := chunkV1(&u.V1.Update); chunk != nil {
+			return string(chunk.MessageID.Or("")), false
 		}
 		return "", false
 	}
-	m := &u.V2.Update
-	for _, chunk := range []*acpv2.ContentChunk{m.AgentMessageChunk, m.AgentThoughtChunk, m.UserMessageChunk} {
-		if chunk != nil {
-			return string(chunk.MessageID), false
-		}
-	}
-	switch {
-	case m.AgentMessage != nil:
-		return string(m.AgentMessage.MessageID), !m.AgentMessage.Content.IsAbsent()
-	case m.AgentThought != nil:
-		return string(m.AgentThought.MessageID), !m.AgentThought.Content.IsAbsent()
-	case m.UserMessage != nil:
-		return string(m.UserMessage.MessageID), !m.UserMessage.Content.IsAbsent()
+	switch chunk, all := messageV2(&u.V2.Update); {
+	case chunk != nil:
+		return string(chunk.MessageID), false
+	case all != nil:
+		return string(all.MessageID), !all.Content.IsAbsent()
 	}
 	return "", false
 }

@@ -1,6 +1,7 @@
 package acpv2
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -223,10 +224,8 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 		updates = append(updates, *v)
 	}
 	// A whole message that comes after its first chunk would say it twice.
-	for _, chunk := range []*ContentChunk{m.UserMessageChunk, m.AgentMessageChunk, m.AgentThoughtChunk} {
-		if chunk != nil {
-			remember = func() { s.seen(chunk.MessageID) }
-		}
+	if chunk := cmp.Or(m.UserMessageChunk, m.AgentMessageChunk, m.AgentThoughtChunk); chunk != nil {
+		remember = func() { s.seen(chunk.MessageID) }
 	}
 	return updates, remember
 }
