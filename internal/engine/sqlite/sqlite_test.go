@@ -801,7 +801,7 @@ func TestHome(t *testing.T) {
 		if want := strconv.Itoa(os.Getpid()); err == nil || !strings.Contains(err.Error(), want) || e.Hint == "" {
 			t.Errorf("got %v, hint %q; want the pid %s and a hint", err, e.Hint, want)
 		}
-		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+		if err := os.Remove(filepath.Join(dir, LockFile)); err != nil {
 			t.Fatal(err)
 		}
 		_, err = Open(dir, nil)
