@@ -102,12 +102,12 @@ func TestSlowReader(t *testing.T) {
 			}
 
 			res := ask("GET", "/artifacts/"+put.Artifact.SHA256, nil)
-			time.Sleep(29 * time.Second) // a slow reader
+			<-time.After(29 * time.Second) // a slow reader
 			some := make([]byte, 300<<10)
 			if _, err := io.ReadFull(res.Body, some); err != nil {
 				t.Fatalf("after 29 s: %v", err)
 			}
-			time.Sleep(40 * time.Second) // one that has stopped
+			<-time.After(40 * time.Second) // one that has stopped
 			rest, err := io.ReadAll(res.Body)
 			if got := len(some) + len(rest); err == nil || got >= len(content) {
 				t.Errorf("got %d bytes and the error %v, want the answer cut off", got, err)

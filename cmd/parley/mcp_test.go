@@ -70,7 +70,7 @@ func TestMCP(t *testing.T) {
 			t.Fatalf("acp_send: %s", text)
 		}
 		var inbox listShape
-		text, _ = callTool(t, ctx, builder, "acp_inbox", map[string]any{"wait_s": 30}, &inbox)
+		callTool(t, ctx, builder, "acp_inbox", map[string]any{"wait_s": 30}, &inbox)
 		if len(inbox.Messages) != 1 || inbox.Messages[0].ID != sent.ID || inbox.Messages[0].From != "planner" {
 			t.Fatalf("acp_inbox: %+v", inbox)
 		}
@@ -83,7 +83,7 @@ func TestMCP(t *testing.T) {
 		text, _ = callTool(t, ctx, builder, "acp_status", map[string]any{"state": "complete", "summary": "answered"}, nil)
 		contains(t, text, "- planner, inbox: on_poll")
 		var found listShape
-		text, _ = callTool(t, ctx, planner, "acp_query", map[string]any{"thread_id": sent.ID}, &found)
+		callTool(t, ctx, planner, "acp_query", map[string]any{"thread_id": sent.ID}, &found)
 		if len(found.Messages) != 2 || found.Messages[0].Type != "knowledge.response" {
 			t.Errorf("acp_query: %+v", found)
 		}
