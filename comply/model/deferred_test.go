@@ -17,6 +17,9 @@ func TestToolsThatAreNotInTheList(t *testing.T) {
 			{"type":"namespace","name":"multi_agent_v1","tools":[{"type":"function","name":"echo_agent","parameters":{"type":"object","properties":{}}}]},
 			{"type":"namespace","name":"mcp__parley","tools":[{"type":"function","name":"add","parameters":{"type":"object","properties":{}}},
 			{"type":"function","name":"echo","parameters":{"type":"object","properties":{"text":{"type":"string"}}}}]}`
+		finder   = `{"type":"tool_search","execution":"client","description":"Searches.","parameters":{"type":"object","properties":{"query":{"type":"string"}}}}`
+		searched = `{"type":"tool_search_call","call_id":"s","execution":"client","status":"completed","arguments":{"query":"parley echo"}},
+			{"type":"tool_search_output","call_id":"s","execution":"client","status":"completed",`
 		deferred = `The following deferred tools are now available via ToolSearch:\nWebFetch\nmcp__parley__add\nmcp__parley__echo`
 		search   = `{"name":"ToolSearch","input_schema":{"type":"object","properties":{"query":{"type":"string"},"max_results":{"type":"number"}}}}`
 		bridge   = `{"type":"function","function":{"name":"tool_search","parameters":{"type":"object","properties":{"query":{"type":"string"}}}}},
@@ -31,6 +34,22 @@ func TestToolsThatAreNotInTheList(t *testing.T) {
 			`{"tools":[` + namespace + `],"input":[{"role":"user","content":"` + ask + `"},
 			{"type":"function_call","call_id":"c","name":"echo","namespace":"mcp__parley","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"hi"}]}`,
 			`"text":"It said hi."`},
+		{"a tool that the API's own search finds is searched for first", "/v1/responses",
+			`{"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"}]}`,
+			`"arguments":{"query":"parley echo"},"call_id":"CALL","execution":"client"`},
+		{"the search is streamed as one item", "/v1/responses",
+			`{"stream":true,"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"}]}`,
+			`"status":"completed","type":"tool_search_call"},"output_index":0,"sequence_number":3,`},
+		{"a tool that the API's own search has found is called", "/v1/responses",
+			`{"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"},` + searched + `"tools":[` + namespace + `]}]}`,
+			`"arguments":"{\"text\":\"hi\"}","call_id":"CALL","id":"FC","name":"echo","namespace":"mcp__parley"`},
+		{"the API's own search counts as no result of the script", "/v1/responses",
+			`{"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"},` + searched + `"tools":[` + namespace + `]},
+			{"type":"function_call","call_id":"c","name":"echo","namespace":"mcp__parley","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"hi"}]}`,
+			`"text":"It said hi."`},
+		{"a tool that the API's own search has not found is not there", "/v1/responses",
+			`{"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"},` + searched + `"tools":[]}]}`,
+			`the agent offers no tool`},
 		{"a tool that is named in the text is searched for first", "/v1/messages",
 			`{"tools":[` + search + `],"system":"` + deferred + `","messages":[{"role":"user","content":"` + ask + `"}]}`,
 			`"input":{"max_results":1,"query":"select:mcp__parley__echo"},"name":"ToolSearch"`},

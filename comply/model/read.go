@@ -74,10 +74,14 @@ func (r *request) addTools(tools any, space string) {
 		if inner := at(t, "function"); inner != nil {
 			t = inner
 		}
+		if text(t, "type") == "tool_search" && text(t, "execution") == "client" {
+			r.tools = append(r.tools, tool{name: "tool_search", finder: true})
+			continue
+		}
 		schema, isFunction := at(t, "parameters", "input_schema", "parametersJsonSchema").(obj)
 		free := text(t, "type") == "custom"
 		if name := text(t, "name"); name != "" && (isFunction || free || text(t, "type") == "function") {
-			r.tools = append(r.tools, tool{name, text(t, "description"), schema, free, space})
+			r.tools = append(r.tools, tool{name: name, description: text(t, "description"), schema: schema, free: free, space: space})
 		}
 	}
 }
@@ -101,7 +105,11 @@ func (r *request) addMessages(messages any) error {
 			it.made = append(it.made, madeCall{text(c, "id"), text(c, "function.name"), text(c, "function.arguments")})
 		}
 		if strings.HasSuffix(kind, "_call") {
-			it.made = append(it.made, madeCall{text(m, "call_id"), text(m, "name"), text(m, "arguments")})
+			name, args := text(m, "name"), text(m, "arguments")
+			if kind == "tool_search_call" { // its arguments are an object
+				name, args = searchTool, string(encoded(at(m, "arguments")))
+			}
+			it.made = append(it.made, madeCall{text(m, "call_id"), name, args})
 		}
 		for _, c := range it.made {
 			if plain(c.name) == searchTool {
@@ -112,6 +120,9 @@ func (r *request) addMessages(messages any) error {
 			r.addResult(result, searches)
 		}
 		switch {
+		case kind == "tool_search_output":
+			r.addTools(at(m, "tools"), "")
+			r.addResult(item{of: text(m, "call_id")}, searches)
 		case role == "system", role == "developer":
 			r.system += "\n" + it.text()
 		case role == "assistant", role == "model":

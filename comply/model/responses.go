@@ -1,6 +1,10 @@
 package model
 
-import "fmt"
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+)
 
 // responsesAPI is OpenAI's responses.
 var responsesAPI = api{name: "responses", fits: ending("/responses"), whole: wholeResponses, stream: streamResponses, failure: openAIFailure}
@@ -44,6 +48,11 @@ func responseOutput(a *answer, n int, p part, status, text string) obj {
 		return obj{"id": fmt.Sprintf("rs_%s_%d", a.id, n), "type": "reasoning", "summary": summary}
 	case p.kind == callPart && p.call.free:
 		return obj{"id": fmt.Sprintf("ctc_%s_%d", a.id, n), "type": "custom_tool_call", "status": status, "call_id": p.id, "name": p.call.name, "input": text}
+	case p.kind == callPart && p.call.find:
+		return obj{
+			"id": fmt.Sprintf("tsc_%s_%d", a.id, n), "type": "tool_search_call", "status": status, "call_id": p.id,
+			"execution": "client", "arguments": json.RawMessage(cmp.Or(text, "{}")),
+		}
 	case p.kind == callPart:
 		o := obj{"id": fmt.Sprintf("fc_%s_%d", a.id, n), "type": "function_call", "status": status, "call_id": p.id, "name": p.call.name, "arguments": text}
 		if p.call.space != "" {
@@ -151,16 +160,20 @@ func responseDelta(p part) (event, member string) {
 	return d[0], d[1]
 }
 
-// delta sends a piece of a part.
+// delta sends a piece of a part. The arguments of a search for tools have no pieces.
 func (s *responsesStream) delta(p part, chunk string) {
+	if p.call.find {
+		return
+	}
 	event, _ := responseDelta(p)
 	s.about(p, event+".delta", obj{"delta": chunk})
 }
 
 // close sends the whole of each level that is open: the text, the part, the item.
 func (s *responsesStream) close(p part) {
-	event, member := responseDelta(p)
-	s.about(p, event+".done", obj{member: p.whole()})
+	if event, member := responseDelta(p); !p.call.find {
+		s.about(p, event+".done", obj{member: p.whole()})
+	}
 	switch p.kind {
 	case textPart, refusalPart:
 		s.about(p, "response.content_part.done", obj{"part": responsePart(p, p.text)})

@@ -16,6 +16,7 @@ type tool struct {
 	schema            map[string]any // of the arguments
 	free              bool           // the argument is plain text
 	space             string         // the namespace that the name is in; "" for none
+	finder            bool           // it is the API's own search for tools, not a function
 }
 
 // A call is a tool call that the model makes.
@@ -24,6 +25,7 @@ type call struct {
 	args  string // JSON, or plain text
 	free  bool
 	space string // of the tool
+	find  bool   // of the API's own search for tools
 }
 
 // A family describes the tools of different agents that do the same work, such as reading a
@@ -137,8 +139,14 @@ const (
 
 // callDeferred returns a call on the way to a tool that the agent names in its text and
 // does not define: through the bridge, or of the tool itself once the search has found
-// it, or of the search.
+// it, or of the search. The search of the API itself is made for tools that no text names,
+// once for each: its answer defines those that it found.
 func (r *request) callDeferred(s Step) (call, bool) {
+	if search, ok := r.offered(searchTool); ok && search.finder {
+		query := strings.TrimSpace(s.Server + " " + s.Name)
+		again := slices.ContainsFunc(r.lookups, func(args string) bool { return strings.Contains(args, string(encoded(query))) })
+		return search.with(encoded(obj{"query": query})), !again
+	}
 	var named []tool
 	texts := []string{r.system}
 	for _, it := range r.items {
@@ -204,7 +212,7 @@ func (t tool) with(args json.RawMessage) call {
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
-	c := call{t.name, string(args), t.free, t.space}
+	c := call{t.name, string(args), t.free, t.space, t.finder}
 	var input struct{ Input *string }
 	if t.free && json.Unmarshal(args, &input) == nil && input.Input != nil {
 		c.args = *input.Input
