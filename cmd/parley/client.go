@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,7 +75,16 @@ func (a *app) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return operatorKey(home)
+	key, err := operatorKey(home)
+	if err != nil || os.Getenv("PARLEY_URL") != "" {
+		return key, err
+	}
+	// Without an address in the home no hub runs there. Another program that listens on
+	// the default address must not get the operator's key.
+	if _, err := os.Stat(filepath.Join(home, server.URLFile)); errors.Is(err, fs.ErrNotExist) {
+		return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub runs in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
+	}
+	return key, nil
 }
 
 // operatorKey reads the operator's key in a home.

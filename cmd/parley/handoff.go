@@ -166,7 +166,7 @@ func writeHandoffs(w io.Writer, page handoff.Listing) {
 		if h.Ownership == hub.OwnershipManual {
 			state += " (" + string(h.Ownership) + ")"
 		}
-		return []any{h.ID, state, h.ProofText(), h.TaskID, h.From, h.To, h.Title}
+		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofText(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)

@@ -14,7 +14,11 @@ import (
 // its sender stands in a quote, so that it cannot pass for text of the hub.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Handoff %s is %s", r.ID, r.Status)
+	fmt.Fprintf(&b, "Handoff %s", r.ID)
+	if r.ShortID != "" && string(r.ShortID) != string(r.ID) {
+		fmt.Fprintf(&b, " (%s)", r.ShortID)
+	}
+	fmt.Fprintf(&b, " is %s", r.Status)
 	if r.Ending != "" && r.Status != hub.HandoffRejected {
 		fmt.Fprintf(&b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 	}

@@ -147,10 +147,13 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 // the hub may or may not have performed them.
 var ErrUnreachable = errors.New("hub unreachable")
 
+// StartHint says how a hub comes to answer.
+const StartHint = "start it with: parley serve (or make run); PARLEY_URL says where it is"
+
 func unreachable(url string, err error) error {
 	// The cause may quote the address, never the key.
 	return hub.Errorf(hub.CodeDegraded, "rpc.Client", "%w at %s: %v", ErrUnreachable, url, err).
-		WithHint("start it with: parley serve (or make run); PARLEY_URL says where it is")
+		WithHint(StartHint)
 }
 
 // ReadError returns the error in the answer of a page.
