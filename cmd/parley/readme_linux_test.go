@@ -110,8 +110,10 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, script := range map[string]string{
-		filepath.Join(bin, "parley"):       fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
-		filepath.Join(installed, "claude"): "#!/bin/sh\n", // connect only looks whether it is there
+		filepath.Join(bin, "parley"): fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
+		// The agents do nothing here: connect only looks whether they are there.
+		filepath.Join(installed, "claude"): "#!/bin/sh\n",
+		filepath.Join(installed, "codex"):  "#!/bin/sh\n",
 	} {
 		if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
@@ -154,7 +156,6 @@ func TestReadme(t *testing.T) {
 			command = strings.ReplaceAll(command, "<"+name+"'s>", key)
 		}
 		command = readmeUUID.ReplaceAllString(command, sent)
-		command = regexp.MustCompile(`\bID\b`).ReplaceAllString(command, task)
 		if strings.HasPrefix(command, "export PATH=") {
 			r := do(t, shell(command+`; printf %s "$PATH"`))
 			env = append(env, "PATH="+r.out)
