@@ -340,7 +340,7 @@ func revoke(ctx context.Context, client *rpc.Client, agent hub.AgentID, labels [
 func writeBackups(w io.Writer, written []catalog.SavedFile) {
 	for _, f := range written {
 		if f.Backup != "" {
-			fmt.Fprintf(w, "what %s held before is in %s\n", f.Path, f.Backup)
+			fmt.Fprintf(w, "the former %s is kept as %s\n", f.Path, f.Backup)
 		}
 	}
 }

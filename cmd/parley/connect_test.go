@@ -48,7 +48,7 @@ func TestConnect(t *testing.T) {
 	t.Run("the entry that is written works, under the agent's name", func(t *testing.T) {
 		res := connect("claude", "--agent", "planner", "--force")
 		h.ok(res, nil)
-		contains(t, res.out, "is connected as planner", "--undo", "held before is in")
+		contains(t, res.out, "is connected as planner", "--undo", "claude.json is kept as")
 		raw, err := os.ReadFile(config)
 		if err != nil {
 			t.Fatal(err)

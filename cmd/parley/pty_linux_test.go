@@ -114,7 +114,7 @@ func TestTerminal(t *testing.T) {
 		if code != 0 {
 			t.Errorf("the hub ended with %d", code)
 		}
-		contains(t, screen, " --home "+home+" connect claude --agent planner", " --home "+home+" agent add builder", " --home "+home+" stop")
+		contains(t, screen, " --home "+home+" connect claude --agent planner", " --home "+home+" agent add builder", " --home "+home+" root add .", " --home "+home+" stop")
 	})
 	t.Run("R3-121 the operator is asked before a gate opens or closes", func(t *testing.T) {
 		h := newHouse(t)

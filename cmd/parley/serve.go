@@ -86,7 +86,8 @@ the flags written with underscores, and it alone can tighten limits.`,
 			if isTerminal(a.err) {
 				typed := a.typed(home)
 				fmt.Fprintf(a.err, "\nNow, in a second terminal, give an installed agent CLI the hub's tools:\n  %s connect claude --agent planner\n"+
-					"or add an agent by hand:\n  %[1]s agent add builder\nCtrl-C here, or %[1]s stop, stops the hub.\n", typed)
+					"or add an agent by hand:\n  %[1]s agent add builder\n"+
+					"In the folder of a project, let the hub check the work of agents there:\n  %[1]s root add .\nCtrl-C here, or %[1]s stop, stops the hub.\n", typed)
 			}
 			return s.Serve(cmd.Context())
 		},
