@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -44,6 +46,33 @@ func TestLockedDatabase(t *testing.T) {
 		in := must(rpc.Call(t.Context(), r.as(keys[1]), api.Inbox, api.InboxParams{}))(t)
 		if len(in.Messages) != 2 || in.Messages[1].ID != id {
 			t.Errorf("inbox: got %d messages, want those from before and after", len(in.Messages))
+		}
+	})
+}
+
+func TestForeignJournalRow(t *testing.T) {
+	t.Run("a hub that meets a journal row it did not write stops writing and says so", func(t *testing.T) {
+		r := start(t, quiet())
+		key := r.add(t, "alice", "bob")[0]
+		r.send(t, key, "bob", "one")
+		db := openDB(t, r.home, sqlite3.OPEN_READWRITE)
+		err := db.Exec(`INSERT INTO journal SELECT seq + 1, at, actor, action, subject, outcome, facts_json, hash FROM journal ORDER BY seq DESC LIMIT 1`)
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := rpc.Call(t.Context(), r.as(key), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "two"})
+			wantCode(t, err, hub.CodeDegraded)
+			if err == nil || !strings.Contains(err.Error(), "did not write") {
+				t.Errorf("got %v, want that the journal has a row of another program", err)
+			}
+		}
+		a := r.do(t, "GET", "/health", "", nil)
+		if a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "did not write") {
+			t.Errorf("/health: got %d %s", a.status, a.body)
+		}
+		if got := must(rpc.Call(t.Context(), r.as(key), api.Query, api.QueryParams{}))(t); len(got.Messages) != 1 {
+			t.Errorf("reading: got %d messages, want 1", len(got.Messages))
 		}
 	})
 }

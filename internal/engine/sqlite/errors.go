@@ -62,6 +62,14 @@ func engineError(op string, err error) error {
 	return hub.Errorf(hub.CodeInternal, op, "%v", err)
 }
 
+// foreignRow returns the error after a row of the journal was found that this hub
+// did not write. The chain has another end than the writer believes, so that it
+// must not go on.
+func foreignRow(seq int64) error {
+	return hub.Errorf(hub.CodeDegraded, "sqlite.Append", "the journal has a row %d that this hub did not write; it writes no more", seq).
+		WithHint("end the other program that writes to hub.db, run parley audit verify, and start the hub again")
+}
+
 // notFound returns the error of a read whose row does not exist.
 func notFound(op, noun, name string) error {
 	return hub.Errorf(hub.CodeNotFound, op, "no %s %q", noun, name)

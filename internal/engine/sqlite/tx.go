@@ -16,6 +16,8 @@ type tx struct {
 	topSeq int64 // the greatest seq of message_meta, or greater after a rollback
 	wrote  bool  // the function at hand has changed something
 	fault  error // spoils the function at hand, even if it returns nil
+
+	foreign error // once the journal has a row of another program, the answer to every change
 }
 
 // newTx returns a tx on a connection.
@@ -343,6 +345,10 @@ func (t *tx) Append(e hub.Entry) (hub.Entry, error) {
 	q.text(string(e.Facts))
 	q.text(e.Hash)
 	if _, err := t.change("sqlite.Append", &q); err != nil {
+		if hub.CodeOf(err) == hub.CodeConflict {
+			t.foreign = foreignRow(e.Seq)
+			err = t.foreign
+		}
 		t.spoil(err)
 		return hub.Entry{}, err
 	}

@@ -329,6 +329,9 @@ func (w *writer) call(j *job) (err error) {
 // begin starts a transaction whose commit is as durable as level asks.
 func (w *writer) begin(level hub.Durability) error {
 	const op = "sqlite.Update"
+	if w.tx.foreign != nil {
+		return w.tx.foreign
+	}
 	if w.c == nil {
 		if err := w.connect(); err != nil {
 			return engineError(op, err)
