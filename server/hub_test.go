@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -208,10 +209,13 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// openDB opens the hub's database beside the hub.
+// openDB opens the hub's database beside the hub, and waits while the hub writes.
 func openDB(t *testing.T, home string, flags sqlite3.OpenFlag) *sqlite3.Conn {
 	t.Helper()
 	db, err := sqlite3.OpenFlags(filepath.Join(home, "hub.db"), flags)
+	if err == nil {
+		err = db.BusyTimeout(time.Minute)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
