@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,8 +74,11 @@ func readmeCommands(t *testing.T) []string {
 // makes returns the commands that make runs for a target.
 func makes(t *testing.T, target string) string {
 	t.Helper()
-	cmd := exec.Command("make", "-n", target)
+	cmd := exec.Command("make", "--no-print-directory", "-n", target)
 	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { // this test may run under make itself
+		return strings.HasPrefix(e, "MAKEFLAGS=") || strings.HasPrefix(e, "MFLAGS=") || strings.HasPrefix(e, "MAKELEVEL=")
+	})
 	r := do(t, cmd)
 	if r.code != 0 {
 		t.Fatalf("make -n %s: %s", target, r.err)

@@ -146,12 +146,15 @@ func (r *request) addMessages(messages any) error {
 	return nil
 }
 
-// addResult adds the result of a tool call. That of a search for tools is a lookup: the
-// script knows nothing of it.
+// addResult adds the result of a tool call. That of a search for tools which the model
+// made by itself is a lookup: the script knows nothing of it. A search that the script
+// made counts as a step of it.
 func (r *request) addResult(it item, searches map[string]string) {
 	it.role = result
 	if args, ok := searches[it.of]; ok && it.of != "" {
-		it.role = lookup
+		if search, ok := r.offered(searchTool); ok && search.finder || strings.Contains(args, ownSearch) {
+			it.role = lookup
+		}
 		r.lookups = append(r.lookups, args)
 	}
 	r.items = append(r.items, it)

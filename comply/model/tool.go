@@ -135,6 +135,8 @@ var deferredName = regexp.MustCompile(`mcp__[A-Za-z0-9_-]+`)
 const (
 	searchTool = "toolsearch" // returns definitions; then the tools can be called
 	bridgeTool = "toolcall"   // calls a tool by its name
+
+	ownSearch = `"max_results":1` // in the arguments of a search that no script asked for
 )
 
 // callDeferred returns a call on the way to a tool that the agent names in its text and
