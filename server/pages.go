@@ -142,13 +142,16 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.store.Fault(ctx)
 	}
-	problem := ""
 	if err != nil {
-		status, code, problem = "degraded", http.StatusServiceUnavailable, err.Error()
+		status, code = "degraded", http.StatusServiceUnavailable
 	}
-	rpc.WriteJSON(w, code, map[string]any{
-		"status": status, "problem": problem, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
-	})
+	answer := map[string]any{
+		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
+	}
+	if err != nil {
+		answer["problem"] = err.Error()
+	}
+	rpc.WriteJSON(w, code, answer)
 }
 
 // peerCount returns how many peers are kept in step.
