@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
 // logName is the log of a detached hub, in its home.
@@ -17,7 +18,7 @@ const logName = "hub.log"
 
 // detachHub starts a hub in a home as a process that outlives this command and its
 // terminal, and returns when the hub answers. Its log goes into the home. flags are
-// flags of serve.
+// flags of serve. It reports CodeConflict if another hub runs in the home.
 func (a *app) detachHub(ctx context.Context, home string, flags ...string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -32,6 +33,7 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 	}
 	defer output.Close()
 	cmd := exec.Command(self, append([]string{"serve", "--home", home, "--log-file", filepath.Join(home, logName)}, flags...)...)
+	cmd.Env = fleet.Environment("") // the hub has no caller, and does not end with a run in which this command was called
 	cmd.Stderr = input
 	detach(cmd)
 	err = cmd.Start()
@@ -47,7 +49,11 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 			}
 		}
 		cmd.Wait() // lines say why it ended
-		return lines, hub.Errorf(hub.CodeDegraded, "parley", "the hub did not start: %s", strings.Join(lines, "; "))
+		code := hub.CodeDegraded
+		if cmd.ProcessState.ExitCode() == exitMissing {
+			code = hub.CodeConflict // another hub has the home
+		}
+		return lines, hub.Errorf(code, "parley", "the hub did not start: %s", strings.Join(lines, "; "))
 	})
 	if err != nil {
 		return err

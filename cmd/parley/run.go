@@ -56,7 +56,7 @@ confirmed, and that the agent reports ok or no_changes; 1 anything else that ran
 the agent to stop, a second one kills it.
 
 The run is recorded on the hub that runs, else on one that is started in the home
-for the time of the run. --no-hub keeps it in files only.`,
+and goes on until parley stop. --no-hub keeps it in files only.`,
 		Example: `  parley run claude "Add a nullable avatar field" --scope src/ --verify "go test ./..."
   parley run --task "fix the build" --build "make" --policy write --worktree -- gemini --experimental-acp`,
 		Args: cobra.ArbitraryArgs,
@@ -192,11 +192,10 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
 	}
 	if !f.noHub {
-		link, stop, err := a.hubForRun(ctx, home, c)
+		link, err := a.hubForRun(ctx, home, c)
 		if err != nil {
 			return err
 		}
-		defer stop()
 		opts.Hub = link
 		if err := a.offerRoot(ctx, link.Client, f.Dir); err != nil {
 			return err

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"log/slog"
-	"net/http"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,52 +22,25 @@ import (
 type runHub struct {
 	*rpc.Client
 	url, home string
-
-	// patience is the time that the hub may be unreachable before a call fails:
-	// another run may be taking it over.
-	patience time.Duration
-}
-
-// call calls the hub until it answers or the patience is over.
-func (h *runHub) call(ctx context.Context, fn func() error) error {
-	giveUp := time.Now().Add(h.patience)
-	for wait := firstWait; ; wait *= 2 {
-		err := fn()
-		if !errors.Is(err, rpc.ErrUnreachable) || !time.Now().Before(giveUp) || ctx.Err() != nil {
-			return err
-		}
-		pause(ctx, wait)
-	}
 }
 
 func (h *runHub) BeginRun(ctx context.Context, r hub.Run, timeout time.Duration) (hub.Run, string, error) {
-	var begun api.RunKey
-	err := h.call(ctx, func() (err error) {
-		begun, err = rpc.Call(ctx, h.Client, api.BeginRun, api.RunParams{
-			ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(timeout / time.Second),
-		})
-
-		return err
+	begun, err := rpc.Call(ctx, h.Client, api.BeginRun, api.RunParams{
+		ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(timeout / time.Second),
 	})
 	return begun.Run, begun.Key, err
 }
 
 func (h *runHub) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, session string) error {
-	return h.call(ctx, func() error {
-		_, err := rpc.Call(ctx, h.Client, api.MoveRun, api.RunMoveParams{ID: id, State: next, Session: session})
-		return err
-	})
+	_, err := rpc.Call(ctx, h.Client, api.MoveRun, api.RunMoveParams{ID: id, State: next, Session: session})
+	return err
 }
 
-func (h *runHub) EndRun(ctx context.Context, r hub.Run) (ended hub.Run, err error) {
-	err = h.call(ctx, func() (err error) {
-		ended, err = rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{ID: r.ID, RunEnding: api.RunEnding{
-			State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
-			Contradictions: r.Contradictions, Evidence: r.Evidence,
-		}})
-		return err
-	})
-	return ended, err
+func (h *runHub) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
+	return rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{ID: r.ID, RunEnding: api.RunEnding{
+		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+		Contradictions: r.Contradictions, Evidence: r.Evidence,
+	}})
 }
 
 // Tools returns the hub's tools, with this program as the bridge for agents that
@@ -88,36 +59,33 @@ func newRunHub(home, url, key string) (*runHub, error) {
 }
 
 // hubForRun returns the hub that records a run: the hub that PARLEY_URL names or
-// that runs in the home, else one that runs there until stop is called.
-func (a *app) hubForRun(ctx context.Context, home string, c config) (_ *runHub, stop func(), err error) {
-	url := ""
+// that runs in the home, else one that it starts there and that goes on after the
+// run. That hub listens where serve would; if another program listens there, on a
+// free port of loopback.
+func (a *app) hubForRun(ctx context.Context, home string, c config) (*runHub, error) {
 	giveUp := time.Now().Add(startTime)
 	for wait := firstWait; ; wait *= 2 {
 		h, err := a.runningHub(ctx, home)
+		if h != nil || err != nil {
+			return h, err
+		}
+		flags := []string{"--for-runs"}
+		if a.config != "" {
+			flags = append(flags, "--config", a.config)
+		}
+		if l, err := net.Listen("tcp", cmp.Or(c.Addr, server.DefaultAddr)); err == nil {
+			l.Close()
+		} else {
+			flags = append(flags, "--addr", "127.0.0.1:0")
+		}
+		err = a.detachHub(ctx, home, flags...)
+		if err != nil && (hub.CodeOf(err) != hub.CodeConflict || ctx.Err() != nil || time.Now().After(giveUp)) {
+			return nil, err
+		}
 		if err != nil {
-			return nil, nil, err
+			pause(ctx, wait) // another run starts a hub right now
 		}
-		if h != nil {
-			return h, takeOver(ctx, home, c, h), nil
-		}
-		if url, stop, err = startHub(ctx, home, "127.0.0.1:0", c); err == nil {
-			break
-		}
-		if hub.CodeOf(err) != hub.CodeConflict || ctx.Err() != nil || time.Now().After(giveUp) {
-			return nil, nil, err
-		}
-		pause(ctx, wait) // another run starts a hub right now
 	}
-	key, err := a.keyInHome(home)
-	var h *runHub
-	if err == nil {
-		h, err = newRunHub(home, url, key)
-	}
-	if err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return h, stop, nil
 }
 
 const (
@@ -163,7 +131,8 @@ func (a *app) runningHub(ctx context.Context, home string) (*runHub, error) {
 	return newRunHub(home, url, secret)
 }
 
-// runURLFile is in the home while a run keeps a hub there, and holds its address.
+// runURLFile holds the address of a hub that a run started. serve writes it before
+// the hub answers, and removes that of a hub before.
 const runURLFile = "run.url"
 
 // startedForRuns reports whether the hub in the home was started by a run.
@@ -179,66 +148,4 @@ func (a *app) keyInHome(home string) (string, error) {
 		return a.key()
 	}
 	return operatorKey(home)
-}
-
-// startHub starts a hub in the home, in this process.
-func startHub(ctx context.Context, home, addr string, c config) (url string, stop func(), err error) {
-	opts, err := c.options(home, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return "", nil, err
-	}
-	opts.Addr, opts.TLSCert, opts.TLSKey, opts.NoTLSBecause = addr, "", "", ""
-	s, err := server.New(ctx, opts)
-	if err != nil {
-		return "", nil, err
-	}
-	started := filepath.Join(home, runURLFile)
-	os.WriteFile(started, []byte(s.URL()), 0o600) // without it no other run takes over
-	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(serving) }()
-	return s.URL(), func() {
-		os.Remove(started) // before another run writes it
-		cancel()
-		<-done // unfinished work is in the store
-	}, nil
-}
-
-// takeOver keeps a hub for a run. A hub that another run started ends with that
-// run; then takeOver starts one in its place, under the same address, until stop is
-// called.
-func takeOver(ctx context.Context, home string, c config, h *runHub) (stop func()) {
-	if !startedForRuns(home, h.url) {
-		return func() {}
-	}
-	h.patience = startTime
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan func(), 1)
-	go func() { ended <- replaceHub(ctx, home, c, h) }()
-	return func() {
-		cancel()
-		(<-ended)()
-	}
-}
-
-// replaceHub waits until the hub ends and starts another in its place. It returns
-// a function that stops that one, and that does nothing if ctx ended before.
-func replaceHub(ctx context.Context, home string, c config, h *runHub) (stop func()) {
-	addr := strings.TrimPrefix(h.url, "http://")
-	for wait := firstWait; ; wait = min(2*wait, time.Second) {
-		if res, err := h.Do(ctx, http.MethodGet, "/events", "", nil); err == nil {
-			io.Copy(io.Discard, res.Body) // until the hub ends
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				wait = firstWait
-			}
-		}
-		if ctx.Err() != nil {
-			return func() {}
-		}
-		if _, stop, err := startHub(ctx, home, addr, c); err == nil {
-			return stop
-		}
-		pause(ctx, wait) // it is still ending, or another run has started one
-	}
 }

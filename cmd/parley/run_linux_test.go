@@ -46,8 +46,8 @@ func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	t.Run("once asks the agent to stop", func(t *testing.T) {
 		t.Parallel()
-		home := t.TempDir()
-		p := spawn(t, parley(t, nil, runArgs(t, "endless", newRepository(t), "--home", home, "--json")...))
+		home, env := newHome(t)
+		p := spawn(t, parley(t, env, runArgs(t, "endless", newRepository(t), "--home", home, "--json")...))
 		p.stdout.await(t, "working")
 		if code := p.signal(t, syscall.SIGINT); code != exitSignal {
 			t.Errorf("exit %d, want %d: %s", code, exitSignal, p.stderr)
@@ -78,8 +78,8 @@ func TestRunInterrupted(t *testing.T) {
 
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
-	home := t.TempDir()
-	p := spawn(t, parley(t, nil, runArgs(t, "stubborn", newRepository(t), "--home", home)...))
+	home, env := newHome(t)
+	p := spawn(t, parley(t, env, runArgs(t, "stubborn", newRepository(t), "--home", home)...))
 	agent, child := pids(t, p)
 	p.signal(t, syscall.SIGKILL)
 	poll(t, "the end of the agent", func() bool { return gone(agent) })
@@ -96,7 +96,6 @@ func TestRunKilled(t *testing.T) {
 	contains(t, string(frames), "TASK:say hello", fmt.Sprintf("working %d", agent))
 
 	h := &house{t: t, home: home, keys: map[string]string{}}
-	h.start()
 	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", "run.running", "run.interrupted")
 	var audit struct{ Findings []any }
 	h.ok(h.operator("audit", "verify", "--json"), &audit)

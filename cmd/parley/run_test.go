@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A ran is what run --json ends with.
@@ -299,66 +294,71 @@ func TestRunOnAHub(t *testing.T) {
 	}
 }
 
-func TestRunWithAPrivateHub(t *testing.T) {
+// newHome returns a home that has no hub yet; the hub that a command starts there
+// is stopped with the test.
+func newHome(t *testing.T) (home string, env []string) {
+	t.Helper()
+	home = filepath.Join(t.TempDir(), "new")
+	env = []string{"PARLEY_ADDR=127.0.0.1:0"}
+	t.Cleanup(func() { do(t, parley(t, env, "stop", "--as-operator", "--home", home)) }) // fails if the test stopped it
+	return home, env
+}
+
+func TestRunStartsAHub(t *testing.T) {
 	t.Parallel()
-	home, dir := filepath.Join(t.TempDir(), "new"), newRepository(t)
-	r := do(t, parley(t, nil, runArgs(t, "polite", dir, "--json", "--home", home)...))
-	got := outcome(t, r)
-	if r.code != exitDone || !got.Told {
-		t.Fatalf("exit %d, %+v\n%s", r.code, got, r.err)
+	home, env := newHome(t)
+	run := func() (ran, string) {
+		t.Helper()
+		r := do(t, parley(t, env, runArgs(t, "polite", newRepository(t), "--json", "--home", home)...))
+		got := outcome(t, r)
+		if r.code != exitDone || !got.Told {
+			t.Fatalf("exit %d, %+v\n%s", r.code, got, r.err)
+		}
+		return got, r.err
 	}
-	if _, err := os.Stat(filepath.Join(home, "url")); err == nil {
-		t.Error("the hub has left its address behind")
-	}
+	got, said := run()
 	h := &house{t: t, home: home, keys: map[string]string{}}
-	h.start()
-	contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+	t.Run("it goes on after the run, logs into the home and is stopped as the run says", func(t *testing.T) {
+		contains(t, said, "started a hub: listening on http://127.0.0.1:", filepath.Join(home, logName), "stop it with: ", home+" stop")
+		contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+		if _, err := os.Stat(filepath.Join(home, logName)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the next run uses it and needs no key", func(t *testing.T) {
+		if _, said := run(); strings.Contains(said, "started a hub") {
+			t.Errorf("the second run started another: %s", said)
+		}
+	})
+	t.Run("no other command takes the operator's key by itself", func(t *testing.T) {
+		refused(t, do(t, parley(t, h.env(""), "agent", "list", "--json")), exitRefused, "unauthenticated")
+	})
+	t.Run("parley stop stops it", func(t *testing.T) {
+		if r := h.operator("stop"); r.code != exitDone {
+			t.Fatalf("exit %d: %s", r.code, r.err)
+		}
+		if _, err := os.Stat(filepath.Join(home, "url")); err == nil {
+			t.Error("the hub has left its address behind")
+		}
+	})
+	t.Run("a hub that serve started after it is nobody's without a key", func(t *testing.T) {
+		h.start()
+		r := do(t, parley(t, h.env(""), runArgs(t, "polite", newRepository(t), "--json")...))
+		refused(t, r, exitRefused, "unauthenticated")
+	})
 }
 
 func TestRunsAtOnceShareAHub(t *testing.T) {
 	t.Parallel()
-	home := filepath.Join(t.TempDir(), "new")
+	home, env := newHome(t)
 	for _, name := range []string{"one", "another", "a third"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := do(t, parley(t, nil, runArgs(t, "polite", newRepository(t), "--json", "--home", home)...))
+			r := do(t, parley(t, env, runArgs(t, "polite", newRepository(t), "--json", "--home", home)...))
 			if got := outcome(t, r); r.code != exitDone || !got.Told {
 				t.Errorf("exit %d, %+v\n%s", r.code, got, r.err)
 			}
 		})
-	}
-}
-
-func TestRunKeepsItsHub(t *testing.T) {
-	t.Parallel()
-	home := t.TempDir()
-	a := &app{home: home}
-	first, stopFirst, err := a.hubForRun(t.Context(), home, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, stopSecond, err := a.hubForRun(t.Context(), home, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first.url != second.url {
-		t.Fatalf("got a hub at %s, want that of the other run at %s", second.url, first.url)
-	}
-	stopFirst()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for err = rpc.ErrUnreachable; errors.Is(err, rpc.ErrUnreachable); {
-		_, err = rpc.Call(ctx, second.Client, api.Whoami, api.None{})
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	stopSecond()
-	if _, err := rpc.Call(t.Context(), second.Client, api.Whoami, api.None{}); !errors.Is(err, rpc.ErrUnreachable) {
-		t.Errorf("after both runs: got %v, want that there is no hub", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(home, "*url")); len(left) > 0 {
-		t.Errorf("left behind: %s", left)
 	}
 }
 

@@ -37,9 +37,8 @@ func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, stop, err := a.hubForRun(ctx, home, c)
+	h, err := a.hubForRun(ctx, home, c)
 	if err == nil {
-		defer stop()
 		err = files.Report(ctx, h, unreported)
 	}
 	if err != nil {

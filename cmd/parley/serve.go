@@ -20,7 +20,7 @@ const headLine = "journal head "
 
 func (a *app) serveCommand() *cobra.Command {
 	var flags config
-	var lenient, noFiles, requireProof, unsafe bool
+	var lenient, noFiles, requireProof, unsafe, forRuns bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the hub",
@@ -77,6 +77,14 @@ the flags written with underscores, and it alone can tighten limits.`,
 			if err != nil {
 				return err
 			}
+			started := filepath.Join(home, runURLFile)
+			os.Remove(started) // of a hub before
+			if forRuns {
+				if err := os.WriteFile(started, []byte(s.URL()), 0o600); err != nil {
+					s.Close()
+					return err
+				}
+			}
 			if unsafe {
 				log.Warn("rate limits and the circuit breaker are off: --unsafe-limits is for measurements only")
 			}
@@ -114,6 +122,8 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
 	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
 	f.BoolVar(&requireProof, "require-proof", false, "refuse handoffs and completions that the hub cannot check")
+	f.BoolVar(&forRuns, "for-runs", false, "the hub was started by a run")
+	f.MarkHidden("for-runs")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
 	return cmd
 }
