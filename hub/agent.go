@@ -164,7 +164,7 @@ func (c Caller) OperatorOnly(op string) error {
 		return nil
 	}
 	return Errorf(CodeDenied, op, "only the operator may do this, and you are %s", c.ID).
-		WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
+		WithHint("{as_operator}")
 }
 
 // outsidePrefix begins the IDs of callers from other hubs. No agent's name can

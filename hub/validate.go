@@ -63,7 +63,7 @@ func (e Envelope) Validate() error {
 	}
 	if n := e.Size(); n > MaxEnvelope {
 		return Errorf(CodeTooLarge, op, "the envelope has %d bytes and may have %d, references and unknown members included", n, MaxEnvelope).
-			WithHint("send fewer references, or store the content with `parley artifact put` and name it in context.artifacts")
+			WithHint("send fewer references, or store the content: {artifact.put}")
 	}
 	if e.Extra == nil {
 		return nil

@@ -217,7 +217,7 @@ func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.
 func mayAct(op string, caller hub.Caller) error {
 	if caller.Paused {
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a project", caller.ID).
-			WithHint("the operator can lift this with: parley agent resume %s", caller.ID)
+			WithHint("to end the pause, {agent.resume} %s", caller.ID)
 	}
 	return nil
 }

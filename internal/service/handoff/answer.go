@@ -81,7 +81,7 @@ func acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, det
 	h, err := proposedTo(r, op, actor, id, detail)
 	if err == nil && h.NeedsHuman && h.ApprovedAt.IsZero() {
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id).
-			WithHint("the operator runs: parley approve %s", id)
+			WithHint("{approve} %s", id)
 	}
 	return h, err
 }

@@ -392,7 +392,7 @@ func (m *mover) entry(a hub.Action, h hub.Handoff, facts any) error {
 func active(op string, actor hub.Caller) error {
 	if actor.Paused {
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a handoff", actor.ID).
-			WithHint("the operator ends the pause with: parley agent resume %s", actor.ID)
+			WithHint("to end the pause, {agent.resume} %s", actor.ID)
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 			}
 		}
 		return hub.Errorf(hub.CodeOutsideRoots, op, "%s lies under no root, so that the hub cannot check it", cut(path, 300)).
-			WithHint("the operator runs: parley root add %s; %s", shellWord(folders[i]), next)
+			WithHint("{root.add} %s; %s", shellWord(folders[i]), next)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func TestOutsideTheRoots(t *testing.T) {
 			e := d.refused(hub.CodeOutsideRoots, func() (handoff.Report, error) {
 				return d.Initiate(t.Context(), planner, handoff.Proposal{To: "builder", Package: pkg("T", change)})
 			})
-			if e != nil && (!strings.Contains(e.Hint, "parley root add /") || !strings.Contains(e.Hint, "unproven")) {
+			if e != nil && (!strings.Contains(e.Hint, "{root.add} /") || !strings.Contains(e.Hint, "{unproven}")) {
 				t.Errorf("hint: got %q, want the command and the way around", e.Hint)
 			}
 		})

@@ -65,9 +65,9 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	}
 	if s.requireProof && pkg.Unproven != "" {
 		return Report{}, hub.Errorf(hub.CodePolicy, op, "this hub requires proof: a handoff cannot be declared unproven").
-			WithHint("leave unproven out; the operator adds the folder with: parley root add DIR")
+			WithHint("leave unproven out; to add the folder, {root.add} DIR")
 	}
-	if err := s.checkRoots(ctx, op, raw, pkg, `or declare why it stays unproven: --unproven "WHY" (member unproven)`); err != nil {
+	if err := s.checkRoots(ctx, op, raw, pkg, "or declare why it stays unproven: {unproven}"); err != nil {
 		return Report{}, err
 	}
 	request := requestHash(p)

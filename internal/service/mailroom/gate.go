@@ -85,7 +85,7 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 			}
 		}
 		if !held {
-			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("parley approve without an id lists the held messages")
+			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("{held} lists the held messages")
 		}
 		if forecasts, err = m.release(tx, id, approve, reason); err != nil {
 			return err

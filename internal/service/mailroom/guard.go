@@ -265,7 +265,7 @@ func (t *repeatError) As(target any) bool {
 		return false
 	}
 	*e = hub.Errorf(hub.CodeCircuitOpen, "mailroom.Send", "%s has sent the same message %d times in a row and is suspended", t.envelope.From, t.repeats).
-		WithHint("do not send it again: read the inbox, or wait; the operator ends the suspension with parley agent reset %s", t.envelope.From)
+		WithHint("do not send it again: read the inbox, or wait; to end the suspension, {agent.reset} %s", t.envelope.From)
 	return true
 }
 
@@ -313,7 +313,7 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 	locked := len(trips) > 0 && len(trips) == m.limits.TripsPerDay && trips[0].Sub(trips[len(trips)-1].Time) < 24*time.Hour
 	if locked {
 		return hub.Errorf(hub.CodeCircuitOpen, op, "%s was suspended %d times within a day and stays suspended", actor.ID, m.limits.TripsPerDay).
-			WithHint("only the operator can end this: parley agent reset %s", actor.ID)
+			WithHint("only the operator can end this; {agent.reset} %s", actor.ID)
 	}
 	if len(trips) == 0 {
 		return nil

@@ -37,7 +37,7 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	}
 	if actor.Paused {
 		return fail(hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
-			WithHint("the operator ends the pause with: parley agent resume %s", actor.ID))
+			WithHint("to end the pause, {agent.resume} %s", actor.ID))
 	}
 	if err := m.sendable(op, d.Type); err != nil {
 		return fail(err)

@@ -131,7 +131,7 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 			}
 		}
 		if len(to) == 0 {
-			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("add agents with: parley agent add NAME")
+			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("{agent.add} NAME")
 		}
 	}
 	out := make([]recipient, len(to))

@@ -85,7 +85,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 			return nil
 		}
 		if len(all) == maxRoots {
-			return hub.Errorf(hub.CodeTooLarge, op, "there are %d roots already", maxRoots).WithHint("remove one, or add a folder that holds several: parley root list")
+			return hub.Errorf(hub.CodeTooLarge, op, "there are %d roots already", maxRoots).WithHint("remove one, or add a folder that holds several; {root.list} shows them")
 		}
 		root = hub.Root{Path: path, AddedBy: actor.ID, AddedAt: s.clock.Now()}
 		if err := tx.AddRoot(root); err != nil {
@@ -108,7 +108,7 @@ func (s *Service) check(op, path string) error {
 	}
 	if real != path {
 		return hub.Errorf(hub.CodePolicy, op, "%s leads through a link, and a link can be changed later", path).
-			WithHint("add the folder that it leads to: parley root add %s", real)
+			WithHint("to add the folder that it leads to, {root.add} %s", real)
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return hub.Errorf(hub.CodeInvalid, op, "%s is not a folder", path)
@@ -148,7 +148,7 @@ func (s *Service) Remove(ctx context.Context, actor hub.Caller, path string) (hu
 		}
 		i := slices.IndexFunc(all, func(r hub.Root) bool { return r.Path == path })
 		if i < 0 {
-			return hub.Errorf(hub.CodeNotFound, op, "%.200q is not a root", path).WithHint("parley root list shows the roots")
+			return hub.Errorf(hub.CodeNotFound, op, "%.200q is not a root", path).WithHint("{root.list} shows the roots")
 		}
 		root = all[i]
 		if err := tx.RemoveRoot(path); err != nil {

@@ -160,7 +160,7 @@ func (b Beginning) check(op string, actor hub.Caller) error {
 		return hub.Errorf(hub.CodeDenied, op, "a key that was lent for a run cannot begin another run")
 	case !actor.IsOperator() && actor.ID != b.Agent:
 		return hub.Errorf(hub.CodeDenied, op, "only the operator may begin a run of %s, and you are %s", b.Agent, actor.ID).
-			WithHint("run it on a terminal without PARLEY_KEY, or with --as-operator")
+			WithHint("{as_operator}")
 	case !b.Agent.Valid() || b.Agent == hub.Operator || b.Agent == hub.Self:
 		return hub.Errorf(hub.CodeInvalid, op, "agent: %q is not valid as the name of an agent", b.Agent)
 	case !b.ID.Valid():

@@ -20,7 +20,12 @@ const (
 // surface that shows the hint puts its own words there. This is the only place where
 // those words are chosen.
 var references = map[string][3]string{
+	"agent.add":      {"the operator calls parley/agent/add:", "the operator runs: parley agent add", "tell your operator to run in a shell: parley agent add"},
+	"agent.reset":    {"the operator calls parley/agent/reset:", "the operator runs: parley agent reset", "tell your operator to run in a shell: parley agent reset"},
+	"agent.resume":   {"the operator calls parley/agent/resume:", "the operator runs: parley agent resume", "tell your operator to run in a shell: parley agent resume"},
 	"agents":         {"parley/agent/list", "parley agent list", "the first answer of acp_inbox"},
+	"approve":        {"the operator calls parley/approve:", "the operator runs: parley approve", "tell your operator to run in a shell: parley approve"},
+	"as_operator":    {"call it with the operator's key", "run it on a terminal without PARLEY_KEY, or with --as-operator", "ask your operator to do it"},
 	"artifact.get":   {"GET /artifacts/", "parley artifact get", "`parley artifact get` in a shell:"},
 	"artifact.put":   {"POST /artifacts", "parley artifact put FILE", "name a file in context.artifacts (or `parley artifact put FILE` in a shell)"},
 	"contract.diff":  {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
@@ -30,6 +35,7 @@ var references = map[string][3]string{
 	"handoff":        {"acp/handoff", "parley handoff", "acp_handoff"},
 	"handoff.list":   {"acp/handoff with action list", "parley handoff list", "acp_handoff with action list"},
 	"handoff.show":   {"acp/handoff with action show and handoff_id", "parley handoff show", "acp_handoff with action show and handoff_id"},
+	"held":           {"parley/held", "parley approve without an id", "`parley approve` in a shell"},
 	"impl.start":     {"cacp/implementation/start", "parley impl start", "coordinate with action implementation/start"},
 	"inbox.ack":      {"acp/inbox with ack", "parley inbox --ack-id ID", "acp_inbox with ack"},
 	"no_changes":     {"no_changes", "--no-changes", "no_changes"},
@@ -38,9 +44,12 @@ var references = map[string][3]string{
 	"project.list":   {"cacp/project/list", "parley project list", "coordinate with action project/list"},
 	"query":          {"acp/query", "parley query", "acp_query"},
 	"respond":        {"acp/respond", "parley respond", "acp_respond"},
+	"root.add":       {"the operator calls parley/root/add:", "the operator runs: parley root add", "tell your operator to run in a shell: parley root add"},
+	"root.list":      {"parley/root/list", "parley root list", "`parley root list` in a shell"},
 	"runs.list":      {"parley/run/list", "parley runs list", "`parley runs list` in a shell"},
 	"schema":         {"GET /schema/", "parley schema print ", "`parley schema print` in a shell: "},
 	"send":           {"acp/send", "parley send", "acp_send"},
+	"unproven":       {"member unproven", "--unproven \"WHY\"", "argument unproven"},
 }
 
 var reference = regexp.MustCompile(`\{[a-z_.]+\}`)

@@ -27,6 +27,10 @@ func TestHints(t *testing.T) {
 	hint := regexp.MustCompile(`WithHint\((?:"(?:[^"\\]|\\.)*")`)
 	reference := regexp.MustCompile(`\{[a-z_.]+\}`)
 	foreign := regexp.MustCompile(`acp_[a-z]|acp/[a-z]`)
+	// Callers of tools get hints of these packages; the others answer operators, other
+	// hubs and callers without a valid key, who have no tools.
+	toTools := regexp.MustCompile(`/(hub|shape|mailroom|handoff|roots|contract|run)/`)
+	command := regexp.MustCompile("parley [a-z]|--as-operator")
 	found := 0
 	for _, dir := range []string{"../../../hub", "../../service", "../../shape", "../../surface"} {
 		walk := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -37,6 +41,9 @@ func TestHints(t *testing.T) {
 			for _, h := range hint.FindAllString(string(text), -1) {
 				if foreign.MatchString(h) {
 					t.Errorf("%s: %s names a tool or a method; use a reference", path, h)
+				}
+				if toTools.MatchString(path) && command.MatchString(h) {
+					t.Errorf("%s: %s names a command; use a reference", path, h)
 				}
 				for _, name := range reference.FindAllString(h, -1) {
 					found++
