@@ -399,6 +399,8 @@ type JournalWriter interface {
 	AddArchive(Archive) error
 	// Prune removes what archives hold, at most limit entries and limit
 	// messages, and returns how many of both there were.
+	// The readers of an artifact leave with the last message that names it, except
+	// those that stored it after the archive.
 	Prune(limit int) (int, error)
 }
 
@@ -428,6 +430,9 @@ type ArtifactReader interface {
 type ArtifactWriter interface {
 	// AddArtifactReader lets an agent read an artifact. It may do so already.
 	AddArtifactReader(sha256 string, agent AgentID) error
+	// RemoveArtifactReaders removes all readers of an artifact, whose content was
+	// removed.
+	RemoveArtifactReaders(sha256 string) error
 }
 
 // A Lease is the right of one process to do some work alone.

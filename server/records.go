@@ -32,6 +32,7 @@ type Records struct {
 // newRecords returns the records of a store in a home. opts has all but what
 // follows from the home.
 func newRecords(store *sqlite.Store, home string, opts records.Options) *Records {
+	opts.EmptyLog = store.EmptyLog
 	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir)}
 	return &Records{records.New(store, folders, &opts), store, home}
 }
@@ -65,16 +66,6 @@ func (r *Records) Verify(ctx context.Context) (records.Audit, error) {
 	drift, err := r.store.SchemaDrift(ctx)
 	for _, d := range drift {
 		got.Findings = append(got.Findings, records.Finding{Where: "schema", What: d})
-	}
-	return got, err
-}
-
-// Forget removes the text of a message, and empties the log of the database, which
-// holds it too.
-func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.EnvelopeID) (records.ForgetReport, error) {
-	got, err := r.Records.Forget(ctx, caller, id)
-	if err == nil {
-		err = r.store.EmptyLog(ctx)
 	}
 	return got, err
 }

@@ -62,5 +62,57 @@ var readerTests = []storeTest{
 			w.equal("ada, bob", []bool{ada, bob}, []bool{true, false})
 			return errors.Join(err, err2)
 		})
+		w.update(func(tx hub.Tx) error { return tx.RemoveArtifactReaders("abc") })
+		w.readers("abc", "ada", false)
+		w.readers("def", "bob", true)
 	}},
+	{"the readers of an artifact leave with the last message that names it", func(w *world) {
+		naming := func(sums ...string) hub.Message {
+			m := w.message("ada", "bob")
+			m.Context = &hub.Context{}
+			for _, sum := range sums {
+				m.Context.Artifacts = append(m.Context.Artifacts, hub.ArtifactRef{Type: "file", Path: "/x", SHA256: sum})
+			}
+			return w.add(m)
+		}
+		old := naming("old", "again", "kept")
+		var end hub.Entry
+		put := func(tx hub.Tx, sum string) (e hub.Entry, err error) {
+			return tx.Append(hub.Entry{At: old.CreatedAt, Actor: "ada", Action: hub.ActionArtifactPut, Subject: sum, Outcome: hub.OutcomeOK})
+		}
+		w.update(func(tx hub.Tx) (err error) {
+			for _, sum := range []string{"old", "again", "kept", "unsent"} {
+				if err := errors.Join(tx.AddArtifactReader(sum, "ada"), tx.AddArtifactReader(sum, "bob")); err != nil {
+					return err
+				}
+			}
+			if end, err = put(tx, "old"); err != nil {
+				return err
+			}
+			_, err = put(tx, "again")
+			return err
+		})
+		naming("kept")
+		w.update(func(tx hub.Tx) error {
+			return tx.AddArchive(hub.Archive{Seq: end.Seq, Hash: end.Hash, Cutoff: old.CreatedAt.Add(1e6), File: "f", SHA256: "s", At: old.CreatedAt})
+		})
+		w.update(func(tx hub.Tx) error { _, err := tx.Prune(10); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Message(old.ID); return err })
+		w.readers("old", "ada", false)
+		w.readers("old", "bob", false)
+		w.readers("again", "ada", true) // stored after the archive
+		w.readers("again", "bob", false)
+		w.readers("kept", "bob", true)
+		w.readers("unsent", "ada", true)
+	}},
+}
+
+// readers checks whether an agent may read an artifact.
+func (w *world) readers(sum string, agent hub.AgentID, want bool) {
+	w.Helper()
+	w.view(func(r hub.Reader) error {
+		got, err := r.ReadsArtifact(sum, agent)
+		w.equal(string(agent)+" reads "+sum, got, want)
+		return err
+	})
 }

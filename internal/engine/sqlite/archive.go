@@ -50,6 +50,10 @@ func (t *tx) Prune(limit int) (int, error) {
 		return 0, err
 	}
 	last := archives[len(archives)-1]
+	artifacts, _, err := t.first(op, prunedArtifacts, int64(max(limit, 0)), string(hub.FirstID(last.Cutoff)))
+	if err != nil {
+		return 0, err
+	}
 	messages, entries := t.c.query(stmtPruneMessages), t.c.query(stmtPruneJournal)
 	messages.int(int64(max(limit, 0)))
 	messages.text(string(hub.FirstID(last.Cutoff)))
@@ -66,5 +70,11 @@ func (t *tx) Prune(limit int) (int, error) {
 		}
 		return nil
 	})
+	if err == nil && artifacts != "[]" {
+		_, err = t.run(op, pruneReaders, artifacts, last.Seq)
+	}
 	return total, err
 }
+
+// prunedMessages selects the first ?1 messages before the id ?2 that an archive holds.
+const prunedMessages = `SELECT m.id FROM messages AS m WHERE m.id < ?2` + notHandoff + `ORDER BY m.id LIMIT ?1`

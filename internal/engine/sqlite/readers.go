@@ -10,6 +10,23 @@ var (
 	longID         = statement(`SELECT id FROM short_ids WHERE kind = ?1 AND n = ?2`)
 	artifactReader = statement(`SELECT agent FROM artifact_readers WHERE sha256 = ?1 AND agent = ?2`)
 	addReader      = statement(`INSERT INTO artifact_readers (sha256, agent) VALUES (?1, ?2) ON CONFLICT DO NOTHING`)
+	removeReaders  = statement(`DELETE FROM artifact_readers WHERE sha256 = ?1`)
+
+	// prunedArtifacts are those that the messages name which Prune removes.
+	prunedArtifacts = statement(`SELECT json_group_array(DISTINCT a.value ->> 'sha256') FROM messages AS n
+		JOIN json_each(n.context_json, '$.artifacts') AS a
+		WHERE a.value ->> 'sha256' IS NOT NULL AND n.id IN (` + prunedMessages + `)`)
+	// pruneReaders removes the readers of some artifacts, unless a message or handoff
+	// in the store names the artifact, or the reader stored it after the archive. It
+	// reads every message once, however many artifacts there are.
+	pruneReaders = statement(`DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM json_each(?1))
+		AND sha256 NOT IN (
+			SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
+			WHERE a.value ->> 'sha256' IS NOT NULL
+			UNION ALL SELECT a.value ->> '$.ref.sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
+			WHERE a.value ->> '$.ref.sha256' IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM journal AS j
+			WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`)
 )
 
 // first returns the first column of the first row of a query, and whether there
@@ -57,5 +74,10 @@ func (t *tx) addShortID(kind, id string) error {
 
 func (t *tx) AddArtifactReader(sha256 string, agent hub.AgentID) error {
 	_, err := t.run("sqlite.AddArtifactReader", addReader, sha256, string(agent))
+	return err
+}
+
+func (t *tx) RemoveArtifactReaders(sha256 string) error {
+	_, err := t.run("sqlite.RemoveArtifactReaders", removeReaders, sha256)
 	return err
 }

@@ -116,8 +116,7 @@ var (
 		WHERE m.id > ?2 AND m.id < ?1` + notHandoff + `ORDER BY m.id LIMIT ?3`)
 	stmtPruneJournal = statement(`DELETE FROM journal WHERE seq IN
 		(SELECT seq FROM journal WHERE seq <= ?2 ORDER BY seq LIMIT ?1)`)
-	stmtPruneMessages = statement(`DELETE FROM messages WHERE id IN (SELECT m.id FROM messages AS m
-		WHERE m.id < ?2` + notHandoff + `ORDER BY m.id LIMIT ?1)`)
+	stmtPruneMessages   = statement(`DELETE FROM messages WHERE id IN (` + prunedMessages + `)`)
 	stmtJournal         = statement(journalHead + `WHERE seq > ?1 ORDER BY seq LIMIT ?2`)
 	stmtJournalNewest   = statement(journalHead + `WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2`)
 	stmtJournalOf       = statement(journalOf + `ORDER BY seq LIMIT ?2`)

@@ -178,6 +178,7 @@ func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem remo
 	if err := r.rewriteArchives(ctx, caller, rem.ID, report); err != nil {
 		return err
 	}
+	removed := []string{}
 	for _, sum := range rem.Artifacts {
 		named := true
 		err := r.store.View(ctx, func(rd hub.Reader) (err error) {
@@ -189,11 +190,26 @@ func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem remo
 		}
 		if err == nil && !named && r.artifacts != nil {
 			err = r.artifacts.Remove(sum)
-			report.Artifacts = append(report.Artifacts, sum)
+			removed = append(removed, sum)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	report.Artifacts = removed
+	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		for _, sum := range removed {
+			if err := tx.RemoveArtifactReaders(sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && r.emptyLog != nil {
+		err = r.emptyLog(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	return r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta(removalKey, "") })
 }
@@ -441,12 +457,21 @@ func (r *Records) archivedEnvelope(ctx context.Context, id hub.EnvelopeID) (foun
 	return nil, err
 }
 
-// namedInArchives reports whether a line of an archive holds a hash.
-func (r *Records) namedInArchives(ctx context.Context, sum string) (bool, error) {
+// namedInArchives reports whether a message in an archive names content by its hash.
+// The entry about the storing of the content does not: it is there with every artifact.
+func (r *Records) namedInArchives(ctx context.Context, sum string) (named bool, err error) {
 	archives, err := r.archiveList(ctx)
 	for _, a := range archives {
-		if held, err := fileHolds(filepath.Join(r.folders.Archives, filepath.Base(a.File)), sum); err != nil || held {
-			return held, err
+		path := filepath.Join(r.folders.Archives, filepath.Base(a.File))
+		held, err := fileHolds(path, sum)
+		if err == nil && held {
+			_, err = readSegment(path, func(l line) error {
+				named = named || l.Message != nil && bytes.Contains(l.Message.Envelope, []byte(sum))
+				return nil
+			})
+		}
+		if err != nil || named {
+			return named, err
 		}
 	}
 	return false, err

@@ -2,9 +2,12 @@ package records_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +81,43 @@ func TestForget(t *testing.T) {
 			w.wantClean()
 		})
 	}
+	t.Run("a long text leaves with its artifact and the readers of that, unless another message names it", func(t *testing.T) {
+		w := newWorld(t)
+		long := strings.Repeat("word ", 1000) + secretText
+		first := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Text: long})
+		second := w.send(ada, mailroom.Draft{To: []hub.AgentID{"eve"}, Text: long})
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(long)))
+		wantReaders := func(want bool) {
+			t.Helper()
+			w.view(func(r hub.Reader) error {
+				for _, id := range []hub.AgentID{"ada", "bob", "eve"} {
+					if got, err := r.ReadsArtifact(sum, id); err != nil || got != want {
+						t.Errorf("%s reads it: got %v, %v, want %v", id, got, err, want)
+					}
+				}
+				return nil
+			})
+		}
+		w.copy()
+		got, err := w.records.Forget(t.Context(), operator, first)
+		w.must(nil, err)
+		if len(got.Artifacts) != 0 {
+			t.Errorf("removed %v, which another message names", got.Artifacts)
+		}
+		wantReaders(true)
+		got, err = w.records.Forget(t.Context(), operator, second)
+		w.must(nil, err)
+		if len(got.Artifacts) != 1 || got.Artifacts[0] != sum {
+			t.Errorf("removed %v, want %s", got.Artifacts, sum)
+		}
+		wantReaders(false)
+		w.wantClean()
+		w.close()
+		if found := w.holders(); len(found) > 0 {
+			t.Errorf("the text is still in %v", found)
+		}
+		w.open()
+	})
 	t.Run("a removed text that is recorded nowhere is found", func(t *testing.T) {
 		w := newWorld(t)
 		id := w.send(ada, secret)
@@ -88,7 +128,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("findings: %v", got.Findings)
 		}
 	})
-	t.Run("a text that is left in a file is found, and the next start removes it", func(t *testing.T) {
+	t.Run("a text that is left in a file is found, and another call removes it", func(t *testing.T) {
 		w := newWorld(t)
 		id := w.send(ada, secret)
 		w.must(nil, w.records.Copy(t.Context()))

@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -24,6 +28,7 @@ const (
 	childHome = "PARLEY_TEST_HOME"
 	childStep = "PARLEY_TEST_STEP"
 	childTime = "PARLEY_TEST_TIME"
+	childID   = "PARLEY_TEST_ID" // of the message to forget
 )
 
 func TestMain(m *testing.M) {
@@ -55,12 +60,18 @@ func child() error {
 	defer store.Close()
 	deadly := &deadlyStore{Store: store, left: step}
 	folders := records.Folders{Trail: filepath.Join(home, "trail"), Archives: filepath.Join(home, "archives")}
-	rec := records.New(deadly, folders, &records.Options{Clock: func() time.Time { return at.Time }})
+	content, err := blobs.Open(filepath.Join(home, "artifacts"), nil)
+	if err != nil {
+		return err
+	}
+	rec := records.New(deadly, folders, &records.Options{Clock: func() time.Time { return at.Time }, Artifacts: content})
 	switch os.Getenv(childWork) {
 	case "archive":
 		_, err = rec.Archive(context.Background(), hub.Caller{ID: hub.Self}, records.ArchiveOptions{})
 	case "copy":
 		err = rec.Copy(context.Background())
+	case "forget":
+		_, err = rec.Forget(context.Background(), operator, hub.EnvelopeID(os.Getenv(childID)))
 	case "export":
 		_, err = rec.Export(context.Background(), filepath.Join(home, "export"), func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
 			return store.Dump(ctx, begin, func(table string, row []byte) error {
@@ -202,4 +213,57 @@ func TestKilledExport(t *testing.T) {
 			c.must(nil, importInto(t.Context(), dir, filepath.Join(c.home, "copy")))
 		})
 	})
+}
+
+func TestKilledForget(t *testing.T) {
+	w := newWorld(t)
+	archived := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Text: strings.Repeat("word ", 1000) + secretText})
+	w.copy()
+	w.pass(100 * day)
+	w.must(w.records.Archive(t.Context(), operator, records.ArchiveOptions{}))
+	t.Setenv(childID, string(archived))
+	finished := 0
+	t.Run("a removal that was killed is finished by the next start", func(t *testing.T) {
+		w.t = t
+		w.eachKill("forget", 1, func(c *world) {
+			var begun bool
+			c.view(func(r hub.Reader) error {
+				entries, err := r.Journal(hub.JournalQuery{Subject: string(archived), Limit: 100})
+				begun = slices.ContainsFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionMessageForgotten })
+				return err
+			})
+			if !begun {
+				c.wantClean()
+				return // as if the operator had not called
+			}
+			c.start(func(r hub.Reader) bool { pending, _ := r.Meta("records.removal"); return pending == "" })
+			c.wantClean()
+			c.close()
+			if found := c.holders(); len(found) > 0 {
+				t.Errorf("the text is still in %v", found)
+			}
+			c.open()
+			finished++
+		})
+	})
+	if finished < 5 {
+		t.Errorf("%d kills came after the journal entry, want more", finished)
+	}
+}
+
+// start runs the records as a start of the hub does, until a condition holds.
+func (w *world) start(until func(hub.Reader) bool) {
+	w.t.Helper()
+	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { w.records.Run(ctx) })
+	for done := false; !done; {
+		if ctx.Err() != nil {
+			w.t.Fatal("what the start should finish is not finished")
+		}
+		w.view(func(r hub.Reader) error { done = until(r); return nil })
+	}
 }

@@ -36,7 +36,8 @@ type Options struct {
 	// them has not passed are not archived. The trail is always among them.
 	Consumers []string
 
-	Artifacts Artifacts // loses the content that a forgotten message alone named; may be nil
+	EmptyLog  func(context.Context) error // removes replaced bytes from the log of the store; may be nil
+	Artifacts Artifacts                   // loses the content that a forgotten message alone named; may be nil
 
 	Keep time.Duration // age at which Run archives; default 90 days
 	Seal int64         // bytes after which a file of the trail is sealed; default 64 MiB
@@ -59,6 +60,7 @@ type Records struct {
 	keep      time.Duration
 	trail     *trail
 	artifacts Artifacts
+	emptyLog  func(context.Context) error
 	archiving sync.Mutex   // one archive or removal at a time; before files
 	files     sync.RWMutex // held to read while segments are verified, to write while they are written again
 }
@@ -80,7 +82,7 @@ func New(store hub.Store, folders Folders, opts *Options) *Records {
 		o.Seal = sealAfter
 	}
 	return &Records{
-		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts,
+		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts, emptyLog: o.EmptyLog,
 		trail: &trail{store: store, dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -44,6 +45,7 @@ type world struct {
 
 	keys    *keys.Service
 	mail    *mailroom.Mailroom
+	content *blobs.Store
 	records *records.Records
 	journal *journal.Journal
 }
@@ -83,8 +85,10 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.must(nil, err)
 	w.facts = factStore{w.store}
 	w.keys = keys.New(w.facts, &keys.Options{Clock: w.clock, Bus: w.bus})
+	w.content, err = blobs.Open(filepath.Join(w.home, "artifacts"), nil)
+	w.must(nil, err)
 	opts := &mailroom.Options{
-		Clock: w.clock, Bus: w.bus, Channels: channels,
+		Clock: w.clock, Bus: w.bus, Channels: channels, Artifacts: w.content,
 		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
 	}
 	for _, c := range channels {
@@ -100,7 +104,7 @@ func (w *world) open(channels ...mailroom.Channel) {
 // recordsWith returns the records of the world with other options, on a store
 // that may be a wrapped one.
 func (w *world) recordsWith(store hub.Store, opts records.Options) *records.Records {
-	opts.Clock, opts.Bus = w.clock, w.bus
+	opts.Clock, opts.Bus, opts.Artifacts = w.clock, w.bus, w.content
 	return records.New(store, records.Folders{Trail: w.trail(), Archives: w.archives()}, &opts)
 }
 
