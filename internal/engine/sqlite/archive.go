@@ -71,7 +71,10 @@ func (t *tx) Prune(limit int) (int, error) {
 		return nil
 	})
 	if err == nil && artifacts != "[]" {
-		_, err = t.run(op, pruneReaders, artifacts, last.Seq)
+		q := t.c.dynamic(pruneReaders)
+		q.text(artifacts)
+		q.int(last.Seq)
+		_, err = t.change(op, &q)
 	}
 	return total, err
 }

@@ -16,18 +16,20 @@ var (
 	prunedArtifacts = statement(`SELECT json_group_array(DISTINCT a.value ->> 'sha256') FROM messages AS n
 		JOIN json_each(n.context_json, '$.artifacts') AS a
 		WHERE a.value ->> 'sha256' IS NOT NULL AND n.id IN (` + prunedMessages + `)`)
-	// pruneReaders removes the readers of some artifacts, unless a message or handoff
-	// in the store names the artifact, or the reader stored it after the archive. It
-	// reads every message once, however many artifacts there are.
-	pruneReaders = statement(`DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM json_each(?1))
-		AND sha256 NOT IN (
-			SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
-			WHERE a.value ->> 'sha256' IS NOT NULL
-			UNION ALL SELECT a.value ->> '$.ref.sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
-			WHERE a.value ->> '$.ref.sha256' IS NOT NULL)
-		AND NOT EXISTS (SELECT 1 FROM journal AS j
-			WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`)
 )
+
+// pruneReaders removes the readers of some artifacts, unless a message or handoff
+// in the store names the artifact, or the reader stored it after the archive. It
+// reads every message once, however many artifacts there are, and is prepared each
+// time for that reason.
+const pruneReaders = `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM json_each(?1))
+	AND sha256 NOT IN (
+		SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
+		WHERE a.value ->> 'sha256' IS NOT NULL
+		UNION ALL SELECT a.value ->> '$.ref.sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
+		WHERE a.value ->> '$.ref.sha256' IS NOT NULL)
+	AND NOT EXISTS (SELECT 1 FROM journal AS j
+		WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`
 
 // first returns the first column of the first row of a query, and whether there
 // is one.
