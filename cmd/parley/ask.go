@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ comes later is in yours.`,
 				return err
 			}
 			if got.Answer == nil {
-				fmt.Fprintf(a.err, "no answer from %s within %s; the question is %s\n", args[0], wait, sent.ID)
+				fmt.Fprintf(a.err, "no answer from %s within %s; the question is %s\n", args[0], wait, cmp.Or(string(sent.ShortID), string(sent.ID)))
 				for _, d := range sent.Deliveries {
 					fmt.Fprintf(a.err, "  %s over %s: %s, %s\n", d.Recipient, d.Channel, d.Reach, d.Reason)
 				}

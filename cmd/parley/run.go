@@ -120,7 +120,7 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 	if strings.TrimSpace(*task) == "" {
 		return usagef("the task is empty")
 	}
-	if f.Handoff != "" && (!f.Handoff.Valid() || f.noHub) {
+	if f.Handoff != "" && (f.noHub || !f.Handoff.Valid() && !hub.ShortID(f.Handoff).Is(hub.ShortHandoff)) {
 		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
 	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {

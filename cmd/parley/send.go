@@ -195,7 +195,7 @@ func (a *app) receipt(r mailroom.Receipt, err error) error {
 		return err
 	}
 	return a.print(r, func(w io.Writer) {
-		fmt.Fprintf(w, "sent %s\n", r.ID)
+		fmt.Fprintf(w, "sent %s\n", cmp.Or(string(r.ShortID), string(r.ID)))
 		for _, l := range r.Deliveries {
 			fmt.Fprintf(w, "  %s over %s: %s, %s\n", l.Recipient, l.Channel, l.Reach, l.Reason)
 		}

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,11 +15,7 @@ import (
 // its sender stands in a quote, so that it cannot pass for text of the hub.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Handoff %s", r.ID)
-	if r.ShortID != "" && string(r.ShortID) != string(r.ID) {
-		fmt.Fprintf(&b, " (%s)", r.ShortID)
-	}
-	fmt.Fprintf(&b, " is %s", r.Status)
+	fmt.Fprintf(&b, "Handoff %s is %s", r.name(), r.Status)
 	if r.Ending != "" && r.Status != hub.HandoffRejected {
 		fmt.Fprintf(&b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 	}
@@ -66,9 +63,12 @@ func Render(r Report) string {
 	return b.String()
 }
 
+// name returns the short id of the handoff or, if the report has none, the long one.
+func (r Report) name() string { return cmp.Or(string(r.ShortID), string(r.ID)) }
+
 // RenderLine returns a handoff as one line of a list.
 func RenderLine(r Report) string {
-	return fmt.Sprintf("- %s %s, proof %s: %q, %s to %s\n", r.ID, r.Status, r.ProofText(), r.Title, r.From, r.To)
+	return fmt.Sprintf("- %s %s, proof %s: %q, %s to %s\n", r.name(), r.Status, r.ProofText(), r.Title, r.From, r.To)
 }
 
 // maxProofText is the most bytes of a reason in a line of a list.

@@ -2,7 +2,6 @@ package mcptools
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -276,17 +275,11 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) (int, hub.Capabiliti
 			b.WriteString("No handoffs.\n")
 		}
 		for _, h := range a.Listing.Handoffs {
-			b.WriteString(handoff.RenderLine(named(h)))
+			b.WriteString(handoff.RenderLine(h))
 		}
 		writeNext(b, a.Listing.Next)
 		return a.Listing.Unread, a.Listing.Capabilities
 	}
-	b.WriteString(handoff.Render(named(*a.Report)))
+	b.WriteString(handoff.Render(*a.Report))
 	return a.Report.Unread, a.Report.Capabilities
-}
-
-// named returns a report that calls its handoff by the short id.
-func named(r handoff.Report) handoff.Report {
-	r.ID = cmp.Or(hub.HandoffID(r.ShortID), r.ID)
-	return r
 }

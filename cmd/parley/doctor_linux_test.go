@@ -1,0 +1,15 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/parley-agents/parley/internal/hubtest"
+)
+
+func TestDoctorOnASmallDisk(t *testing.T) {
+	got := do(t, parley(t, nil, "doctor", "--home", hubtest.SmallDisk(t)))
+	if got.code != exitCheck {
+		t.Errorf("exit %d, want %d", got.code, exitCheck)
+	}
+	contains(t, got.out, "FAIL space: the home has 0 MiB, 4 MiB are free\n     free space, or move old records into files that you can take away: parley archive\n")
+}
