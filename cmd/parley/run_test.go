@@ -561,10 +561,11 @@ func TestRunForAHandoff(t *testing.T) {
 	pkg := `{"task":{"task_id":"T-1","title":"Hello","objective":"say it","success_criteria":["it is said"]},"context":{"summary":"new"},"work_state":{"next_step":"write it"}}`
 	var made struct {
 		ID       hub.HandoffID `json:"handoff_id"`
+		ShortID  string        `json:"short_id"`
 		ThreadID string        `json:"thread_id"`
 	}
 	h.ok(h.stdin("planner", pkg, "handoff", "initiate", "--to", "worker", "--package", "-", "--reason", "busy", "--json"), &made)
-	got := outcome(t, h.runAs("polite", newRepository(t), "--handoff", string(made.ID)))
+	got := outcome(t, h.runAs("polite", newRepository(t), "--handoff", made.ShortID))
 	if got.Verdict != hub.RunConfirmed || got.ThreadID != made.ThreadID {
 		t.Errorf("got %s on thread %s, want confirmed on %s", got.Verdict, got.ThreadID, made.ThreadID)
 	}
