@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -63,23 +61,7 @@ func TestLargeInbox(t *testing.T) {
 
 func TestSlowReader(t *testing.T) {
 	t.Run("a caller that does not read its answer loses the connection", func(t *testing.T) {
-		home := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
-			s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			l := newPipes()
-			ended := make(chan struct{})
-			go func() { s.ServeHTTPOn(l); close(ended) }()
-			defer func() { s.CloseHTTP(); <-ended }()
-			conn := l.dial()
-			defer conn.Close()
+		inBubble(t, func(t *testing.T, conn net.Conn, key string) {
 			in := bufio.NewReaderSize(conn, 16)
 			ask := func(method, path string, body []byte) *http.Response {
 				t.Helper()
@@ -87,7 +69,7 @@ func TestSlowReader(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(raw)))
+				req.Header.Set("Authorization", "Bearer "+key)
 				go req.Write(conn)
 				res, err := http.ReadResponse(in, req)
 				if err != nil {

@@ -50,6 +50,30 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
+// inBubble runs a hub whose time is that of a bubble, and calls f with a connection
+// to it and the operator's key.
+func inBubble(t *testing.T, f func(t *testing.T, conn net.Conn, key string)) {
+	home := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newPipes()
+		ended := make(chan struct{})
+		go func() { s.ServeHTTPOn(l); close(ended) }()
+		defer func() { s.CloseHTTP(); <-ended }()
+		conn := l.dial()
+		defer conn.Close()
+		f(t, conn, strings.TrimSpace(string(key)))
+	})
+}
+
 func TestSlowBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, request string
@@ -64,28 +88,11 @@ func TestSlowBody(t *testing.T) {
 		{"nobody wants", "POST /nothing HTTP/1.1", http.StatusNotFound, "", 40 * time.Second},
 	} {
 		t.Run("a body "+tt.name+" that does not arrive is answered and the connection is closed", func(t *testing.T) {
-			home := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-				if err != nil {
-					t.Fatal(err)
-				}
-				l := newPipes()
-				ended := make(chan struct{})
-				go func() { s.ServeHTTPOn(l); close(ended) }()
-				defer func() { s.CloseHTTP(); <-ended }()
-
+			inBubble(t, func(t *testing.T, conn net.Conn, key string) {
 				began := time.Now()
-				conn := l.dial()
-				defer conn.Close()
 				head := tt.request + "\r\nHost: localhost\r\nContent-Length: 1000\r\n"
 				if !strings.Contains(tt.request, "X-Key: none") {
-					head += "Authorization: Bearer " + strings.TrimSpace(string(raw)) + "\r\n"
+					head += "Authorization: Bearer " + key + "\r\n"
 				}
 				go io.WriteString(conn, head+"\r\n{\"jsonrpc\":") // and then nothing
 				in := bufio.NewReader(conn)
@@ -115,23 +122,10 @@ func TestSlowBody(t *testing.T) {
 		})
 	}
 	t.Run("a call that waits is not cut off by the limits for its body", func(t *testing.T) {
-		home := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
-			s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			raw, _ := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-			l := newPipes()
-			ended := make(chan struct{})
-			go func() { s.ServeHTTPOn(l); close(ended) }()
-			defer func() { s.CloseHTTP(); <-ended }()
-			conn := l.dial()
-			defer conn.Close()
+		inBubble(t, func(t *testing.T, conn net.Conn, key string) {
 			body := `{"jsonrpc":"2.0","id":1,"method":"acp/inbox","params":{"wait_s":300}}`
 			req, _ := http.NewRequest("POST", "http://localhost/", strings.NewReader(body))
-			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(raw)))
+			req.Header.Set("Authorization", "Bearer "+key)
 			began := time.Now()
 			go req.Write(conn)
 			res, err := http.ReadResponse(bufio.NewReader(conn), req)
