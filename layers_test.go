@@ -125,9 +125,10 @@ var layers = map[string][]string{
 	"examples/minimal-client": {"acp", "sandbox"},
 
 	// Conformance suites. Only tests import it.
-	"internal/hubtest": {"hub"},
-	"internal/acptest": {},
-	"internal/reftest": {},
+	"internal/hubtest":   {"hub"},
+	"internal/acptest":   {},
+	"internal/lobbytest": {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
+	"internal/reftest":   {},
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.

@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -24,73 +25,21 @@ import (
 )
 
 // A lobby is a hub that other hubs call, with a project in its store.
-type lobby struct {
-	*callers.Service
-	keys  *keys.Service
-	peers *peers.Service
-	store *sqlite.Store
-	now   time.Time
-	boss  hub.Caller
-	vault *vault.Vault
-}
+type lobby struct{ *lobbytest.Lobby }
 
 const (
-	project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
-	frontend = hub.AID("aid://example.com/frontend@1.0.0")
+	project  = lobbytest.Project
+	frontend = lobbytest.Frontend
 )
 
 func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
 	t.Helper()
-	home := t.TempDir()
-	store, err := sqlite.Open(home, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
-	if l.vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
-		t.Fatal(err)
-	}
-	o := &peers.Options{
-		Clock: func() time.Time { return l.now }, Vault: l.vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
-	}
-	if change != nil {
-		change(o)
-	}
-	l.connect(o)
-	at := hub.InstantAt(l.now)
-	for _, id := range []hub.ProjectID{project, "other"} {
-		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
-				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
-			}}, hub.Project{})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return l
-}
-
-// connect makes the services of a hub.
-func (l *lobby) connect(o *peers.Options) {
-	l.keys, l.peers = keys.New(l.store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.store, o)
-	l.Service = callers.New(l.store, l.keys, l.peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
-}
-
-// add adds a peer and returns its key.
-func (l *lobby) add(t *testing.T, aid hub.AID, from string) string {
-	t.Helper()
-	_, secret, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return secret
+	return &lobby{lobbytest.New(t, change)}
 }
 
 func (l *lobby) token(t *testing.T, n callers.NewToken) string {
 	t.Helper()
-	token, _, err := l.MintToken(t.Context(), l.boss, n)
+	token, _, err := l.MintToken(t.Context(), l.Boss, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +79,7 @@ func (l *lobby) may(t *testing.T, v hub.Caller, id hub.ProjectID, methods ...[]s
 
 func TestTrust(t *testing.T) {
 	l := newLobby(t, nil)
-	key := l.add(t, frontend, "")
+	key := l.Add(t, frontend, "")
 	all := slices.Concat(reads, writes, syncs, pulls)
 	identify := func(t *testing.T, c callers.Credentials) hub.Caller {
 		t.Helper()
@@ -154,14 +103,14 @@ func TestTrust(t *testing.T) {
 	})
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
 		known := hub.AID("aid://example.com/known@1.0.0")
-		v, err := l.peers.RegisterPeer(t.Context(), l.boss, peers.NewPeer{AID: known, Endpoint: "https://k.example"})
+		v, err := l.Peers.RegisterPeer(t.Context(), l.Boss, peers.NewPeer{AID: known, Endpoint: "https://k.example"})
 		if err != nil || v.State != hub.PeerPending || v.Trust != hub.TrustUnknown {
 			t.Fatalf("registered: got %+v, %v", v, err)
 		}
 		if _, err := l.Identify(t.Context(), callers.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("before it is approved: got %v", err)
 		}
-		if p, err := l.peers.ApprovePeer(t.Context(), l.boss, known); err != nil || p.Trust != hub.TrustKnown {
+		if p, err := l.Peers.ApprovePeer(t.Context(), l.Boss, known); err != nil || p.Trust != hub.TrustKnown {
 			t.Fatalf("approved: got %+v, %v", p, err)
 		}
 		if got := l.may(t, identify(t, callers.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
@@ -199,7 +148,7 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-061 an agent of this hub comes with its key", func(t *testing.T) {
-		_, _, secret, err := l.keys.AddAgent(t.Context(), l.boss, hub.Agent{ID: "anna"}, keys.NewKey{})
+		_, _, secret, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "anna"}, keys.NewKey{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +165,7 @@ func TestTrust(t *testing.T) {
 	})
 	t.Run("R1-060 a legacy peer may sync from its address and do nothing else", func(t *testing.T) {
 		const ref = hub.AID("agent-frontend")
-		if secret := l.add(t, ref, "10.1.2.0/24"); secret != "" {
+		if secret := l.Add(t, ref, "10.1.2.0/24"); secret != "" {
 			t.Error("it was given a key")
 		}
 		here := callers.Credentials{AgentID: ref, Source: netip.MustParseAddr("::ffff:10.1.2.3")}
@@ -230,27 +179,27 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-060 a removed peer is out", func(t *testing.T) {
-		if _, err := l.peers.RemovePeer(t.Context(), l.boss, frontend); err != nil {
+		if _, err := l.Peers.RemovePeer(t.Context(), l.Boss, frontend); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Identify(t.Context(), callers.Credentials{Bearer: key}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("got %v", err)
 		}
-		if again := l.add(t, frontend, ""); again == key {
+		if again := l.Add(t, frontend, ""); again == key {
 			t.Error("the old key is back")
 		}
 	})
 	t.Run("R1-060 only the operator decides about peers", func(t *testing.T) {
 		anna := hub.Caller{ID: "anna"}
-		_, _, add := l.peers.AddPeer(t.Context(), anna, peers.NewPeer{AID: "x", Endpoint: "https://x.example"})
-		_, approve := l.peers.ApprovePeer(t.Context(), anna, frontend)
-		_, remove := l.peers.RemovePeer(t.Context(), anna, frontend)
-		_, list := l.peers.Peers(t.Context(), anna)
-		_, invites := l.peers.Invites(t.Context(), anna, "")
-		_, _, invite := l.peers.Invite(t.Context(), anna, peers.NewInvite{Project: project, Repo: "frontend-app"})
-		_, revoke := l.peers.RevokeInvite(t.Context(), anna, "x")
+		_, _, add := l.Peers.AddPeer(t.Context(), anna, peers.NewPeer{AID: "x", Endpoint: "https://x.example"})
+		_, approve := l.Peers.ApprovePeer(t.Context(), anna, frontend)
+		_, remove := l.Peers.RemovePeer(t.Context(), anna, frontend)
+		_, list := l.Peers.Peers(t.Context(), anna)
+		_, invites := l.Peers.Invites(t.Context(), anna, "")
+		_, _, invite := l.Peers.Invite(t.Context(), anna, peers.NewInvite{Project: project, Repo: "frontend-app"})
+		_, revoke := l.Peers.RevokeInvite(t.Context(), anna, "x")
 		_, _, token := l.MintToken(t.Context(), anna, callers.NewToken{Agent: "a", Project: project})
-		_, join := l.peers.Join(t.Context(), anna, "INV-x", nil)
+		_, join := l.Peers.Join(t.Context(), anna, "INV-x", nil)
 		for i, err := range []error{add, approve, remove, list, invites, invite, revoke, token, join} {
 			if hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("%d: got %v", i, err)
@@ -263,11 +212,11 @@ func TestTrust(t *testing.T) {
 			{AID: "x", Endpoint: "https://u:p@x.example"}, {AID: "x", Endpoint: "https://x.example", Repo: "a\nb"}, {AID: "x", Endpoint: "https://x.example", From: "everywhere"},
 			{AID: "x", Endpoint: "https://x.example", Key: "a\r\nX: y"},
 		} {
-			if _, _, err := l.peers.AddPeer(t.Context(), l.boss, n); hub.CodeOf(err) != hub.CodeInvalid {
+			if _, _, err := l.Peers.AddPeer(t.Context(), l.Boss, n); hub.CodeOf(err) != hub.CodeInvalid {
 				t.Errorf("%+v: got %v", n, err)
 			}
 		}
-		if _, _, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: "aid://hub.example/backend@1.0.0", Endpoint: "https://x.example"}); hub.CodeOf(err) != hub.CodeConflict {
+		if _, _, err := l.Peers.AddPeer(t.Context(), l.Boss, peers.NewPeer{AID: "aid://hub.example/backend@1.0.0", Endpoint: "https://x.example"}); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("the hub itself: got %v", err)
 		}
 	})
@@ -299,7 +248,7 @@ func TestProjectTokens(t *testing.T) {
 		}
 	})
 	t.Run("R1-068 a token narrows what a key permits", func(t *testing.T) {
-		key := l.add(t, frontend, "")
+		key := l.Add(t, frontend, "")
 		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{hub.PermitRead}})
 		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: key, Token: token, AgentID: frontend})
 		if err != nil {
@@ -333,7 +282,7 @@ func TestProjectTokens(t *testing.T) {
 		delete(got, "jti")
 		delete(got, "iss")
 		want := map[string]any{
-			"sub": string(frontend), "project_id": string(project), "repo_id": "r2", "iat": float64(l.now.Unix()), "exp": float64(l.now.Unix() + 3600),
+			"sub": string(frontend), "project_id": string(project), "repo_id": "r2", "iat": float64(l.Now.Unix()), "exp": float64(l.Now.Unix() + 3600),
 			"permissions": []any{"project:read", "contract:propose", "contract:respond", "context:share", "implementation:update"},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -343,7 +292,7 @@ func TestProjectTokens(t *testing.T) {
 	t.Run("R1-068 expired, forged and foreign tokens are refused", func(t *testing.T) {
 		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Life: time.Hour})
 		stranger := newLobby(t, nil).token(t, callers.NewToken{Agent: frontend, Project: project})
-		claims := jwt.MapClaims{"sub": string(frontend), "project_id": string(project), "permissions": []string{"project:read"}, "exp": l.now.Add(time.Hour).Unix()}
+		claims := jwt.MapClaims{"sub": string(frontend), "project_id": string(project), "permissions": []string{"project:read"}, "exp": l.Now.Add(time.Hour).Unix()}
 		none, err := jwt.NewWithClaims(jwt.SigningMethodNone, claims).SignedString(jwt.UnsafeAllowNoneSignatureType)
 		if err != nil {
 			t.Fatal(err)
@@ -365,7 +314,7 @@ func TestProjectTokens(t *testing.T) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
-		l.now = l.now.Add(2 * time.Hour)
+		l.Now = l.Now.Add(2 * time.Hour)
 		if _, err := l.Identify(t.Context(), callers.Credentials{Token: token}); hub.CodeOf(err) != hub.CodeUnauthenticated || !strings.Contains(err.Error(), "expired") {
 			t.Errorf("expired: got %v", err)
 		}
@@ -381,7 +330,7 @@ func TestProjectTokens(t *testing.T) {
 			"for ever":              {callers.NewToken{Agent: frontend, Project: project, Life: 1000 * time.Hour}, hub.CodeInvalid},
 			"with a new permission": {callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{"peer:sync"}}, hub.CodeInvalid},
 		} {
-			if _, _, err := l.MintToken(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+			if _, _, err := l.MintToken(t.Context(), l.Boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
 			}
 		}
@@ -391,10 +340,10 @@ func TestProjectTokens(t *testing.T) {
 func TestWithoutVault(t *testing.T) {
 	t.Run("R1-068 without a key file there are no tokens and no invites", func(t *testing.T) {
 		l := newLobby(t, func(o *peers.Options) { o.Vault = nil })
-		if _, _, err := l.MintToken(t.Context(), l.boss, callers.NewToken{Agent: frontend, Project: project}); hub.CodeOf(err) != hub.CodeNotEnabled {
+		if _, _, err := l.MintToken(t.Context(), l.Boss, callers.NewToken{Agent: frontend, Project: project}); hub.CodeOf(err) != hub.CodeNotEnabled {
 			t.Errorf("token: got %v", err)
 		}
-		if _, _, err := l.peers.Invite(t.Context(), l.boss, peers.NewInvite{Project: project, Repo: "frontend-app"}); hub.CodeOf(err) != hub.CodeNotEnabled {
+		if _, _, err := l.Peers.Invite(t.Context(), l.Boss, peers.NewInvite{Project: project, Repo: "frontend-app"}); hub.CodeOf(err) != hub.CodeNotEnabled {
 			t.Errorf("invite: got %v", err)
 		}
 	})
@@ -410,14 +359,14 @@ func FuzzIdentify(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	l := &lobby{store: store}
-	l.connect(&peers.Options{Vault: v, Self: "aid://hub.example/backend@1.0.0"})
+	l := &lobby{&lobbytest.Lobby{Store: store}}
+	l.Connect(&peers.Options{Vault: v, Self: "aid://hub.example/backend@1.0.0"})
 	f.Add("cacp_sk_live_x", "aid://a/b@1.0.0", "eyJ.eyJ.x", "INV-f0ebc-x-00")
 	f.Fuzz(func(t *testing.T, bearer, agent, token, invite string) {
 		if v, err := l.Identify(t.Context(), callers.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
 			t.Fatalf("somebody unknown was let in: %+v", v)
 		}
-		if _, err := l.peers.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
 			t.Fatalf("%q was redeemed", invite)
 		}
 	})

@@ -6,84 +6,30 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
-	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A lobby is a hub that other hubs call, with a project in its store.
-type lobby struct {
-	*callers.Service
-	keys  *keys.Service
-	peers *peers.Service
-	store *sqlite.Store
-	now   time.Time
-	boss  hub.Caller
-	vault *vault.Vault
-}
+type lobby struct{ *lobbytest.Lobby }
 
 const (
-	project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
-	frontend = hub.AID("aid://example.com/frontend@1.0.0")
+	project  = lobbytest.Project
+	frontend = lobbytest.Frontend
 )
 
 func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
 	t.Helper()
-	home := t.TempDir()
-	store, err := sqlite.Open(home, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	l := &lobby{store: store, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
-	if l.vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
-		t.Fatal(err)
-	}
-	o := &peers.Options{
-		Clock: func() time.Time { return l.now }, Vault: l.vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
-	}
-	if change != nil {
-		change(o)
-	}
-	l.connect(o)
-	at := hub.InstantAt(l.now)
-	for _, id := range []hub.ProjectID{project, "other"} {
-		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
-				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
-			}}, hub.Project{})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return l
-}
-
-// connect makes the services of a hub.
-func (l *lobby) connect(o *peers.Options) {
-	l.keys, l.peers = keys.New(l.store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.store, o)
-	l.Service = callers.New(l.store, l.keys, l.peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
-}
-
-// add adds a peer and returns its key.
-func (l *lobby) add(t *testing.T, aid hub.AID, from string) string {
-	t.Helper()
-	_, secret, err := l.peers.AddPeer(t.Context(), l.boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return secret
+	return &lobby{lobbytest.New(t, change)}
 }
 
 type directory map[hub.AID]string
@@ -98,13 +44,13 @@ func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool,
 func TestRegisterPeer(t *testing.T) {
 	const known = hub.AID("aid://known.example/x@1.0.0")
 	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
-	key := l.add(t, frontend, "")
+	key := l.Add(t, frontend, "")
 	register := func(c callers.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
 		v, err := l.Identify(t.Context(), c)
 		if err != nil {
 			v = hub.Caller{}
 		}
-		return l.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: aid, Endpoint: endpoint})
+		return l.Peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: aid, Endpoint: endpoint})
 	}
 	t.Run("R1-053 a stranger cannot register", func(t *testing.T) {
 		if _, err := register(callers.Credentials{}, "aid://evil.example/x@1.0.0", "https://evil.example"); hub.CodeOf(err) != hub.CodeUnauthenticated {
@@ -131,7 +77,7 @@ func TestRegisterPeer(t *testing.T) {
 		}
 	})
 	t.Run("R1-053 a legacy peer registers nobody but itself, and does not move", func(t *testing.T) {
-		l.add(t, "agent-old", "10.1.2.3")
+		l.Add(t, "agent-old", "10.1.2.3")
 		old := callers.Credentials{AgentID: "agent-old", Source: netip.MustParseAddr("10.1.2.3")}
 		if p, err := register(old, "agent-old", "https://f.example/"); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("itself: got %+v, %v", p, err)
@@ -149,7 +95,7 @@ func TestRegisterPeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := open.peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
+		if p, err := open.Peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if err := open.Admit(t.Context(), v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
@@ -160,7 +106,7 @@ func TestRegisterPeer(t *testing.T) {
 		full := newLobby(t, nil)
 		var err error
 		for i := 0; i < 200 && err == nil; i++ {
-			_, err = full.peers.RegisterPeer(t.Context(), full.boss, peers.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+			_, err = full.Peers.RegisterPeer(t.Context(), full.Boss, peers.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
 		}
 		if hub.CodeOf(err) != hub.CodeRateLimited {
 			t.Errorf("got %v", err)
@@ -173,14 +119,14 @@ func TestInvites(t *testing.T) {
 	here := netip.MustParseAddr("203.0.113.7")
 	invite := func(t *testing.T, life time.Duration) (hub.Invite, string) {
 		t.Helper()
-		in, text, err := l.peers.Invite(t.Context(), l.boss, peers.NewInvite{Project: project, Repo: "frontend-app", Life: life})
+		in, text, err := l.Peers.Invite(t.Context(), l.Boss, peers.NewInvite{Project: project, Repo: "frontend-app", Life: life})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return in, text
 	}
 	redeem := func(text string, aid hub.AID) (federation.Welcome, error) {
-		return l.peers.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: vault.KeyPrefix + "theirs"})
+		return l.Peers.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: vault.KeyPrefix + "theirs"})
 	}
 	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
 		in, text := invite(t, 0)
@@ -198,17 +144,17 @@ func TestInvites(t *testing.T) {
 		if err != nil || v.Trust != hub.TrustVerified {
 			t.Errorf("got %+v, %v", v, err)
 		}
-		peers, err := l.peers.Peers(t.Context(), l.boss)
+		peers, err := l.Peers.Peers(t.Context(), l.Boss)
 		if err != nil || len(peers) != 1 {
 			t.Fatalf("got %v, %v", peers, err)
 		}
-		if key, err := l.peers.PeerKey(peers[0]); err != nil || key != vault.KeyPrefix+"theirs" {
+		if key, err := l.Peers.PeerKey(peers[0]); err != nil || key != vault.KeyPrefix+"theirs" {
 			t.Errorf("to send: got %q, %v", key, err)
 		}
 		if _, err := redeem(text, "aid://evil.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a second time: got %v", err)
 		}
-		list, err := l.peers.Invites(t.Context(), l.boss, project)
+		list, err := l.Peers.Invites(t.Context(), l.Boss, project)
 		if err != nil || len(list) != 1 || list[0].ID != in.ID || list[0].RedeemedBy != frontend {
 			t.Errorf("got %+v, %v", list, err)
 		}
@@ -226,25 +172,25 @@ func TestInvites(t *testing.T) {
 		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
 			t.Errorf("with its key: got %v", err)
 		}
 	})
 	t.Run("R1-069 an invite can be revoked", func(t *testing.T) {
 		in, text := invite(t, 0)
-		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, in.ID); err != nil {
+		if _, err := l.Peers.RevokeInvite(t.Context(), l.Boss, in.ID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "revoked") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.peers.RevokeInvite(t.Context(), l.boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
+		if _, err := l.Peers.RevokeInvite(t.Context(), l.Boss, "none"); hub.CodeOf(err) != hub.CodeNotFound {
 			t.Errorf("one that is none: got %v", err)
 		}
 	})
 	t.Run("R1-069 an invite expires", func(t *testing.T) {
 		_, text := invite(t, time.Hour)
-		l.now = l.now.Add(time.Hour)
+		l.Now = l.Now.Add(time.Hour)
 		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "expired") {
 			t.Errorf("got %v", err)
 		}
@@ -259,13 +205,13 @@ func TestInvites(t *testing.T) {
 			"for ever":         {peers.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
 			"for everything":   {peers.NewInvite{Project: project, Repo: "frontend-app", Permissions: []hub.Permission{"*"}}, hub.CodeInvalid},
 		} {
-			if _, _, err := l.peers.Invite(t.Context(), l.boss, test.n); hub.CodeOf(err) != test.code {
+			if _, _, err := l.Peers.Invite(t.Context(), l.Boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
 			}
 		}
 	})
 	t.Run("R1-069 guessing has an end", func(t *testing.T) {
-		l.now = l.now.Add(time.Hour)
+		l.Now = l.Now.Add(time.Hour)
 		_, text := invite(t, 0)
 		var err error
 		n := 0
@@ -279,7 +225,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("a good one from there: got %v", err)
 		}
 		elsewhere := netip.MustParseAddr("2001:db8::1")
-		if _, err := l.peers.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
 			t.Errorf("from elsewhere: got %v", err)
 		}
 	})
@@ -295,20 +241,20 @@ func TestInvites(t *testing.T) {
 func TestJoin(t *testing.T) {
 	host := newLobby(t, nil)
 	guest := newLobby(t, func(o *peers.Options) { o.Self, o.Home, o.Repo = frontend, "https://guest.example", "frontend-app" })
-	_, text, err := host.peers.Invite(t.Context(), host.boss, peers.NewInvite{Project: project, Repo: "frontend-app"})
+	_, text, err := host.Peers.Invite(t.Context(), host.Boss, peers.NewInvite{Project: project, Repo: "frontend-app"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	redeem := func(ctx context.Context, r federation.Redemption) (federation.Welcome, error) {
-		return host.peers.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
+		return host.Peers.Redeem(ctx, hub.Caller{Source: netip.MustParseAddr("203.0.113.7")}, r)
 	}
 	t.Run("R1-069 a torn invite does not leave the house", func(t *testing.T) {
-		if _, err := guest.peers.Join(t.Context(), guest.boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := guest.Peers.Join(t.Context(), guest.Boss, text[:len(text)-1], nil); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("R1-069 both sides hold keys after a join", func(t *testing.T) {
-		w, err := guest.peers.Join(t.Context(), guest.boss, text, redeem)
+		w, err := guest.Peers.Join(t.Context(), guest.Boss, text, redeem)
 		if err != nil || w.Key != "" {
 			t.Fatalf("got %+v, %v", w, err)
 		}
@@ -316,18 +262,18 @@ func TestJoin(t *testing.T) {
 			at, from *lobby
 			name     hub.AID
 		}{{host, guest, frontend}, {guest, host, "aid://hub.example/backend@1.0.0"}} {
-			peers, err := test.from.peers.Peers(t.Context(), test.from.boss)
+			peers, err := test.from.Peers.Peers(t.Context(), test.from.Boss)
 			if err != nil || len(peers) != 1 {
 				t.Fatalf("got %v, %v", peers, err)
 			}
-			key, err := test.from.peers.PeerKey(peers[0])
+			key, err := test.from.Peers.PeerKey(peers[0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
 				t.Errorf("%s: got %+v, %v", test.name, v, err)
 			}
-			if in, err := test.at.peers.InScope(t.Context(), test.name, "other"); err != nil || in {
+			if in, err := test.at.Peers.InScope(t.Context(), test.name, "other"); err != nil || in {
 				t.Errorf("%s takes part in another project: %v", test.name, err)
 			}
 		}

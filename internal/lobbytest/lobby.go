@@ -1,0 +1,83 @@
+// Package lobbytest makes a hub that other hubs call, for tests of the services that
+// admit them.
+package lobbytest
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+// A Lobby is a hub that other hubs call, with a project in its store.
+type Lobby struct {
+	*callers.Service
+	Keys  *keys.Service
+	Peers *peers.Service
+	Store *sqlite.Store
+	Now   time.Time
+	Boss  hub.Caller
+	Vault *vault.Vault
+}
+
+// A project of the lobby, and a peer that takes part in it.
+const (
+	Project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
+	Frontend = hub.AID("aid://example.com/frontend@1.0.0")
+)
+
+// New returns a lobby. change, if not nil, changes the options of its peers.
+func New(t *testing.T, change func(*peers.Options)) *Lobby {
+	t.Helper()
+	home := t.TempDir()
+	store, err := sqlite.Open(home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	l := &Lobby{Store: store, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Boss: hub.Caller{ID: hub.Operator}}
+	if l.Vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	o := &peers.Options{
+		Clock: func() time.Time { return l.Now }, Vault: l.Vault, Self: "aid://hub.example/backend@1.0.0", Home: "https://hub.example", Repo: "backend-api",
+	}
+	if change != nil {
+		change(o)
+	}
+	l.Connect(o)
+	at := hub.InstantAt(l.Now)
+	for _, id := range []hub.ProjectID{Project, "other"} {
+		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			return tx.PutProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
+				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
+			}}, hub.Project{})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// Connect makes the services of a hub.
+func (l *Lobby) Connect(o *peers.Options) {
+	l.Keys, l.Peers = keys.New(l.Store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.Store, o)
+	l.Service = callers.New(l.Store, l.Keys, l.Peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
+}
+
+// Add adds a peer and returns its key.
+func (l *Lobby) Add(t *testing.T, aid hub.AID, from string) string {
+	t.Helper()
+	_, secret, err := l.Peers.AddPeer(t.Context(), l.Boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
