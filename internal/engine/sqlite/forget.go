@@ -99,12 +99,18 @@ func (s *Store) EmptyLog(ctx context.Context) error {
 	if err != nil {
 		return engineError(op, err)
 	}
+	// A checkpoint that is under way refuses another at once, without a wait.
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
 	for attempt := 0; ; attempt++ {
 		_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
 		if !errors.Is(err, sqlite3.BUSY) || attempt == 20 || ctx.Err() != nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
 	}
 	return engineError(op, errors.Join(err, c.close()))
 }
