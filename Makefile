@@ -5,10 +5,11 @@ BIN     := bin/parley
 FUZZ    ?= 5s
 KILLS   ?= 50
 RUNS    ?= 2
+REACH   ?= 10
 PKGS    := ./...
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test bench chaos conformance lint fuzz acp-schema peers agents mutants compliance clean
+.PHONY: run build test test-real reach bench chaos attack conformance lint fuzz acp-schema peers agents mutants compliance clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -19,22 +20,34 @@ build: ## build bin/parley, without cgo
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test
 
+test-real: ## every agent CLI of other projects in a terminal, woken by mail; fails if one is missing
+	./scripts/clis
+	CI=true PARLEY_REAL=1 $(GO) test -count 1 -p 1 -run '^TestWake$$' -timeout 60m -v ./cmd/parley
+
+reach: ## measure send to model request, REACH times for each CLI, into docs/agents-running.md
+	./scripts/clis
+	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach$$' -timeout 60m -v ./cmd/parley
+
 lint: ## formatting, vet and staticcheck
 	GO="$(GO)" ./scripts/lint
 
-fuzz: ## every fuzz target, FUZZ=1m each
+fuzz: ## every fuzz target, FUZZ=1m each, and 10,000 schedules of hubs that exchange copies, 200 of them on disk
 	GO="$(GO)" FUZZ="$(FUZZ)" ./scripts/fuzz
+	PARLEY_SCHEDULES=10000 PARLEY_DISK_SCHEDULES=200 $(GO) test -count 1 -run '^TestConvergence$$' -timeout 30m ./internal/service/contract
 
 bench: ## speed, as ratios measured side by side
 	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
 	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
 
-chaos: ## kill a hub under load KILLS times and look what is left
-	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 60m -v ./server
+chaos: ## kill a hub under load KILLS times and count what is lost or duplicated; the last line is the summary
+	@mkdir -p bin
+	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
+
+attack: ## attempts against a hub, many of those that come in numbers, and a table of them
+	PARLEY_ATTACK_FLOOD=75000 $(GO) test -count 1 -run '^TestAttack$$' -timeout 30m -v ./server | grep -v '^=== RUN'
 
 conformance: build ## write docs/conformance.md from the test results
-	$(GO) test -json ./... > bin/tests.json || true
-	$(GO) run ./scripts/conformance < bin/tests.json > docs/conformance.md
+	$(GO) test -json ./... | $(GO) run ./scripts/conformance -write
 
 acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types anew
 	GO="$(GO)" ./scripts/acp-schema

@@ -65,7 +65,8 @@ func (h *benchHub) start() {
 	h.b.Cleanup(h.stop)
 	key, err := os.ReadFile(filepath.Join(h.opts.Home, server.OperatorKeyFile))
 	must(h.b, err)
-	h.key = strings.TrimSpace(string(key))
+	h.key, err = rpc.NewOperator("", h.url, strings.TrimSpace(string(key)), "").Token(h.b.Context())
+	must(h.b, err)
 	h.client = rpc.NewClient(h.url, h.key, "", nil)
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -41,12 +42,13 @@ import (
 //
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
-// PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups or coordination.
+// PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery or
+// coordination.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "coordination": t.coordination} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}
@@ -57,8 +59,9 @@ func BenchmarkTable(b *testing.B) {
 
 // A table gathers lines while it measures.
 type table struct {
-	b     *testing.B
-	lines []string
+	b         *testing.B
+	lines     []string
+	largeHome string // of the large store, once it is made; see large
 }
 
 const (
@@ -552,9 +555,10 @@ func (w *wire) initialize() {
 // lookups compares reading from a large store with reading from a small one.
 func (t *table) lookups() {
 	b := t.b
-	large := number(b, "PARLEY_BENCH_MESSAGES", 1_000_000)
-	smallHome, largeHome := b.TempDir(), b.TempDir()
-	small, big := fill(b, smallHome, 1000), fill(b, largeHome, large)
+	small := fill(b, b.TempDir(), 1000)
+	largeHome, large := t.large()
+	big, err := sqlite.Open(largeHome, nil)
+	must(b, err)
 	view := func(store hub.Store, read func(hub.Reader) (hub.Page, error), want int) func(<-chan struct{}) int64 {
 		return func(stop <-chan struct{}) int64 {
 			return crowd(1, stop, func(int, int64) {
@@ -601,6 +605,91 @@ func (t *table) lookups() {
 	p := t.start(largeHome)
 	t.fact(fmt.Sprintf("start with %d messages", large), p.started.Round(time.Millisecond).String())
 	p.stop()
+}
+
+// large makes the large store, once, and returns its home and the number of its
+// messages.
+func (t *table) large() (home string, n int) {
+	n = number(t.b, "PARLEY_BENCH_MESSAGES", 1_000_000)
+	if t.largeHome == "" {
+		t.largeHome = t.b.TempDir()
+		must(t.b, fill(t.b, t.largeHome, n).Close())
+	}
+	return t.largeHome, n
+}
+
+// recovery measures the start of the real program in a large home, after a clean
+// stop and after a kill under load, and a backup beside a copy of the file.
+func (t *table) recovery() {
+	b := t.b
+	home, n := t.large()
+	t.start(home).stop() // the first start in a home makes files
+	var clean, killed []float64
+	for range loads {
+		p := t.start(home)
+		clean = append(clean, float64(p.started.Milliseconds()))
+		p.fillLog()
+		p.kill()
+		p = t.start(home)
+		killed = append(killed, float64(p.started.Milliseconds()))
+		p.stop()
+	}
+	b.Logf("start: clean %v ms, after a kill %v ms", clean, killed)
+	t.ratio(fmt.Sprintf("start with %d messages: after a kill under load, its log %d MiB / after a clean stop", n, logSize>>20), median(killed), median(clean), "ms", 3, false)
+
+	store, err := sqlite.Open(home, nil)
+	must(b, err)
+	defer store.Close()
+	file := filepath.Join(home, "hub.db")
+	info, err := os.Stat(file)
+	must(b, err)
+	var ours, plain []float64 // MiB per second
+	for i := range loads {
+		dir := b.TempDir()
+		began := time.Now()
+		must(b, store.Backup(b.Context(), filepath.Join(dir, "backup.db")))
+		ours = append(ours, float64(info.Size()>>20)/time.Since(began).Seconds())
+		began = time.Now()
+		copyFile(b, file, filepath.Join(dir, "copy.db"))
+		plain = append(plain, float64(info.Size()>>20)/time.Since(began).Seconds())
+		b.Logf("backup %d: %.0f MiB/s, copy %.0f MiB/s", i, ours[i], plain[i])
+		must(b, os.RemoveAll(dir))
+	}
+	t.ratio(fmt.Sprintf("backup of %d messages while the store is open / a copy of the file, both synced", n), median(ours), median(plain), "MiB/s", 0.5, true)
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// copyFile copies a file and syncs the copy.
+func copyFile(b *testing.B, from, to string) {
+	src, err := os.Open(from)
+	must(b, err)
+	defer src.Close()
+	dst, err := os.Create(to)
+	must(b, err)
+	_, err = io.Copy(dst, src)
+	must(b, errors.Join(err, dst.Sync(), dst.Close()))
+}
+
+// logSize is how large the write-ahead log is when a program under load is killed:
+// close to the size at which it is emptied.
+const logSize = 60 << 20
+
+// fillLog sends until the log of a program that was started a moment ago has
+// logSize bytes.
+func (p *process) fillLog() {
+	stop := make(chan struct{})
+	var once sync.Once
+	wires := p.wires()
+	crowd(conns, stop, func(w int, turn int64) {
+		wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["writer"],"type":"status.update","payload":`+benchPayload+`}}`))
+		if info, err := os.Stat(filepath.Join(p.home, "hub.db-wal")); w == 0 && err == nil && info.Size() >= logSize {
+			once.Do(func() { close(stop) })
+		}
+	})
 }
 
 // fill makes a store with n messages, 200 of which concern the agent "reader".
@@ -669,13 +758,7 @@ func (t *table) memory() {
 	defer p.stop()
 	quiet(b, strconv.Itoa(p.cmd.Process.Pid))
 	t.fact("resident memory, idle", fmt.Sprintf("%.0f MiB", p.resident()))
-	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
-	must(b, err)
-	wires := make([]*wire, conns)
-	for i := range wires {
-		wires[i] = newWire(b, p.url, strings.TrimSpace(string(key)))
-		defer wires[i].close()
-	}
+	wires := p.wires()
 	run(func(stop <-chan struct{}) int64 {
 		return crowd(conns, stop, func(w int, _ int64) {
 			wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
@@ -689,6 +772,7 @@ func (t *table) memory() {
 // A process is the real program.
 type process struct {
 	b       *testing.B
+	home    string
 	cmd     *exec.Cmd
 	url     string
 	started time.Duration // from its start to its first line
@@ -718,7 +802,27 @@ func (t *table) start(home string) *process {
 		b.Fatalf("got %q", line)
 	}
 	go io.Copy(io.Discard, said)
-	return &process{b, cmd, url, took}
+	return &process{b, home, cmd, url, took}
+}
+
+// wires returns connections of the operator, which are closed with the benchmark.
+func (p *process) wires() []*wire {
+	key, err := os.ReadFile(filepath.Join(p.home, server.OperatorKeyFile))
+	must(p.b, err)
+	token, err := rpc.NewOperator("", p.url, strings.TrimSpace(string(key)), "").Token(p.b.Context())
+	must(p.b, err)
+	all := make([]*wire, conns)
+	for i := range all {
+		all[i] = newWire(p.b, p.url, token)
+		p.b.Cleanup(all[i].close)
+	}
+	return all
+}
+
+// kill ends the program without warning.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
 }
 
 func (p *process) stop() {

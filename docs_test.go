@@ -65,6 +65,22 @@ func TestDocs(t *testing.T) {
 		}
 	})
 	for page, words := range map[string][]string{
+		"docs/spikes/session-injection.md": {"feasible", "parley probe", "fallbacks/inbox-only.md"},
+		"docs/spikes/wake.md":              {"feasible", "wake", "fallbacks/no-wake.md"},
+		"docs/spikes/workq.md":             {"not verified", "workq", "fallbacks/manual-ownership.md"},
+	} {
+		t.Run("R3-125 the spike "+page+" reports what is feasible, its limits and its fallback", func(t *testing.T) {
+			if !linked[page] {
+				t.Error("no page links to it")
+			}
+			for _, w := range words {
+				if !strings.Contains(all[page], w) {
+					t.Errorf("it does not speak of %s", w)
+				}
+			}
+		})
+	}
+	for page, words := range map[string][]string{
 		"docs/fallbacks/inbox-only.md":       {"session", "unverified", "inbox"},
 		"docs/fallbacks/no-wake.md":          {"wake", "unverified", "inbox"},
 		"docs/fallbacks/manual-ownership.md": {"workq", "manual_required", "parley handoff activate"},

@@ -20,7 +20,7 @@ const module = "github.com/parley-agents/parley/"
 // ground lists the packages that every other may import: ideas that all floors
 // need, below everything. Public packages may use them too, but their types
 // appear in no exported name of those.
-var ground = []string{"internal/durable", "internal/nearest", "internal/shorten", "internal/strictjson"}
+var ground = []string{"internal/durable", "internal/nearest", "internal/shell", "internal/shorten", "internal/strictjson"}
 
 // layers is the map: every package with the packages of this module that it may
 // import. A new package or arrow is an edit here and in docs/architecture.md,
@@ -28,6 +28,7 @@ var ground = []string{"internal/durable", "internal/nearest", "internal/shorten"
 var layers = map[string][]string{
 	"internal/strictjson": {"internal/nearest", "internal/shorten"},
 	"internal/durable":    {},
+	"internal/shell":      {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
 	"internal/tail":       {},
@@ -35,6 +36,7 @@ var layers = map[string][]string{
 	// The domain, and what stands beside it for other people too.
 	"hub":        {"internal/shorten", "internal/strictjson"},
 	"hub/schema": {"hub"},
+	"channel":    {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
 	"jsonrpc":    {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
 	"sandbox":    {"internal/tail"},                        // the end of a command's output
 	"report":     {"internal/shorten"},
@@ -61,6 +63,9 @@ var layers = map[string][]string{
 	// Three services make and read secrets of one key file.
 	"internal/vault": {"hub"},
 
+	// The two sides of a handshake: the service that identifies callers, and the client.
+	"internal/handshake": {"hub"},
+
 	// What a hub stands on.
 	"internal/engine/sqlite": {"hub", "internal/durable"},
 	"internal/engine/blobs":  {"hub"},
@@ -70,13 +75,19 @@ var layers = map[string][]string{
 	"internal/reach/catalog":  {"hub", "internal/nearest"},
 	"internal/reach/evidence": {"hub", "report", "internal/shorten", "internal/tail"}, // reports whose claims it checks; the end of a command's output
 
-	"internal/reach/fleet": {"hub", "acp", "acp/acpv2", "report", "sandbox"},
-	"internal/reach/peer":  {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
+	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
+	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
+	"internal/reach/terminal": {"hub", "internal/nearest"},
+
+	// Which messages are announced over which channel; the sessions that announcements
+	// go into. The register declares what it needs of the router.
+	"internal/reach/router":   {"hub", "channel"},
+	"internal/reach/sessions": {"hub", "channel"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/keys":     {"hub", "internal/vault"},
 	"internal/service/peers":    {"hub", "internal/federation", "internal/vault"},
-	"internal/service/callers":  {"hub", "internal/vault"}, // declares what it needs of keys and peers
+	"internal/service/callers":  {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":  {"hub"},
 	"internal/service/records":  {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract": {"hub", "internal/federation"},
@@ -88,10 +99,11 @@ var layers = map[string][]string{
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
-	"internal/surface/rpc": {"hub", "jsonrpc", "internal/strictjson", "internal/service/callers"},
+	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
 		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run",
+		"internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
@@ -104,10 +116,10 @@ var layers = map[string][]string{
 
 	// What puts it together, and the command.
 	"server": {
-		"hub", "internal/federation", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
+		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
-		"internal/reach/evidence", "internal/reach/peer",
+		"channel", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
@@ -117,7 +129,8 @@ var layers = map[string][]string{
 	"cmd/parley": {
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
-		"internal/run", "internal/reach/fleet",
+		"internal/run", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
 	},
 
 	// Programs to read and to copy from.
@@ -127,6 +140,7 @@ var layers = map[string][]string{
 	// Conformance suites. Only tests import it.
 	"internal/hubtest":   {"hub"},
 	"internal/acptest":   {},
+	"internal/patience":  {},
 	"internal/lobbytest": {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
 	"internal/reftest":   {},
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/internal/patience"
 )
 
 // agentMode in the environment makes the test binary be one of the agents.
@@ -29,12 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long anything that has to happen may take.
-const patience = 30 * time.Second
+// waitTime is how long anything that has to happen may take.
+var waitTime = patience.For(30 * time.Second)
 
 // within returns a context that ends with the test, or when it takes too long.
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	t.Cleanup(cancel)
 	return ctx
 }

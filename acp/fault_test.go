@@ -126,8 +126,8 @@ func TestBadStart(t *testing.T) {
 		code    acp.FaultCode
 		parts   []string
 	}{
-		{"exits at once", patience, acp.FaultExit, []string{"the agent has ended", "exit status 3", "no API key: set MODEL_KEY"}},
-		{"writes prose and exits", patience, acp.FaultExit, []string{"usage: agent [--acp]", "exit status 2"}},
+		{"exits at once", waitTime, acp.FaultExit, []string{"the agent has ended", "exit status 3", "no API key: set MODEL_KEY"}},
+		{"writes prose and exits", waitTime, acp.FaultExit, []string{"usage: agent [--acp]", "exit status 2"}},
 		{"hangs", time.Second, acp.FaultSilent, []string{"does not answer", "waiting for the browser"}},
 		{"writes prose", time.Second, acp.FaultProse, []string{"Welcome to Agent 3000!", "does it need a flag"}},
 		{"floods with prose", time.Second, acp.FaultProse, []string{"xxxx"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/goodagent"
+	"github.com/parley-agents/parley/internal/patience"
 )
 
 // TestHostile gives the runner agents that mean harm. It must stay up, judge them
@@ -113,7 +114,7 @@ func TestHostile(t *testing.T) {
 // awaitEnd fails if a process does not end soon.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	tick, late := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
+	tick, late := time.NewTicker(10*time.Millisecond), time.After(patience.For(time.Minute))
 	defer tick.Stop()
 	for syscall.Kill(pid, 0) == nil && !zombie(pid) { // the kernel gives no sign
 		select {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -100,6 +101,10 @@ func (k Key) Live(now Time) bool {
 // Lent reports whether the key is lent to an agent for the time of a run.
 func (k Key) Lent() bool { return strings.HasPrefix(k.Label, RunKeyLabel) }
 
+// HomeKeyLabel begins the label of the operator's key in the hub's home. The label of
+// a key of a further operator is that person's name.
+const HomeKeyLabel = "operator "
+
 // HashSecret returns the hash that is stored in place of a key's secret. A secret
 // has 256 random bits and cannot be guessed, so that a plain hash without salt is
 // safe and can be looked up.
@@ -137,15 +142,17 @@ type Caller struct {
 	Session string     // the caller's session, from its runtime; may be empty
 	Source  netip.Addr // address that the request came from; zero for a call within the process
 	Trust   TrustLevel
-	Native  bool   // a peer that runs this software
-	Scope   *Scope // bounds of a project token; nil for every other kind
+	Native  bool    // a peer that runs this software
+	Scope   []Grant // bounds of a project token or of a peer that was invited; nil for callers without bounds
+	Token   string  // the id of the project token; "" for a caller without one
 }
 
-// A Scope bounds the holder of a project token to one project and to some
-// permissions in it. A scope without permissions permits nothing.
-type Scope struct {
-	Project     ProjectID
-	Permissions []Permission
+// Permits reports whether the bounds of c leave it a permission in a project, or in
+// some project if that is "".
+func (c Caller) Permits(project ProjectID, need Permission) bool {
+	return c.Scope == nil || slices.ContainsFunc(c.Scope, func(g Grant) bool {
+		return (project == "" || g.Project == project) && g.Permits(need)
+	})
 }
 
 // Local reports whether c is the operator or an agent of this hub, and showed
@@ -157,6 +164,16 @@ func (c Caller) Local() bool {
 // IsOperator reports whether c is the person who runs the hub. A project token
 // made for the operator does not carry the operator's authority.
 func (c Caller) IsOperator() bool { return c.ID == Operator && c.Scope == nil }
+
+// Person returns the name of a further operator; "" for the holder of the key in the
+// hub's home, and for every other caller.
+func (c Caller) Person() string {
+	name, ok := strings.CutPrefix(string(c.Key), string(Operator)+"/")
+	if !ok || strings.HasPrefix(name, HomeKeyLabel) || !c.IsOperator() {
+		return ""
+	}
+	return name
+}
 
 // OperatorOnly reports CodeDenied unless c is the operator.
 func (c Caller) OperatorOnly(op string) error {
@@ -186,7 +203,24 @@ func (c Caller) Entry(at Time, action Action, subject string, facts map[string]a
 	if facts != nil {
 		e.Facts, _ = json.Marshal(facts) // cannot fail; keys are sorted
 	}
+	e.Facts = c.Sign(e.Facts)
 	return e
+}
+
+// Sign adds the name of a further operator to the facts of a journal entry. The facts
+// of other callers stay as they are.
+func (c Caller) Sign(facts json.RawMessage) json.RawMessage {
+	name := c.Person()
+	if name == "" {
+		return facts
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(facts, &members) != nil || members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	members["operator"] = json.RawMessage(strconv.Quote(name)) // a name has letters, digits and . - _ alone
+	signed, _ := json.Marshal(members)                         // cannot fail; keys are sorted
+	return signed
 }
 
 // Coordinates reports whether c has a coordinator's authority.

@@ -189,8 +189,8 @@ type Agreement struct {
 }
 
 // A Contract is an interface that repositories agree on. Its members on the
-// wire are those of the protocol; conflicts and agreements are written only
-// when there are any, and other implementations drop them.
+// wire are those of the protocol; conflicts, agreements and stamps are written
+// only when there are any, and other implementations drop them.
 type Contract struct {
 	Project         ProjectID         `json:"-"`
 	ID              ContractID        `json:"contract_id"`
@@ -210,6 +210,9 @@ type Contract struct {
 	Conflicts  []ContractVersion `json:"conflicts,omitempty"`
 	Agreements []Agreement       `json:"agreements,omitempty"`
 	ReopenedAt Instant           `json:"reopened_at,omitzero"` // agreements up to this time do not count
+
+	// Stamps holds the moves: writes of the status, each with its version.
+	Stamps Stamps `json:"stamps,omitzero"`
 }
 
 // MarshalJSON writes lists that are empty as [].

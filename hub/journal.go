@@ -21,6 +21,14 @@ const (
 	ActionMessageExpired   Action = "message.expired"
 	ActionChannelTried     Action = "channel.tried" // an attempt over a channel other than the inbox
 
+	ActionDeliveryMoved Action = "delivery.moved" // a row of another channel than the inbox: the notice of a message got further
+
+	ActionWakeAllowed  Action = "wake.allowed" // or forbidden again: mail may start turns of an agent
+	ActionWakePaused   Action = "wake.paused"
+	ActionWakeResumed  Action = "wake.resumed"
+	ActionWakeDisarmed Action = "wake.disarmed" // the wakes of an agent led to nothing
+	ActionWakeProbed   Action = "wake.probed"
+
 	ActionHandoffDrafted    Action = "handoff.draft"
 	ActionHandoffProposed   Action = "handoff.proposed"
 	ActionHandoffValidating Action = "handoff.validating"
@@ -42,7 +50,8 @@ const (
 
 	ActionProjectCreated    Action = "project.created"
 	ActionProjectChanged    Action = "project.changed"
-	ActionProjectMerged     Action = "project.merged" // with the copy of another hub
+	ActionProjectMerged     Action = "project.merged"   // with the copy of another hub
+	ActionProjectConflict   Action = "project.conflict" // a write of a member lost against one that did not know it
 	ActionRepoAdded         Action = "repo.added"
 	ActionRepoClaimed       Action = "repo.claimed"
 	ActionRepoMerged        Action = "repo.merged"
@@ -53,15 +62,19 @@ const (
 	ActionContractRejected  Action = "contract.rejected"
 	ActionContractUpdated   Action = "contract.updated"
 	ActionContractMerged    Action = "contract.merged"
-	ActionContractConflict  Action = "contract.conflict" // a content lost against another one of its version
+	ActionContractConflict  Action = "contract.conflict" // a content or a move lost against another one of its version
 	ActionContractAdvanced  Action = "contract.settled"  // it advanced because the project changed
 	ActionContextShared     Action = "context.shared"
 	ActionContextReplaced   Action = "context.replaced" // another hub has another packet under its id
 	ActionWorkStarted       Action = "implementation.started"
 	ActionWorkCompleted     Action = "implementation.completed"
 	ActionWorkVerified      Action = "implementation.verified"
+	ActionRepoReleased      Action = "repo.released" // its agent gave it back
 	ActionFileShared        Action = "file.shared"
 	ActionFileRequested     Action = "file.requested"
+	ActionPeerUp            Action = "peer.up"   // it confirms what it gets
+	ActionPeerDown          Action = "peer.down" // it failed several times in a row
+	ActionDeadLetter        Action = "peer.dead_letter"
 	ActionClockAhead        Action = "peer.clock_ahead" // a peer sent times that lie in the future
 
 	ActionRootAdded   Action = "root.added"

@@ -1,10 +1,35 @@
 package hub
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // An AID names an agent across hubs: aid://domain/name@version, or, for peers
 // that have no better, a plain name.
 type AID string
+
+// Split returns the domain of an AID in lower case and the name in it. Both are
+// empty for a plain name, and for a text that is no AID.
+func (a AID) Split() (domain, name string) {
+	rest, ok := strings.CutPrefix(string(a), "aid://")
+	domain, rest, cut := strings.Cut(rest, "/")
+	name, _, versioned := strings.Cut(rest, "@")
+	other := func(r rune) bool { // ASCII alone: two domains that look alike differ
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
+	}
+	if !ok || !cut || !versioned || domain == "" || name == "" || strings.ContainsFunc(domain, other) {
+		return "", ""
+	}
+	return strings.ToLower(domain), name
+}
+
+// Same reports whether two AIDs name one agent, perhaps in two versions.
+func (a AID) Same(b AID) bool {
+	domain, name := a.Split()
+	other, second := b.Split()
+	return a == b || domain != "" && domain == other && name == second
+}
 
 // A PeerState says whether changes are exchanged with a peer.
 type PeerState string
@@ -65,6 +90,14 @@ type Peer struct {
 	Legacy string `json:"legacyAddress,omitempty"`
 	Native bool   `json:"native,omitempty"` // another Parley hub, which keeps our additions to the protocol
 
+	// Grants are the projects that the peer takes part in, those of its invites,
+	// with its permissions in each. A peer with nil takes part in all projects, with
+	// every permission: the operator added it without an invite.
+	Grants []Grant `json:"grants,omitempty"`
+	// ActsFor lists agents outside of the peer's own domain for which the operator
+	// lets it act.
+	ActsFor []AID `json:"actsFor,omitempty"`
+
 	KeyHash string `json:"-"` // of the key that it sends; see HashSecret
 	Sealed  string `json:"-"` // the key that we send, encrypted
 
@@ -74,6 +107,64 @@ type Peer struct {
 	Seen    Instant    `json:"lastSeen,omitzero"`  // when it last answered
 	AddedAt Instant    `json:"addedAt"`
 }
+
+// A Grant bounds a peer, or the holder of a project token, to some permissions in
+// one project.
+type Grant struct {
+	Project     ProjectID    `json:"projectId"`
+	Repos       []string     `json:"repos,omitempty"` // names of the repositories that it may claim
+	Permissions []Permission `json:"permissions"`     // none permit nothing
+
+	// Host marks the peer that invited this hub to the project. It passes on the
+	// changes of all repositories, and this hub has the permissions Ours there.
+	Host bool         `json:"host,omitempty"`
+	Ours []Permission `json:"ours,omitempty"`
+}
+
+// Permits reports whether the grant holds a permission. Every grant permits to send
+// copies: what a copy changes decides then. One that permits to read permits to
+// compare.
+func (g Grant) Permits(need Permission) bool {
+	switch need {
+	case PermitSync:
+		return true
+	case PermitCompare:
+		need = PermitRead
+	case PermitClaim:
+		if len(g.Repos) > 0 {
+			return true
+		}
+		need = PermitWrite
+	}
+	return slices.Contains(g.Permissions, need)
+}
+
+// GrantIn returns the grant of a list for a project.
+func GrantIn(grants []Grant, project ProjectID) (Grant, bool) {
+	i := slices.IndexFunc(grants, func(g Grant) bool { return g.Project == project })
+	if i < 0 {
+		return Grant{}, false
+	}
+	return grants[i], true
+}
+
+// Reads reports whether the peer may read a project.
+func (p Peer) Reads(project ProjectID) bool {
+	g, ok := GrantIn(p.Grants, project)
+	return p.Grants == nil || ok && g.Permits(PermitRead)
+}
+
+// MayActFor reports whether the peer may act for an agent: for itself, for agents of
+// its domain, and for those that the operator named.
+func (p Peer) MayActFor(aid AID) bool {
+	domain, _ := p.AID.Split()
+	other, _ := aid.Split()
+	return aid != "" && (p.AID.Same(aid) || domain != "" && domain == other || slices.Contains(p.ActsFor, aid))
+}
+
+// MetaCompared is the key of the fact when the last complete comparison with a peer
+// began. Dead letters before that are void.
+func MetaCompared(peer AID) string { return "peer.compared/" + string(peer) }
 
 // An Outbox is the position of a peer in the log of changes: every change after
 // Sent still has to be sent to it.
@@ -103,6 +194,7 @@ type Invite struct {
 	Project     ProjectID    `json:"projectId"`
 	Repo        string       `json:"repoName"`
 	Permissions []Permission `json:"permissions"`
+	ActsFor     []AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
 	By          AgentID      `json:"createdBy"`
 	CreatedAt   Instant      `json:"createdAt"`
 	ExpiresAt   Instant      `json:"expiresAt"`

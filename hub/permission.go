@@ -20,10 +20,11 @@ const (
 	PermitFiles     Permission = "file:share"
 )
 
-// The permissions of peers. No token and no invite grants them.
+// The permissions that follow from others. No token and no invite names them.
 const (
 	PermitSync    Permission = "peer:sync"    // send copies to this hub
 	PermitCompare Permission = "peer:compare" // read the differences between two hubs; a legacy peer may not
+	PermitClaim   Permission = "repo:claim"   // claim a repository: that of an invite, or with project:write every one
 )
 
 // Permissions lists every permission that can be granted.

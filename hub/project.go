@@ -57,8 +57,8 @@ type AgreementPolicy string
 
 // The policies.
 const (
-	AgreeAny          AgreementPolicy = "any"          // one repository, also the proposer
-	AgreeCounterparty AgreementPolicy = "counterparty" // one repository other than the proposer of this version
+	AgreeAny          AgreementPolicy = "any"          // one repository, also the proposer; only if it was chosen
+	AgreeCounterparty AgreementPolicy = "counterparty" // one repository other than the proposer of this version; the default
 	AgreeAll          AgreementPolicy = "all"          // every repository but the proposer of this version
 )
 
@@ -79,10 +79,11 @@ type Repo struct {
 	Agent    AID    // the agent that claimed it; "" if none has
 	Endpoint string // address of that agent
 
-	// Other implementations send neither. A claim never ends: of two claims the
-	// earlier one wins.
+	// Other implementations send none of these. Of two claims in one term the earlier
+	// one wins. An agent that gives the repository back begins the next term.
 	ClaimedAt Instant
 	UpdatedAt Instant
+	Term      int
 }
 
 // wireRepo is a Repo as it is sent: its agent has two names on the wire.
@@ -98,12 +99,13 @@ type wireRepo struct {
 	Endpoint  string   `json:"agent_endpoint,omitempty"`
 	ClaimedAt Instant  `json:"claimed_at,omitzero"`
 	UpdatedAt Instant  `json:"updated_at,omitzero"`
+	Term      int      `json:"claim_term,omitempty"`
 }
 
 // MarshalJSON writes the agent as agent_id and as assigned_agent.
 func (r Repo) MarshalJSON() ([]byte, error) {
 	return strictjson.Encode(wireRepo{
-		r.ID, r.Name, r.Role, r.Language, listed(r.Paths), r.URL, r.Agent, r.Agent, r.Endpoint, r.ClaimedAt, r.UpdatedAt,
+		r.ID, r.Name, r.Role, r.Language, listed(r.Paths), r.URL, r.Agent, r.Agent, r.Endpoint, r.ClaimedAt, r.UpdatedAt, r.Term,
 	})
 }
 
@@ -116,7 +118,7 @@ func (r *Repo) UnmarshalJSON(b []byte) error {
 	if w.Assigned == "" {
 		w.Assigned = w.AgentID
 	}
-	*r = Repo{w.ID, w.Name, w.Role, w.Language, w.Paths, w.URL, w.Assigned, w.Endpoint, w.ClaimedAt, w.UpdatedAt}
+	*r = Repo{w.ID, w.Name, w.Role, w.Language, w.Paths, w.URL, w.Assigned, w.Endpoint, w.ClaimedAt, w.UpdatedAt, w.Term}
 	return nil
 }
 
@@ -131,6 +133,11 @@ type Project struct {
 	Repos     []Repo          `json:"repos"`
 	CreatedAt Instant         `json:"created_at"`
 	UpdatedAt Instant         `json:"updated_at"` // of name, objective, status and policy
+	Stamps    Stamps          `json:"stamps,omitzero"`
+
+	// Owner made the project: an agent of this hub, or the peer that it came from.
+	// Each hub has its own; "" for a project from before owners were kept.
+	Owner AID `json:"-"`
 
 	Tally Tally `json:"-"` // counted by the store
 }
@@ -199,13 +206,14 @@ func (p Project) RepoNamed(name string) (Repo, bool) {
 	return p.Repos[i], true
 }
 
-// RepoOf returns the repository that an agent claimed.
-func (p Project) RepoOf(agent AID) (Repo, bool) {
-	i := slices.IndexFunc(p.Repos, func(r Repo) bool { return agent != "" && r.Agent == agent })
-	if i < 0 {
-		return Repo{}, false
+// ReposOf returns the repositories that an agent claimed.
+func (p Project) ReposOf(agent AID) (claimed []Repo) {
+	for _, r := range p.Repos {
+		if agent != "" && r.Agent == agent {
+			claimed = append(claimed, r)
+		}
 	}
-	return p.Repos[i], true
+	return claimed
 }
 
 // listed returns a list that is never written as null.

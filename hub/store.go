@@ -62,7 +62,8 @@ func Read[T any](ctx context.Context, s Store, fn func(Reader) (T, error)) (T, e
 // Alone runs work that must run in one process at a time, under the lease of its
 // name. It gives work a store whose updates check the lease first, so that nothing
 // is stored after the lease has passed on. While another process has the lease,
-// Alone does nothing and reports no error: its caller tries again later.
+// Alone does nothing and reports no error: its caller tries again later. A panic of
+// work becomes its error.
 func Alone(ctx context.Context, s Store, name string, ttl time.Duration, work func(Store) error) error {
 	lease, err := s.Lease(ctx, name, ttl)
 	if CodeOf(err) == CodeConflict {
@@ -71,7 +72,7 @@ func Alone(ctx context.Context, s Store, name string, ttl time.Duration, work fu
 	if err != nil {
 		return err
 	}
-	return work(fencedStore{s, lease})
+	return Contain(name, func() error { return work(fencedStore{s, lease}) })
 }
 
 // A fencedStore is a store for the holder of a lease.
@@ -450,6 +451,28 @@ type MetaWriter interface {
 	PutMeta(key, value string) error
 }
 
+// ReadMeta reads a fact that WriteMeta stored; the zero value if there is none.
+func ReadMeta[T any](r MetaReader, key string) (T, error) {
+	var out T
+	raw, err := r.Meta(key)
+	if CodeOf(err) == CodeNotFound {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(raw), &out)
+	}
+	return out, err
+}
+
+// WriteMeta stores a small fact as JSON.
+func WriteMeta(tx MetaWriter, key string, value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return tx.PutMeta(key, string(raw))
+}
+
 // A ContractQuery chooses contracts of one project. Empty members do not
 // restrict.
 type ContractQuery struct {
@@ -565,6 +588,10 @@ type PeerReader interface {
 	DeadLetters(peer AID, limit int) ([]DeadLetter, error)
 	// Invites returns matching invites, newest first.
 	Invites(q InviteQuery) ([]Invite, error)
+	Token(id string) (Token, error)
+	// Tokens returns the project tokens of a project, or all if it is "", newest
+	// first.
+	Tokens(project ProjectID, limit int) ([]Token, error)
 }
 
 // An InviteQuery chooses invites. Empty members do not restrict.
@@ -587,6 +614,12 @@ type PeerWriter interface {
 	// one. It reports CodeConflict when the id or hash of a new invite is taken,
 	// or when the invite is redeemed or revoked already.
 	PutInvite(i Invite) error
+	// AddToken stores a new project token. It removes those that expired before the
+	// new one was made: a token that has expired needs no record to be refused.
+	AddToken(t Token) error
+	// RevokeTokens revokes the live tokens of an agent, or the one with an id if agent
+	// is "", and returns their ids.
+	RevokeTokens(agent AID, id string, at Time) ([]string, error)
 }
 
 // A Bus carries hints from goroutines that write to goroutines that wait. It

@@ -102,7 +102,7 @@ func (c *chaos) verifyTasks(ctx context.Context, when string) {
 	}
 	c.mu.Unlock()
 	found := map[string]hub.HandoffID{}
-	operator := c.client(c.url, hub.Operator)
+	operator := c.operator()
 	for cursor := hub.HandoffID(""); ; {
 		got, err := rpc.Call(ctx, operator, api.Handoff, api.HandoffParams{Action: "list", Limit: 200, Cursor: cursor})
 		if err != nil {

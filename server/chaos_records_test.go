@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -31,7 +32,7 @@ func TestChaosRecords(t *testing.T) {
 	kills, seed := fromEnv(t, "PARLEY_CHAOS_KILLS", 5), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
 	t.Logf("%d kills, seed %d", kills, seed)
 	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(kills)*10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute+time.Duration(kills)*10*time.Second))
 	defer cancel()
 	c := &chaos{
 		t: t, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{}, gate: make(chan struct{}),
@@ -41,12 +42,7 @@ func TestChaosRecords(t *testing.T) {
 	exports := t.TempDir()
 	for n := range kills {
 		c.start(ctx)
-		raw, err := os.ReadFile(filepath.Join(c.home, server.OperatorKeyFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.keys[hub.Operator] = strings.TrimSpace(string(raw))
-		operator := c.client(c.url, hub.Operator)
+		operator := c.operator()
 		var calls sync.WaitGroup
 		calls.Go(func() {
 			_, err := rpc.Call(ctx, operator, api.Archive, api.ArchiveParams{})
@@ -69,7 +65,7 @@ func TestChaosRecords(t *testing.T) {
 		}
 	}
 	c.start(ctx)
-	operator := c.client(c.url, hub.Operator)
+	operator := c.operator()
 	for held := "not asked"; held != ""; { // consumers may have to catch up first
 		report, err := rpc.Call(ctx, operator, api.Archive, api.ArchiveParams{})
 		if err != nil {
@@ -77,7 +73,7 @@ func TestChaosRecords(t *testing.T) {
 		}
 		held = report.HeldBackBy
 	}
-	if got, err := rpc.Call(ctx, operator, api.Verify, api.None{}); err != nil || !got.Clean() {
+	if got, err := rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}); err != nil || !got.Clean() {
 		t.Errorf("at the end: %v (%v)", got.Findings, err)
 	}
 	c.stop()

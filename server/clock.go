@@ -47,7 +47,11 @@ func (s *Server) openClock(ctx context.Context) error {
 		if len(entries) > 0 {
 			newest = entries[0].At.Time
 		}
-		s.clock = newSteadyClock(newest).Now
+		clock := newSteadyClock(newest)
+		if s.opts.Clock != nil {
+			clock.wall = s.opts.Clock
+		}
+		s.clock = clock.Now
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -59,7 +60,7 @@ func befriend(t *testing.T, a, b *running, project, repo string) {
 // eventually waits for something that happens by itself.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience.For(time.Minute))
 	for tick := time.NewTicker(5 * time.Millisecond); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"fmt"
+	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,22 +18,65 @@ const (
 	writePart = 64 << 10
 )
 
-// A deadlineListener gives each connection a deadline for everything that is
-// written to it, whatever handler writes: a caller that does not read its answer
-// loses the connection, and the hub the answer.
-type deadlineListener struct{ net.Listener }
+// A boundedListener bounds what callers can hold on to. Each connection has a deadline
+// for everything that is written to it, whatever handler writes: a caller that does not
+// read its answer loses the connection, and the hub the answer. Connections beyond most
+// are answered with status 503 and closed, so that files can still be opened.
+type boundedListener struct {
+	net.Listener
+	most   int64
+	secure bool // TLS is spoken, so that a refusal cannot be written
+	log    *slog.Logger
 
-func (l deadlineListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return deadlineConn{c}, nil
+	open    atomic.Int64 // connections
+	refused time.Time    // when a refusal was last logged; only Accept uses it
 }
 
-type deadlineConn struct{ net.Conn }
+const (
+	refuseEvery       = time.Minute // between two log lines about refused connections
+	socketConnections = 32          // of the operator's commands on the machine, beside all others
+)
 
-func (c deadlineConn) Write(b []byte) (n int, err error) {
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= l.most {
+			return &deadlineConn{Conn: c, release: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		}
+		l.open.Add(-1)
+		l.refuse(c)
+	}
+}
+
+// refuse answers a connection that is too many, and closes it. It does not wait.
+func (l *boundedListener) refuse(c net.Conn) {
+	if time.Since(l.refused) > refuseEvery {
+		l.refused = time.Now()
+		l.log.Warn("too many connections, further ones are refused", "most", l.most)
+	}
+	if !l.secure {
+		body := `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Server error: the hub has too many connections",` +
+			`"data":{"reason":"degraded","hint":"close connections that are not used, and try again; the number of open files (ulimit -n) of the hub bounds them"}}}`
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	}
+	c.Close()
+}
+
+type deadlineConn struct {
+	net.Conn
+	release func() // may be called again
+}
+
+func (c *deadlineConn) Close() error {
+	c.release()
+	return c.Conn.Close()
+}
+
+func (c *deadlineConn) Write(b []byte) (n int, err error) {
 	for len(b) > 0 && err == nil {
 		if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return n, err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,8 @@ func checkRunning(ctx context.Context, url string) Check {
 	var h struct {
 		Status  string `json:"status"`
 		Version string `json:"version"`
+		Problem string `json:"problem"`
+		Hint    string `json:"hint"`
 	}
 	if json.NewDecoder(res.Body).Decode(&h) != nil || h.Status == "" {
 		c.Detail = "what answers at " + url + " is not a hub"
@@ -92,7 +95,10 @@ func checkRunning(ctx context.Context, url string) Check {
 	c.OK = h.Status == healthy
 	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
 	if !c.OK {
-		c.Hint = "look at the hub's log: its store cannot be used now"
+		c.Hint = cmp.Or(h.Hint, "look at the hub's log: its store cannot be used now")
+		if h.Problem != "" {
+			c.Detail += ": " + h.Problem
+		}
 	}
 	return c
 }
@@ -112,7 +118,7 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 	if running {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := rpc.Call(ctx, rpc.NewClient(url, strings.TrimSpace(string(raw)), "", nil), api.Whoami, api.None{}); err != nil {
+		if _, err := rpc.Call(ctx, rpc.NewOperator(filepath.Join(home, SocketFile), url, strings.TrimSpace(string(raw)), ""), api.Whoami, api.None{}); err != nil {
 			c.Detail = err.Error()
 			return c
 		}

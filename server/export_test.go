@@ -1,10 +1,41 @@
 package server
 
-import "net"
+import (
+	"net"
+	"testing"
+
+	"github.com/parley-agents/parley/internal/handshake"
+)
 
 // ServeHTTPOn answers on a listener of the test's own, without the work that
 // Serve does beside it.
-func (s *Server) ServeHTTPOn(l net.Listener) error { return s.http.Serve(deadlineListener{l}) }
+func (s *Server) ServeHTTPOn(l net.Listener) error {
+	return s.http.Serve(&boundedListener{Listener: l, most: maxConnections(), log: s.log})
+}
 
 // CloseHTTP ends ServeHTTPOn.
 func (s *Server) CloseHTTP() error { return s.http.Close() }
+
+// TokenFor returns a token for an operator's key, for tests without a network.
+func (s *Server) TokenFor(t testing.TB, secret string) string {
+	t.Helper()
+	const channel = "test"
+	x := handshake.Begin(secret)
+	challenge, err := s.login.Challenge(t.Context(), channel, x.Opening)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := x.Answer(channel, challenge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.login.Grant(channel, answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Token
+}
+
+// Break makes a part of the hub panic: the work on peers beside requests, and the
+// page of peers.
+func (s *Server) Break() { s.syncer = nil }

@@ -3,6 +3,8 @@ package server_test
 import (
 	"bytes"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +19,7 @@ import (
 
 func TestFullDisk(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
-	o := server.Options{Home: hubtest.SmallDisk(t)}
+	o := server.Options{Home: hubtest.SmallDisk(t, 4)}
 	o.Limits.Unsafe = true
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob")
@@ -56,11 +58,48 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+func TestLogOnASmallDisk(t *testing.T) {
+	t.Run("the log is copied into the database while the hub works, before it fills a small disk", func(t *testing.T) {
+		const disk = 24 // MiB
+		o := quiet()
+		o.Home = hubtest.SmallDisk(t, disk)
+		r := start(t, o)
+		key := r.add(t, "alice", "bob")[0]
+		path := filepath.Join(o.Home, "hub.db-wal")
+		var written, largest, before int64
+		for written < 2*disk<<20 {
+			for _, method := range []string{"parley/agent/pause", "parley/agent/resume"} { // changes few rows, so that the database stays small
+				if a := r.call(t, r.operator, method, `{"id":"bob"}`); a.Error != nil {
+					t.Fatalf("after %d MiB of log: %v", written>>20, a.Error)
+				}
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if written += info.Size() - before; info.Size() < before {
+				written += before // emptied
+			}
+			before, largest = info.Size(), max(largest, info.Size())
+		}
+		if most := int64(disk << 20 / 2); largest > most {
+			t.Errorf("the log had %d bytes, want at most %d", largest, most)
+		}
+		if a := r.do(t, "GET", "/health", "", nil); a.status != http.StatusOK {
+			t.Errorf("/health: got %d %s", a.status, a.body)
+		}
+		r.send(t, key, "bob", "still well")
+		if audit := must(rpc.Call(t.Context(), r.as(r.operator), api.Verify, api.VerifyParams{}))(t); !audit.Clean() {
+			t.Errorf("audit: %v", audit.Findings)
+		}
+	})
+}
+
 func TestReadOnlyDisk(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
 	t.Run("R3-115 a hub on a read-only file system is refused with what to do", func(t *testing.T) {
 		o := quiet()
-		o.Home = hubtest.SmallDisk(t)
+		o.Home = hubtest.SmallDisk(t, 4)
 		r := start(t, o)
 		r.add(t, "alice")
 		r.stop()

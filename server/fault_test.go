@@ -1,9 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -48,6 +52,54 @@ func TestLockedDatabase(t *testing.T) {
 			t.Errorf("inbox: got %d messages, want those from before and after", len(in.Messages))
 		}
 	})
+}
+
+func TestPanic(t *testing.T) {
+	t.Run("a panic of a request, or of work beside requests, does not end the hub", func(t *testing.T) {
+		log := new(syncBuffer)
+		o := quiet()
+		o.Log = slog.New(slog.NewTextHandler(log, nil))
+		r := startBroken(t, o)
+		for i := range 2 {
+			req, err := http.NewRequest(http.MethodGet, r.url+"/peers", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+r.operator)
+			if res, err := r.http.Do(req); err == nil {
+				res.Body.Close()
+				t.Errorf("a page that panics: got %s, want no answer", res.Status)
+			}
+			if a := r.do(t, "GET", "/health", "", nil); a.status != http.StatusOK {
+				t.Errorf("/health: got %d %s", a.status, a.body)
+			}
+			r.add(t, hub.AgentID("alice"+strconv.Itoa(i))) // changes are taken
+		}
+		r.stop()
+		for _, want := range []string{"panic while a request was answered", "work beside requests failed, it begins again", "op=peers"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q:\n%s", want, log)
+			}
+		}
+	})
+}
+
+// A syncBuffer is a log that is read while it is written.
+type syncBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 func TestForeignJournalRow(t *testing.T) {

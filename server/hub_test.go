@@ -27,14 +27,27 @@ import (
 type running struct {
 	home     string
 	url      string
-	operator string // the operator's key
+	secret   string // the operator's key
+	operator string // a token for it
 	http     *http.Client
 	db       *sqlite3.Conn // beside the hub, read-only; nil until it is needed
 	stop     func()        // ends the hub and waits until it is gone; may be called again
+	renew    func()        // gets another token
 }
 
 // start starts a hub. Home and Addr are filled in where they are empty.
 func start(t *testing.T, o server.Options) *running {
+	t.Helper()
+	return startAs(t, o, func(*server.Server) {})
+}
+
+// startBroken is start for a hub a part of which panics.
+func startBroken(t *testing.T, o server.Options) *running {
+	t.Helper()
+	return startAs(t, o, (*server.Server).Break)
+}
+
+func startAs(t *testing.T, o server.Options, change func(*server.Server)) *running {
 	t.Helper()
 	if o.Home == "" {
 		o.Home = t.TempDir()
@@ -46,6 +59,7 @@ func start(t *testing.T, o server.Options) *running {
 	if err != nil {
 		t.Fatalf("start a hub: %v", err)
 	}
+	change(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -72,7 +86,9 @@ func start(t *testing.T, o server.Options) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.operator = strings.TrimSpace(string(key))
+	r.secret = strings.TrimSpace(string(key))
+	r.renew = func() { r.operator = s.TokenFor(t, r.secret) }
+	r.renew()
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -55,6 +57,8 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))
 		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
 	}
+	mux.Handle("POST "+handshake.ChallengePath, door.Page("operator/challenge", rpc.Everybody, s.challenge))
+	mux.Handle("POST "+handshake.TokenPath, door.Page("operator/token", rpc.Everybody, s.grant))
 	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.tools.Serve))
 	mux.Handle("GET /events", door.Page("events", rpc.Local, s.events(door)))
 	mux.Handle("POST /artifacts", door.Page("artifact.put", rpc.Local, s.putArtifact))
@@ -104,6 +108,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		allowed[strings.ToLower(u.Hostname())] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.endPanic(r)
+		// A request in chunks may have a length, too, which net/http ignores. A proxy in
+		// front could take the length for the end of the request, and the rest of the
+		// body for the next one. So there is no next one.
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
@@ -124,6 +135,19 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// endPanic ends a panic of a handler: it is logged, and the connection is closed,
+// because a part of the answer may have gone out.
+func (s *Server) endPanic(r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p) // logged where it was thrown
+	default:
+		s.log.Error("panic while a request was answered", "op", r.Method+" "+r.Pattern, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // healthy is the status of a hub that can work.
@@ -149,7 +173,8 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	}
 	if err != nil {
-		answer["problem"] = err.Error()
+		problem := rpc.Describe(err, rpc.Commands)
+		answer["problem"], answer["hint"] = problem.Message, problem.Hint
 	}
 	rpc.WriteJSON(w, code, answer)
 }
@@ -207,9 +232,9 @@ func getSchema(w http.ResponseWriter, r *http.Request) {
 }
 
 // listPeers answers GET /peers: to the operator everything, to other callers the
-// names and addresses.
+// names, addresses and health of the peers that were not removed.
 func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
-	if c.Kind == hub.CallerLegacyPeer || c.Scope != nil {
+	if c.Kind == hub.CallerLegacyPeer || c.Kind == hub.CallerToken {
 		return hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", c.AID)
 	}
 	all, err := s.syncer.Standings(r.Context())
@@ -217,8 +242,9 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 		return err
 	}
 	if !c.IsOperator() {
+		all = slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State == hub.PeerRemoved })
 		for i, p := range all {
-			all[i] = federation.PeerStatus{Lag: p.Lag, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, AddedAt: p.AddedAt}}
+			all[i] = federation.PeerStatus{Lag: p.Lag, Healthy: p.Healthy, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, Seen: p.Seen, AddedAt: p.AddedAt}}
 		}
 	}
 	rpc.WriteJSON(w, http.StatusOK, coordination.Peers{Peers: all})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -33,6 +35,9 @@ type Coordination struct {
 	Allow    []netip.Prefix // networks of peers that are not public
 	Open     bool           // callers need no key; on loopback only
 	Exchange string         // directory of agents; default none, and none is asked
+
+	// StrictUpdate refuses the update of a contract for which no change was requested.
+	StrictUpdate bool
 }
 
 // Places in a hub's home that coordination needs.
@@ -63,17 +68,19 @@ func (s *Server) openIdentity(context.Context) error {
 	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, secretsFile)); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.client = peer.NewClient(&peer.ClientOptions{Guard: peer.Guard{Allow: c.Allow}})
+	guard := peer.Guard{Allow: c.Allow}
+	s.client = peer.NewClient(&peer.ClientOptions{Guard: guard})
 	self := hub.AID(s.self.AID)
-	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open}
+	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self})
+	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint}
 	if c.Exchange != "" {
 		if options.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
 			return fmt.Errorf("server: the exchange: %w", err)
 		}
 	}
-	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self})
 	s.peers = peers.New(s.store, options)
-	s.callers = callers.New(s.store, s.keys, s.peers, &callers.Options{Vault: s.vault, Self: self, Open: c.Open})
+	s.login = handshake.NewHub(s.keys.OperatorHashes, s.clock)
+	s.callers = callers.New(s.store, s.keys, &callers.Options{Vault: s.vault, Self: self, Login: s.login, Open: c.Open})
 	return nil
 }
 
@@ -88,8 +95,12 @@ func (s *Server) openProjects(context.Context) error {
 		return fmt.Errorf("server: the folder for shared files: %w", err)
 	}
 	self := hub.AID(s.self.AID)
+	var limits contract.Limits
+	if s.opts.Limits.Unsafe {
+		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}
+	}
 	s.contracts = contract.New(s.store, &contract.Options{
-		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.keys.Local, Files: s.shared,
+		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
 	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, self, s.self.URL, &peer.Options{Bus: s.hints, Log: s.log, Repo: s.self.Repo})
 	return nil

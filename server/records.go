@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
@@ -20,6 +20,8 @@ const (
 	trailDir   = "journal"
 	archiveDir = "archive"
 	runsDir    = "runs" // recordings that parley run keeps beside the hub
+
+	positionFile = "verify.json" // of a verification that paused
 )
 
 // Records is everything that a hub keeps, as a whole.
@@ -33,7 +35,7 @@ type Records struct {
 // follows from the home.
 func newRecords(store *sqlite.Store, home string, opts records.Options) *Records {
 	opts.EmptyLog = store.EmptyLog
-	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir)}
+	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir), Position: filepath.Join(home, positionFile)}
 	return &Records{records.New(store, folders, &opts), store, home}
 }
 
@@ -59,15 +61,27 @@ func (r *Records) Close() error { return r.store.Close() }
 // Verify compares everything with the journal, and the database's schema with
 // the one that this version makes.
 func (r *Records) Verify(ctx context.Context) (records.Audit, error) {
-	got, err := r.Records.Verify(ctx)
-	if err != nil {
+	return r.addDrift(ctx)(r.Records.Verify(ctx))
+}
+
+// VerifyFor is Verify for some time; see records.VerifyFor.
+func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume string) (records.Audit, error) {
+	return r.addDrift(ctx)(r.Records.VerifyFor(ctx, span, resume))
+}
+
+// addDrift returns a function that adds differences of the schema to an audit that
+// has come to its end.
+func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (records.Audit, error) {
+	return func(got records.Audit, err error) (records.Audit, error) {
+		if err != nil || got.Progress != nil {
+			return got, err
+		}
+		drift, err := r.store.SchemaDrift(ctx)
+		for _, d := range drift {
+			got.Findings = append(got.Findings, records.Finding{Where: "schema", What: d})
+		}
 		return got, err
 	}
-	drift, err := r.store.SchemaDrift(ctx)
-	for _, d := range drift {
-		got.Findings = append(got.Findings, records.Finding{Where: "schema", What: d})
-	}
-	return got, err
 }
 
 // Export writes everything as JSONL into a folder that does not exist yet.
@@ -139,20 +153,11 @@ func copyTree(ctx context.Context, from, to, name string) error {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		src, err := os.Open(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		err = durable.Copy(ctx, path, target)
+		if _, gone := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && errors.Is(gone, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		defer src.Close()
-		dst, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(dst, src)
-		return errors.Join(err, dst.Sync(), dst.Close())
+		return err
 	})
 }
 

@@ -7,9 +7,9 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,12 +22,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/handoff"
@@ -48,6 +52,9 @@ import (
 // Limits bounds one sender and one conversation.
 type Limits = mailroom.Limits
 
+// WakeLimits bounds the turns that mail may start of one agent.
+type WakeLimits = router.Limits
+
 // Options says how a hub is put together. Only Home is required.
 type Options struct {
 	Home    string
@@ -67,6 +74,14 @@ type Options struct {
 	RequireProof bool          // refuse handoffs and completions that the hub cannot check
 	NoInboxFiles bool          // do not render inboxes as files
 
+	// Channels are further ways to announce messages to agents and people. The hub
+	// has channels of its own for agents in terminals; those of the same kind are
+	// tried after them.
+	Channels []channel.Channel
+	Wakes    WakeLimits // bounds the turns that mail may start; zero members mean the default
+
+	Clock hub.Clock // default the clock of the machine; the hub never lets it go back
+
 	Coordination Coordination // with other hubs
 }
 
@@ -76,6 +91,7 @@ const DefaultAddr = "127.0.0.1:7420"
 // Files in a hub's home.
 const (
 	OperatorKeyFile = "operator.key" // the operator's secret
+	SocketFile      = "hub.sock"     // where the operator's key is accepted, while the hub runs
 	URLFile         = "url"          // where the hub listens, while it runs
 	inboxDir        = "inbox"
 	artifactDir     = "artifacts"
@@ -95,6 +111,9 @@ type Server struct {
 	shared   *os.Root  // files that repositories share
 	hints    hub.Bus
 	listener net.Listener
+	socket   net.Listener // in the home; nil where there can be none
+	cert     *x509.Certificate
+	login    *handshake.Hub
 
 	self      peer.Self // this hub, as others know it
 	vault     *vault.Vault
@@ -104,6 +123,8 @@ type Server struct {
 	journal   *journal.Journal
 	records   *Records
 	mail      *mailroom.Mailroom
+	sessions  *sessions.Register
+	router    *router.Router
 	handoffs  *handoff.Service
 	runs      *run.Service
 	roots     *roots.Service
@@ -151,8 +172,10 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, listenError(opts.Addr, err)
 	}
 	s.url = baseURL(s.listener.Addr(), tlsConfig != nil)
-	s.listener = deadlineListener{s.listener}
+	s.listener = &boundedListener{Listener: s.listener, most: maxConnections(), secure: tlsConfig != nil, log: s.log}
+	s.listenInHome()
 	if tlsConfig != nil {
+		s.cert = tlsConfig.Certificates[0].Leaf
 		s.listener = tls.NewListener(s.listener, tlsConfig)
 	}
 	for _, open := range []func(context.Context) error{s.openClock, s.openIdentity, s.openMessages, s.openProjects, s.begin, s.openDoor} {
@@ -163,11 +186,33 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	return s, nil
 }
 
+// listenInHome listens on a socket in the home, which only the owner of the home can
+// reach. Where that is not possible, say because the path is too long, operators prove
+// their key over the port.
+func (s *Server) listenInHome() {
+	path := filepath.Join(s.opts.Home, SocketFile)
+	os.Remove(path) // of a hub that was killed: this one holds the home's lock
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		if err = os.Chmod(path, 0o600); err != nil {
+			l.Close()
+		}
+	}
+	if err != nil {
+		s.log.Info("no socket in the home, operators use the port", "err", err)
+		return
+	}
+	s.socket = &boundedListener{Listener: l, most: socketConnections, log: s.log}
+}
+
 // openMessages builds the services about messages, handoffs, runs and records.
 func (s *Server) openMessages(ctx context.Context) (err error) {
 	home := s.opts.Home
+	if err := s.openRouter(ctx); err != nil {
+		return err
+	}
 	mail := &mailroom.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
 	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
@@ -192,17 +237,32 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, home, records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: s.mail.Consumers(), Artifacts: content})
+	s.records = newRecords(s.store, home, records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: append(s.mail.Consumers(), router.Cursor), Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Clock: s.clock, Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
-	if err := s.mail.Probe(ctx); err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
 	return nil
+}
+
+// openRouter builds the register of sessions and the router over it and over the
+// channels of the options. The mailroom, which the router needs when it works, is
+// built after it.
+func (s *Server) openRouter(ctx context.Context) (err error) {
+	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping})
+	s.router, err = router.New(s.store, s.sessions.Channels(), s.opts.Channels, router.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
+		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
+		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
+		MarkRead: func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error { return s.mail.MarkRead(tx, actor, id) },
+	})
+	if err != nil {
+		return err
+	}
+	s.sessions.Connect(s.router)
+	return s.router.Check(ctx)
 }
 
 // openRoots opens the service of roots and adds those of the options. The operator
@@ -245,9 +305,10 @@ func (s *Server) begin(ctx context.Context) (err error) {
 func (s *Server) openDoor(context.Context) error {
 	meters := newMeters(s.store)
 	dispatcher := rpc.NewDispatcher(
-		rpc.Recorder{Refused: s.journal.Refused, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
+		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
+			Store: s.store, Router: s.router, Sessions: s.sessions,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -283,12 +344,9 @@ func (s *Server) askStop() {
 	}
 }
 
-// Stopped reports whether the hub that ran in a home has closed its database and
-// released the home.
-func Stopped(home string) bool {
-	raw, err := os.ReadFile(filepath.Join(home, sqlite.LockFile))
-	return err != nil || len(bytes.TrimSpace(raw)) == 0
-}
+// Running reports whether a hub runs in a home now. A hub that was killed leaves its
+// address behind, where another program may listen by now.
+func Running(home string) bool { return sqlite.Locked(home) }
 
 // Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.
@@ -296,18 +354,20 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
-	background.Go(func() { s.mail.Run(work) })
-	background.Go(func() { s.handoffs.Run(work) })
-	background.Go(func() { s.runs.Run(work) })
-	background.Go(func() { s.journal.Run(work) })
-	background.Go(func() { s.records.Run(work) })
-	background.Go(func() { s.contracts.Run(work) })
-	background.Go(func() { s.syncer.Run(work) })
+	for name, run := range map[string]func(context.Context){
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "runs": s.runs.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "check of the database": s.store.CheckBeside,
+	} {
+		background.Go(func() { s.keepRunning(work, name, run) })
+	}
 	defer background.Wait()
 	defer stopWork()
 
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	background.Go(func() { failed <- s.http.Serve(s.listener) })
+	if s.socket != nil {
+		background.Go(func() { failed <- s.http.Serve(s.socket) })
+	}
 	select {
 	case err := <-failed:
 		close(s.stopping)
@@ -329,11 +389,37 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
+// keepRunning runs work that goes on beside requests until ctx ends. After a panic it
+// begins again, after a pause: it goes on from what is stored.
+func (s *Server) keepRunning(ctx context.Context, name string, run func(context.Context)) {
+	for {
+		err := hub.Contain(name, func() error {
+			run(ctx)
+			return nil
+		})
+		if err == nil {
+			return
+		}
+		s.log.Error("work beside requests failed, it begins again", "op", name, "err", err)
+		select {
+		case <-time.After(panicPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// panicPause is the time until work that panicked begins again.
+const panicPause = time.Second
+
 // Close releases the home and the listener. Serve does so by itself.
 func (s *Server) Close() error {
 	if s.listener != nil {
 		s.listener.Close()                             // closed already if the server was serving
 		os.Remove(filepath.Join(s.opts.Home, URLFile)) // the hub is not there any more
+	}
+	if s.socket != nil {
+		s.socket.Close() // removes the file
 	}
 	if s.client != nil {
 		s.client.Close()

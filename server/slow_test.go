@@ -70,7 +70,7 @@ func inBubble(t *testing.T, f func(t *testing.T, conn net.Conn, key string)) {
 		defer func() { s.CloseHTTP(); <-ended }()
 		conn := l.dial()
 		defer conn.Close()
-		f(t, conn, strings.TrimSpace(string(key)))
+		f(t, conn, s.TokenFor(t, strings.TrimSpace(string(key))))
 	})
 }
 

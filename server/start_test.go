@@ -371,7 +371,7 @@ func TestRestart(t *testing.T) {
 		}
 	})
 	t.Run("R3-004 keys, the operator's included, are good after a restart", func(t *testing.T) {
-		if r.operator != first.operator {
+		if r.secret != first.secret {
 			t.Error("the operator has another key")
 		}
 		must(rpc.Call(t.Context(), r.as(keys[0]), api.Whoami, api.None{}))(t)
@@ -398,11 +398,11 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := start(t, o)
-		if next.operator == first.operator {
+		if next.secret == first.secret {
 			t.Fatal("the operator has the old key")
 		}
-		must(rpc.Call(t.Context(), next.as(next.operator), api.ListAgents, api.None{}))(t)
-		_, err := rpc.Call(t.Context(), next.as(first.operator), api.ListAgents, api.None{})
+		must(rpc.Call(t.Context(), rpc.NewOperator("", next.url, next.secret, ""), api.ListAgents, api.None{}))(t)
+		_, err := rpc.Call(t.Context(), rpc.NewOperator("", next.url, first.secret, ""), api.ListAgents, api.None{})
 		wantCode(t, err, hub.CodeUnauthenticated)
 	})
 }

@@ -357,7 +357,7 @@ func TestOpenHub(t *testing.T) {
 			r.do(t, "POST", "/", "", strings.NewReader(object(t, m{"jsonrpc": "2.0", "id": "1", "method": method, "params": params})), asJSON).wantOK(t, &out)
 			return out
 		}
-		p := call("cacp/project/create", m{"name": "n", "objective": "o", "repos": []m{{"name": "backend-api", "role": "backend", "language": "go"}}}).ProjectID
+		p := call("cacp/project/create", m{"name": "n", "objective": "o", "agreementPolicy": "any", "repos": []m{{"name": "backend-api", "role": "backend", "language": "go"}}}).ProjectID
 		c := call("cacp/contract/propose", m{"projectId": p, "type": "custom", "name": "c", "content": m{}}).ContractID
 		call("cacp/contract/respond", m{"projectId": p, "contractId": c, "action": "agree"})
 		call("cacp/implementation/start", m{"projectId": p, "contractId": c})

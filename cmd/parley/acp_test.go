@@ -200,7 +200,7 @@ func TestACPExecInterrupted(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		stop := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		stop := time.AfterFunc(waitTime, func() { cmd.Process.Kill() })
 		t.Cleanup(func() { stop.Stop() })
 		return cmd, bufio.NewReader(out)
 	}

@@ -81,8 +81,11 @@ func (a *app) agentListCommand() *cobra.Command {
 
 // agentState returns the state of an agent as people read it.
 func agentState(p api.AgentProfile) string {
-	if p.Suspended {
+	switch {
+	case p.Suspended:
 		return "suspended"
+	case p.State == hub.AgentActive && p.Session != nil:
+		return fmt.Sprintf("%s in %s, %s", p.Session.State, p.Session.CLI, ago(p.Session.Since))
 	}
 	return string(p.State)
 }

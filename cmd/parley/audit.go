@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -111,14 +113,19 @@ func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams,
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var resume bool
+	cmd := &cobra.Command{
 		Use: "verify", Short: "Compare everything with the journal; exit 1 if something does not fit",
 		Long: `Compare the hub's records with the journal: its chain of hashes, messages,
 handoffs with their history, runs, contracts, agents and keys, the archives and the
-trail of JSONL files. Works also while no hub is running.`,
+trail of JSONL files. Works also while no hub is running.
+
+It prints its progress, and stores its position every few seconds in verify.json in
+the hub's home. After Ctrl-C (exit 130), --resume goes on from there. The position is
+trusted; a verification from the beginning trusts nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			got, err := fromRecords(cmd.Context(), a, api.Verify, api.None{}, func(r api.Records) (records.Audit, error) { return r.Verify(cmd.Context()) })
+			got, err := a.verify(cmd.Context(), resume)
 			if err != nil {
 				return err
 			}
@@ -128,6 +135,42 @@ trail of JSONL files. Works also while no hub is running.`,
 			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) })
 		},
 	}
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the verification that was interrupted last")
+	return cmd
+}
+
+// verifyPart is how long a verification goes on before it reports and stores its
+// position.
+var verifyPart = 2 * time.Second
+
+// verify verifies the records part by part, and prints the progress between.
+func (a *app) verify(ctx context.Context, resume bool) (records.Audit, error) {
+	p := api.VerifyParams{ForMS: verifyPart.Milliseconds()}
+	if resume {
+		p.Resume = records.LastVerification
+	}
+	for stored := resume; ; stored = true {
+		got, err := fromRecords(ctx, a, api.Verify, p, func(r api.Records) (records.Audit, error) {
+			return r.VerifyFor(ctx, verifyPart, p.Resume)
+		})
+		if ctx.Err() != nil && stored {
+			fmt.Fprintln(a.err, "interrupted; go on with: parley audit verify --resume")
+		}
+		if err != nil || got.Progress == nil {
+			return got, cmp.Or(ctx.Err(), err)
+		}
+		p.Resume = got.Progress.ID
+		a.writeProgress(*got.Progress)
+	}
+}
+
+// writeProgress prints how far a verification has come.
+func (a *app) writeProgress(p records.Progress) {
+	text := fmt.Sprintf("verifying: %s, %d", p.Part, p.Done)
+	if p.Of > 0 {
+		text += fmt.Sprintf(" of %d", p.Of)
+	}
+	fmt.Fprintln(a.err, text)
 }
 
 func (a *app) writeAudit(w io.Writer, got records.Audit) {

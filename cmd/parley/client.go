@@ -4,23 +4,30 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/vault"
 	"github.com/parley-agents/parley/server"
 )
 
 // client returns a client that calls with the caller's key.
-func (a *app) client() (*rpc.Client, error) {
+func (a *app) client() (*rpc.Client, error) { return a.clientFor(os.Getenv("PARLEY_SESSION")) }
+
+// clientFor returns a client that calls with the caller's key in a session.
+func (a *app) clientFor(session string) (*rpc.Client, error) {
 	key, err := a.key()
+	if err != nil {
+		return nil, err
+	}
+	home, err := a.homeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +35,21 @@ func (a *app) client() (*rpc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rpc.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), nil
+	return clientAt(home, url, key, session), nil
+}
+
+// clientAt returns a client for the hub at url. An operator's key is never sent there: it
+// goes to the socket in the home if PARLEY_URL names no other hub, and is proven
+// otherwise.
+func clientAt(home, url, key, session string) *rpc.Client {
+	if own, err := operatorKey(home); !vault.IsOperatorSecret(key) && (err != nil || key != own) {
+		return rpc.NewClient(url, key, session, nil)
+	}
+	socket := filepath.Join(home, server.SocketFile)
+	if os.Getenv("PARLEY_URL") != "" {
+		socket = ""
+	}
+	return rpc.NewOperator(socket, url, key, session)
 }
 
 // call calls an operation of the hub with the caller's key.
@@ -54,19 +75,13 @@ func answer[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], 
 // sits at a terminal, or asks for it: agents often run as the same user.
 func (a *app) key() (string, error) {
 	switch {
-	case a.asOperator:
 	case a.keyFile != "":
-		raw, err := os.ReadFile(a.keyFile)
-		if err != nil {
-			return "", hub.Errorf(hub.CodeInvalid, "parley", "read the key file: %v", err)
-		}
-		key := strings.TrimSpace(string(raw))
-		if key == "" {
-			return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file %s is empty", a.keyFile)
-		}
-		return key, nil
+		return readKey(a.keyFile)
+	case a.asOperator:
 	case os.Getenv("PARLEY_KEY") != "":
 		return strings.TrimSpace(os.Getenv("PARLEY_KEY")), nil
+	case os.Getenv(launchVariable) != "":
+		return readKey(filepath.Join(os.Getenv(launchVariable), terminal.KeyFile))
 	case !isTerminal(a.in):
 		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given").
 			WithHint("set PARLEY_KEY, use --key-file, or use --as-operator if you are the operator")
@@ -76,13 +91,21 @@ func (a *app) key() (string, error) {
 		return "", err
 	}
 	key, err := operatorKey(home)
-	if err != nil || os.Getenv("PARLEY_URL") != "" {
+	if err != nil || os.Getenv("PARLEY_URL") != "" || server.Running(home) {
 		return key, err
 	}
-	// Without an address in the home no hub runs there. Another program that listens on
-	// the default address must not get the operator's key.
-	if _, err := os.Stat(filepath.Join(home, server.URLFile)); errors.Is(err, fs.ErrNotExist) {
-		return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub runs in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
+	return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub runs in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
+}
+
+// readKey reads a file with a key.
+func readKey(file string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "read the key file: %v", err)
+	}
+	key := strings.TrimSpace(string(raw))
+	if key == "" {
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "the key file %s is empty", file)
 	}
 	return key, nil
 }
@@ -109,7 +132,8 @@ func (a *app) hubURL() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if raw, err := os.ReadFile(filepath.Join(home, server.URLFile)); err == nil {
+	// A hub that was killed leaves its address, where another program may listen now.
+	if raw, err := os.ReadFile(filepath.Join(home, server.URLFile)); err == nil && server.Running(home) {
 		return strings.TrimSpace(string(raw)), nil
 	}
 	return "http://" + server.DefaultAddr, nil

@@ -34,6 +34,7 @@ type config struct {
 	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles *bool    `yaml:"no_inbox_files"`
 	RequireProof *bool    `yaml:"require_proof"`
+	StrictUpdate *bool    `yaml:"strict_update"`
 	Roots        []string `yaml:"roots"`
 	SLA          string   `yaml:"sla"`
 	Runs         runs     `yaml:"runs"`
@@ -46,6 +47,14 @@ type config struct {
 	PeerAllow    []string `yaml:"peer_allow"`
 	Exchange     string   `yaml:"exchange"`
 	Limits       limits   `yaml:"limits"`
+	Wakes        wakes    `yaml:"wakes"`
+}
+
+// wakes bounds the turns that mail may start of one agent; zero means the default.
+type wakes struct {
+	Gap         time.Duration `yaml:"gap"`
+	PerHour     int           `yaml:"per_hour"`
+	PairPerHour int           `yaml:"pair_per_hour"`
 }
 
 // runs says how long the files of runs are kept; zero means the default.
@@ -115,6 +124,8 @@ func configError(path string, err error) error {
 		known = members(limits{})
 	} else if m != nil && strings.HasSuffix(m[2], ".runs") {
 		known = members(runs{})
+	} else if m != nil && strings.HasSuffix(m[2], ".wakes") {
+		known = members(wakes{})
 	}
 	text = unknownMember.ReplaceAllString(text, "unknown member $1")
 	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))
@@ -142,7 +153,7 @@ func environment() (config, error) {
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
 	}
-	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles, "PARLEY_REQUIRE_PROOF": &c.RequireProof} {
+	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles, "PARLEY_REQUIRE_PROOF": &c.RequireProof, "PARLEY_STRICT_UPDATE": &c.StrictUpdate} {
 		s := os.Getenv(name)
 		if s == "" {
 			continue
@@ -179,7 +190,7 @@ func (c *config) overlay(top config) {
 			*m.into = *m.from
 		}
 	}
-	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}, {&c.RequireProof, &top.RequireProof}} {
+	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}, {&c.RequireProof, &top.RequireProof}, {&c.StrictUpdate, &top.StrictUpdate}} {
 		if *m.from != nil {
 			*m.into = *m.from
 		}

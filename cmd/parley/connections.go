@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/shell"
 )
 
 // keysDir is the folder of a home with the keys that connect made, and with a record
@@ -98,7 +99,7 @@ func (c *connection) record() connectionRecord {
 func (c *connection) undoLine() string {
 	line := c.typed(c.home) + " connect " + c.cli.Name + " --agent " + string(c.agent)
 	if c.place.Scope == catalog.ScopeProject {
-		line = "cd " + quoted(c.place.Dir) + " && " + line + " --scope project"
+		line = "cd " + shell.Word(c.place.Dir) + " && " + line + " --scope project"
 	}
 	if c.entry.Name != "" && c.entry.Name != catalog.DefaultName {
 		line += " --name " + c.entry.Name

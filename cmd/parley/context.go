@@ -38,6 +38,7 @@ func (a *app) contextShareCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "code_snippet, type_definition, api_spec, error_catalog, env_config, test_case, dependency_info or implementation_status")
 	choices(cmd, "type", hub.PacketTypes...)
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Share, &p, writeShared,
 		a.jsonFlag(cmd, &p.Content, "content", "what to share: a JSON object, @FILE, or - for standard input"),
 		relations(cmd, &p.Relations), a.inProject(cmd, &p.InProject))
@@ -52,6 +53,7 @@ func (a *app) contextAskCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&p.Options, "option", nil, "an answer to choose from (repeatable)")
 	cmd.Flags().BoolVar(&p.Urgent, "urgent", false, "the answer cannot wait")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.AskQuestion, &p, writeShared,
 		argument(0, &p.Question), relations(cmd, &p.Relations), a.inProject(cmd, &p.InProject))
 }
@@ -67,6 +69,7 @@ func (a *app) contextDecideCommand() *cobra.Command {
 	f.StringVar(&p.Chosen, "chosen", "", "what was chosen")
 	f.StringVar(&p.Rationale, "rationale", "", "why")
 	f.StringArrayVar(&p.Implications, "implication", nil, "what follows from it (repeatable)")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.RecordDecision, &p, writeShared,
 		argument(0, &p.Decision), relations(cmd, &p.Relations), a.inProject(cmd, &p.InProject))
 }

@@ -37,7 +37,13 @@ func (a *app) contractProposeCommand() *cobra.Command {
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
 	cmd.Flags().StringVar(&p.Name, "name", "", "name of the interface")
 	choices(cmd, "type", hub.ContractTypes...)
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Propose, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inProject(cmd, &p.InProject))
+}
+
+// asFlag adds the flag that names the repository that an operation acts for.
+func asFlag(cmd *cobra.Command, into *contract.As) {
+	cmd.Flags().StringVar(&into.Repo, "repo", "", "repository that you act for; needed if you claimed several")
 }
 
 func (a *app) contentFlag(cmd *cobra.Command, into *json.RawMessage) preparation {
@@ -56,6 +62,7 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
 	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that it replaces; refused if there is a newer one")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
 
@@ -69,6 +76,7 @@ func (a *app) contractRespondCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&p.Comment, "comment", "", "what the others should know")
 	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that you have seen; refused if there is a newer one")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
 		if len(got.PendingRepos) > 0 {
@@ -184,7 +192,8 @@ func (a *app) contractCheckCommand() *cobra.Command {
 		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
 		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
 agreed, implemented or verified, as --require says. Prints the contracts that are
-not, and the repositories that they wait for. Meant for CI and for merges.`,
+not, and the repositories that they wait for. A check of no contracts fails, too,
+unless --allow-none is given. Meant for CI and for merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
 	}
@@ -197,6 +206,7 @@ not, and the repositories that they wait for. Meant for CI and for merges.`,
 	}, a.inProject(cmd, &p.InProject))
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts that this repository takes part in (default all)")
 	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "agreed, implemented or verified (default agreed)")
+	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "succeed if there is no contract to check")
 	choices(cmd, "require", hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified)
 	return cmd
 }
@@ -205,9 +215,12 @@ func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 	for _, f := range v.Failures {
 		fmt.Fprintf(w, "%s version %d is %s\n", visible(f.Name), f.Version, a.paint(w, "31", visible(f.Reason)))
 	}
-	if v.OK {
+	switch {
+	case !v.OK && v.Checked == 0:
+		fmt.Fprintln(w, "no contract to check; --allow-none lets that pass")
+	case v.OK:
 		fmt.Fprintf(w, "%s %d contracts, all with the required status\n", a.paint(w, "32", "ok"), v.Checked)
-	} else {
+	default:
 		fmt.Fprintf(w, "%d of %d contracts lack the required status\n", len(v.Failures), v.Checked)
 	}
 }

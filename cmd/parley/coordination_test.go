@@ -115,6 +115,29 @@ func TestCoordination(t *testing.T) {
 		back.keys["ci"] = token.Token
 		back.says(back.as("ci", "contract", "check", "--project", project, "--require", "verified"), "ok 1 contracts")
 		refused(t, back.as("ci", "contract", "respond", id, "reject", "--project", project, "--json"), exitRefused, string(hub.CodeDenied))
+		back.says(back.as("ci", "project", "list"), "User Auth")
+		var list struct{ Tokens []hub.Token }
+		back.ok(back.operator("project", "token", "--list", "--json"), &list)
+		if len(list.Tokens) != 1 || list.Tokens[0].Agent != "aid://ci.example/ci@1.0.0" {
+			t.Fatalf("got %+v, want one token", list.Tokens)
+		}
+		back.says(back.operator("project", "token", "--list"), list.Tokens[0].ID, "aid://ci.example/ci@1.0.0", "project:read", "valid until")
+		back.says(back.operator("project", "token", "--revoke", list.Tokens[0].ID), "is revoked")
+		back.says(back.operator("project", "token", "--list"), "revoked")
+		refused(t, back.as("ci", "contract", "check", "--project", project, "--json"), exitRefused, string(hub.CodeUnauthenticated))
+		back.says(back.operator("audit", "--action", "token.used"), list.Tokens[0].ID)
+	})
+	t.Run("an invite and an approval name agents that a peer may act for", func(t *testing.T) {
+		var invite hub.Invite
+		back.ok(back.operator("peer", "invite", "--repo", "frontend-app", "--acts-for", "aid://other.example/x@1.0.0", "--json"), &invite)
+		if len(invite.ActsFor) != 1 || invite.ActsFor[0] != "aid://other.example/x@1.0.0" {
+			t.Errorf("got %+v", invite)
+		}
+		var got struct{ Peer hub.Peer }
+		back.ok(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0", "--acts-for", "aid://other.example/x@1.0.0", "--json"), &got)
+		if len(got.Peer.ActsFor) != 1 || len(got.Peer.Grants) != 1 || got.Peer.Grants[0].Project != hub.ProjectID(project) {
+			t.Errorf("got %+v", got.Peer)
+		}
 	})
 	for _, c := range []struct {
 		rule string
@@ -152,6 +175,21 @@ func TestCoordination(t *testing.T) {
 	t.Run("who was removed is shut out", func(t *testing.T) {
 		back.says(back.operator("peer", "remove", "aid://frontend.example/hub@1.0.0"), "removed")
 		back.says(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0"), "known")
+	})
+	t.Run("a claim is given back", func(t *testing.T) {
+		back.says(back.operator("project", "leave", "--project", project), "User Auth can be claimed again")
+		back.says(back.operator("project", "show", project), "backend-api   backend   go        not claimed")
+		back.says(back.operator("project", "join", "--project", project, "--repo", "backend-api"), "is yours")
+	})
+	t.Run("a check of no contracts fails unless it is allowed", func(t *testing.T) {
+		var empty struct{ ProjectID string }
+		back.ok(back.operator("project", "create", "Empty", "--objective", "none", "--json"), &empty)
+		r := back.operator("contract", "check", "--project", empty.ProjectID)
+		if r.code != exitCheck {
+			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
+		}
+		contains(t, r.out, "--allow-none")
+		back.says(back.operator("contract", "check", "--project", empty.ProjectID, "--allow-none"), "ok 0 contracts")
 	})
 	t.Run("a hub without keys is for loopback only, and other words are refused", func(t *testing.T) {
 		for exit, args := range map[int][]string{

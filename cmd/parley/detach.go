@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/shell"
 )
 
 // logName is the log of a detached hub, in its home.
@@ -70,7 +71,7 @@ func (a *app) typed(home string) string {
 	if err != nil {
 		self = "parley"
 	}
-	name := quoted(self)
+	name := shell.Word(self)
 	if found, err := exec.LookPath("parley"); err == nil && sameFile(found, self) {
 		name = "parley"
 	}
@@ -78,7 +79,7 @@ func (a *app) typed(home string) string {
 	if usual, err := without.homeDir(); err == nil && usual == home {
 		return name
 	}
-	return name + " --home " + quoted(home)
+	return name + " --home " + shell.Word(home)
 }
 
 // sameFile reports whether two paths lead to one file.
@@ -89,14 +90,6 @@ func sameFile(a, b string) bool {
 	}
 	y, err := os.Stat(b)
 	return err == nil && os.SameFile(x, y)
-}
-
-// quoted returns a word as a shell reads it.
-func quoted(word string) string {
-	if !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!") {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // maxLog is the size of a log file; as much again is kept of the log before it.

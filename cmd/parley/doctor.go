@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -41,7 +43,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			checks := server.Diagnose(cmd.Context(), home, url)
 			checks = append(checks, checkDisk(home))
 			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
-				checks = append(checks, checkHub(cmd.Context(), rpc.NewClient(url, key, "", nil))...)
+				checks = append(checks, checkHub(cmd.Context(), clientAt(home, url, key, ""))...)
 				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
 			}
 			config := server.Check{What: "configuration", OK: true}
@@ -88,7 +90,7 @@ func checkDisk(home string) server.Check {
 		}
 		return nil // a file that cannot be read is not counted
 	})
-	free, known := freeBytes(home)
+	free, known := durable.Free(home)
 	c := server.Check{What: "space", OK: !known || free >= lowDisk, Detail: fmt.Sprintf("the home has %d MiB", size>>20)}
 	if known {
 		c.Detail += fmt.Sprintf(", %d MiB are free", free>>20)
@@ -115,7 +117,8 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	if len(out) == 0 {
 		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", n)})
 	}
-	return append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
+	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
+	return append(out, checkWakes(ctx, c)...)
 }
 
 // checkAgent returns the problems of an agent.
@@ -144,7 +147,7 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	for _, r := range got.Roots {
 		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
-			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no folder any more", Hint: "parley root remove " + quoted(r.Path)})
+			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no folder any more", Hint: "parley root remove " + shell.Word(r.Path)})
 		}
 	}
 	if len(out) > 0 {
@@ -185,7 +188,7 @@ func (a *app) checkConnections(ctx context.Context, home, url string) (out []ser
 		if detail := a.brokenConnection(ctx, home, url, r); detail != "" {
 			again := fmt.Sprintf("%s connect %s --agent %s", a.typed(home), r.CLI, r.Agent)
 			if r.Scope == catalog.ScopeProject {
-				again = "cd " + quoted(r.Dir) + " && " + again + " --scope project"
+				again = "cd " + shell.Word(r.Dir) + " && " + again + " --scope project"
 			}
 			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: detail, Hint: again + "; with --undo it is taken out"})
 		}

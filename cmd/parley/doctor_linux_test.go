@@ -7,7 +7,7 @@ import (
 )
 
 func TestDoctorOnASmallDisk(t *testing.T) {
-	got := do(t, parley(t, nil, "doctor", "--home", hubtest.SmallDisk(t)))
+	got := do(t, parley(t, nil, "doctor", "--home", hubtest.SmallDisk(t, 4)))
 	if got.code != exitCheck {
 		t.Errorf("exit %d, want %d", got.code, exitCheck)
 	}

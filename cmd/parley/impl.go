@@ -37,6 +37,7 @@ func (a *app) implStartCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "start CONTRACT", Short: "Report that your repository begins", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Plan, "plan", "", "how it will be done")
 	cmd.Flags().StringArrayVar(&p.Estimated, "file", nil, "file that will probably change (repeatable)")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.StartWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
 
@@ -47,6 +48,7 @@ func (a *app) implCompleteCommand() *cobra.Command {
 	f.StringArrayVar(&p.Files, "file", nil, "file that was changed (repeatable)")
 	f.StringVar(&p.Notes, "notes", "", "what the others should know")
 	f.StringVar(&p.TestEndpoint, "test-endpoint", "", "where it can be tried")
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.CompleteWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
 
@@ -58,6 +60,7 @@ func (a *app) implVerifyCommand() *cobra.Command {
 	cmd.Flags().StringVar(&p.Result, "result", "", "success, failure or partial")
 	cmd.Flags().StringVar(&p.Notes, "notes", "", "what was tried, and what was seen")
 	choices(cmd, "result", contract.VerifySuccess, contract.VerifyFailure, contract.VerifyPartial)
+	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.VerifyWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
 

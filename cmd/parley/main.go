@@ -88,6 +88,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitSignal
 	}
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return int(exit)
+	}
 	return a.fail(cmd, err)
 }
 
@@ -211,8 +214,9 @@ func (a *app) root() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The hub:", []*cobra.Command{a.serveCommand(), a.stopCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand()}},
-		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand()}},
+		{"The hub:", []*cobra.Command{a.serveCommand(), a.stopCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
+		{"Agents in this terminal:", a.launchCommands()},
+		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.pauseCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
 			a.sendCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.traceCommand(), a.artifactCommand(),
 			a.approveCommand(), a.denyCommand(), a.forgetCommand(),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -24,16 +26,22 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // asParley in the environment makes the test binary be the parley command.
 const asParley = "PARLEY_TEST_AS_COMMAND"
 
+// verifyByPage in the environment makes parley audit verify report after each page.
+const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(asParley) != "" || len(os.Args) > 1 && os.Args[1] == "serve" { // a command starts its own program for a hub
+	if os.Getenv(asParley) != "" || len(os.Args) > 1 && slices.Contains([]string{"serve", "wake", "mcp"}, os.Args[1]) { // a command starts its own program for a hub, and a CLI for its hooks and tools
 		os.Unsetenv(asParley)
+		if os.Getenv(verifyByPage) != "" {
+			verifyPart = time.Millisecond
+		}
 		main()
 	}
 	os.Exit(m.Run())
 }
 
-// patience is how long anything that has to happen may take.
-const patience = 2 * time.Minute
+// waitTime is how long anything that has to happen may take.
+var waitTime = patience.For(2 * time.Minute)
 
 // parley returns the command as a process with a clean environment: no key, no
 // hub, and a home of its own.
@@ -57,18 +65,18 @@ type result struct {
 // do runs a command to its end.
 func do(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
-	return doFor(t, patience, cmd)
+	return doFor(t, waitTime, cmd)
 }
 
 // doFor runs a command that may take its time.
-func doFor(t *testing.T, patience time.Duration, cmd *exec.Cmd) result {
+func doFor(t *testing.T, waitTime time.Duration, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	stop := time.AfterFunc(waitTime, func() { cmd.Process.Kill() })
 	defer stop.Stop()
 	err := cmd.Wait()
 	var exit *exec.ExitError
@@ -94,7 +102,13 @@ var cast = map[string]string{"planner": "coordinator", "builder": "executor", "t
 // newHouse starts a hub in a new home and adds the cast to it.
 func newHouse(t *testing.T, flags ...string) *house {
 	t.Helper()
-	h := &house{t: t, home: t.TempDir(), keys: map[string]string{}}
+	return newHouseIn(t, t.TempDir(), flags...)
+}
+
+// newHouseIn is newHouse for a home that the test has made.
+func newHouseIn(t *testing.T, home string, flags ...string) *house {
+	t.Helper()
+	h := &house{t: t, home: home, keys: map[string]string{}}
 	os.Chmod(h.home, 0o700)
 	h.start(flags...)
 	for name, role := range cast {
@@ -275,7 +289,7 @@ func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(waitTime):
 		t.Fatalf("%v did not end\n%s%s", p.cmd.Args[1:], p.stdout, p.stderr)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -321,7 +335,7 @@ func (l *lines) String() string {
 // await returns the first line that contains part, when it comes.
 func (l *lines) await(t *testing.T, part string) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTime)
 	for {
 		l.mu.Lock()
 		for _, line := range l.all {
@@ -366,7 +380,7 @@ func contains(t *testing.T, text string, parts ...string) {
 // poll waits for what gives no sign when it happens.
 func poll(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(patience)
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(waitTime)
 	defer tick.Stop()
 	for !happened() {
 		select {

@@ -22,15 +22,10 @@ PARLEY_KEY or --key-file says as whom the tools act. Agents that speak MCP over
 HTTP can use the hub's /mcp directly.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			key, err := a.key()
+			c, err := a.clientFor("stdio-" + string(hub.NewIDs(now).Next()))
 			if err != nil {
 				return err
 			}
-			url, err := a.hubURL()
-			if err != nil {
-				return err
-			}
-			c := rpc.NewClient(url, key, "stdio-"+string(hub.NewIDs(now).Next()), nil)
 			if _, err := rpc.Call(cmd.Context(), c, api.Whoami, api.None{}); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
 				return err // a key that is wrong now will not become right; a hub that is away may come back
 			}

@@ -45,7 +45,7 @@ func callTool(t *testing.T, ctx context.Context, s *mcp.ClientSession, tool stri
 }
 
 func TestMCP(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	h := newHouse(t)
 	planner, builder, mallory := dial(t, ctx, h.env("planner")), dial(t, ctx, h.env("builder")), dial(t, ctx, h.env("mallory"))

@@ -20,7 +20,7 @@ import (
 func (a *app) peerCommand() *cobra.Command {
 	cmd := group("peer", "Other hubs that this one keeps in step with (operator)",
 		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
-		a.peerMove("approve", "Approve a peer that registered itself", coordination.ApprovePeer),
+		a.peerApproveCommand(),
 		a.peerMove("remove", "Remove a peer; its calls are refused", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
 	cmd.Long = `Peers are other hubs. A change of a project on one of them reaches all of them,
@@ -36,7 +36,8 @@ func (a *app) peerInviteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "invite --repo NAME", Short: "Invite another hub to a project",
 		Long: `Create an invite for one repository of one project. It can be redeemed once, for a
-day unless --ttl says otherwise, with parley peer join on the other hub.`,
+day unless --ttl says otherwise, with parley peer join on the other hub. That hub
+may do what --permissions says, for agents of its own domain.`,
 		Example: `  parley peer invite --project ID --repo frontend-app
   parley peer invite --list
   parley peer invite --revoke invite-0123456789ab`,
@@ -50,6 +51,7 @@ day unless --ttl says otherwise, with parley peer join on the other hub.`,
 		fmt.Fprintln(w, got.Text)
 		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a member of a project needs)"),
+		listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the other hub may have or act for"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -177,6 +179,19 @@ may sync, and nothing else, from the address named alone.`,
 
 func writePeer(w io.Writer, p hub.Peer) {
 	fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(p.AID)), p.State, p.Trust)
+}
+
+func (a *app) peerApproveCommand() *cobra.Command {
+	var p coordination.PeerParams
+	cmd := &cobra.Command{
+		Use: "approve AID", Short: "Approve a peer that registered itself, or name agents that a peer may act for",
+		Long: `Approve a peer that registered itself. A peer that was invited acts for agents of
+its own domain; --acts-for names others, also for a peer that is approved already.`,
+		Example: `  parley peer approve aid://front.example/hub@1.0.0 --acts-for aid://mobile.example/app@1.0.0`,
+		Args:    cobra.ExactArgs(1),
+	}
+	return operation(a, cmd, coordination.ApprovePeer, &p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) },
+		argument(0, &p.AID), listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the peer may act for"))
 }
 
 // peerMove returns a command that changes the state of a peer.

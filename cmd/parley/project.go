@@ -16,7 +16,7 @@ import (
 
 func (a *app) projectCommand() *cobra.Command {
 	cmd := group("project", "Work that several repositories do together",
-		a.projectCreateCommand(), a.projectListCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectSetCommand(), a.projectTokenCommand())
+		a.projectCreateCommand(), a.projectListCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectLeaveCommand(), a.projectSetCommand(), a.projectTokenCommand())
 	cmd.Long = `A project is work that several repositories do together. It holds the contracts
 that they agree on and the context that they share. Every hub that takes part
 has all of it.`
@@ -37,7 +37,7 @@ named, is claimed at once; the others are claimed by those who join.`,
 	f := cmd.Flags()
 	f.StringVar(&p.Objective, "objective", "", "what is built")
 	f.StringArrayVar(&repos, "repo", nil, "a repository that takes part, as NAME:ROLE:LANGUAGE (repeatable)")
-	f.StringVar((*string)(&p.Policy), "policy", "", "whose agreement a contract needs: any, counterparty or all (default any)")
+	f.StringVar((*string)(&p.Policy), "policy", "", "whose agreement a contract needs: any, counterparty or all (default counterparty)")
 	return operation(a, cmd, coordination.CreateProject, &p, func(w io.Writer, got coordination.ProjectCreated) {
 		fmt.Fprintf(w, "project %s, %d repositories\n", got.Project, got.RepoCount)
 	}, argument(0, &p.Name), func(context.Context, []string) error {
@@ -69,7 +69,7 @@ func (a *app) projectShowCommand() *cobra.Command {
 
 func writeProject(w io.Writer, p federation.ProjectCopy) {
 	fmt.Fprintf(w, "%s: %s\n%s, %d packets of context, agreement by %s\n\n",
-		visible(p.Name), visible(p.Objective), p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeAny))
+		visible(p.Name), visible(p.Objective), p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeCounterparty))
 	names := map[hub.RepoID]string{}
 	writeTable(w, "REPOSITORY, ROLE, LANGUAGE, CLAIMED BY", p.Repos, func(r hub.Repo) []any {
 		names[r.ID] = r.Name
@@ -96,11 +96,28 @@ agent for that agent. Your answers about contracts then count for the repository
 	}, a.inProject(cmd, &p.InProject))
 }
 
+func (a *app) projectLeaveCommand() *cobra.Command {
+	var p coordination.LeaveParams
+	cmd := &cobra.Command{
+		Use: "leave [--repo NAME]", Short: "Give back a repository that you claimed",
+		Long: `Give back a repository of a project that you claimed, so that another agent can
+claim it. The operator can give back what an agent of this hub claimed.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "the repository; needed if you claimed several")
+	return operation(a, cmd, coordination.LeaveProject, &p, func(w io.Writer, got coordination.Joined) {
+		fmt.Fprintf(w, "repository %s of %s can be claimed again\n", got.Repo, visible(got.Project))
+	}, a.inProject(cmd, &p.InProject))
+}
+
 func (a *app) projectSetCommand() *cobra.Command {
 	var status coordination.StatusParams
 	var policy coordination.PolicyParams
 	cmd := &cobra.Command{
 		Use: "set [--status STATUS] [--policy POLICY]", Short: "Set the status of a project, or whose agreement a contract needs",
+		Long: `Set the status of a project, or whose agreement a contract needs: one repository
+other than its proposer (counterparty), all others (all), or any, which lets a
+proposer agree alone. The owner of the project, a coordinator and the operator may.`,
 		Args: cobra.NoArgs,
 	}
 	inProject := a.inProject(cmd, &status.InProject)
@@ -128,17 +145,45 @@ func (a *app) projectSetCommand() *cobra.Command {
 
 func (a *app) projectTokenCommand() *cobra.Command {
 	var p coordination.TokenParams
+	var revoke coordination.TokenID
+	var list bool
 	cmd := &cobra.Command{
 		Use: "token --agent NAME", Short: "Create a token for one agent and one project (operator)",
 		Long: `Create a token that permits one agent some operations in one project, for a while.
-It is sent as X-Project-Token, and shown this once.`,
-		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h`,
-		Args:    cobra.NoArgs,
+It is sent as X-Project-Token, and shown this once. It ends when its agent is
+paused or its last key is revoked, when its peer is removed, and with --revoke.`,
+		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h
+  parley project token --list
+  parley project token --revoke JTI`,
+		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Agent, "agent", "", "an agent of this hub, or the agent id of another")
-	return operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
+	cmd.Flags().BoolVar(&list, "list", false, "list the tokens that have not expired")
+	cmd.Flags().StringVar(&revoke.ID, "revoke", "", "revoke the token with this id (jti)")
+	operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
 		fmt.Fprintln(w, got.Token)
-		fmt.Fprintf(a.err, "for %s until %s; it is shown this once\n", got.Agent, got.ExpiresAt)
+		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, got.ExpiresAt)
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default project:read, contract:propose, contract:respond, context:share, implementation:update)"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+	create := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case revoke.ID != "":
+			return answer(cmd.Context(), a, coordination.RevokeToken, revoke, func(w io.Writer, got hub.Token) { fmt.Fprintf(w, "%s is revoked\n", got.ID) })
+		case list:
+			return answer(cmd.Context(), a, coordination.ListTokens, coordination.TokensParams{Project: p.Project}, writeProjectTokens)
+		}
+		return create(cmd, args)
+	}
+	return cmd
+}
+
+func writeProjectTokens(w io.Writer, got coordination.Tokens) {
+	writeList(w, "tokens", "JTI, AGENT, PROJECT, PERMISSIONS, STATE", got.Tokens, func(t hub.Token) []any {
+		state := "valid until " + t.ExpiresAt.String()
+		if !t.RevokedAt.IsZero() {
+			state = "revoked"
+		}
+		return []any{t.ID, t.Agent, t.Project, strings.Join(words(t.Permissions), ","), state}
+	})
 }

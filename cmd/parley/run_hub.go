@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -55,7 +54,7 @@ func (h *runHub) Tools(key string) *fleet.Tools {
 
 func newRunHub(home, url, key string) (*runHub, error) {
 	home, err := filepath.Abs(home)
-	return &runHub{Client: rpc.NewClient(url, key, os.Getenv("PARLEY_SESSION"), nil), url: url, home: home}, err
+	return &runHub{Client: clientAt(home, url, key, os.Getenv("PARLEY_SESSION")), url: url, home: home}, err
 }
 
 // hubForRun returns the hub that records a run: the hub that PARLEY_URL names or
@@ -103,9 +102,9 @@ func pause(ctx context.Context, d time.Duration) {
 // runningHub returns the hub that PARLEY_URL names or that runs in the home, nil if
 // there is none.
 func (a *app) runningHub(ctx context.Context, home string) (*runHub, error) {
-	_, err := os.Stat(filepath.Join(home, server.URLFile))
 	named := strings.TrimSpace(os.Getenv("PARLEY_URL")) != ""
-	if errors.Is(err, fs.ErrNotExist) && !named {
+	_, err := os.Stat(filepath.Join(home, server.URLFile)) // a hub that starts has none yet
+	if !named && (err != nil || !server.Running(home)) {
 		return nil, nil
 	}
 	url, err := a.hubURL()
@@ -144,7 +143,7 @@ func startedForRuns(home, url string) bool {
 // keyInHome returns the key for a hub that a run started: the given one or, because
 // the user who starts a hub operates it, the operator's.
 func (a *app) keyInHome(home string) (string, error) {
-	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY")) != "" {
+	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY"), os.Getenv(launchVariable)) != "" {
 		return a.key()
 	}
 	return operatorKey(home)

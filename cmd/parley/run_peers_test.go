@@ -68,7 +68,7 @@ func TestRunPeers(t *testing.T) {
 			}, "\n")
 			args := []string{"run", "--json", "--as-operator", "--repo", dir, "--name", "worker", "--policy", "yolo", "--timeout", "100s",
 				"--scope", "hello.txt", "--verify", "grep hello hello.txt", "--task", "say hello", "--context", work, "--"}
-			r := doFor(t, 4*patience, parley(t, h.env(""), append(args, command...)...))
+			r := doFor(t, 4*waitTime, parley(t, h.env(""), append(args, command...)...))
 			got := outcome(t, r)
 			if r.code != exitDone || got.Verdict != hub.RunConfirmed || !slices.Equal(got.Evidence.Diff.Created, []string{"hello.txt"}) || got.Evidence.Verify == nil {
 				t.Fatalf("exit %d, %s %s %q, %+v\n%s\n%s", r.code, got.State, got.Verdict, got.Reason, got.Contradictions, got.Error, r.err)

@@ -20,7 +20,7 @@ const headLine = "journal head "
 
 func (a *app) serveCommand() *cobra.Command {
 	var flags config
-	var lenient, noFiles, requireProof, unsafe, forRuns bool
+	var lenient, noFiles, requireProof, strictUpdate, unsafe, forRuns bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the hub",
@@ -52,6 +52,9 @@ the flags written with underscores, and it alone can tighten limits.`,
 			}
 			if cmd.Flags().Changed("require-proof") {
 				flags.RequireProof = &requireProof
+			}
+			if cmd.Flags().Changed("strict-update") {
+				flags.StrictUpdate = &strictUpdate
 			}
 			c.overlay(flags)
 			out := a.err
@@ -122,6 +125,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.BoolVar(&lenient, "lenient-from", false, "ignore a claimed sender with a warning in place of refusing it")
 	f.BoolVar(&noFiles, "no-inbox-files", false, "do not render inboxes as Markdown files")
 	f.BoolVar(&requireProof, "require-proof", false, "refuse handoffs and completions that the hub cannot check")
+	f.BoolVar(&strictUpdate, "strict-update", false, "refuse the update of a contract for which no change was requested")
 	f.BoolVar(&forRuns, "for-runs", false, "the hub was started by a run")
 	f.MarkHidden("for-runs")
 	f.BoolVar(&unsafe, "unsafe-limits", false, "lift rate limits, for measurements on loopback only")
@@ -146,6 +150,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
+		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,
 			ThreadHops: c.Limits.ThreadHops, NegotiationRound: c.Limits.NegotiationRounds, DisagreeRound: c.Limits.DisagreementRounds,
@@ -175,7 +180,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		o.Roots = append(o.Roots, dir)
 	}
 	o.Coordination = server.Coordination{
-		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange,
+		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange, StrictUpdate: is(c.StrictUpdate),
 	}
 	switch c.Auth {
 	case "", "enforce":

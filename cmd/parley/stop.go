@@ -43,7 +43,7 @@ func (a *app) stopCommand() *cobra.Command {
 				switch {
 				case ctx.Err() != nil:
 					return ctx.Err()
-				case err != nil && (elsewhere || server.Stopped(home)):
+				case err != nil && (elsewhere || !server.Running(home)):
 					return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "stopped the hub (process %d)\n", got.PID) })
 				case now().After(deadline):
 					return hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) still runs after %s", got.PID, stopWait).

@@ -13,7 +13,7 @@ import (
 // to somebody else: the hub knows it before the message is sent.
 func (h *house) waiting(who string) {
 	h.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTime); time.Now().Before(deadline); {
 		var got receiptShape
 		h.ok(h.operator("send", who, fmt.Sprint("are you there? ", time.Now()), "--expires", "1h", "--json"), &got)
 		if got.Deliveries[0].Reach == "now" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -35,7 +36,7 @@ func TestEcho(t *testing.T) {
 		{"shout hello there", sandbox.PolicyRead, "I was told not to shout.", acpv2.StopReasonRefusal},
 	} {
 		for _, v2 := range []bool{false, true} {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
 			defer cancel()
 			path, err := os.Executable()
 			if err != nil {

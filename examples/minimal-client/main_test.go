@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/patience"
 )
 
 // asAgent in the environment makes the test binary be an agent.
@@ -43,7 +44,7 @@ func TestRun(t *testing.T) {
 		cmd.Env = append(os.Environ(), asAgent+"=1", "GORACE=atexit_sleep_ms=0")
 		return cmd
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
 	defer cancel()
 	var out strings.Builder
 	if err := run(ctx, "the dishes", agent(), &out); err != nil {
@@ -58,7 +59,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunWithAnAgentOfSomebodyElse(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
 	defer cancel()
 	var out strings.Builder
 	if err := run(ctx, "hi", acptest.TypeScriptDual.Command(t), &out); err != nil {

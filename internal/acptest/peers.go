@@ -40,22 +40,28 @@ func (p Peer) Command(t testing.TB) *exec.Cmd {
 	t.Helper()
 	path := filepath.Join(Dir(t), p.path)
 	if _, err := os.Stat(path); err != nil {
-		missing(t, "MISSING: %s: run scripts/peers", path)
+		Missing(t, "MISSING: %s: run scripts/peers", path)
 	}
 	if p.runtime == "" {
 		return exec.Command(path, p.args...)
 	}
 	runtime, err := exec.LookPath(p.runtime)
 	if err != nil {
-		missing(t, "MISSING: %s, which runs %s", p.runtime, path)
+		Missing(t, "MISSING: %s, which runs %s", p.runtime, path)
 	}
 	return exec.Command(runtime, append([]string{path}, p.args...)...)
 }
 
 // Dir returns the folder that scripts/peers fills.
-func Dir(t testing.TB) string {
+func Dir(t testing.TB) string { return folder(t, "PARLEY_PEERS", "peers") }
+
+// CLIs returns the folder that scripts/clis fills.
+func CLIs(t testing.TB) string { return folder(t, "PARLEY_CLIS", "clis") }
+
+// folder returns the folder in a variable, else one in the cache of the repository.
+func folder(t testing.TB, variable, name string) string {
 	t.Helper()
-	if dir := os.Getenv("PARLEY_PEERS"); dir != "" {
+	if dir := os.Getenv(variable); dir != "" {
 		return dir
 	}
 	dir, err := os.Getwd()
@@ -64,7 +70,7 @@ func Dir(t testing.TB) string {
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, ".cache", "peers")
+			return filepath.Join(dir, ".cache", name)
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
@@ -74,7 +80,8 @@ func Dir(t testing.TB) string {
 	}
 }
 
-func missing(t testing.TB, format string, args ...any) {
+// Missing skips a test whose parts are not there. With CI=true it fails the test.
+func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf(format, args...)

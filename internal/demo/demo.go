@@ -111,5 +111,5 @@ func (s *script) open(ctx context.Context, n *node) {
 	}
 	key, err := os.ReadFile(filepath.Join(n.opts.Home, server.OperatorKeyFile))
 	s.err = errors.Join(s.err, err)
-	n.client = rpc.NewClient(n.url, strings.TrimSpace(string(key)), "demo", nil)
+	n.client = rpc.NewOperator(filepath.Join(n.opts.Home, server.SocketFile), n.url, strings.TrimSpace(string(key)), "demo")
 }

@@ -146,7 +146,7 @@ func (d *taskDemo) git(ctx context.Context, args ...string) {
 
 // check lets the hub compare its records with the journal.
 func (d *taskDemo) check(ctx context.Context) {
-	got := call(ctx, &d.script, d.operator, api.Verify, api.None{})
+	got := call(ctx, &d.script, d.operator, api.Verify, api.VerifyParams{})
 	if !got.Clean() {
 		d.failf("the records do not hold: %v", got.Findings)
 	}

@@ -10,7 +10,9 @@
 package durable
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -129,6 +131,30 @@ func Rename(from, to string) error {
 		return err
 	}
 	return SyncDir(outOf)
+}
+
+// Copy copies a file to a new one that only its owner can read, and syncs it. It
+// stops, and leaves a part of the copy, when ctx ends. The folder is not synced.
+func Copy(ctx context.Context, from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	const part = 16 << 20 // bytes; between two files the kernel copies them
+	for err == nil {
+		if err = ctx.Err(); err == nil {
+			_, err = io.CopyN(dst, src, part)
+		}
+	}
+	if err == io.EOF {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
 }
 
 // SyncFile writes the content of a closed file to disk.

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -17,9 +18,10 @@ import (
 const (
 	MaxRepos      = 64        // repositories of a project
 	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
-	MaxVersions   = 256       // versions of one contract
+	MaxVersions   = 256       // earlier versions that one contract keeps; older ones are folded
 	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
 	MaxAgreements = 512       // that one contract remembers
+	MaxStamps     = 256       // writes that no later write replaced, and hubs that wrote
 	MaxRelated    = 64        // contracts that one packet is about
 	MaxFiles      = 1000      // files that one implementation names
 	MaxName       = 200       // bytes of a name
@@ -30,7 +32,7 @@ var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // maxVersion bounds the versions that are taken from outside, so that there is
 // always a next one.
-const maxVersion = 1_000_000
+const maxVersion = 1<<31 - 1
 
 // DecodeContract reads a contract as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid or CodeTooLarge.
@@ -106,6 +108,13 @@ func (c *checker) project(p hub.Project) {
 	c.most("repos", len(p.Repos), MaxRepos)
 	c.texts(MaxName, true, "name", p.Name)
 	c.texts(MaxText, false, "objective", p.Objective)
+	c.stamps(p.Stamps)
+	for _, w := range p.Stamps.Writes {
+		newest, _ := p.Stamps.Newest(w.Member)
+		if slices.Contains(hub.ProjectMembers, w.Member) && p.Member(w.Member) != newest.Value {
+			c.invalid("stamps.writes", "%s is %s and was written as %s", w.Member, shorten.Quote(p.Member(w.Member)), shorten.Quote(newest.Value))
+		}
+	}
 	seen := map[hub.RepoID]bool{}
 	for _, r := range p.Repos {
 		c.repo(r)
@@ -121,6 +130,7 @@ func (c *checker) repo(r hub.Repo) {
 	c.texts(MaxName, true, "name", r.Name, "role", r.Role, "language", r.Language)
 	c.texts(maxAddress, false, "url", r.URL, "agent_id", string(r.Agent), "agent_endpoint", r.Endpoint)
 	c.paths("relevant_paths", r.Paths)
+	c.between("claim_term", r.Term, 0, maxVersion)
 }
 
 func (c *checker) contract(k hub.Contract) {
@@ -136,6 +146,7 @@ func (c *checker) contract(k hub.Contract) {
 	c.most("agreements", len(k.Agreements), MaxAgreements)
 	c.texts(MaxName, true, "name", k.Name)
 	c.content(k.Content)
+	c.notFold("content", k.Content)
 	numbers := map[int]bool{}
 	for _, v := range k.History {
 		if v.Version < 1 || v.Version >= k.Version || numbers[v.Version] {
@@ -147,7 +158,9 @@ func (c *checker) contract(k hub.Contract) {
 	for _, v := range k.Conflicts {
 		c.between("conflicts.version", v.Version, 1, k.Version)
 		c.version("conflicts", v)
+		c.notFold("conflicts.content", v.Content)
 	}
+	c.stamps(k.Stamps)
 	seen := map[hub.RepoID]bool{}
 	for _, i := range k.Implementations {
 		c.implementation(i)
@@ -160,6 +173,26 @@ func (c *checker) contract(k hub.Contract) {
 			c.invalid("agreements.content_sha256", "%s is not a SHA-256", shorten.Quote(a.Content))
 		}
 		c.texts(maxAddress, false, "agreements.agent_id", string(a.Agent))
+	}
+}
+
+// stamps checks the writes that a copy includes.
+func (c *checker) stamps(s hub.Stamps) {
+	c.most("stamps.writes", len(s.Writes), MaxStamps)
+	c.most("stamps.seen", len(s.Seen), MaxStamps)
+	if !slices.IsSortedFunc(s.Writes, hub.Stamp.Compare) {
+		c.invalid("stamps.writes", "not in order")
+	}
+	for _, w := range s.Writes {
+		c.texts(MaxName, true, "stamps.writes.member", w.Member)
+		c.texts(MaxText, false, "stamps.writes.value", w.Value)
+		c.between("stamps.writes.version", w.Version, 0, maxVersion)
+		if !s.Covers(w) {
+			c.invalid("stamps.writes", "%s at %s is later than all that was seen of %s", w.Member, w.At, shorten.Quote(string(w.By)))
+		}
+	}
+	for by := range s.Seen {
+		c.texts(maxAddress, false, "stamps.seen", string(by))
 	}
 }
 
@@ -195,6 +228,13 @@ func (c *checker) packet(p hub.Packet) {
 func (c *checker) content(raw json.RawMessage) {
 	if c.err == nil {
 		_, c.err = parseContent(checkOp, raw)
+	}
+}
+
+// notFold refuses a content that stands for folded versions.
+func (c *checker) notFold(member string, raw json.RawMessage) {
+	if bytes.HasPrefix(raw, []byte(foldMark)) {
+		c.invalid(member, "it begins with a member that stands for folded versions")
 	}
 }
 

@@ -10,6 +10,7 @@ package federation
 
 import (
 	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -61,6 +62,8 @@ type SyncResult struct {
 	Code    hub.Code   `json:"code,omitempty"`    // of an error
 	Version int        `json:"version,omitempty"` // of a contract, as it is here now
 	Behind  bool       `json:"behind,omitempty"`  // the stored thing has something that the copy lacks
+
+	Retry time.Duration `json:"-"` // until a copy that was one too many may be sent again
 }
 
 // A Summary tells two hubs whether they hold the same of a project, and if not
@@ -173,6 +176,7 @@ func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
 	switch v := any(&v).(type) {
 	case *hub.Project:
 		naive(&v.CreatedAt, &v.UpdatedAt)
+		v.Stamps = hub.Stamps{} // agents that know no zones keep none
 		v.Repos = slices.Clone(v.Repos)
 		for i := range v.Repos {
 			naive(&v.Repos[i].ClaimedAt, &v.Repos[i].UpdatedAt)
@@ -183,6 +187,7 @@ func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
 		naive(&v.At)
 	case *hub.Contract:
 		naive(&v.CreatedAt, &v.UpdatedAt, &v.ReopenedAt)
+		v.Stamps = hub.Stamps{}
 		v.Implementations, v.Agreements = slices.Clone(v.Implementations), slices.Clone(v.Agreements)
 		for i := range v.Implementations {
 			naive(&v.Implementations[i].StartedAt, &v.Implementations[i].CompletedAt)

@@ -107,7 +107,7 @@ func TestExchange(t *testing.T) {
 			{`"content":{"b":1.50,"a":"<x>"}`, `"content":[]`},
 			{`"content":{"b":1.50,"a":"<x>"}`, `"content":{"a":1,"a":2}`},
 			{`"version":2,"status"`, `"version":0,"status"`},
-			{`"version":2,"status"`, `"version":2000000,"status"`},
+			{`"version":2,"status"`, `"version":3000000000,"status"`},
 			{`"history":[{"version":1`, `"history":[{"version":2`},
 			{`"conflicts":[{"version":2`, `"conflicts":[{"version":3`},
 			{`"content_sha256":"44`, `"content_sha256":"zz`},

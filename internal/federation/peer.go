@@ -2,6 +2,7 @@ package federation
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -32,7 +33,8 @@ type Welcome struct {
 // A PeerStatus is a peer and how far it is behind.
 type PeerStatus struct {
 	hub.Peer
-	Lag         int64       `json:"lag"` // changes that it has not been sent
+	Healthy     bool        `json:"isHealthy"` // the name that the reference implementation has for a health of up
+	Lag         int64       `json:"lag"`       // changes that it has not been sent
 	CatchUp     bool        `json:"catchUp,omitempty"`
 	Tries       int         `json:"tries,omitempty"`
 	NextTry     hub.Instant `json:"nextTry,omitzero"`
@@ -59,6 +61,11 @@ type Registration struct {
 	Existed  bool   `json:"existed"` // the exchange knew the agent already
 }
 
+func validPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}
+
 // ParseEndpoint checks the address of a hub as far as its text goes and returns
 // it without a slash at the end.
 func ParseEndpoint(s string) (string, error) {
@@ -73,6 +80,8 @@ func ParseEndpoint(s string) (string, error) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not an http or https URL", s)
 	case u.Hostname() == "" || u.Opaque != "":
 		return "", hub.Errorf(hub.CodeInvalid, op, "%q names no host", s)
+	case u.Port() != "" && !validPort(u.Port()):
+		return "", hub.Errorf(hub.CodeInvalid, op, "%q has a port that is not from 1 to 65535", s)
 	case u.User != nil:
 		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint holds no user name and no password")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:

@@ -2,17 +2,18 @@ package hubtest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 )
 
-// SmallDisk mounts a file system of a few megabytes.
-func SmallDisk(t *testing.T) string {
+// SmallDisk mounts a file system of a few MiB.
+func SmallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
 		const missing = "mounting a small tmpfs needs root (CAP_SYS_ADMIN)"
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s: %v", missing, err)

@@ -2,6 +2,8 @@ package hubtest
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -12,6 +14,8 @@ func (w *world) peer(aid hub.AID) hub.Peer {
 	p := hub.Peer{
 		AID: aid, Endpoint: "https://" + string(aid), Repo: "front", State: hub.PeerApproved, Trust: hub.TrustVerified, Legacy: "10.0.0.1", Native: true,
 		KeyHash: "hash of " + string(aid), Sealed: "sealed", Health: hub.HealthDown, Fails: 2, Fault: "refused", Seen: at(5), AddedAt: at(1),
+		Grants:  []hub.Grant{{Project: "p", Repos: []string{"front"}, Permissions: hub.Contributor}, {Project: "q", Permissions: []hub.Permission{}, Host: true, Ours: hub.Contributor}},
+		ActsFor: []hub.AID{"aid://c/d@1.0.0"},
 	}
 	w.update(func(tx hub.Tx) error { return tx.PutPeer(p) })
 	return p
@@ -104,6 +108,15 @@ var peerTests = []storeTest{
 			same(w, "again", got, want)
 			return err
 		})
+		for _, grants := range [][]hub.Grant{{}, nil} { // no project, and all of them
+			want.Grants, want.ActsFor = grants, nil
+			w.update(func(tx hub.Tx) error { return tx.PutPeer(want) })
+			w.view(func(r hub.Reader) error {
+				got, err := r.Peer("b")
+				same(w, "without grants", got, want)
+				return err
+			})
+		}
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.PeerByKey("hash of b"); return err })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { want.KeyHash = "hash of a"; return tx.PutPeer(want) })
 	}},
@@ -139,6 +152,53 @@ var peerTests = []storeTest{
 			return err
 		})
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "nobody"}) })
+	}},
+	{"project tokens are revoked by id and by agent, and leave after they expired", func(w *world) {
+		token := func(id string, agent hub.AID, project hub.ProjectID, made, expires hub.Time) hub.Token {
+			t := hub.Token{ID: id, Agent: agent, Project: project, Permissions: hub.Contributor, By: hub.Operator, CreatedAt: made, ExpiresAt: expires}
+			w.update(func(tx hub.Tx) error { return tx.AddToken(t) })
+			return t
+		}
+		later := epoch.Add(time.Hour)
+		want := token("t1", "a", "p", epoch, later)
+		token("t2", "a", "q", epoch.Add(time.Second), later)
+		token("t3", "b", "p", epoch.Add(2*time.Second), later)
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddToken(want) })
+		revoke := func(agent hub.AID, id string, want ...string) {
+			w.Helper()
+			w.update(func(tx hub.Tx) error {
+				got, err := tx.RevokeTokens(agent, id, later)
+				slices.Sort(got)
+				same(w, "revoked", got, want)
+				return err
+			})
+		}
+		revoke("", "t3", "t3")
+		revoke("b", "")
+		revoke("a", "", "t1", "t2")
+		list := func(project hub.ProjectID, want ...string) {
+			w.Helper()
+			w.view(func(r hub.Reader) error {
+				all, err := r.Tokens(project, 10)
+				var got []string
+				for _, t := range all {
+					got = append(got, t.ID)
+				}
+				same(w, "tokens", got, want)
+				return err
+			})
+		}
+		list("", "t3", "t2", "t1")
+		list("p", "t3", "t1")
+		w.view(func(r hub.Reader) error {
+			got, err := r.Token("t1")
+			want.RevokedAt = later
+			same(w, "token", got, want)
+			return err
+		})
+		token("t4", "b", "p", later.Add(time.Hour), later.Add(2*time.Hour))
+		list("", "t4")
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Token("t1"); return err })
 	}},
 	{"an invite is redeemed or revoked once", func(w *world) {
 		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []hub.Permission{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}

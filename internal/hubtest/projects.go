@@ -20,6 +20,7 @@ func (w *world) project(id hub.ProjectID) hub.Project {
 	w.Helper()
 	p := hub.Project{
 		ID: id, Name: "Sign in", Objective: "One way in", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at(1), UpdatedAt: at(2),
+		Stamps: hub.Stamps{Writes: []hub.Stamp{{Member: hub.MemberPolicy, Value: "any", At: at(2), By: "h"}}, Seen: map[hub.AID]hub.Instant{"h": at(2)}},
 		Repos: []hub.Repo{
 			{ID: "r1", Name: "back", Role: "backend", Language: "go", Paths: []string{"api/"}, URL: "https://x/<a>", Agent: "aid://a/b@1.0.0", Endpoint: "http://h", ClaimedAt: at(1), UpdatedAt: at(2)},
 			{ID: "r2", Name: "front", Role: "frontend", Language: "typescript", Paths: []string{}},
@@ -34,6 +35,7 @@ func fullContract(project hub.ProjectID, id hub.ContractID) hub.Contract {
 	return hub.Contract{
 		Project: project, ID: id, Type: hub.ContractAPI, Name: "Profile", Version: 3, Status: hub.ContractAgreed, Content: json.RawMessage(`{"path":"/<me>&","n":1.0}`),
 		ProposedBy: "r1", CreatedAt: at(3), UpdatedAt: at(9), ReopenedAt: at(4),
+		Stamps:          hub.Stamps{Writes: []hub.Stamp{{Member: hub.MemberStatus, Value: "agreed", Version: 3, At: at(9), By: "h"}}, Seen: map[hub.AID]hub.Instant{"h": at(9), "g": at(1)}},
 		Implementations: []hub.Implementation{{Repo: "r1", Agent: "a", Status: hub.ImplInProgress, Plan: "p", Files: []string{"x.go"}, Notes: "n", StartedAt: at(8), Version: 3}},
 		Agreements:      []hub.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
 		History: []hub.ContractVersion{

@@ -68,8 +68,10 @@ func New(t *testing.T, change func(*peers.Options)) *Lobby {
 
 // Connect makes the services of a hub.
 func (l *Lobby) Connect(o *peers.Options) {
-	l.Keys, l.Peers = keys.New(l.Store, &keys.Options{Clock: o.Clock, Self: o.Self}), peers.New(l.Store, o)
-	l.Service = callers.New(l.Store, l.Keys, l.Peers, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
+	l.Keys = keys.New(l.Store, &keys.Options{Clock: o.Clock, Self: o.Self})
+	o.Taken = l.Keys.Taken
+	l.Peers = peers.New(l.Store, o)
+	l.Service = callers.New(l.Store, l.Keys, &callers.Options{Clock: o.Clock, Vault: o.Vault, Self: o.Self, Open: o.Open})
 }
 
 // Add adds a peer and returns its key.

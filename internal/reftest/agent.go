@@ -164,6 +164,14 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 			a.call(p, "cacp/peer/announce", map[string]any{"agentId": a.ID, "endpoint": a.URL(), "repoName": a.Repo})
 		}
 		reply(w, http.StatusOK, map[string]any{"status": "registered", "peerCount": n})
+	case "GET /peers":
+		a.mu.Lock()
+		peers := []map[string]any{}
+		for _, p := range a.peers {
+			peers = append(peers, map[string]any{"agentId": p.id, "endpoint": p.endpoint, "repoName": p.repo, "isHealthy": p.healthy})
+		}
+		a.mu.Unlock()
+		reply(w, http.StatusOK, map[string]any{"peers": peers})
 	case "GET /health":
 		a.mu.Lock()
 		n := len(a.peers)

@@ -36,10 +36,22 @@ type Vault struct {
 const KeyPrefix = "cacp_sk_live_"
 
 // NewSecret returns the secret of a new key, with 256 random bits.
-func NewSecret() string {
+func NewSecret() string { return KeyPrefix + random() }
+
+// operatorMark follows the prefix in an operator's key. No other key has a dot.
+const operatorMark = "operator."
+
+// NewOperatorSecret returns the secret of an operator's key.
+func NewOperatorSecret() string { return KeyPrefix + operatorMark + random() }
+
+// IsOperatorSecret reports whether a key is an operator's by its look, so that the
+// command line never sends it. Keys that earlier versions made do not have the mark.
+func IsOperatorSecret(secret string) bool { return strings.HasPrefix(secret, KeyPrefix+operatorMark) }
+
+func random() string {
 	var raw [32]byte
 	rand.Read(raw[:]) // never fails: the runtime ends the program instead
-	return KeyPrefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	return base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
 // keyBytes is the size of the key in the file.

@@ -1,14 +1,21 @@
-// Command conformance turns the output of `go test -json` into a table: for
-// every numbered requirement of the protocol the tests that cover it, and how
-// they ended. It ends with status 1 when a requirement that should be met has no
-// test, or one that did not pass.
+// Command conformance reads the output of `go test -json`. It prints the results of
+// packages and the output of failed tests while they come, and compares the tests
+// whose names begin with the number of a requirement with the list of requirements.
+//
+// With -write it writes the table to a file, without it compares the table's verdicts
+// with the file, so that a table that is not true any more is found. It ends with
+// status 1 if a test failed, if a requirement that should be met has no test that
+// passed, or if the file is stale.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	_ "embed"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -19,113 +26,251 @@ import (
 	"strings"
 )
 
-// requirements lists the numbers that this state of the product must meet, as
-// ranges, with comments.
-//
 //go:embed requirements.txt
 var requirements string
 
-var number = regexp.MustCompile(`^(R\d-\d{3})[ _](.*)$`)
-
-// A result is how one test ended.
-type result struct{ pkg, rule, action string }
-
 func main() {
-	found, err := read(os.Stdin)
-	if err == nil {
-		err = write(os.Stdout, found)
-	}
-	if err != nil {
+	table := flag.String("table", "docs/conformance.md", "the table")
+	write := flag.Bool("write", false, "write the table in place of comparing it")
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, requirements, *table, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
 }
 
-// read gathers the tests whose name begins with a number.
-func read(r io.Reader) (map[string][]result, error) {
-	found := map[string][]result{}
-	dec := json.NewDecoder(bufio.NewReader(r))
-	for {
-		var e struct{ Action, Package, Test string }
-		if err := dec.Decode(&e); err == io.EOF {
-			return found, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if e.Action != "pass" && e.Action != "fail" && e.Action != "skip" {
+func run(in io.Reader, out io.Writer, list, path string, write bool) error {
+	rows, err := parse(list)
+	if err != nil {
+		return err
+	}
+	found, failed, err := read(in, out)
+	if err != nil {
+		return err
+	}
+	text, unmet := render(rows, found)
+	var stale error
+	if write {
+		stale = os.WriteFile(path, text, 0o644)
+	} else if have, err := os.ReadFile(path); err != nil {
+		stale = err
+	} else if changed := compare(verdicts(have), verdicts(text)); len(changed) > 0 {
+		stale = fmt.Errorf("%s is stale: %s; make conformance writes it anew", path, strings.Join(changed, ", "))
+	}
+	if failed {
+		return errors.Join(errors.New("tests failed"), unmet) // what they would have shown is not known
+	}
+	return errors.Join(unmet, stale)
+}
+
+// A state says how far the product is with a requirement.
+type state string
+
+const (
+	built  state = "built"
+	double state = "double"
+	absent state = "absent"
+)
+
+// verdict is the word of a state in the table, if the tests agree.
+var verdict = map[state]string{built: "met", double: "met against a double only", absent: "not built"}
+
+// A row is one requirement of the list.
+type row struct {
+	state  state
+	reason string
+}
+
+// parse reads the list of requirements.
+func parse(text string) (map[string]row, error) {
+	rows := map[string]row{}
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		words, reason, explained := strings.Cut(line, " - ")
+		fields := strings.Fields(words)
+		if len(fields) == 0 {
 			continue
 		}
-		for part := range strings.SplitSeq(e.Test, "/") {
-			if m := number.FindStringSubmatch(part); m != nil {
-				rule := strings.ReplaceAll(m[2], "_", " ")
-				pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
-				found[m[1]] = append(found[m[1]], result{pkg, rule, e.Action})
+		s := state(fields[0])
+		if verdict[s] == "" || explained == (s == built) {
+			return nil, fmt.Errorf("%q: a line is a state, numbers, and a reason unless the state is %q", strings.TrimSpace(line), built)
+		}
+		for _, f := range fields[1:] {
+			ids, err := expand(f)
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				if _, ok := rows[id]; ok {
+					return nil, fmt.Errorf("%s is listed twice", id)
+				}
+				rows[id] = row{s, strings.TrimSpace(reason)}
+			}
+		}
+	}
+	return rows, nil
+}
+
+var ranges = regexp.MustCompile(`^(R\d-)(\d{3})(?:\.\.(\d{3}))?$`)
+
+// expand turns "R3-001..049" into single numbers.
+func expand(text string) ([]string, error) {
+	m := ranges.FindStringSubmatch(text)
+	if m == nil {
+		return nil, fmt.Errorf("%q is not a requirement or a range of them", text)
+	}
+	first, _ := strconv.Atoi(m[2])
+	last, _ := strconv.Atoi(cmp.Or(m[3], m[2]))
+	var out []string
+	for n := first; n <= last; n++ {
+		out = append(out, fmt.Sprintf("%s%03d", m[1], n))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%q is an empty range", text)
+	}
+	return out, nil
+}
+
+// A result is how one test ended.
+type result struct{ pkg, rule, action string }
+
+var number = regexp.MustCompile(`^R\d-\d{3}$`)
+
+// split returns the numbers at the beginning of a test's name, and the rest of it.
+func split(name string) (ids []string, rule string) {
+	words := strings.Split(strings.ReplaceAll(name, "_", " "), " ")
+	n := 0
+	for n < len(words) && number.MatchString(strings.TrimSuffix(words[n], ",")) {
+		ids = append(ids, strings.TrimSuffix(words[n], ","))
+		n++
+	}
+	return ids, strings.Join(words[n:], " ")
+}
+
+// read gathers the tests that have numbers, and reports whether one failed. The part
+// of a test's path that has the numbers is taken whole, also where it contains a
+// slash: go test joins the names of subtests by slashes, so that the rest of the path
+// may belong to either.
+func read(r io.Reader, out io.Writer) (found map[string][]result, failed bool, err error) {
+	found = map[string][]result{}
+	printed := map[string][]byte{} // output of tests that still run
+	dec := json.NewDecoder(bufio.NewReader(r))
+	for {
+		var e struct{ Action, Package, Test, Output string }
+		if err := dec.Decode(&e); err == io.EOF {
+			return found, failed, nil
+		} else if err != nil {
+			return nil, failed, err
+		}
+		pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
+		key := e.Package + " " + e.Test
+		switch e.Action {
+		case "output", "build-output":
+			if e.Test == "" && !strings.HasPrefix(e.Output, "?") && e.Output != "PASS\n" {
+				io.WriteString(out, e.Output) // a package's own line, a panic, a compiler's message
+			} else if e.Test != "" {
+				printed[key] = append(printed[key], e.Output...)
+			}
+		case "pass", "fail", "skip":
+			if e.Action == "fail" {
+				failed = true
+				out.Write(printed[key])
+			}
+			delete(printed, key)
+			at := strings.Split(e.Test, "/")
+			for i, part := range at {
+				ids, rule := split(part)
+				if len(ids) == 0 {
+					continue
+				}
+				if rest := strings.Join(at[i+1:], "/"); rest != "" {
+					rule += "/" + strings.ReplaceAll(rest, "_", " ")
+				}
+				for _, id := range ids {
+					found[id] = append(found[id], result{pkg, rule, e.Action})
+				}
 				break
 			}
 		}
 	}
 }
 
-// write prints the table, and returns an error that names the missing requirements.
-func write(w io.Writer, found map[string][]result) error {
-	wanted, err := expand(requirements)
-	if err != nil {
-		return err
+// render writes the table. The error names requirements whose tests and state do not
+// agree.
+func render(rows map[string]row, found map[string][]result) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(`# Conformance
+
+Written by ` + "`make conformance`" + ` from the results of the tests. It lists every requirement of the protocol's documents: the number is the requirement's,
+the rule is the name of a test that covers it. "Met against a double only" means that the other side of the tests is a stand-in.
+
+`)
+	count := map[state]int{}
+	for _, r := range rows {
+		count[r.state]++
 	}
-	ids := map[string]bool{}
-	for _, id := range wanted {
-		ids[id] = true
-	}
-	for id := range found {
-		ids[id] = true
-	}
-	fmt.Fprint(w, "# Conformance\n\nWritten by `make conformance` from the results of the tests. The number is the protocol requirement's; the rule is the name of a test\nthat covers it.\n\n| requirement | tests | result | rule |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "%d requirements: %d met, %d met against a double only, %d not built.\n\n| requirement | tests | result | rule, or what is missing |\n|---|---|---|---|\n",
+		len(rows), count[built], count[double], count[absent])
 	var bad []string
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		tests := found[id]
-		slices.SortFunc(tests, func(a, b result) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.rule, b.rule)) })
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		r, tests := rows[id], found[id]
+		slices.SortFunc(tests, func(a, b result) int {
+			return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(len(a.rule), len(b.rule)), cmp.Compare(a.rule, b.rule))
+		})
 		tests = slices.Compact(tests)
-		verdict := "met"
+		word, rule := verdict[r.state], r.reason
 		for _, t := range tests {
 			if t.action != "pass" {
-				verdict = "**" + t.action + "**"
+				word = "**" + t.action + "**"
 				bad = append(bad, id+" ("+t.action+": "+t.rule+")")
 			}
 		}
-		if len(tests) == 0 {
+		switch {
+		case len(tests) == 0 && r.state != absent:
+			word = "**no test**"
 			bad = append(bad, id+" (no test)")
-			fmt.Fprintf(w, "| %s | 0 | **missing** | |\n", id)
-			continue
+		case len(tests) > 0 && r.state == absent:
+			bad = append(bad, id+" (has a test, and is listed as not built)")
+		case len(tests) > 0:
+			rule = strings.TrimPrefix(tests[0].rule+"; "+r.reason, "; ")
 		}
-		fmt.Fprintf(w, "| %s | %d | %s | %s |\n", id, len(tests), verdict, strings.ReplaceAll(tests[0].rule, "|", "\\|"))
+		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", id, len(tests), word, strings.ReplaceAll(strings.TrimSuffix(rule, "; "), "|", "\\|"))
+	}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		if _, ok := rows[id]; !ok {
+			bad = append(bad, id+" (not in the list of requirements)")
+		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%d requirements are not met: %s", len(bad), strings.Join(bad, ", "))
+		return b.Bytes(), fmt.Errorf("%d requirements: %s", len(bad), strings.Join(bad, ", "))
 	}
-	return nil
+	return b.Bytes(), nil
 }
 
-// expand turns lines like "R3-001..049" into single numbers.
-func expand(text string) ([]string, error) {
-	var out []string
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		for _, f := range strings.Fields(line) {
-			from, to, ok := strings.Cut(f, "..")
-			first, err := strconv.Atoi(from[3:])
-			if err != nil {
-				return nil, fmt.Errorf("%q is not a requirement", f)
-			}
-			last := first
-			if ok {
-				if last, err = strconv.Atoi(to); err != nil {
-					return nil, fmt.Errorf("%q is not a range", f)
-				}
-			}
-			for n := first; n <= last; n++ {
-				out = append(out, fmt.Sprintf("%s%03d", from[:3], n))
-			}
+// verdicts returns the verdict of each requirement in a table.
+func verdicts(table []byte) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Split(line, " | "); len(f) >= 4 && number.MatchString(strings.TrimPrefix(f[0], "| ")) {
+			out[strings.TrimPrefix(f[0], "| ")] = f[2]
 		}
 	}
-	return out, nil
+	return out
+}
+
+// compare names the requirements that differ.
+func compare(have, want map[string]string) []string {
+	var out []string
+	for id, w := range want {
+		if h := cmp.Or(have[id], "not listed"); h != w {
+			out = append(out, fmt.Sprintf("%s is %s, the table says %s", id, w, h))
+		}
+	}
+	for id := range have {
+		if want[id] == "" {
+			out = append(out, id+" is no requirement")
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
 )
 
 // Backup copies the database, as it is now, into a file at path, while it is in
-// use. SQLite writes the copy from one snapshot, without free pages. The file
-// appears when it is complete, or not at all; an existing file is refused with
-// CodeConflict.
+// use, about as fast as the file can be copied. The log cannot be emptied meanwhile.
+// The file appears when it is complete, or not at all; an existing file is refused
+// with CodeConflict.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	const op = "sqlite.Backup"
 	if !s.enter() {
@@ -41,25 +43,62 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	return nil
 }
 
-// copyTo copies a snapshot of the database. The file is made first, so that only
-// its owner can read it.
+// copyTo copies the database and its log, and makes one file of the copies.
+//
+// While no checkpoint runs, which logMu ensures, the file of the database does not
+// change, and the log grows at its end. Both together are the database at the moment at
+// which the copy of the log ended, as after a kill. One exception: if all of the log was
+// copied into the database before, then the next commit begins the log anew, over its
+// old content. That can happen once, and changes the header of the log first; a copy
+// of the log during which its header changed is made again.
 func (s *Store) copyTo(ctx context.Context, path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	if err := durable.Copy(ctx, s.path, path); err != nil {
+		return err
+	}
+	log := path + "-wal"
+	for {
+		before, err := logHeader(s.path)
+		if err == nil {
+			err = durable.Copy(ctx, s.path+"-wal", log)
+		}
+		if err != nil {
+			return err
+		}
+		after, err := logHeader(s.path)
+		if err != nil {
+			return err
+		}
+		if before == after {
+			break
+		}
+		if err := os.Remove(log); err != nil {
+			return err
+		}
+	}
+	if err := protect(path); err != nil {
+		return err
+	}
+	c, err := openConn(path, s.busy, readerCache)
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	c, err := openConn(s.path, s.busy, readerCache)
-	if err != nil {
-		return err
-	}
-	c.db.SetInterrupt(ctx)
-	st, _, err := c.db.Prepare(`VACUUM INTO ?1`)
-	if err == nil {
-		err = errors.Join(st.BindText(1, path), st.Exec(), st.Close())
-	}
-	c.db.SetInterrupt(context.Background())
+	// A connection that has read nothing leaves the log as it is.
+	_, err = c.number(`PRAGMA user_version`)
 	return errors.Join(err, c.close())
+}
+
+// logHeader returns the first bytes of the log, among them the numbers that change
+// when it begins anew.
+func logHeader(path string) (header [32]byte, err error) {
+	f, err := os.Open(path + "-wal")
+	if err != nil {
+		return header, err
+	}
+	defer f.Close()
+	if _, err = io.ReadFull(f, header[:]); err == io.EOF {
+		err = nil // a log without a commit
+	}
+	return header, err
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -9,37 +10,62 @@ import (
 const (
 	// When the write-ahead log has walPages it is copied into the database.
 	// The longer that is put off, the more often a page was changed that has
-	// to be copied, and synced, only once.
-	walPages = 128 << 20 / 4096
+	// to be copied, and synced, only once; and the longer takes the start after a
+	// kill, which reads the log.
+	walPages = 64 << 20 / 4096
 
-	// An attempt that a reader or the writer blocked is repeated when the log
-	// has grown by walPagesMore.
-	walPagesMore = walPages / 4
+	// On a disk with little room the log is copied earlier. Its room is looked up
+	// each time that the log has grown by walPagesLook.
+	walPagesLook = 1 << 20 / 4096
 
 	// The writer may be blocked for so many pages.
 	walPagesLeft = 256
+
+	// How long a checkpoint that would empty the log waits for readers. The writer
+	// waits meanwhile, and a backup may read for minutes.
+	checkpointWait = 100 * time.Millisecond
 )
 
 // walGrew is called by the writer's connection after each commit, always by
 // the same goroutine.
 func (s *Store) walGrew(_ *sqlite3.Conn, _ string, pages int) error {
-	if pages < s.walAsked {
-		s.walAsked = 0 // the log has begun anew
+	if pages < s.walLooked {
+		s.walLooked, s.walAsked = 0, 0 // the log has begun anew
 	}
-	if pages >= walPages && pages-s.walAsked >= walPagesMore {
+	if s.walLimit == 0 || pages-s.walLooked >= walPagesLook {
+		s.walLooked, s.walLimit = pages, s.logLimit()
+	}
+	// An attempt that a reader or the writer blocked is repeated when the log has
+	// grown by a quarter of its limit.
+	if pages >= s.walLimit && pages-s.walAsked >= s.walLimit/4 {
 		s.walAsked = pages
-		select {
-		case s.checkpoint <- struct{}{}:
-		default: // one is due already
-		}
+		s.askCheckpoint()
 	}
 	return nil
+}
+
+// logLimit returns the number of pages at which the log is copied into the database:
+// walPages, or as many as half of the room on the disk. The copy may make the
+// database longer by the whole log, and the log grows while it is copied.
+func (s *Store) logLimit() int {
+	return int(min(max(s.room()/2/4096, walPagesLook), walPages))
+}
+
+// askCheckpoint makes runCheckpoints work once more.
+func (s *Store) askCheckpoint() {
+	select {
+	case s.checkpoint <- struct{}{}:
+	default: // one is due already
+	}
 }
 
 // runCheckpoints works on a connection of its own until the channel closes.
 func (s *Store) runCheckpoints(c *conn) {
 	defer close(s.checkpointsDone)
 	for range s.checkpoint {
+		if !s.logMu.TryLock() {
+			continue // a backup reads the log; it is asked for again when the log has grown
+		}
 		// Passive passes copy pages beside the writer, each the pages written
 		// during the one before. The last pass blocks the writer, so it should
 		// have little left to copy and to sync.
@@ -50,12 +76,17 @@ func (s *Store) runCheckpoints(c *conn) {
 			left = logged - copied
 		}
 		if err == nil {
-			_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART)
+			mode := sqlite3.CHECKPOINT_RESTART
+			if s.logLimit() < walPages {
+				mode = sqlite3.CHECKPOINT_TRUNCATE // gives the space of the log back
+			}
+			_, _, err = c.db.WALCheckpoint("main", mode)
 		}
 		if err != nil && !errors.Is(err, sqlite3.BUSY) {
 			// The log grows until the next one succeeds; nothing is lost.
 			s.log.Warn("checkpoint", "err", err)
 		}
+		s.logMu.Unlock()
 	}
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil {
 		s.log.Warn("checkpoint at close", "err", err)

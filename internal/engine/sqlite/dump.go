@@ -51,6 +51,7 @@ var dumpTables = []dumpTable{
 	{name: "outboxes", order: "peer"},
 	{name: "dead_letters", order: "id"},
 	{name: "invites", order: "id"},
+	{name: "tokens", order: "id"},
 	{name: "roots", order: "path"},
 	{name: "journal_archives", order: "seq"},
 	{name: "journal", order: "seq"},
@@ -62,7 +63,8 @@ var dumpTables = []dumpTable{
 // column. A handoff is restricted unless handoff_meta says that it is not.
 var withheld = map[string]map[string]string{
 	"handoffs": {
-		"title": withholdFrom("id") + `'restricted' ELSE title END`,
+		"title":  withholdFrom("id") + `'restricted' ELSE title END`,
+		"reason": withholdFrom("id") + `'restricted' ELSE reason END`,
 		"package_json": withholdFrom("id") + `json_object('restricted', json('true'), 'package_hash', verification_json ->> 'package_hash')
 			ELSE package_json END`,
 		"provenance_json":  withholdFrom("id") + `'{}' ELSE provenance_json END`,

@@ -142,6 +142,9 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.PutInvite(hub.Invite{ID: "i", Hash: "h", Project: "p", Repo: "back", CreatedAt: instant, ExpiresAt: instant})
 		},
+		func(tx hub.Tx) error {
+			return tx.AddToken(hub.Token{ID: "t", Agent: "a", Project: "p", Permissions: hub.Contributor, By: hub.Operator, CreatedAt: now, ExpiresAt: now})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

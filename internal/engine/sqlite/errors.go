@@ -39,8 +39,7 @@ func engineError(op string, err error) error {
 		return hub.Errorf(hub.CodeDegraded, op, "another process holds the database: %v", err).
 			WithHint("end whatever has hub.db open; the hub goes on by itself")
 	case sqlite3.FULL:
-		return hub.Errorf(hub.CodeDegraded, op, "the disk is full: %v", err).
-			WithHint("free some space; the hub goes on by itself")
+		return fullError(op, err)
 	case sqlite3.READONLY, sqlite3.PERM, sqlite3.AUTH:
 		return hub.Errorf(hub.CodeDegraded, op, "the database cannot be written: %v", err).
 			WithHint("make hub.db and its folder writable for the user that runs the hub")

@@ -103,7 +103,10 @@ func (s *Store) EmptyLog(ctx context.Context) error {
 	pause := time.NewTicker(50 * time.Millisecond)
 	defer pause.Stop()
 	for attempt := 0; ; attempt++ {
-		_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
+		if err = sqlite3.BUSY; s.logMu.TryLock() {
+			_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
+			s.logMu.Unlock()
+		}
 		if !errors.Is(err, sqlite3.BUSY) || attempt == 20 || ctx.Err() != nil {
 			break
 		}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -20,6 +22,11 @@ type lock struct {
 // Close gives the lock back.
 func (l *lock) Close() error {
 	l.file.Truncate(0) // the id is for people
+	return l.release()
+}
+
+// release gives the lock back and leaves the file as it is.
+func (l *lock) release() error {
 	err := l.file.Close()
 	if l.folder != nil {
 		err = errors.Join(err, l.folder.Close())
@@ -27,10 +34,30 @@ func (l *lock) Close() error {
 	return err
 }
 
+// Locked reports whether a process has the hub in a folder open.
+func Locked(dir string) bool {
+	path := filepath.Join(dir, LockFile)
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	l, err := openLocked(path)
+	if err == nil {
+		l.release()
+	}
+	return err == errLocked
+}
+
 // lockHome takes the lock of the folder in which the file at path lies.
 func lockHome(path string) (*lock, error) {
 	const op = "sqlite.Open"
 	l, err := openLocked(path)
+	for range 10 { // Locked holds it for a moment
+		if err != errLocked {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+		l, err = openLocked(path)
+	}
 	if err == errLocked {
 		who := "another process"
 		if b, err := os.ReadFile(path); err == nil && len(b) < 32 {

@@ -46,6 +46,9 @@ var rootSchema string
 //go:embed schema/0009_readers.sql
 var readerSchema string
 
+//go:embed schema/0010_authority.sql
+var authoritySchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -64,37 +67,66 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(wordSchema) },
 	func(c *conn) error { return c.db.Exec(rootSchema) },
 	func(c *conn) error {
-		if n, err := c.number(`SELECT count(*) FROM pragma_table_info('agents') WHERE name = 'can'`); err != nil || n == 0 {
-			if err := errors.Join(err, c.db.Exec(`ALTER TABLE agents ADD COLUMN can TEXT`)); err != nil {
-				return err
-			}
+		if err := addColumn(c, "agents", "can"); err != nil {
+			return err
 		}
 		return c.db.Exec(readerSchema)
 	},
+	func(c *conn) error {
+		for _, column := range [][2]string{{"peers", "grants_json"}, {"peers", "acts_for_json"}, {"invites", "acts_for_json"}, {"projects", "owner"}} {
+			if err := addColumn(c, column[0], column[1]); err != nil {
+				return err
+			}
+		}
+		return c.db.Exec(authoritySchema)
+	},
+	func(c *conn) error { // the writes that a copy of a project or a contract includes
+		for _, table := range []string{"projects", "contracts"} {
+			if err := addColumn(c, table, "stamps_json"); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+// addColumn adds a column of text to a table that lacks it.
+func addColumn(c *conn, table, column string) error {
+	n, err := c.number(`SELECT count(*) FROM pragma_table_info('` + table + `') WHERE name = '` + column + `'`)
+	if err != nil || n > 0 {
+		return err
+	}
+	return c.db.Exec(`ALTER TABLE ` + table + ` ADD COLUMN ` + column + ` TEXT`)
 }
 
 // ready makes sure that there is a database at path that this version can
-// work with.
-func ready(path string, busy time.Duration) error {
-	err := examine(path, busy)
+// work with, and returns a connection to it.
+//
+// A connection that opens a log which no other connection has open reads all of it
+// (recovery), and one that closes it as the last copies all of it into the database.
+// After a kill the log is large, so that both should happen once: a connection of
+// each step stays open until the next one has its own.
+func ready(path string, busy time.Duration) (*conn, error) {
+	examined, err := examine(path, busy)
 	if errors.Is(err, os.ErrNotExist) {
-		return create(path, busy)
+		if err := create(path, busy); err != nil {
+			return nil, err
+		}
+		return openConn(path, busy, readerCache)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := protect(path); err != nil {
-		return err
-	}
+	defer examined.Close()
 	c, err := openConn(path, busy, readerCache)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := migrate(c); err != nil {
 		c.close()
-		return err
+		return nil, err
 	}
-	return c.close()
+	return c, nil
 }
 
 // protect makes the database's files and keeps them from other users. The
@@ -158,12 +190,35 @@ var protocolTables = []struct{ name, columns string }{
 // headerSize is how many bytes an SQLite database starts with.
 const headerSize = 100
 
-// examine looks at an existing database without changing it. It returns
-// os.ErrNotExist if there is none.
-func examine(path string, busy time.Duration) error {
-	const op = "sqlite.Open"
+// examine looks at an existing database without changing it, and returns the
+// connection it did so with. It returns os.ErrNotExist if there is none.
+func examine(path string, busy time.Duration) (*sqlite3.Conn, error) {
+	if err := examineFile(path); err != nil {
+		return nil, err
+	}
+	if err := protect(path); err != nil {
+		return nil, err
+	}
+	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READONLY)
+	if err == nil {
+		err = db.BusyTimeout(busy)
+	}
+	if err == nil {
+		err = examineTables(&conn{db: db})
+	}
+	if err != nil {
+		if db != nil {
+			db.Close()
+		}
+		return nil, engineError("sqlite.Open", err)
+	}
+	return db, nil
+}
+
+// examineFile looks at the bytes with which a database begins.
+func examineFile(path string) error {
 	damaged := func(format string, args ...any) error {
-		return hub.Errorf(hub.CodeDegraded, op, "hub.db is damaged: "+format, args...).WithHint(restoreHint)
+		return hub.Errorf(hub.CodeDegraded, "sqlite.Open", "hub.db is damaged: "+format, args...).WithHint(restoreHint)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -194,19 +249,15 @@ func examine(path string, busy time.Duration) error {
 			return damaged("it has %d bytes of %d", info.Size(), want)
 		}
 	}
+	return nil
+}
 
-	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READONLY)
-	if err != nil {
-		return engineError(op, err)
-	}
-	defer db.Close()
-	if err := db.BusyTimeout(busy); err != nil {
-		return engineError(op, err)
-	}
-	c := &conn{db: db}
+// examineTables looks at the tables and the versions of a database.
+func examineTables(c *conn) error {
+	const op = "sqlite.Open"
 	version, err := c.number(`PRAGMA user_version`)
 	if err != nil {
-		return engineError(op, err)
+		return err
 	}
 	newer := func(what string) error {
 		return hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what).
@@ -218,34 +269,34 @@ func examine(path string, busy time.Duration) error {
 	for _, table := range protocolTables {
 		there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '` + table.name + `'`)
 		if err != nil {
-			return engineError(op, err)
+			return err
 		}
 		if there == 0 {
 			continue
 		}
-		st, _, err := db.Prepare(`SELECT ` + table.columns + ` FROM ` + table.name)
+		st, _, err := c.db.Prepare(`SELECT ` + table.columns + ` FROM ` + table.name)
 		if errors.Is(err, sqlite3.ERROR) {
 			return hub.Errorf(hub.CodeConflict, op, "hub.db has a table %s that is not a hub's: %v", table.name, err).
 				WithHint("use another home; nothing was changed")
 		}
 		if err != nil {
-			return engineError(op, err)
+			return err
 		}
 		st.Close()
 	}
 	if there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'acp_meta'`); err != nil || there == 0 {
-		return engineError(op, err)
+		return err
 	}
 	schema, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'schema_version'`)
 	if err != nil {
-		return engineError(op, err)
+		return err
 	}
 	if n, err := strconv.Atoi(schema); schema != "" && (err != nil || n != 1) {
 		return newer("schema_version " + schema)
 	}
 	protocol, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'protocol_version'`)
 	if err != nil {
-		return engineError(op, err)
+		return err
 	}
 	if major, _, _ := strings.Cut(protocol, "."); protocol != "" && major != "1" {
 		return newer("protocol_version " + protocol)

@@ -12,7 +12,7 @@ var changes = newTable("changes", "change", "seq, project, kind, object, version
 	c.optional((*string)(&v.Origin))
 })
 
-var peers = newTable("peers", "peer", "aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at",
+var peers = newTable("peers", "peer", "aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at, grants_json, acts_for_json",
 	func(c *codec, p *hub.Peer) {
 		c.text((*string)(&p.AID))
 		c.text(&p.Endpoint)
@@ -28,6 +28,8 @@ var peers = newTable("peers", "peer", "aid, endpoint, repo, state, trust, legacy
 		c.optional(&p.Fault)
 		c.instant(&p.Seen)
 		c.moment(&p.AddedAt)
+		c.encoded(&p.Grants, p.Grants == nil)
+		c.encoded(&p.ActsFor, len(p.ActsFor) == 0)
 	})
 
 var outboxes = newTable("outboxes", "outbox", "peer, sent, catch_up, tries, next_try, fault", func(c *codec, o *hub.Outbox) {
@@ -46,7 +48,7 @@ var deadLetters = newTable("dead_letters", "dead letter", "peer, change_json, fa
 	c.moment(&d.At)
 })
 
-var invites = newTable("invites", "invite", "id, hash, hint, project, repo, permissions_json, created_by, created_at, expires_at, redeemed_at, redeemed_by, revoked_at",
+var invites = newTable("invites", "invite", "id, hash, hint, project, repo, permissions_json, acts_for_json, created_by, created_at, expires_at, redeemed_at, redeemed_by, revoked_at",
 	func(c *codec, i *hub.Invite) {
 		c.text(&i.ID)
 		c.text(&i.Hash)
@@ -57,6 +59,7 @@ var invites = newTable("invites", "invite", "id, hash, hint, project, repo, perm
 			i.Permissions = []hub.Permission{} // never stored as null
 		}
 		c.encoded(&i.Permissions, false)
+		c.encoded(&i.ActsFor, len(i.ActsFor) == 0)
 		c.text((*string)(&i.By))
 		c.moment(&i.CreatedAt)
 		c.moment(&i.ExpiresAt)
@@ -64,6 +67,17 @@ var invites = newTable("invites", "invite", "id, hash, hint, project, repo, perm
 		c.optional((*string)(&i.RedeemedBy))
 		c.instant(&i.RevokedAt)
 	})
+
+var tokens = newTable("tokens", "project token", "id, agent, project, permissions_json, created_by, created_at, expires_at, revoked_at", func(c *codec, t *hub.Token) {
+	c.text(&t.ID)
+	c.text((*string)(&t.Agent))
+	c.text((*string)(&t.Project))
+	c.encoded(&t.Permissions, false)
+	c.text((*string)(&t.By))
+	c.stamp(&t.CreatedAt)
+	c.stamp(&t.ExpiresAt)
+	c.time(&t.RevokedAt)
+})
 
 // deadLettersKept is how many dead letters a peer has at most; the oldest go.
 const deadLettersKept = 1000
@@ -78,10 +92,10 @@ var (
 	peerByAID   = peers.query(`WHERE aid = ?1`)
 	peerByKey   = peers.query(`WHERE key_hash = ?1`)
 	peersByAID  = peers.query(`ORDER BY aid`)
-	replacePeer = statement(`INSERT INTO peers (aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+	replacePeer = statement(`INSERT INTO peers (aid, endpoint, repo, state, trust, legacy, native, key_hash, sealed, health, fails, fault, seen, added_at, grants_json, acts_for_json)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 		ON CONFLICT (aid) DO UPDATE SET endpoint = ?2, repo = ?3, state = ?4, trust = ?5, legacy = ?6, native = ?7, key_hash = ?8, sealed = ?9,
-		health = ?10, fails = ?11, fault = ?12, seen = ?13, added_at = ?14`)
+		health = ?10, fails = ?11, fault = ?12, seen = ?13, added_at = ?14, grants_json = ?15, acts_for_json = ?16`)
 
 	outboxOf      = outboxes.query(`WHERE peer = ?1`)
 	replaceOutbox = statement(`INSERT INTO outboxes (peer, sent, catch_up, tries, next_try, fault) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -90,6 +104,11 @@ var (
 	deadLettersOf   = deadLetters.query(`WHERE peer = ?1 ORDER BY id DESC LIMIT ?2`)
 	trimDeadLetters = statement(`DELETE FROM dead_letters WHERE peer = ?1 AND id <=
 		(SELECT id FROM dead_letters WHERE peer = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)`)
+
+	tokenByID   = tokens.query(`WHERE id = ?1`)
+	dropTokens  = statement(`DELETE FROM tokens WHERE expires_at < ?1`)
+	liveTokens  = tokens.query(`WHERE revoked_at IS NULL AND (agent = ?1 OR id = ?2)`)
+	revokeToken = statement(`UPDATE tokens SET revoked_at = ?2 WHERE id = ?1`)
 
 	useInvite = invites.update(1, "redeemed_at", ` AND redeemed_at IS NULL AND revoked_at IS NULL`)
 )
@@ -174,4 +193,31 @@ func (t *tx) PutInvite(i hub.Invite) error {
 		return invites.add(t, i.ID, &i)
 	}
 	return invites.put(t, i.ID, useInvite, &i)
+}
+
+func (r *reader) Token(id string) (hub.Token, error) { return tokens.one(r, id, tokenByID, id) }
+
+func (r *reader) Tokens(project hub.ProjectID, limit int) ([]hub.Token, error) {
+	var w filter
+	w.equal("project", string(project))
+	return tokens.filtered(r, w, `ORDER BY created_at DESC, id`, limit)
+}
+
+func (t *tx) AddToken(token hub.Token) error {
+	if _, err := t.run(tokens.op(), dropTokens, token.CreatedAt); err != nil {
+		return err
+	}
+	return tokens.add(t, token.ID, &token)
+}
+
+func (t *tx) RevokeTokens(agent hub.AID, id string, at hub.Time) ([]string, error) {
+	live, err := tokens.all(&t.reader, liveTokens, orNull(agent), orNull(id))
+	var ids []string
+	for _, token := range live {
+		if err == nil {
+			_, err = t.run(tokens.op(), revokeToken, token.ID, at)
+		}
+		ids = append(ids, token.ID)
+	}
+	return ids, err
 }

@@ -31,7 +31,7 @@ func (c *conn) repos(b []byte) ([]hub.Repo, error) {
 	return slices.Clip(list), nil
 }
 
-var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at", func(c *codec, p *hub.Project) {
+var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json", func(c *codec, p *hub.Project) {
 	c.text((*string)(&p.ID))
 	c.text(&p.Name)
 	c.text(&p.Objective)
@@ -46,6 +46,8 @@ var projects = newTable("projects", "project", "id, name, objective, status, pol
 	}
 	c.moment(&p.CreatedAt)
 	c.moment(&p.UpdatedAt)
+	c.text((*string)(&p.Owner))
+	c.encoded(&p.Stamps, p.Stamps.IsZero())
 })
 
 // talliedProjects reads projects with their tally, which follows the rows of the
@@ -63,7 +65,7 @@ var talliedProjects = &table[hub.Project]{
 }
 
 var contracts = newTable("contracts", "contract", "project, id, type, name, version, status, proposed_by, created_at, updated_at, reopened_at, "+
-	"implementations_json, agreements_json, content_json", func(c *codec, v *hub.Contract) {
+	"implementations_json, agreements_json, content_json, stamps_json", func(c *codec, v *hub.Contract) {
 	c.text((*string)(&v.Project))
 	c.text((*string)(&v.ID))
 	c.text((*string)(&v.Type))
@@ -77,6 +79,7 @@ var contracts = newTable("contracts", "contract", "project, id, type, name, vers
 	c.encoded(&v.Implementations, len(v.Implementations) == 0)
 	c.encoded(&v.Agreements, len(v.Agreements) == 0)
 	c.json(&v.Content)
+	c.encoded(&v.Stamps, v.Stamps.IsZero())
 })
 
 // A contractVersion is a content that a contract had.
@@ -139,8 +142,9 @@ var (
 		verified = verified + ?5, packets = packets + ?6, bytes = bytes + ?7 WHERE id = ?1`)
 
 	contractByID  = contracts.query(`WHERE project = ?1 AND id = ?2`)
-	putContract   = contracts.update(2, "type", ` AND version = ?14 AND updated_at = ?15`)
-	putConflicted = statement(`UPDATE contracts SET conflicted = ?3 WHERE project = ?1 AND id = ?2 AND conflicted <> ?3`)
+	putContract   = contracts.update(2, "type", ` AND version = ?15 AND updated_at = ?16`)
+	putConflicted = statement(`UPDATE contracts SET conflicted = (?3 OR EXISTS (
+		SELECT 1 FROM contract_versions AS v WHERE v.project = ?1 AND v.contract = ?2 AND v.standing <> 'history')) WHERE project = ?1 AND id = ?2`)
 
 	versionsOf     = versions.query(`WHERE project = ?1 AND contract = ?2 ORDER BY version, sha256`)
 	replaceVersion = statement(`INSERT INTO contract_versions (project, contract, version, sha256, standing, proposed_by, at, change_notes, content_json)
@@ -230,11 +234,25 @@ func (t *tx) PutContract(c, was hub.Contract) error {
 	if err := contracts.put(t, string(c.ID), putContract, &c, was.Version, was.UpdatedAt.Micro()); err != nil {
 		return err
 	}
+	if !c.Stamps.Equal(was.Stamps) {
+		if err := t.putConflicted(c); err != nil {
+			return err
+		}
+	}
 	now, before := c.Tally(), was.Tally()
 	return t.countUp(c.Project, hub.Tally{
 		Started: now.Started - before.Started, Implemented: now.Implemented - before.Implemented, Verified: now.Verified - before.Verified,
 		Bytes: now.Bytes - before.Bytes,
 	})
+}
+
+// putConflicted stores whether a contract has contents or moves that lost.
+func (t *tx) putConflicted(c hub.Contract) error {
+	_, err := t.run(contracts.op(), putConflicted, string(c.Project), string(c.ID), len(c.Stamps.Lost()) > 0)
+	if err != nil {
+		t.spoil(err)
+	}
+	return err
 }
 
 // addContract stores a new contract with its versions.
@@ -302,11 +320,11 @@ func (t *tx) addVersions(c hub.Contract) error {
 			err = add(v, standing)
 		}
 	}
-	if err == nil {
-		_, err = t.run(contracts.op(), putConflicted, string(c.Project), string(c.ID), len(c.Conflicts) > 0)
-	}
 	if err != nil {
 		t.spoil(err)
+		return err
+	}
+	if err := t.putConflicted(c); err != nil {
 		return err
 	}
 	return t.countUp(c.Project, hub.Tally{Bytes: bytes})

@@ -69,14 +69,20 @@ type Store struct {
 	writer     *writer
 	writerDone chan struct{}
 
-	walAsked        int // pages of the log when a checkpoint was last asked for; see walGrew
+	// Pages of the log; see walGrew.
+	walLimit  int // at which a checkpoint is due
+	walLooked int // when walLimit was last computed
+	walAsked  int // when a checkpoint was last asked for
+
 	checkpoint      chan struct{}
 	checkpointsDone chan struct{}
+	logMu           sync.Mutex // held by a checkpoint, and by a backup
 
 	// The lag of the word index after the newest commit; see lag.
 	lastRow, indexedRow atomic.Int64
 
-	faulty atomic.Bool // the newest change failed; see Fault
+	fault  atomic.Pointer[fault] // why changes fail; see Fault
+	damage atomic.Pointer[error] // found by CheckBeside
 
 	leaseMu sync.Mutex // guards leases; held while one is raised
 	leases  map[string]hub.Lease
@@ -144,9 +150,15 @@ func Open(dir string, opts *Options) (*Store, error) {
 // start makes the database ready and opens the connections. It starts
 // goroutines only when nothing can fail any more.
 func (s *Store) start(readers int) (err error) {
-	if err := ready(s.path, s.busy); err != nil {
+	first, err := ready(s.path, s.busy)
+	if err != nil {
 		return err
 	}
+	defer func() {
+		if err := first.close(); err != nil {
+			s.log.Warn("closing the first connection", "err", err)
+		}
+	}()
 	w := &writer{s: s, quiet: time.NewTimer(s.patience)}
 	if err := w.connect(); err != nil {
 		return err
@@ -155,7 +167,7 @@ func (s *Store) start(readers int) (err error) {
 		w.disconnect()
 		return err
 	}
-	checkpoints, err := openConn(s.path, s.busy, readerCache)
+	checkpoints, err := openConn(s.path, min(s.busy, checkpointWait), readerCache)
 	if err != nil {
 		w.disconnect()
 		return err
@@ -270,36 +282,27 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 	return err
 }
 
-// Check looks for damage: it reads the whole database, and reports
-// CodeDegraded when something in it is broken.
-func (s *Store) Check(ctx context.Context) error {
-	const op = "sqlite.Check"
-	return s.read(ctx, op, func(r *reader) error {
-		for _, pragma := range []string{`PRAGMA quick_check(1)`, `PRAGMA foreign_key_check`} {
-			found, err := firstText(r.c, pragma)
-			if err != nil {
-				return err
-			}
-			if found != "" && found != "ok" {
-				return hub.Errorf(hub.CodeDegraded, op, "the database is damaged: %s: %s", pragma, found).WithHint(restoreHint)
-			}
-		}
-		return nil
-	})
-}
-
-// firstText returns the first column of the first row, or "".
-func firstText(c *conn, sql string) (text string, err error) {
+// texts returns the first column of every row.
+func texts(c *conn, sql string) (all []string, err error) {
 	st, _, err := c.db.Prepare(sql)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if st.Step() {
-		text = st.ColumnText(0)
+	for st.Step() {
+		all = append(all, st.ColumnText(0))
 	}
 	err = st.Err()
 	st.Close()
-	return text, err
+	return all, err
+}
+
+// firstText returns the first column of the first row, or "".
+func firstText(c *conn, sql string) (string, error) {
+	all, err := texts(c, sql)
+	if len(all) == 0 {
+		return "", err
+	}
+	return all[0], err
 }
 
 // Size returns how many bytes the database and its log have on disk.
@@ -316,14 +319,4 @@ func (s *Store) Size() (int64, error) {
 		n += info.Size()
 	}
 	return n, nil
-}
-
-// Fault reports why the store cannot be changed, or nil if it can as far as is
-// known. It tries only if the newest change failed, so it costs nothing while
-// all is well.
-func (s *Store) Fault(ctx context.Context) error {
-	if !s.faulty.Load() {
-		return nil
-	}
-	return s.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta("fault.tried", hub.At(time.Now()).String()) })
 }

@@ -246,7 +246,7 @@ var errReplay = errors.New("replay")
 // errReplay.
 func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	if err := w.begin(level); err != nil {
-		w.s.faulty.Store(true)
+		err = w.s.failed(err)
 		for _, j := range jobs {
 			j.err = err
 		}
@@ -254,7 +254,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	}
 	fail := func(err error) error {
 		if hub.CodeOf(err) == hub.CodeDegraded {
-			w.s.faulty.Store(true)
+			err = w.s.failed(err)
 		}
 		w.rollback()
 		if len(jobs) > 1 {
@@ -277,8 +277,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 	}
 	if err := w.c.exec(stmtCommit); err != nil {
 		// A commit that fails fails for all.
-		err = engineError("sqlite.Update", err)
-		w.s.faulty.Store(true)
+		err = w.s.failed(engineError("sqlite.Update", err))
 		w.rollback()
 		for _, j := range jobs {
 			if j.err == nil {
@@ -287,7 +286,7 @@ func (w *writer) transact(jobs []*job, level hub.Durability) error {
 		}
 		return nil
 	}
-	w.s.faulty.Store(false)
+	w.s.succeeded()
 	w.committed, w.committedLag = w.tx.head, w.tx.lag
 	w.s.lastRow.Store(w.tx.lag.last)
 	w.s.indexedRow.Store(w.tx.lag.indexed)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 )
 
@@ -884,7 +885,7 @@ func TestDetect(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience.For(time.Minute)):
 			t.Error("what the CLI started still runs")
 		}
 		for _, i := range got {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 )
 
@@ -33,7 +34,7 @@ func TestInstalled(t *testing.T) {
 		t.Logf("%s %s", found.Name, found.Version)
 		list := func(t *testing.T, p catalog.Place) string {
 			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
 			defer cancel()
 			cmd := exec.CommandContext(ctx, found.Path, "mcp", "list")
 			cmd.Dir = p.Dir

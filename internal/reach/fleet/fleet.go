@@ -28,8 +28,12 @@ import (
 // process that is started for one.
 const RunVariable = "PARLEY_RUN"
 
+// LaunchVariable is the environment variable that names the folder of the launch in
+// every process below a CLI that a user has started in a terminal.
+const LaunchVariable = "PARLEY_LAUNCH"
+
 // private are the variables that identify the caller. An agent never gets them.
-var private = []string{"PARLEY_KEY", "PARLEY_SESSION", RunVariable}
+var private = []string{"PARLEY_KEY", "PARLEY_SESSION", LaunchVariable, RunVariable}
 
 // A Spec describes an agent to start.
 type Spec struct {
@@ -69,7 +73,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	alive, a.kill = context.WithCancel(alive)
 	cmd := exec.CommandContext(alive, spec.Command[0], spec.Command[1:]...)
 	cmd.Dir, cmd.Env = spec.Dir, Environment(spec.Run)
-	dieWithParent(cmd)
+	DieWithParent(cmd)
 	client := a.opts.Options
 	client.Terminal.Env = append(sandbox.Environment(), RunVariable+"="+string(spec.Run))
 	if a.client, err = acp.Start(ctx, cmd, &client); err != nil {

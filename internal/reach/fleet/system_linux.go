@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the command killed when this process ends in any way.
-func dieWithParent(cmd *exec.Cmd) {
+// DieWithParent has the command killed when this process ends in any way.
+func DieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

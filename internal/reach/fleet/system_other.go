@@ -4,5 +4,5 @@ package fleet
 
 import "os/exec"
 
-// dieWithParent does nothing here: an agent whose input ends is expected to end.
-func dieWithParent(*exec.Cmd) {}
+// DieWithParent does nothing here: an agent whose input ends is expected to end.
+func DieWithParent(*exec.Cmd) {}

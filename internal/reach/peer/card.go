@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ const (
 	CardPath     = "/.well-known/agent.json"
 	HealthPath   = "/health"
 	RegisterPath = "/peers/register"
+	PeersPath    = "/peers"
 )
 
 // Protocol is the version of coordination that this hub speaks.
@@ -80,7 +82,7 @@ func (s Self) Card() Card {
 		name, about = s.AID, "Hub of coding agents"
 	}
 	return Card{
-		Name: "CACP Agent (" + name + ")", Description: about, Version: s.Version, URL: s.URL,
+		Name: "CACP Agent (" + name + ")", Description: about, Version: semantic(s.Version), URL: s.URL,
 		Protocols:    map[string]string{"cacp": Protocol},
 		Capabilities: nonEmpty(s.Language, s.Role),
 		Extensions: CardExtensions{CACP: CardCoordination{
@@ -89,6 +91,21 @@ func (s Self) Card() Card {
 			Timestamps: RFC3339, Sync: SyncBatches,
 		}},
 	}
+}
+
+var semanticVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+
+// semantic returns a version of the program as a semantic version: as it is if it is
+// one, else as the build of version 0.0.0.
+func semantic(version string) string {
+	if v := strings.TrimPrefix(version, "v"); semanticVersion.MatchString(v) {
+		return v
+	}
+	build := strings.Trim(regexp.MustCompile(`[^0-9A-Za-z.-]+`).ReplaceAllString(version, "-"), "-.")
+	if build == "" {
+		return "0.0.0"
+	}
+	return "0.0.0+" + build
 }
 
 // list returns s, or an empty list for none: a list on the wire is never null.

@@ -27,7 +27,7 @@ func TestDelivery(t *testing.T) {
 	}{
 		{"R1-022 a project that is made", "cacp/project/sync", `"objective":"log in"`, func() error { project = n.refProject(ref); return nil }},
 		{"R1-025 a repository that is claimed", "cacp/repo/sync", `"assigned_agent":"aid://alpha.example/mobile@1.0.0"`, func() error {
-			if _, err := n.contracts.AddRepo(ctx, us, project, hub.Repo{Name: "mobile", Role: "mobile", Language: "swift"}); err != nil {
+			if _, err := n.contracts.AddRepo(ctx, us, project, contract.As{}, hub.Repo{Name: "mobile", Role: "mobile", Language: "swift"}); err != nil {
 				return err
 			}
 			mobile := hub.Caller{ID: "mobile", AID: "aid://alpha.example/mobile@1.0.0"}

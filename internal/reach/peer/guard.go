@@ -2,6 +2,7 @@ package peer
 
 import (
 	"net/netip"
+	"net/url"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -95,6 +96,21 @@ func embedded(addr netip.Addr) netip.Addr {
 		return netip.AddrFrom4([4]byte(b[2:6]))
 	}
 	return addr
+}
+
+// CheckEndpoint reports CodePolicy when the endpoint of a peer names an address that
+// the hub must not connect to. The addresses of a host name are checked when the hub
+// connects.
+func (g Guard) CheckEndpoint(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return hub.Errorf(hub.CodeInvalid, "peer.CheckEndpoint", "%q is not a URL", endpoint)
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
+	}
+	return g.Check(addr, u.Scheme == "https")
 }
 
 // Check reports CodePolicy when the hub must not connect to addr, with TLS or

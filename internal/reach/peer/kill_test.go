@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -95,7 +96,7 @@ func (k *killed) next(t *testing.T) []string {
 	select {
 	case words := <-k.lines:
 		return words
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience.For(time.Minute)):
 		t.Fatal("the hub says nothing")
 	}
 	return nil

@@ -49,7 +49,66 @@ func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
 	if !found {
 		return w.create(ctx, id)
 	}
-	return w.mergeRepos(ctx, id, theirs)
+	if err := w.mergeRepos(ctx, id, theirs); err != nil {
+		return err
+	}
+	return w.sendStatus(ctx, id)
+}
+
+// maxWhole is the number of contracts and packets of a project that is sent whole.
+const maxWhole = 500
+
+// sendStatus sends the status of a project to an agent whose copy is behind. An agent
+// knows no method for that but the one that replaces the whole project: the project is
+// sent when the agent has nothing that this hub lacks, and is not large.
+func (w *worker) sendStatus(ctx context.Context, id hub.ProjectID) error {
+	head, err := w.head(ctx, id)
+	if err != nil || head == nil {
+		return err
+	}
+	theirs, found, err := w.theirProject(ctx, id)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		return nil
+	}
+	if err != nil || !found || slices.Index(hub.ProjectStatuses, head.Standing()) <= slices.Index(hub.ProjectStatuses, theirs.Status) {
+		return err
+	}
+	all, err := w.contents(ctx, id)
+	if err != nil || len(all.Contracts)+len(all.Packets) > maxWhole {
+		return err
+	}
+	copies, err := w.contracts.Copies(ctx, "", all.changes())
+	if err != nil {
+		return err
+	}
+	whole := federation.ProjectCopy{Project: *head}
+	sums := map[hub.ContractID]string{}
+	for _, c := range copies {
+		if c.Contract != nil {
+			whole.Contracts = append(whole.Contracts, *c.Contract)
+			sums[c.Contract.ID] = fingerprint(*c.Contract)
+		} else {
+			whole.Packets = append(whole.Packets, *c.Packet)
+		}
+	}
+	for _, c := range theirs.Contracts {
+		if sums[c.ID] != fingerprint(c) {
+			return nil // the next comparison merges it first
+		}
+	}
+	for _, p := range theirs.Packets {
+		if !slices.Contains(all.Packets, p.ID) {
+			return nil
+		}
+	}
+	if whole.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 { // it keeps its own otherwise
+		whole.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
+	}
+	done, err := w.remote.send(ctx, syncCall{method: methodProjectSync, params: wholeProject(whole, w.zoned, w.self)})
+	if err == nil && done.Status == federation.SyncError {
+		err = w.addDeadLetter(ctx, federation.Copy{Project: id, Head: head}, done.Reason)
+	}
+	return err
 }
 
 func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs federation.ProjectCopy) error {
@@ -100,7 +159,7 @@ func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
 	if err != nil || head == nil {
 		return err
 	}
-	made, err := w.remote.send(ctx, syncCall{method: methodProjectSync, params: wholeProject(*head, w.zoned, w.self)})
+	made, err := w.remote.send(ctx, syncCall{method: methodProjectSync, params: wholeProject(federation.ProjectCopy{Project: *head}, w.zoned, w.self)})
 	if err != nil {
 		return err
 	}
@@ -125,16 +184,24 @@ func (w *worker) lacks(ctx context.Context, c federation.Copy, reason string) er
 	return w.create(ctx, c.Project)
 }
 
-// wholeProject returns a project without contracts and packets in the form of a whole
-// one.
-func wholeProject(p hub.Project, zoned bool, self hub.AID) json.RawMessage {
+// wholeProject returns the parameters that send a project, with the later of its own
+// status and the one that follows from its contracts.
+func wholeProject(p federation.ProjectCopy, zoned bool, self hub.AID) json.RawMessage {
+	p.Status = p.Standing()
+	p.Stamps = hub.Stamps{}
 	if !zoned {
-		p = federation.Naive(p)
+		p.Project = federation.Naive(p.Project)
+		for i := range p.Contracts {
+			p.Contracts[i] = federation.Naive(p.Contracts[i])
+		}
+		for i := range p.Packets {
+			p.Packets[i] = federation.Naive(p.Packets[i])
+		}
 	}
 	raw, _ := encode(struct { // stored as JSON before: cannot fail
 		Project federation.ProjectCopy `json:"project"`
 		Source  hub.AID                `json:"source_agent"`
-	}{federation.ProjectCopy{Project: p}, self})
+	}{p, self})
 	return raw
 }
 
@@ -405,5 +472,8 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 			return err
 		}
 	}
-	return w.push(ctx, copiesParams{Project: id, Contracts: without(ours.Contracts, there), Packets: without(ours.Packets, known)})
+	if err := w.push(ctx, copiesParams{Project: id, Contracts: without(ours.Contracts, there), Packets: without(ours.Packets, known)}); err != nil {
+		return err
+	}
+	return w.sendStatus(ctx, id)
 }

@@ -55,7 +55,7 @@ func refContract(ref *reftest.Agent, project hub.ProjectID, id hub.ContractID) r
 
 func (n *node) refProject(ref *reftest.Agent) hub.ProjectID {
 	n.t.Helper()
-	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Repos: []hub.Repo{
+	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Policy: hub.AgreeAny, Repos: []hub.Repo{
 		{Name: n.repo, Role: "backend", Language: "go"}, {Name: ref.Repo, Role: "frontend", Language: "typescript"},
 	}})
 	if err != nil {
@@ -105,7 +105,7 @@ func TestReferenceFlow(t *testing.T) {
 			n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)}))
 			eventually(t, "the second version on both", us, func() bool { return refContract(ref, project, id).Version == 2 })
 			at("proposed again on both", hub.ContractProposed, 0)
-			n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionAgree}))
+			do("cacp/contract/respond", map[string]any{"action": "agree"})
 			at("agreed on both", hub.ContractAgreed, 0)
 			do("cacp/implementation/start", map[string]any{"plan": "components"})
 			at("started there, on both", hub.ContractAgreed, 1)
@@ -170,10 +170,17 @@ func TestReferenceRepair(t *testing.T) {
 	})
 	t.Run("R1-082 an agent that forgets while nothing changes", func(t *testing.T) {
 		ref.Restart()
-		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {
+		eventually(t, "all is there again", us, func() bool { return refContract(ref, project, id).Version == 1 && packets() == 2 })
+	})
+	t.Run("R1-012 the status of a project reaches the agent, and nothing there is lost", func(t *testing.T) {
+		if _, err := n.contracts.SetStatus(t.Context(), operator, project, hub.ProjectIntegrating); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "all is there again", us, func() bool { return refContract(ref, project, id).Version == 1 && packets() == 2 })
+		eventually(t, "the status is there", us, func() bool {
+			var got struct{ Status string }
+			ref.Do("cacp/project/get", map[string]any{"projectId": project}, &got)
+			return got.Status == string(hub.ProjectIntegrating) && refContract(ref, project, id).Version == 1 && packets() == 2
+		})
 	})
 	t.Run("R1-083 an agent that was down during 100 changes gets them in order", func(t *testing.T) {
 		ref.Gate(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -229,7 +236,7 @@ func TestReferenceRepair(t *testing.T) {
 		})
 		defer ref.Gate(nil)
 		other := n.propose(project, "in a large project")
-		if _, err := n.contracts.AddRepo(t.Context(), n.caller(), project, hub.Repo{Name: "late", Role: "shared", Language: "go"}); err != nil {
+		if _, err := n.contracts.AddRepo(t.Context(), n.caller(), project, contract.As{}, hub.Repo{Name: "late", Role: "shared", Language: "go"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {

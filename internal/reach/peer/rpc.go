@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
@@ -34,6 +35,7 @@ type Refusal struct {
 	Code    int
 	Reason  hub.Code // if the peer gave one
 	Message string
+	Retry   time.Duration // until the peer takes the request; 0 if it did not say
 }
 
 // Error returns the message of the peer, cut to a line.
@@ -45,6 +47,9 @@ func (r *Refusal) Error() string {
 func (r *Refusal) missing() bool {
 	return r.Reason == hub.CodeNotFound || strings.HasSuffix(strings.TrimSpace(r.Message), "not found")
 }
+
+// maxRetryAfter bounds the wait that a peer can ask for.
+const maxRetryAfter = 10 * time.Minute
 
 // A remote calls one peer.
 type remote struct {
@@ -87,9 +92,13 @@ func (r reply) refusal() *Refusal {
 	if r.Error == nil {
 		return nil
 	}
-	var data struct{ Reason hub.Code }
+	var data struct {
+		Reason hub.Code
+		Retry  float64 `json:"retry_after_s"`
+	}
 	json.Unmarshal(r.Error.Data, &data) // a reason is optional
-	return &Refusal{r.Error.Code, data.Reason, r.Error.Message}
+	retry := time.Duration(min(max(data.Retry, 0), maxRetryAfter.Seconds()) * float64(time.Second))
+	return &Refusal{r.Error.Code, data.Reason, r.Error.Message, retry}
 }
 
 // post sends a JSON-RPC body and returns the body of the answer.
@@ -202,6 +211,9 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncR
 func synced(endpoint string, r reply) (federation.SyncResult, error) {
 	var s federation.SyncResult
 	if refusal := r.refusal(); refusal != nil {
+		if refusal.Reason == hub.CodeRateLimited {
+			return s, hub.Errorf(hub.CodeRateLimited, "peer.Send", "%s takes no more changes for now: %s", endpoint, refusal.Message).WithRetry(refusal.Retry)
+		}
 		s = federation.SyncResult{Status: federation.SyncError, Reason: refusal.Error(), Code: refusal.Reason}
 		if refusal.missing() {
 			s.Code = hub.CodeNotFound
@@ -260,6 +272,30 @@ func (r remote) register(ctx context.Context, repo string) error {
 		return hub.Errorf(hub.CodeUnreachable, "peer.Register", "%s did not register this hub: status %d", r.endpoint, a.Status)
 	}
 	return nil
+}
+
+// knows reports whether the agent has this hub among its peers and still calls it. An
+// agent that does not tell is taken to.
+func (r remote) knows(ctx context.Context) (bool, error) {
+	a, err := r.client.do(ctx, call{method: http.MethodGet, url: r.endpoint + PeersPath, header: r.header()})
+	if err != nil {
+		return false, err
+	}
+	var v struct {
+		Peers []struct {
+			AID     hub.AID `json:"agentId"`
+			Healthy *bool   `json:"isHealthy"`
+		} `json:"peers"`
+	}
+	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &v) != nil || v.Peers == nil {
+		return true, nil
+	}
+	for _, p := range v.Peers {
+		if p.AID == r.self {
+			return p.Healthy == nil || *p.Healthy, nil
+		}
+	}
+	return false, nil
 }
 
 // Redeem redeems an invite at the hub that issued it.

@@ -171,7 +171,7 @@ func TestThreeHubs(t *testing.T) {
 		}
 		eventually(t, "all is equal", all, equal)
 		lost, err := a.contracts.Conflicts(t.Context(), a.caller(), project, "", 10)
-		if err != nil || len(lost) != 1 || len(lost[0].Lost) != 2 {
+		if err != nil || len(lost.Contracts) != 1 || len(lost.Contracts[0].Lost) != 2 {
 			t.Errorf("got %+v, %v; want the two contents that lost", lost, err)
 		}
 	})
@@ -321,10 +321,14 @@ func TestRefusedChanges(t *testing.T) {
 		eventually(t, "the small one is there", []*node{a, b}, func() bool {
 			return b.status(project, small) == hub.ContractProposed && a.standing(b).DeadLetters > dead && a.standing(b).Lag == 0
 		})
+		if !a.journaled(hub.ActionDeadLetter) || !a.undelivered(project) {
+			t.Error("the journal or the gate knows nothing of the contract that was not delivered")
+		}
 		b.setGate(nil)
 	})
 	t.Run("R1-083 what was given up is found by comparing", func(t *testing.T) {
 		eventually(t, "the worker is there", []*node{a, b}, func() bool { return a.syncer.Compare(b.aid) == nil })
 		eventually(t, "all is equal", []*node{a, b}, same(a, b, project))
+		eventually(t, "the gate waits for no delivery", []*node{a, b}, func() bool { return !a.undelivered(project) })
 	})
 }

@@ -22,7 +22,9 @@ type Contracts interface {
 	// of its last change. Things of which all changes came from the peer "to" are
 	// left out.
 	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error)
-	// Sync merges copies that came from a peer.
+	// Receive merges copies that a peer sent; the peer has a rate.
+	Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
+	// Sync merges copies that this hub fetched from a peer.
 	Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Summary returns the sums of a project, a part of its contracts at a time.
 	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error)
@@ -55,6 +57,7 @@ type Options struct {
 	GiveUp     time.Duration // age at which a change that a peer does not take becomes a dead letter; default 7 days
 	Linger     time.Duration // between two sends while changes keep coming; default 20 milliseconds
 	Poll       time.Duration // between two checks without a hint; default 5 seconds
+	Probe      time.Duration // between two checks that a reference agent knows this hub, and the longest wait for one that is down; default 15 seconds
 }
 
 // A Syncer keeps the hub's approved peers in step with it. It is safe for
@@ -70,6 +73,10 @@ type Syncer struct {
 	opts      Options
 	clock     hub.Clock
 	log       *slog.Logger
+
+	// comparing holds a token for each full comparison that runs: they read everything,
+	// and more than maxComparing of them would leave callers without readers.
+	comparing chan struct{}
 
 	mu      sync.Mutex // guards workers
 	workers map[hub.AID]*worker
@@ -91,9 +98,10 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	o.GiveUp = cmp.Or(o.GiveUp, 7*24*time.Hour)
 	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
 	o.Poll = cmp.Or(o.Poll, 5*time.Second)
+	o.Probe = cmp.Or(o.Probe, 15*time.Second)
 	s := &Syncer{
 		store: store, contracts: contracts, client: client, secrets: secrets, scope: scope, self: self, home: home,
-		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{},
+		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{}, comparing: make(chan struct{}, maxComparing),
 	}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -103,6 +111,9 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	}
 	return s
 }
+
+// maxComparing is the number of full comparisons at a time.
+const maxComparing = 2
 
 // Run keeps peers in step until ctx ends, and returns when its workers have.
 func (s *Syncer) Run(ctx context.Context) {
@@ -186,7 +197,7 @@ func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &worker{
 		Syncer: s, store: s.store, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
-		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch,
+		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch, native: p.Native,
 	}
 	s.workers[p.AID] = w
 	go func() {
@@ -223,7 +234,7 @@ func (s *Syncer) Compare(peer hub.AID) error {
 // older state than this hub has, its worker compares the project soon: the clock of
 // such an agent may be behind, and it does not send again.
 func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
-	results, err := s.contracts.Sync(ctx, from, native, copies)
+	results, err := s.contracts.Receive(ctx, from, native, copies)
 	if err != nil || native {
 		return results, err
 	}
@@ -252,7 +263,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 			return err
 		}
 		for _, p := range peers {
-			st := federation.PeerStatus{Peer: p}
+			st := federation.PeerStatus{Peer: p, Healthy: p.Health == hub.HealthUp}
 			box, err := r.Outbox(p.AID)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ type worker struct {
 	batch     int           // changes per request: fewer after a failure
 	sent      time.Time     // time of the last send
 	compared  time.Time     // time of the last full comparison
+	every     time.Duration // until the next full comparison
+	queued    bool          // a full comparison waits for others to end
+	probed    time.Time     // time at which the agent last knew this hub
 	created   hub.ProjectID // at an agent, whose contents are sent now
 
 	mu      sync.Mutex             // guards the following
@@ -113,13 +117,26 @@ func (w *worker) run(ctx context.Context) {
 		case hub.CodeOf(err) == hub.CodeDegraded:
 			w.log.Warn("peers wait for the store", "peer", w.aid, "err", err)
 			w.pause(ctx, w.backoff(1)) // the peer did not fail
+		case hub.CodeOf(err) == hub.CodeRateLimited:
+			// The peer is well. It took a part of the changes; they are sent again, and
+			// it skips those that it has.
+			var e *hub.Error
+			errors.As(err, &e)
+			w.log.Info("a peer takes no more changes for now", "peer", w.aid, "err", err)
+			w.pause(ctx, max(e.RetryAfter, w.backoff(1)))
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
 		case !more:
+			var free chan<- struct{}
+			if w.queued {
+				free = w.comparing
+			}
 			select {
 			case <-ctx.Done():
 			case <-w.wake:
 			case <-w.now:
+			case free <- struct{}{}:
+				<-w.comparing
 			}
 			// One change goes out at once, many go out together.
 			if d := w.opts.Linger - w.clock().Sub(w.sent); d > 0 && d <= w.opts.Linger {
@@ -147,12 +164,18 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	w.connected, w.up = false, false
 	w.batch = max(1, w.batch/4) // a slow peer takes fewer before it is out of time
 	wait := w.backoff(w.fails)
+	if !w.native {
+		wait = min(wait, w.opts.Probe)
+	}
 	fault := shorten.Bytes(err.Error(), 300)
 	w.log.Info("a peer does not take changes", "peer", w.aid, "code", hub.CodeOf(err), "err", err)
 	note := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Fails, p.Fault = w.fails, fault
-		if w.fails >= w.opts.Fails {
+		if w.fails >= w.opts.Fails && p.Health != hub.HealthDown {
 			p.Health = hub.HealthDown
+			if err := w.note(tx, hub.ActionPeerDown, map[string]any{"fault": fault}); err != nil {
+				return err
+			}
 		}
 		if err := tx.PutPeer(p); err != nil {
 			return err
@@ -179,7 +202,7 @@ func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 			return err
 		}
 		dead := hub.DeadLetter{Peer: w.aid, Change: next[0], Fault: box.Fault, At: hub.InstantAt(w.clock())}
-		if err := tx.AddDeadLetter(dead); err != nil {
+		if err := w.putDeadLetter(tx, dead); err != nil {
 			return err
 		}
 		box.Sent, box.CatchUp = newest, true
@@ -228,6 +251,11 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+	if !w.native && w.clock().Sub(w.probed) >= w.opts.Probe {
+		if err := w.probe(ctx); err != nil {
+			return false, err
+		}
+	}
 	var box hub.Outbox
 	var oldest int64
 	err = w.store.View(ctx, func(r hub.Reader) (err error) {
@@ -251,8 +279,19 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 		return more, err
 	}
 	all, projects := w.takePending()
-	if all || box.CatchUp || w.clock().Sub(w.compared) >= w.opts.Compare {
-		return true, w.catchUp(ctx)
+	if all || box.CatchUp || w.clock().Sub(w.compared) >= w.every {
+		select {
+		case w.comparing <- struct{}{}:
+			w.queued = false
+			err := w.catchUp(ctx)
+			<-w.comparing
+			return true, err
+		default: // run waits until another comparison ends
+			w.queued = true
+			w.mu.Lock()
+			w.all = true
+			w.mu.Unlock()
+		}
 	}
 	for _, id := range projects {
 		if err := w.compareProject(ctx, id); err != nil {
@@ -261,6 +300,24 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	return len(projects) > 0, nil
+}
+
+// probe checks that an agent of the reference implementation still knows this hub. One
+// that restarted has forgotten it, and one that failed to reach it three times never
+// calls it again: the hub registers again and compares everything.
+func (w *worker) probe(ctx context.Context) error {
+	known, err := w.remote.knows(ctx)
+	if err != nil {
+		return err
+	}
+	if !known {
+		if err := w.remote.register(ctx, w.opts.Repo); err != nil {
+			return err
+		}
+		w.compareAllLater()
+	}
+	w.probed = w.clock()
+	return nil
 }
 
 // put changes the outbox.
@@ -334,6 +391,11 @@ func (w *worker) check(said string) error {
 // markUp records that the peer confirms what it gets.
 func (w *worker) markUp(ctx context.Context) error {
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
+		if p.Health != hub.HealthUp {
+			if err := w.note(tx, hub.ActionPeerUp, map[string]any{"endpoint": w.endpoint}); err != nil {
+				return err
+			}
+		}
 		p.Health, p.Fails, p.Fault, p.Native, p.Seen = hub.HealthUp, 0, "", w.native, hub.InstantAt(w.clock())
 		if err := tx.PutPeer(p); err != nil {
 			return err
@@ -410,7 +472,11 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		}
 		return nil
 	}
-	for len(copies) > 0 {
+	var parts []federation.Copy
+	for _, c := range copies {
+		parts = append(parts, c.Parts(partBytes)...)
+	}
+	for copies = parts; len(copies) > 0; {
 		calls, rest, err := w.pack(copies)
 		if err != nil {
 			return err
@@ -434,6 +500,10 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 	}
 	return nil
 }
+
+// partBytes is the number of bytes of earlier versions in one copy of a contract. A
+// peer takes requests of 16 MiB; a contract with all its versions may be larger.
+const partBytes = 2 << 20
 
 // sendEach makes calls one at a time that were refused together. A call that is
 // refused alone gets the status error.
@@ -489,7 +559,7 @@ func (w *worker) applyResult(ctx context.Context, c federation.Copy, r federatio
 func (w *worker) addDeadLetter(ctx context.Context, c federation.Copy, fault string) error {
 	w.log.Warn("a peer refuses a change", "peer", w.aid, "project", c.Project, "err", fault)
 	err := w.update(ctx, func(tx hub.Tx, _ hub.Peer, _ hub.Outbox) error {
-		return tx.AddDeadLetter(hub.DeadLetter{Peer: w.aid, Change: c.Change(), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
+		return w.putDeadLetter(tx, hub.DeadLetter{Peer: w.aid, Change: c.Change(), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
 	})
 	if err != nil {
 		return fmt.Errorf("peer: add a dead letter: %w", err)
@@ -497,15 +567,38 @@ func (w *worker) addDeadLetter(ctx context.Context, c federation.Copy, fault str
 	return nil
 }
 
-// catchUp compares everything.
+// putDeadLetter stores a dead letter and its journal row.
+func (w *worker) putDeadLetter(tx hub.Tx, d hub.DeadLetter) error {
+	if err := tx.AddDeadLetter(d); err != nil {
+		return err
+	}
+	return w.note(tx, hub.ActionDeadLetter, map[string]any{"project_id": d.Change.Project, "kind": d.Change.Kind, "object": d.Change.Object, "fault": d.Fault})
+}
+
+// note writes a journal row about the peer.
+func (w *worker) note(tx hub.Tx, a hub.Action, facts map[string]any) error {
+	raw, err := encode(facts)
+	if err == nil {
+		_, err = tx.Append(hub.Entry{At: w.clock.Now(), Actor: hub.Self, Action: a, Subject: string(w.aid), Outcome: hub.OutcomeOK, Facts: raw})
+	}
+	return err
+}
+
+// catchUp compares everything. Dead letters that are older than its begin are void:
+// it has delivered what they are about, or there are newer ones.
 func (w *worker) catchUp(ctx context.Context) error {
+	begin := hub.InstantAt(w.clock())
 	if err := w.compareAll(ctx); err != nil {
 		w.compareAllLater()
 		return err
 	}
 	w.compared = w.clock()
+	w.every = w.opts.Compare*9/10 + rand.N(w.opts.Compare/5+1) // peers that were met together do not stay in step
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Seen, box.CatchUp = hub.InstantAt(w.compared), false
+		if err := tx.PutMeta(hub.MetaCompared(w.aid), begin.String()); err != nil {
+			return err
+		}
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -50,7 +51,7 @@ var operator = hub.Caller{ID: hub.Operator}
 
 // quick makes a syncer try again at once.
 func quick() *peer.Options {
-	return &peer.Options{Retry: time.Millisecond, MaxRetry: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Compare: time.Hour}
+	return &peer.Options{Retry: time.Millisecond, MaxRetry: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Compare: time.Hour, Probe: 20 * time.Millisecond}
 }
 
 func newNode(t testing.TB, name string, opts *peer.Options) *node {
@@ -77,7 +78,7 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	n.server = httptest.NewServer(http.HandlerFunc(n.serve))
 	t.Cleanup(n.server.Close)
 	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: n.vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
-	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), n.peers, &callers.Options{Vault: n.vault, Self: n.aid})
+	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), &callers.Options{Vault: n.vault, Self: n.aid})
 	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
@@ -191,7 +192,7 @@ func (n *node) project(others ...*node) hub.ProjectID {
 	for _, o := range others {
 		repos = append(repos, hub.Repo{Name: o.repo, Role: "frontend", Language: "typescript"})
 	}
-	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Repos: repos})
+	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Repos: repos, Policy: hub.AgreeAny})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func eventually(t testing.TB, what string, nodes []*node, ok func() bool) {
 			}
 		}()
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience.For(5 * time.Minute)) // the race detector makes large histories slow
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -20,35 +21,33 @@ type Keys interface {
 	// Authenticate returns the holder of a key. It reports CodeUnauthenticated
 	// for a secret that is not a valid key.
 	Authenticate(ctx context.Context, secret string) (hub.Caller, error)
-	// NameOf returns the name that an agent with the AID has on this hub.
-	NameOf(aid hub.AID) (hub.AgentID, bool)
-}
-
-// Peers bounds other hubs to their projects.
-type Peers interface {
-	// InScope reports whether a peer takes part in a project.
-	InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error)
+	// ByHash does the same for the hash of a secret.
+	ByHash(ctx context.Context, hash string) (hub.Caller, error)
+	// Local returns the agent of this hub that has the AID.
+	Local(aid hub.AID) (hub.AgentID, bool)
+	// Lookup returns an agent, and whether it has a key that is valid now.
+	Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error)
 }
 
 // Options changes how a Service works. The zero value works.
 type Options struct {
-	Clock hub.Clock    // default time.Now
-	Vault *vault.Vault // without one there are no project tokens
-	Self  hub.AID      // of this hub, the issuer of tokens
-	Open  bool         // a request without a key is believed; for loopback only
+	Clock hub.Clock      // default time.Now
+	Vault *vault.Vault   // without one there are no project tokens
+	Self  hub.AID        // of this hub, the issuer of tokens
+	Login *handshake.Hub // without one the operator has no tokens
+	Open  bool           // a request without a key is believed; for loopback only
 }
 
 // A Service identifies callers.
 type Service struct {
 	store hub.Store
 	keys  Keys
-	peers Peers
 	opts  Options
 }
 
 // New returns a Service that reads peers and projects from store. opts may be nil.
-func New(store hub.Store, keys Keys, peers Peers, opts *Options) *Service {
-	s := &Service{store: store, keys: keys, peers: peers}
+func New(store hub.Store, keys Keys, opts *Options) *Service {
+	s := &Service{store: store, keys: keys}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -64,6 +63,7 @@ type Credentials struct {
 	AgentID hub.AID    // the sender's claim
 	Token   string     // a project token
 	Source  netip.Addr // the address of the sender
+	Socket  bool       // the request came through the socket in the hub's home
 	Session string     // groups calls of the sender; proves nothing
 }
 
@@ -99,7 +99,7 @@ func (s *Service) identify(ctx context.Context, op string, c Credentials) (hub.C
 	if err != nil || c.Token == "" {
 		return v, err
 	}
-	return s.narrow(op, v, c)
+	return s.narrow(ctx, op, v, c)
 }
 
 // byClaim believes the name in a request, on an open hub.
@@ -108,7 +108,7 @@ func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
 	switch {
 	case err == nil:
-		caller.Kind, caller.Native = hub.CallerPeer, p.Native
+		caller.Kind, caller.Native, caller.Scope = hub.CallerPeer, p.Native, p.Grants
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return hub.Caller{}, err
 	}
@@ -125,7 +125,18 @@ func (s *Service) peer(ctx context.Context, read func(hub.Reader) (hub.Peer, err
 
 // byKey returns the holder of a key: an agent of this hub, or a peer.
 func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
+	if handshake.IsToken(c.Bearer) && s.opts.Login != nil {
+		hash, err := s.opts.Login.KeyHash(c.Bearer)
+		if err != nil {
+			return hub.Caller{}, err
+		}
+		return s.keys.ByHash(ctx, hash)
+	}
 	caller, unknown := s.keys.Authenticate(ctx, c.Bearer)
+	if unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket {
+		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key was sent over a port, where another program could have got it; it is not accepted there").
+			WithHint("call through the socket hub.sock in the hub's home, or with the parley command and --as-operator, which proves the key without sending it")
+	}
 	if unknown == nil {
 		return caller, matches(op, c.AgentID, caller.AID, hub.AID(caller.ID))
 	}
@@ -140,7 +151,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 		return hub.Caller{}, err
 	}
 	caller = hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
-	caller.Native = p.Native
+	caller.Native, caller.Scope = p.Native, p.Grants
 	if p.State != hub.PeerApproved {
 		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "%s is not an approved peer of this hub", p.AID).
 			WithHint("the operator approves it with: parley peer approve %s", p.AID)
@@ -170,6 +181,7 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 		return hub.Caller{}, err
 	}
 	v := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+	v.Scope = p.Grants
 	switch {
 	case p.State != hub.PeerApproved || p.KeyHash != "":
 		return v, unknown // a peer that has a key must show it
@@ -186,9 +198,9 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 	return v, unknown
 }
 
-// narrow bounds a caller to the scope of its project token.
-func (s *Service) narrow(op string, v hub.Caller, c Credentials) (hub.Caller, error) {
-	t, err := s.readToken(op, c.Token)
+// narrow bounds a caller to its project token.
+func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credentials) (hub.Caller, error) {
+	t, err := s.readToken(ctx, op, c.Token)
 	if err != nil {
 		return v, err
 	}
@@ -199,50 +211,58 @@ func (s *Service) narrow(op string, v hub.Caller, c Credentials) (hub.Caller, er
 	case c.AgentID != "" && c.AgentID != subject:
 		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
 	}
+	g := hub.Grant{Project: t.Project, Permissions: t.Permissions}
 	if v.ID == "" {
 		v = hub.OutsideCaller(hub.CallerToken, subject, "")
-		if agent, ok := s.keys.NameOf(subject); ok {
-			v.ID = agent
+		if name, ok := s.keys.Local(subject); ok {
+			v.ID = name
+			agent, _, err := s.keys.Lookup(ctx, name)
+			if err == nil && agent.State == hub.AgentPaused {
+				err = hub.Errorf(hub.CodeUnauthenticated, op, "%s is paused, and its project tokens with it", name)
+			}
+			if err != nil {
+				return v, err
+			}
 		}
+	} else {
+		g.Permissions = slices.DeleteFunc(slices.Clone(g.Permissions), func(p hub.Permission) bool { return !v.Permits(t.Project, p) })
 	}
-	v.Kind, v.AID, v.Scope = hub.CallerToken, subject, &hub.Scope{Project: t.Project, Permissions: t.Permissions}
+	v.Kind, v.AID, v.Scope, v.Token = hub.CallerToken, subject, []hub.Grant{g}, t.ID
 	return v, nil
 }
 
 // Admit reports CodeDenied unless the caller may call a method that needs a
 // permission in a project. A method that needs "" is for agents of this hub. The
 // project is "" for a method that concerns none.
-func (s *Service) Admit(ctx context.Context, c hub.Caller, method string, need hub.Permission, project hub.ProjectID) error {
+func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, project hub.ProjectID) error {
 	const op = "callers.Admit"
-	legacy := c.Kind == hub.CallerLegacyPeer
+	token, legacy := c.Kind == hub.CallerToken, c.Kind == hub.CallerLegacyPeer
 	switch {
 	case legacy && need != hub.PermitSync:
 		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
-	case c.Scope != nil:
-		if need == "" || !slices.Contains(c.Scope.Permissions, need) {
-			return hub.Errorf(hub.CodeDenied, op, "the project token of %s does not permit %s", c.AID, method)
-		}
-		if project != c.Scope.Project {
-			return hub.Errorf(hub.CodeDenied, op, "the project token of %s is for another project", c.AID)
-		}
-	case need == "" && c.Outside():
-		return hub.Errorf(hub.CodeDenied, op, "%s is not for peers", method)
-	case (need == hub.PermitSync || need == hub.PermitCompare) && c.Local():
+	case need == "" && (token || c.Outside()):
+		return hub.Errorf(hub.CodeDenied, op, "%s is for agents of this hub with their own keys", method)
+	case (need == hub.PermitSync || need == hub.PermitCompare) && (token || c.Local()):
 		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
-	case !legacy && c.Trust == hub.TrustKnown && need != hub.PermitRead:
+	case token || legacy:
+	case c.Trust == hub.TrustKnown && need != hub.PermitRead:
 		return hub.Errorf(hub.CodeDenied, op, "%s has exchanged no key and may only read", c.AID).
 			WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
-	case !legacy && c.Trust != hub.TrustVerified && c.Trust != hub.TrustKnown:
+	case c.Trust != hub.TrustVerified && c.Trust != hub.TrustKnown:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
 	}
-	if c.AID == "" || project == "" || !c.Outside() {
-		return nil
+	who := "the invite of " + string(c.AID)
+	if token {
+		who = "the project token of " + string(c.AID)
 	}
-	in, err := s.peers.InScope(ctx, c.AID, project)
-	if err == nil && !in {
-		err = hub.Errorf(hub.CodeDenied, op, "%s takes no part in project %.128s", c.AID, project)
+	if _, part := hub.GrantIn(c.Scope, project); c.Scope != nil && project != "" && !part {
+		return hub.Errorf(hub.CodeDenied, op, "%s is not for project %.128s", who, project)
 	}
-	return err
+	// A method that needs to write and names no project makes one.
+	if !c.Permits(project, need) || c.Scope != nil && project == "" && need == hub.PermitWrite {
+		return hub.Errorf(hub.CodeDenied, op, "%s does not permit %s", who, method)
+	}
+	return nil
 }
 
 // Source reports CodeTampering unless a copy names its sender as its source, or

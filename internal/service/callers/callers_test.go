@@ -67,7 +67,7 @@ var needs = func() map[string]hub.Permission {
 func (l *lobby) may(t *testing.T, v hub.Caller, id hub.ProjectID, methods ...[]string) (out []string) {
 	t.Helper()
 	for _, m := range slices.Concat(methods...) {
-		err := l.Admit(t.Context(), v, m, needs[m], id)
+		err := l.Admit(v, m, needs[m], id)
 		if err == nil {
 			out = append(out, m)
 		} else if hub.CodeOf(err) != hub.CodeDenied {
@@ -131,7 +131,7 @@ func TestTrust(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", name, v, err)
 			}
 		}
-		if err := l.Admit(t.Context(), hub.Caller{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", hub.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
+		if err := l.Admit(hub.Caller{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", hub.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -228,7 +228,7 @@ func TestProjectTokens(t *testing.T) {
 	t.Run("R1-068 a token permits what it says, in its project", func(t *testing.T) {
 		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []hub.Permission{hub.PermitRead, hub.PermitPropose}})
 		v, err := l.Identify(t.Context(), callers.Credentials{Token: token, AgentID: frontend})
-		if err != nil || v.AID != frontend || v.Scope.Project != project {
+		if err != nil || v.AID != frontend || v.Scope[0].Project != project {
 			t.Fatalf("got %+v, %v", v, err)
 		}
 		if got, want := l.may(t, v, project, all), slices.Concat(reads, []string{"cacp/contract/propose", "cacp/contract/update"}); !slices.Equal(got, want) {

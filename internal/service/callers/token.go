@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -36,48 +37,99 @@ type NewToken struct {
 
 // MintToken makes a project token, which proves for a short time that an agent has
 // some permissions in one project. Only the operator may.
-func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (token string, expires hub.Instant, err error) {
+func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (string, hub.Token, error) {
 	const op = "callers.MintToken"
 	if err := actor.OperatorOnly(op); err != nil {
-		return "", hub.Instant{}, err
+		return "", hub.Token{}, err
 	}
 	secret, err := s.tokenSecret(op)
 	if err != nil {
-		return "", hub.Instant{}, err
+		return "", hub.Token{}, err
 	}
 	permissions, err := hub.CheckPermissions(op, t.Permissions)
 	if err != nil {
-		return "", hub.Instant{}, err
+		return "", hub.Token{}, err
 	}
 	switch {
 	case t.Life == 0:
 		t.Life = defaultTokenLife
 	case t.Life < 0 || t.Life > maxTokenLife:
-		return "", hub.Instant{}, hub.Errorf(hub.CodeInvalid, op, "a token lives for at most %s", maxTokenLife)
+		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token lives for at most %s", maxTokenLife)
 	}
 	if t.Agent == "" || !t.Project.Valid() {
-		return "", hub.Instant{}, hub.Errorf(hub.CodeInvalid, op, "a token is for one agent and one project")
+		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token is for one agent and one project")
 	}
 	now := s.opts.Clock()
 	c := claims{Project: t.Project, Repo: t.Repo, Permissions: permissions, RegisteredClaims: jwt.RegisteredClaims{
 		ID: rand.Text(), Issuer: string(s.opts.Self), Subject: string(t.Agent), IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.Life)),
 	}}
-	if token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(secret); err != nil {
-		return "", hub.Instant{}, fmt.Errorf("callers: sign a token: %w", err)
+	made := hub.Token{
+		ID: c.ID, Agent: t.Agent, Project: t.Project, Permissions: permissions, By: actor.ID, CreatedAt: hub.At(now), ExpiresAt: hub.At(c.ExpiresAt.Time),
+	}
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(secret)
+	if err != nil {
+		return "", hub.Token{}, fmt.Errorf("callers: sign a token: %w", err)
 	}
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		if _, err := tx.Project(t.Project); err != nil {
 			return err
 		}
-		_, err := tx.Append(actor.Entry(hub.At(now), hub.ActionTokenMinted, string(t.Project), map[string]any{
+		if err := tx.AddToken(made); err != nil {
+			return err
+		}
+		_, err := tx.Append(actor.Entry(made.CreatedAt, hub.ActionTokenMinted, string(t.Project), map[string]any{
 			"agent": t.Agent, "jti": c.ID, "permissions": permissions, "expires": c.ExpiresAt.UTC().Format(time.RFC3339),
 		}))
 		return err
 	})
 	if err != nil {
-		return "", hub.Instant{}, fmt.Errorf("callers: token for %s: %w", t.Agent, err)
+		return "", hub.Token{}, fmt.Errorf("callers: token for %s: %w", t.Agent, err)
 	}
-	return token, hub.InstantAt(c.ExpiresAt.Time), nil
+	return text, made, nil
+}
+
+// maxTokens is how many tokens a list has at most.
+const maxTokens = 1000
+
+// Tokens returns the tokens of a project, or all if it is "", that have not expired,
+// newest first. Only the operator may.
+func (s *Service) Tokens(ctx context.Context, actor hub.Caller, project hub.ProjectID) ([]hub.Token, error) {
+	if err := actor.OperatorOnly("callers.Tokens"); err != nil {
+		return nil, err
+	}
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Token, error) { return r.Tokens(project, maxTokens) })
+	if err != nil {
+		return nil, fmt.Errorf("callers: list tokens: %w", err)
+	}
+	now := hub.At(s.opts.Clock())
+	return slices.DeleteFunc(append([]hub.Token{}, all...), func(t hub.Token) bool { return !now.Before(t.ExpiresAt.Time) }), nil // never null on the wire
+}
+
+// RevokeToken makes a token useless. Only the operator may.
+func (s *Service) RevokeToken(ctx context.Context, actor hub.Caller, id string) (hub.Token, error) {
+	const op = "callers.RevokeToken"
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Token{}, err
+	}
+	var t hub.Token
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if t, err = tx.Token(id); err != nil || !t.RevokedAt.IsZero() {
+			return err
+		}
+		t.RevokedAt = hub.At(s.opts.Clock())
+		if _, err := tx.RevokeTokens("", id, t.RevokedAt); err != nil {
+			return err
+		}
+		_, err = tx.Append(actor.Entry(t.RevokedAt, hub.ActionTokenRevoked, id, map[string]any{"agent": t.Agent, "project": t.Project}))
+		return err
+	})
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Token{}, hub.Errorf(hub.CodeNotFound, op, "this hub made no token %.100q, or it has expired", id).WithHint("parley project token --list shows the tokens")
+	}
+	if err != nil {
+		return hub.Token{}, fmt.Errorf("callers: revoke token %s: %w", id, err)
+	}
+	return t, nil
 }
 
 func (s *Service) tokenSecret(op string) ([]byte, error) {
@@ -88,8 +140,9 @@ func (s *Service) tokenSecret(op string) ([]byte, error) {
 }
 
 // readToken returns the claims of a project token. It accepts one algorithm, this
-// hub's key, and a time between issue and expiry.
-func (s *Service) readToken(op, token string) (claims, error) {
+// hub's key, and a time between issue and expiry, and refuses a token that was
+// revoked.
+func (s *Service) readToken(ctx context.Context, op, token string) (claims, error) {
 	secret, err := s.tokenSecret(op)
 	if err != nil {
 		return claims{}, err
@@ -103,6 +156,13 @@ func (s *Service) readToken(op, token string) (claims, error) {
 			WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
 	case err != nil || c.Subject == "" || !c.Project.Valid():
 		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was not made by this hub")
+	}
+	known, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Token, error) { return r.Token(c.ID) })
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound || err == nil && !known.RevokedAt.IsZero():
+		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was revoked").WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
+	case err != nil:
+		return claims{}, fmt.Errorf("callers: read the token: %w", err)
 	}
 	return c, nil
 }

@@ -172,7 +172,7 @@ func confirmed(r hub.Reader, keep int64) (int64, error) {
 func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
 	const op = "contract.Summary"
 	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (federation.Summary, error) {
-		out := federation.Summary{Project: id, Head: sumOf(p), Contracts: []federation.ContractSum{}}
+		out := federation.Summary{Project: id, Head: headSum(p), Contracts: []federation.ContractSum{}}
 		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: maxChanges})
 		if err != nil {
 			return out, err

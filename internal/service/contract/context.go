@@ -12,6 +12,7 @@ import (
 
 // Relations is part of every request that shares a packet.
 type Relations struct {
+	As
 	Related []hub.ContractID `json:"relatedContracts,omitempty"`
 	ReplyTo hub.PacketID     `json:"replyTo,omitempty"`
 }
@@ -31,7 +32,7 @@ func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hu
 		return hub.Packet{}, err
 	}
 	var out hub.Packet
-	err := s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) (err error) {
+	err := s.act(ctx, op, caller, n.Project, n.As, hub.PermitShare, func(se *session, p hub.Project, by hub.Repo) (err error) {
 		out, err = se.share(op, p, by, n)
 		return err
 	})
@@ -62,6 +63,9 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 		packet.At = later(packet.At, hub.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
 	}
 	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
+		return packet, err
+	}
+	if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(content))}); err != nil {
 		return packet, err
 	}
 	if err := se.tx.PutPacket(packet, hub.Packet{}); err != nil {

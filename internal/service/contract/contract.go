@@ -7,8 +7,9 @@
 // place of the local one: for any order, repetition and delay of the copies that two
 // hubs exchange, both end with the same state; see merge.go.
 //
-// The package neither checks permissions nor calls other hubs: surfaces check, and
-// package peer reads the log of changes.
+// A surface checks the permission of a call; this package checks what a copy of an
+// invited peer changes, because only the merge knows; see authority.go. It calls no
+// other hub: package peer reads the log of changes.
 package contract
 
 import (
@@ -17,6 +18,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -41,6 +43,11 @@ func In(project hub.ProjectID) InProject { return InProject{project} }
 
 // ProjectID returns the project that a request is about.
 func (in InProject) ProjectID() hub.ProjectID { return in.Project }
+
+// As is part of every request that acts for a repository.
+type As struct {
+	Repo string `json:"repoName,omitempty"` // its name; needed if the caller claimed several
+}
 
 // InContract is part of every request about one contract.
 type InContract struct {
@@ -68,6 +75,9 @@ type Options struct {
 	// are sent.
 	Sender Sender
 	Local  func(hub.AID) (hub.AgentID, bool)
+	// Taken reports whether an AID is that of this hub or of one of its agents, in
+	// whichever version. Default: that of this hub.
+	Taken func(hub.AID) bool
 
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
@@ -84,11 +94,15 @@ type Limits struct {
 	Requests  int   // for files, of one project
 	File      int   // bytes of one shared file
 	Shared    int64 // bytes of all shared files
+
+	PeerProjects int  // that one peer made
+	Rate         Rate // of one peer
 }
 
 // DefaultLimits are the limits of a hub without others.
 var DefaultLimits = Limits{
 	Projects: 1000, Contracts: 10_000, Packets: 50_000, Bytes: 256 << 20, Requests: 1000, File: 10 << 20, Shared: 1 << 30,
+	PeerProjects: 100, Rate: Rate{Projects: 20, Things: 1000, Bytes: 64 << 20},
 }
 
 func (l Limits) withDefaults() Limits {
@@ -96,6 +110,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Projects: cmp.Or(l.Projects, d.Projects), Contracts: cmp.Or(l.Contracts, d.Contracts), Packets: cmp.Or(l.Packets, d.Packets),
 		Bytes: cmp.Or(l.Bytes, d.Bytes), Requests: cmp.Or(l.Requests, d.Requests), File: cmp.Or(l.File, d.File), Shared: cmp.Or(l.Shared, d.Shared),
+		PeerProjects: cmp.Or(l.PeerProjects, d.PeerProjects), Rate: cmp.Or(l.Rate, d.Rate),
 	}
 }
 
@@ -140,17 +155,27 @@ func (s *Service) isOurs(caller hub.Caller) bool {
 	return ok && id == caller.ID // a peer may have the AID of a local agent
 }
 
-// speaksFor returns the repository of p that the caller speaks for: the one it
-// has claimed, or else the hub's own if the caller is one of its agents.
-func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller) (hub.Repo, error) {
-	if r, ok := p.RepoOf(s.aid(caller)); ok {
-		return r, nil
+// speaksFor returns the repository of p that the caller speaks for: the one it has
+// claimed, or else the hub's own if the caller is one of its agents and no other agent
+// has claimed it. A caller that claimed several names one.
+func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller, as As) (hub.Repo, error) {
+	own := p.ReposOf(s.aid(caller))
+	if r, ok := p.RepoNamed(s.o.Repo); len(own) == 0 && ok && s.o.Repo != "" && (r.Agent == "" || r.Agent == s.o.Self) && s.isOurs(caller) {
+		own = []hub.Repo{r}
 	}
-	if r, ok := p.RepoNamed(s.o.Repo); ok && s.o.Repo != "" && s.isOurs(caller) {
-		return r, nil
+	i := slices.IndexFunc(own, func(r hub.Repo) bool { return r.Name == as.Repo })
+	switch {
+	case len(own) == 0:
+		return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
+			WithHint("claim a repository of it first: {project.join}")
+	case i >= 0:
+		return own[i], nil
+	case as.Repo != "":
+		return hub.Repo{}, hub.Errorf(hub.CodeDenied, op, "repoName: you speak for %s, not for %.200s", names(own, " and "), as.Repo)
+	case len(own) > 1:
+		return hub.Repo{}, hub.Errorf(hub.CodeInvalid, op, "repoName required: you speak for %s", names(own, " and "))
 	}
-	return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
-		WithHint("claim a repository of it first: {project.join}")
+	return own[0], nil
 }
 
 // A session is one transaction of a service.
@@ -164,6 +189,12 @@ type session struct {
 
 	messages []hub.Message
 	changed  bool
+
+	fetched bool    // this hub fetched the copies itself
+	user    hub.AID // the peer of used; see charge
+	used    *usage  // nil until it is read
+	guestOf []hub.Grant
+	charged bool
 }
 
 // agent returns the author of the change, across hubs.
@@ -179,7 +210,10 @@ func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID,
 	var se *session
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		se = &session{s: s, tx: tx, caller: caller, source: source, now: s.o.Clock.Now()}
-		return fn(se)
+		if err := fn(se); err != nil {
+			return err
+		}
+		return se.putUsage()
 	})
 	if err != nil {
 		return err
@@ -195,8 +229,8 @@ func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID,
 }
 
 // act runs fn like update for a caller that may act, with a project and the
-// repository that the caller speaks for.
-func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, fn func(*session, hub.Project, hub.Repo) error) error {
+// repository that the caller speaks for. need is the permission of the operation.
+func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, as As, need hub.Permission, fn func(*session, hub.Project, hub.Repo) error) error {
 	if err := mayAct(op, caller); err != nil {
 		return err
 	}
@@ -205,12 +239,40 @@ func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.
 		if err != nil {
 			return err
 		}
-		r, err := s.speaksFor(op, p, caller)
+		r, err := s.speaksFor(op, p, caller, as)
+		if err == nil {
+			err = se.mayActAt(op, p, need)
+		}
 		if err != nil {
 			return err
 		}
 		return fn(se, p, r)
 	})
+}
+
+// hostOf returns the grant of the peer that invited this hub to a project, if one did.
+func (se *session) hostOf(p hub.Project) (hub.Grant, bool, error) {
+	if p.Owner == "" || p.Owner == se.s.o.Self {
+		return hub.Grant{}, false, nil
+	}
+	peer, err := se.tx.Peer(p.Owner)
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return hub.Grant{}, false, err
+	}
+	g, ok := hub.GrantIn(peer.Grants, p.ID)
+	return g, ok && g.Host, nil
+}
+
+// mayActAt reports CodeDenied for an operation whose copy the hub that owns the project
+// would refuse: this hub was invited with other permissions. Without the check the two
+// hubs would stay different.
+func (se *session) mayActAt(op string, p hub.Project, need hub.Permission) error {
+	g, invited, err := se.hostOf(p)
+	if err == nil && invited && len(g.Ours) > 0 && !slices.Contains(g.Ours, need) {
+		return hub.Errorf(hub.CodeDenied, op, "%s invited this hub to project %s without %s", p.Owner, p.ID, need).
+			WithHint("ask its operator for an invite with that permission")
+	}
+	return err
 }
 
 // mayAct refuses callers that may read but not act.
@@ -242,7 +304,7 @@ func (se *session) note(a hub.Action, subject string, outcome hub.Outcome, facts
 	if err != nil {
 		return err
 	}
-	_, err = se.tx.Append(hub.Entry{At: se.now, Actor: cmp.Or(se.caller.ID, hub.Self), Action: a, Subject: subject, Outcome: outcome, Facts: raw})
+	_, err = se.tx.Append(hub.Entry{At: se.now, Actor: cmp.Or(se.caller.ID, hub.Self), Action: a, Subject: subject, Outcome: outcome, Facts: se.caller.Sign(raw)})
 	return err
 }
 
@@ -256,6 +318,7 @@ type facts struct {
 	Status  string        `json:"status,omitempty"`
 	Action  string        `json:"action,omitempty"`
 	Digest  string        `json:"sha256,omitempty"` // of the contract, packet, file or content
+	At      hub.Instant   `json:"at,omitzero"`      // of a write that lost
 }
 
 // project returns a project. It reports CodeNotFound if there is none.

@@ -569,7 +569,7 @@ func TestContract(t *testing.T) {
 	})
 	t.Run("the policy says whose word makes a contract agreed", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, hub.Repo{Name: "mobile", Role: "mobile", Language: "kotlin"})
+		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, contract.As{}, hub.Repo{Name: "mobile", Role: "mobile", Language: "kotlin"})
 		d.ok(err)
 		mobile := hub.Caller{AID: "aid://example.com/mobile@1.0.0"}
 		_, _, err = d.JoinProject(t.Context(), mobile, d.project.ID, "mobile", "")
@@ -578,20 +578,24 @@ func TestContract(t *testing.T) {
 			_, err := d.SetPolicy(t.Context(), d.back, d.project.ID, p)
 			d.ok(err)
 		}
+		equal(d, "the default", d.project.Policy, hub.AgreeCounterparty)
+		c := d.propose()
+		_, err = d.respond(d.back, c, contract.ActionAgree, "")
+		d.refused(err, hub.CodePolicy, "itself")
+		set(hub.AgreeAny)
 		r, err := d.respond(d.back, d.propose(), contract.ActionAgree, "")
 		d.ok(err) // any: also who proposed it
 		equal(d, "any", r.Contract.Status, hub.ContractAgreed)
 
 		set(hub.AgreeCounterparty)
-		c := d.propose()
-		_, err = d.respond(d.back, c, contract.ActionAgree, "")
-		d.refused(err, hub.CodePolicy, "itself")
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "counterparty", r.Contract.Status, hub.ContractAgreed)
 
 		set(hub.AgreeAll)
 		c = d.propose()
+		_, err = d.respond(d.back, c, contract.ActionAgree, "")
+		d.refused(err, hub.CodePolicy, "itself")
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "one of two", r.Contract.Status, hub.ContractProposed)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A Diff is the difference of two versions of a contract.
@@ -67,6 +68,9 @@ func contentOf(c hub.Contract, version int) (json.RawMessage, error) {
 		return c.Content, nil
 	}
 	for _, v := range c.History {
+		if federation.IsFold(v) && version <= v.Version {
+			return nil, hub.Errorf(hub.CodeNotFound, "contract.Diff", "the versions of contract %s up to %d were folded into a digest", c.ID, v.Version)
+		}
 		if v.Version == version {
 			return v.Content, nil
 		}

@@ -19,6 +19,7 @@ import (
 // A NewFile describes a file to share.
 type NewFile struct {
 	Project     hub.ProjectID
+	As          As
 	Name        string
 	ContentType string
 	Purpose     string
@@ -75,14 +76,17 @@ func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n 
 	}
 	sum := sha256.Sum256(data)
 	f := File{Size: len(data), SHA256: hex.EncodeToString(sum[:])}
-	if err := s.act(ctx, op, caller, n.Project, func(*session, hub.Project, hub.Repo) error { return nil }); err != nil {
+	if err := s.act(ctx, op, caller, n.Project, n.As, hub.PermitFiles, func(*session, hub.Project, hub.Repo) error { return nil }); err != nil {
 		return File{}, err // before anything is written
 	}
 	if f.SavedTo, err = s.save(op, n, data); err != nil {
 		return File{}, err
 	}
-	err = s.act(ctx, op, caller, n.Project, func(se *session, p hub.Project, by hub.Repo) error {
+	err = s.act(ctx, op, caller, n.Project, n.As, hub.PermitFiles, func(se *session, p hub.Project, by hub.Repo) error {
 		if err := se.countFile(op, int64(f.Size)+fileOverhead); err != nil {
+			return err
+		}
+		if err := se.charge(op, Rate{Things: 1, Bytes: int64(f.Size)}); err != nil {
 			return err
 		}
 		if err := and(se, p, f); err != nil {
@@ -168,7 +172,7 @@ func (se *session) countFile(op string, n int64) error {
 
 // RequestFile requests a file from the other repositories of a project. Project,
 // Description and Format must be given.
-func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.FileRequest) (hub.FileRequest, error) {
+func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r hub.FileRequest) (hub.FileRequest, error) {
 	const op = "contract.RequestFile"
 	switch {
 	case strings.TrimSpace(r.Description) == "":
@@ -177,7 +181,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", federation.MaxText, federation.MaxName)
 	}
 	r.ID, r.FulfilledAt, r.File = s.newID(), hub.Instant{}, ""
-	err := s.act(ctx, op, caller, r.Project, func(se *session, p hub.Project, by hub.Repo) error {
+	err := s.act(ctx, op, caller, r.Project, as, hub.PermitFiles, func(se *session, p hub.Project, by hub.Repo) error {
 		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), hub.Instant{}.After(s.o.Clock)
 		open, err := se.tx.FileRequests(p.ID, s.o.Limits.Requests)
 		if err != nil {
@@ -185,6 +189,9 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, r hub.File
 		}
 		if len(open) >= s.o.Limits.Requests {
 			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is the limit of this hub", len(open))
+		}
+		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(r.Description))}); err != nil {
+			return err
 		}
 		if err := se.tx.PutFileRequest(r); err != nil {
 			return err

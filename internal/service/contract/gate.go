@@ -13,6 +13,8 @@ type Gate struct {
 	InProject
 	Repo    string             `json:"repoName,omitempty"` // "" for every contract of the project
 	Require hub.ContractStatus `json:"require,omitempty"`  // agreed, implemented or verified; default agreed
+
+	AllowNone bool `json:"allowNone,omitempty"` // a check of no contracts succeeds
 }
 
 // A Verdict is the answer of Check.
@@ -32,7 +34,8 @@ type Failure struct {
 }
 
 // Check is the gate for CI and merge: whether every contract that a repository is a
-// party of has the required status, and which have not and why.
+// party of has the required status, and which have not and why. A check of no contracts
+// fails unless the gate allows it: it would pass for a wrong project, too.
 func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, error) {
 	const op = "contract.Check"
 	if g.Require == "" {
@@ -46,20 +49,61 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 		if _, ok := p.RepoNamed(g.Repo); g.Repo != "" && !ok {
 			return out, hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", g.Repo, p.ID)
 		}
-		err := eachContract(r, p.ID, func(c hub.Contract) error {
+		undelivered, err := undelivered(r, p.ID)
+		if err != nil {
+			return out, err
+		}
+		err = eachContract(r, p.ID, func(c hub.Contract) error {
 			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r hub.Repo) bool { return r.Name == g.Repo }) {
 				return nil
 			}
 			out.Checked++
-			if c.Status.Reaches(g.Require) {
-				return nil
+			reason, failed := undelivered[string(c.ID)]
+			if !failed && !c.Status.Reaches(g.Require) {
+				reason, failed = waitsFor(c, p), true
 			}
-			out.OK = false
-			out.Failures = append(out.Failures, Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, Reason: waitsFor(c, p)})
+			if failed {
+				out.OK = false
+				out.Failures = append(out.Failures, Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, Reason: reason})
+			}
 			return nil
 		})
+		out.OK = out.OK && (out.Checked > 0 || g.AllowNone)
 		return out, err
 	})
+}
+
+// undelivered returns the contracts of a project, by id, that an approved peer did not
+// take since the last complete comparison with it began, with a reason for each.
+func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error) {
+	peers, err := r.Peers()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, peer := range peers {
+		if peer.State != hub.PeerApproved {
+			continue
+		}
+		dead, err := r.DeadLetters(peer.AID, 1000)
+		if err != nil {
+			return nil, err
+		}
+		var compared hub.Instant
+		text, err := r.Meta(hub.MetaCompared(peer.AID))
+		if err == nil {
+			compared, err = hub.ParseInstant(text)
+		}
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return nil, err
+		}
+		for _, d := range dead {
+			if d.Change.Project == project && d.Change.Kind == hub.ChangeContract && d.At.Compare(compared) >= 0 {
+				out[d.Change.Object] = "not delivered to " + string(peer.AID) + ": " + d.Fault
+			}
+		}
+	}
+	return out, nil
 }
 
 // waitsFor completes the sentence that a contract is ...: the status that is missing,

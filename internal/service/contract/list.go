@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -34,27 +35,36 @@ func (s *Service) Contracts(ctx context.Context, _ hub.Caller, q hub.ContractQue
 	return hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Contract, error) { return r.Contracts(q) })
 }
 
-// A Conflict is a contract with the contents that lost in a merge.
+// A Conflict is a contract with the contents and the moves that lost in a merge.
 type Conflict struct {
 	Contract hub.Contract          `json:"contract"`
-	Lost     []hub.ContractVersion `json:"lost"` // newest version first
+	Lost     []hub.ContractVersion `json:"lost"`  // newest version first
+	Moves    []hub.Stamp           `json:"moves"` // of the present version, oldest first
 }
 
-// Conflicts returns the contracts of a project with conflicts, by id, beginning after
-// one.
-func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID, after hub.ContractID, limit int) ([]Conflict, error) {
+// Conflicts are the conflicts of a project.
+type Conflicts struct {
+	Members   []hub.Stamp `json:"members"` // writes of the project's own members that lost
+	Contracts []Conflict  `json:"conflicts"`
+}
+
+// Conflicts returns the conflicts of a project: those of its members, and contracts
+// with conflicts by id, beginning after one.
+func (s *Service) Conflicts(ctx context.Context, _ hub.Caller, id hub.ProjectID, after hub.ContractID, limit int) (Conflicts, error) {
 	const op = "contract.Conflicts"
 	limit, err := page(op, limit, pageSize)
 	if err != nil {
-		return nil, err
+		return Conflicts{}, err
 	}
-	return readIn(ctx, s, op, id, func(r hub.Reader, _ hub.Project) ([]Conflict, error) {
+	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (Conflicts, error) {
 		found, err := r.Contracts(hub.ContractQuery{Project: id, Conflicted: true, After: after, Limit: limit})
-		out := make([]Conflict, len(found))
+		out := Conflicts{slices.Concat([]hub.Stamp{}, p.Stamps.Lost()), make([]Conflict, len(found))}
 		for i, c := range found {
-			out[i].Contract = c
+			out.Contracts[i] = Conflict{Contract: c, Lost: []hub.ContractVersion{}, Moves: slices.Concat([]hub.Stamp{}, c.Stamps.Lost())}
 			if err == nil {
-				_, out[i].Lost, err = r.Versions(id, c.ID)
+				var lost []hub.ContractVersion
+				_, lost, err = r.Versions(id, c.ID)
+				out.Contracts[i].Lost = append(out.Contracts[i].Lost, lost...)
 			}
 		}
 		return out, err

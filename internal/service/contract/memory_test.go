@@ -31,7 +31,7 @@ type memoryState struct {
 	contracts map[contractKey]hub.Contract
 	packets   map[packetKey]hub.Packet
 	changes   []hub.Change
-	entries   int64
+	entries   []hub.Entry
 }
 
 func newMemory() *memory {
@@ -47,7 +47,7 @@ func (m *memory) View(_ context.Context, fn func(hub.Reader) error) error {
 func (m *memory) Update(_ context.Context, _ hub.Durability, fn func(hub.Tx) error) error {
 	s := m.state
 	s.projects, s.contracts, s.packets = maps.Clone(s.projects), maps.Clone(s.contracts), maps.Clone(s.packets)
-	s.changes = slices.Clip(s.changes)
+	s.changes, s.entries = slices.Clip(s.changes), slices.Clip(s.entries)
 	if err := fn(&memoryTx{s: &s}); err != nil {
 		return err
 	}
@@ -80,6 +80,13 @@ func (t *memoryTx) Projects(after hub.ProjectID, limit int) (all []hub.Project, 
 	}
 	return all, nil
 }
+
+// Peer returns none: hubs of these tests are not bound by invites.
+func (t *memoryTx) Peer(hub.AID) (hub.Peer, error) { return hub.Peer{}, errMissing }
+
+// Meta returns nothing, and PutMeta stores nothing: nothing is limited in these tests.
+func (t *memoryTx) Meta(string) (string, error)  { return "", errMissing }
+func (t *memoryTx) PutMeta(string, string) error { return nil }
 
 func (t *memoryTx) PutProject(p, _ hub.Project) error { t.s.projects[p.ID] = p; return nil }
 
@@ -179,7 +186,12 @@ func (t *memoryTx) Changes(seq int64, limit int) ([]hub.Change, error) {
 }
 
 func (t *memoryTx) Append(e hub.Entry) (hub.Entry, error) {
-	t.s.entries++
-	e.Seq = t.s.entries
+	e.Seq = int64(len(t.s.entries)) + 1
+	t.s.entries = append(t.s.entries, e)
 	return e, nil
+}
+
+func (t *memoryTx) Journal(q hub.JournalQuery) ([]hub.Entry, error) {
+	rest := t.s.entries[min(int(q.After), len(t.s.entries)):]
+	return rest[:min(len(rest), q.Limit)], nil
 }

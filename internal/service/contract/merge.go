@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,9 +18,11 @@ import (
 // the same copies have the same state, for any order, grouping and repetition. It
 // holds because each part of a copy is one of two things: the greater of two by a
 // total order (the head of a contract, the work of each repository, each agreement,
-// the members of a project, the claim of each repository), or the union of both (the
+// each member of a project, the claim of each repository), or the union of both (the
 // contents of a contract, packets, repositories), cut by the same limits on every
-// hub. A status that follows from several parts is derived after the merge by
+// hub. The writes of members and statuses are merged with their causes, so that a
+// write that lost against one whose hub did not know it is not forgotten; see
+// mergeStamps. A status that follows from several parts is derived after the merge by
 // advance, with the time of the last part it needed and never that of a clock, so
 // that every hub derives the same.
 //
@@ -43,7 +46,57 @@ func mergeContract(a, b hub.Contract) hub.Contract {
 	out.Implementations = mergeImplementations(a.Implementations, b.Implementations)
 	out.Agreements = mergeAgreements(a.Agreements, b.Agreements)
 	out.History, out.Conflicts = mergeVersions(won, lost)
+	out.Stamps = mergeStamps(a.Stamps, b.Stamps)
 	return out
+}
+
+// mergeStamps merges the writes of two copies. A write stays if each copy has it or
+// does not include it; a copy that includes a write without having it has replaced
+// it. So a write leaves only with a write whose hub knew it, and of two writes that
+// did not know each other both stay, on every hub and for every order of merges: the
+// greater one is the value of the member, the other is Lost. The cost is quadratic in
+// the number of writes, of which there is one per member but in a conflict.
+func mergeStamps(a, b hub.Stamps) hub.Stamps {
+	if a.IsZero() || b.IsZero() || a.Equal(b) {
+		if a.IsZero() {
+			return b
+		}
+		return a
+	}
+	type dot struct {
+		by     hub.AID
+		at     hub.Instant
+		member string
+	}
+	dotOf := func(w hub.Stamp) dot { return dot{w.By, w.At, w.Member} }
+	has := func(s hub.Stamps, w hub.Stamp) bool {
+		return slices.ContainsFunc(s.Writes, func(x hub.Stamp) bool { return dotOf(x) == dotOf(w) })
+	}
+	var kept []hub.Stamp
+	for _, pair := range [...][2]hub.Stamps{{a, b}, {b, a}} {
+		for _, w := range pair[0].Writes {
+			if has(pair[1], w) || !pair[1].Covers(w) {
+				kept = append(kept, w)
+			}
+		}
+	}
+	// One hub does not write twice at one time. If a restored one did, all hubs keep
+	// the same of both.
+	kept = greatest(kept, nil, dotOf, func(x, y dot) int {
+		return cmp.Or(cmp.Compare(x.by, y.by), x.at.Compare(y.at), cmp.Compare(x.member, y.member))
+	}, hub.Stamp.Compare)
+	slices.SortFunc(kept, hub.Stamp.Compare)
+	out := hub.Stamps{Writes: kept, Seen: maps.Clone(a.Seen)}
+	for by, at := range b.Seen {
+		out.Seen[by] = later(out.Seen[by], at)
+	}
+	return out
+}
+
+// newlyLost returns the writes that are lost now and were not before.
+func newlyLost(was, now hub.Stamps) []hub.Stamp {
+	before := was.Lost()
+	return slices.DeleteFunc(now.Lost(), func(w hub.Stamp) bool { return slices.Contains(before, w) })
 }
 
 // compareHeads orders two copies of a contract by their present state.
@@ -164,8 +217,24 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 		v.Superseded = v.Superseded || superseded
 		all = append(all, variant{v, hub.ContentHash(v.Content)})
 	}
+	// Versions that one copy has folded are folded in both: of two folds the later
+	// counts, then the one with the greater digest.
+	var fold hub.ContractVersion
 	for _, c := range [...]hub.Contract{won, lost} {
 		for _, v := range c.History {
+			if federation.IsFold(v) && cmp.Or(cmp.Compare(v.Version, fold.Version), bytes.Compare(v.Content, fold.Content)) > 0 {
+				fold = v
+			}
+		}
+	}
+	if fold.Version > 0 {
+		add(fold, true)
+	}
+	for _, c := range [...]hub.Contract{won, lost} {
+		for _, v := range c.History {
+			if v.Version <= fold.Version {
+				continue
+			}
 			add(v, true)
 		}
 		for _, v := range c.Conflicts {
@@ -204,9 +273,7 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 			losers = append(losers, v)
 		}
 	}
-	if n := len(history) - federation.MaxVersions; n > 0 {
-		history = history[n:]
-	}
+	history = federation.Fold(history)
 	slices.SortFunc(losers, func(x, y variant) int {
 		return cmp.Or(cmp.Compare(y.Version, x.Version), y.At.Compare(x.At), cmp.Compare(x.hash, y.hash))
 	})
@@ -226,35 +293,41 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// mergeProject merges two copies of a project's own members and its repositories.
+// mergeProject merges two copies of a project: each of its own members, and its
+// repositories. A member has the value of its newest write. One that was never
+// written is the same in all copies, unless one is of a hub that keeps no stamps: then
+// the value of the copy with the later time counts, or else the greater one.
 func mergeProject(a, b hub.Project) hub.Project {
 	out := a
-	if compareProjects(a, b) < 0 {
-		out = b
+	out.Stamps = mergeStamps(a.Stamps, b.Stamps)
+	for _, member := range hub.ProjectMembers {
+		value := b.Member(member)
+		if cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Member(member), value)) > 0 {
+			value = a.Member(member)
+		}
+		if w, ok := out.Stamps.Newest(member); ok {
+			value = w.Value
+		}
+		out.SetMember(member, value)
 	}
+	out.UpdatedAt = later(a.UpdatedAt, b.UpdatedAt)
 	out.CreatedAt = earlier(a.CreatedAt, b.CreatedAt)
 	out.Repos = mergeRepos(a.Repos, b.Repos)
 	return out
-}
-
-// compareProjects orders two copies of a project's own members.
-func compareProjects(a, b hub.Project) int {
-	return cmp.Or(
-		a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Objective, b.Objective),
-		cmp.Compare(slices.Index(hub.ProjectStatuses, a.Status), slices.Index(hub.ProjectStatuses, b.Status)),
-		cmp.Compare(a.Policy, b.Policy))
 }
 
 func mergeRepos(a, b []hub.Repo) []hub.Repo {
 	return greatest(a, b, func(r hub.Repo) hub.RepoID { return r.ID }, cmp.Compare[hub.RepoID], compareRepos)
 }
 
-// compareRepos orders two copies of a repository: a claimed one wins, then the earlier
-// claim, then the last change by the claiming agent.
+// compareRepos orders two copies of a repository: the later term wins, then a claimed
+// one, then the earlier claim, then the last change by the claiming agent.
 func compareRepos(a, b hub.Repo) int {
 	switch {
 	case sameRepo(a, b):
 		return 0
+	case a.Term != b.Term:
+		return cmp.Compare(a.Term, b.Term)
 	case (a.Agent == "") != (b.Agent == ""):
 		return strings.Compare(string(a.Agent), string(b.Agent))
 	case !a.ClaimedAt.IsZero() && !b.ClaimedAt.IsZero() && a.ClaimedAt != b.ClaimedAt:
@@ -278,11 +351,11 @@ func advance(c hub.Contract, p hub.Project) hub.Contract {
 	if (c.Status == hub.ContractProposed || c.Status == hub.ContractNegotiating) && p.Policy == hub.AgreeAll && len(c.Dissenting(p)) == 0 {
 		counted := false
 		for _, a := range c.Agreements {
-			if a.Version == c.Version && a.At.Compare(c.ReopenedAt) > 0 {
+			if a.Version == c.Version && a.Repo != c.ProposedBy && a.At.Compare(c.ReopenedAt) > 0 {
 				c.UpdatedAt, counted = later(c.UpdatedAt, a.At), true
 			}
 		}
-		if counted { // without an agreement the status does not change
+		if counted { // without the agreement of another repository the status does not change
 			c.Status = hub.ContractAgreed
 		}
 	}

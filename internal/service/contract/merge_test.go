@@ -51,6 +51,22 @@ func randomContract(r *rand.Rand) hub.Contract {
 	return mergeContract(c, c) // as it is stored
 }
 
+// randomStamps returns the stamps of three hubs that wrote some members and took some
+// copies of each other.
+func randomStamps(r *rand.Rand, members ...string) (all [3]hub.Stamps) {
+	for range r.IntN(8) {
+		i, j := r.IntN(3), r.IntN(3)
+		if i != j {
+			all[i] = mergeStamps(all[i], all[j])
+			continue
+		}
+		by := hub.AID(fmt.Sprint("h", i))
+		at := hub.InstantMicro(max(all[i].Seen[by].Micro(), int64(r.IntN(4))) + 1)
+		all[i] = all[i].With(hub.Stamp{Member: members[r.IntN(len(members))], Value: fmt.Sprint(r.IntN(2)), Version: r.IntN(2), At: at, By: by}, false)
+	}
+	return all
+}
+
 func randomProject(r *rand.Rand) hub.Project {
 	at := func() hub.Instant { return hub.InstantMicro(int64(r.IntN(4))) }
 	p := hub.Project{
@@ -59,7 +75,7 @@ func randomProject(r *rand.Rand) hub.Project {
 	}
 	for i := range 3 {
 		if r.IntN(2) == 0 {
-			x := hub.Repo{ID: hub.RepoID(fmt.Sprint("r", i)), Name: "x", UpdatedAt: at(), Endpoint: fmt.Sprint(r.IntN(2))}
+			x := hub.Repo{ID: hub.RepoID(fmt.Sprint("r", i)), Name: "x", UpdatedAt: at(), Endpoint: fmt.Sprint(r.IntN(2)), Term: r.IntN(2)}
 			if r.IntN(3) > 0 {
 				x.Agent, x.ClaimedAt = hub.AID(fmt.Sprint("a", r.IntN(2))), at()
 			}
@@ -93,8 +109,19 @@ func laws[T any](t *testing.T, seed uint64, merge func(a, b T) T, same func(a, b
 
 func contractLaws(t *testing.T, seed uint64) {
 	t.Helper()
-	laws(t, seed, mergeContract, sameContract, randomContract)
-	laws(t, seed, mergeProject, sameProject, randomProject)
+	stamps := randomStamps(rand.New(rand.NewPCG(seed, 3)), hub.MemberPolicy, hub.MemberStatus, "later")
+	n := 0
+	next := func() hub.Stamps { n++; return stamps[n%3] }
+	laws(t, seed, mergeContract, sameContract, func(r *rand.Rand) hub.Contract {
+		c := randomContract(r)
+		c.Stamps = next()
+		return c
+	})
+	laws(t, seed, mergeProject, sameProject, func(r *rand.Rand) hub.Project {
+		p := randomProject(r)
+		p.Stamps = next()
+		return mergeProject(p, p)
+	})
 }
 
 func TestMergeLaws(t *testing.T) {

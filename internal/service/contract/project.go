@@ -14,7 +14,7 @@ type NewProject struct {
 	Name      string
 	Objective string
 	Repos     []hub.Repo          // Name, Role and Language must be given; ids are made here
-	Policy    hub.AgreementPolicy // default any
+	Policy    hub.AgreementPolicy // default counterparty
 }
 
 // CreateProject makes a project. A repository with the name of the hub's own is
@@ -27,10 +27,10 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 	now := hub.Instant{}.After(s.o.Clock)
 	p := hub.Project{
 		ID: hub.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: hub.ProjectPlanning, Policy: n.Policy,
-		CreatedAt: now, UpdatedAt: now,
+		CreatedAt: now, UpdatedAt: now, Owner: s.aid(caller),
 	}
 	if p.Policy == "" {
-		p.Policy = hub.AgreeAny
+		p.Policy = hub.AgreeCounterparty
 	}
 	for _, r := range n.Repos {
 		if err := s.addRepo(op, &p, &r, now); err != nil {
@@ -41,7 +41,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 		return hub.Project{}, err
 	}
 	err := s.update(ctx, caller, "", func(se *session) error {
-		if err := s.roomForProject(se.tx, op); err != nil {
+		if err := se.roomForProject(op, p.Owner); err != nil {
 			return err
 		}
 		if err := se.tx.PutProject(p, hub.Project{}); err != nil {
@@ -72,15 +72,6 @@ func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instan
 	return nil
 }
 
-// roomForProject refuses a project more than the hub keeps.
-func (s *Service) roomForProject(tx hub.Reader, op string) error {
-	all, err := tx.Projects("", s.o.Limits.Projects)
-	if err == nil && len(all) >= s.o.Limits.Projects {
-		return hub.Errorf(hub.CodeTooLarge, op, "this hub has %d projects, which is its limit", s.o.Limits.Projects)
-	}
-	return err
-}
-
 func projectChange(p hub.Project) hub.Change {
 	return hub.Change{Project: p.ID, Kind: hub.ChangeProject, Object: string(p.ID)}
 }
@@ -97,6 +88,9 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 	var r hub.Repo
 	if err := mayAct(op, caller); err != nil {
 		return p, r, err
+	}
+	if g, _ := hub.GrantIn(caller.Scope, id); caller.Scope != nil && !slices.Contains(g.Repos, repoName) && !g.Permits(hub.PermitWrite) {
+		return p, r, hub.Errorf(hub.CodeDenied, op, "%s may not claim repository %.200s", caller.AID, repoName)
 	}
 	if err := required(op, "repoName", repoName); err != nil {
 		return p, r, err
@@ -130,10 +124,7 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 		if err := federation.Check(r); err != nil {
 			return err
 		}
-		was := p
-		p.Repos = slices.Clone(p.Repos)
-		p.Repos[slices.IndexFunc(p.Repos, func(x hub.Repo) bool { return x.ID == r.ID })] = r
-		if err := se.tx.PutProject(p, was); err != nil {
+		if p, err = se.putRepo(p, r); err != nil {
 			return err
 		}
 		return se.record(hub.ActionRepoClaimed, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
@@ -141,10 +132,64 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 	return p, r, err
 }
 
+// LeaveProject gives the caller's repository back, so that another agent can claim it.
+// The operator may give back a repository that an agent of this hub claimed.
+func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, as As) (hub.Project, hub.Repo, error) {
+	const op = "contract.LeaveProject"
+	var p hub.Project
+	var r hub.Repo
+	if err := mayAct(op, caller); err != nil {
+		return p, r, err
+	}
+	err := s.update(ctx, caller, "", func(se *session) (err error) {
+		if p, err = project(se.tx, op, id); err != nil {
+			return err
+		}
+		r, _ = p.RepoNamed(as.Repo)
+		if _, ours := s.local(r.Agent); !ours || !caller.IsOperator() {
+			if r, err = s.speaksFor(op, p, caller, as); err != nil {
+				return err
+			}
+			if r.Agent != s.aid(caller) {
+				return hub.Errorf(hub.CodeConflict, op, "Repository %s is not claimed by %s", r.Name, s.aid(caller))
+			}
+		}
+		agent := r.Agent
+		r.Agent, r.Endpoint, r.ClaimedAt = "", "", hub.Instant{}
+		r.UpdatedAt, r.Term = r.UpdatedAt.After(s.o.Clock), r.Term+1
+		if p, err = se.putRepo(p, r); err != nil {
+			return err
+		}
+		return se.record(hub.ActionRepoReleased, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
+	})
+	return p, r, err
+}
+
+// local returns the agent of this hub with an AID; the operator has that of the hub.
+func (s *Service) local(aid hub.AID) (hub.AgentID, bool) {
+	switch {
+	case aid == "":
+		return "", false
+	case aid == s.o.Self:
+		return hub.Operator, true
+	case s.o.Local == nil:
+		return "", false
+	}
+	return s.o.Local(aid)
+}
+
+// putRepo stores a changed repository of a project, and returns the project with it.
+func (se *session) putRepo(p hub.Project, r hub.Repo) (hub.Project, error) {
+	was := p
+	p.Repos = slices.Clone(p.Repos)
+	p.Repos[slices.IndexFunc(p.Repos, func(x hub.Repo) bool { return x.ID == r.ID })] = r
+	return p, se.tx.PutProject(p, was)
+}
+
 // AddRepo adds a repository to a project.
-func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, r hub.Repo) (hub.Repo, error) {
+func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, as As, r hub.Repo) (hub.Repo, error) {
 	const op = "contract.AddRepo"
-	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, _ hub.Repo) error {
+	err := s.act(ctx, op, caller, id, as, hub.PermitWrite, func(se *session, p hub.Project, _ hub.Repo) error {
 		was := p
 		if err := s.addRepo(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
 			return err
@@ -161,22 +206,35 @@ func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.Project
 }
 
 // SetStatus sets the status of a project. A later status that follows from its
-// contracts replaces it.
+// contracts replaces it. Only the project's owner, a coordinator or the operator may.
 func (s *Service) SetStatus(ctx context.Context, caller hub.Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
-	return s.setProject(ctx, "contract.SetStatus", caller, id, string(status), func(p *hub.Project) { p.Status = status })
+	return s.setProject(ctx, "contract.SetStatus", caller, id, hub.MemberStatus, string(status))
 }
 
-// SetPolicy sets the repositories that have to agree to a contract.
+// SetPolicy sets the repositories that have to agree to a contract. Only the project's
+// owner, a coordinator or the operator may.
 func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
-	return s.setProject(ctx, "contract.SetPolicy", caller, id, string(policy), func(p *hub.Project) { p.Policy = policy })
+	return s.setProject(ctx, "contract.SetPolicy", caller, id, hub.MemberPolicy, string(policy))
 }
 
-func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, word string, set func(*hub.Project)) (hub.Project, error) {
+// setProject writes one member of a project.
+func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, member, value string) (hub.Project, error) {
 	var out hub.Project
-	err := s.act(ctx, op, caller, id, func(se *session, p hub.Project, r hub.Repo) error {
+	if err := mayAct(op, caller); err != nil {
+		return out, err
+	}
+	err := s.update(ctx, caller, "", func(se *session) error {
+		p, err := project(se.tx, op, id)
+		if err == nil {
+			err = se.mayGovern(op, p)
+		}
+		if err != nil {
+			return err
+		}
 		was := p
-		set(&p)
-		p.UpdatedAt = p.UpdatedAt.After(s.o.Clock)
+		p.SetMember(member, value)
+		p.UpdatedAt = later(p.UpdatedAt, p.Stamps.Seen[s.o.Self]).After(s.o.Clock)
+		p.Stamps = p.Stamps.With(hub.Stamp{Member: member, Value: value, At: p.UpdatedAt, By: s.o.Self}, false)
 		if err := federation.Check(p); err != nil {
 			return err
 		}
@@ -184,12 +242,27 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 			return err
 		}
 		out = withStanding(p)
-		if err := se.record(hub.ActionProjectChanged, projectChange(p), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller), Action: op, Status: word}); err != nil {
+		if err := se.record(hub.ActionProjectChanged, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller), Action: op, Status: value}); err != nil {
 			return err
 		}
 		return se.advanceAll(p)
 	})
 	return out, err
+}
+
+// mayGovern reports CodeDenied unless the caller may set the status and the policy of a
+// project: its owner, and on the hub of its owner a coordinator or the operator.
+func (se *session) mayGovern(op string, p hub.Project) error {
+	_, invited, err := se.hostOf(p)
+	switch {
+	case err != nil:
+		return err
+	case invited:
+		return hub.Errorf(hub.CodeDenied, op, "project %s belongs to %s, which sets its status and policy", p.ID, p.Owner)
+	case se.caller.Coordinates(), p.Owner != "" && p.Owner == se.s.aid(se.caller):
+		return nil
+	}
+	return hub.Errorf(hub.CodeDenied, op, "only the owner of project %s, a coordinator or the operator sets its status and policy", p.ID)
 }
 
 // advanceAll advances every contract of a project whose repositories or policy
@@ -214,8 +287,10 @@ func (se *session) advanceAll(p hub.Project) error {
 	return err
 }
 
-// withStanding returns p with the later of its own status and the derived one.
+// withStanding returns p as it is shown: with the later of its own status and the
+// derived one, and without stamps, which are about its own.
 func withStanding(p hub.Project) hub.Project {
+	p.Stamps = hub.Stamps{}
 	p.Status = p.Standing()
 	return p
 }

@@ -13,6 +13,7 @@ import (
 // A Proposal describes a new contract.
 type Proposal struct {
 	InProject
+	As
 	Type    hub.ContractType `json:"type"`
 	Name    string           `json:"name"`
 	Content json.RawMessage  `json:"content"` // an object
@@ -44,12 +45,15 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		Content: content, CreatedAt: now, UpdatedAt: now,
 	}
 	var out Result
-	err = s.act(ctx, op, caller, p.Project, func(se *session, in hub.Project, r hub.Repo) error {
+	err = s.act(ctx, op, caller, p.Project, p.As, hub.PermitPropose, func(se *session, in hub.Project, r hub.Repo) error {
 		c.ProposedBy = r.ID
 		if err := federation.Check(c); err != nil {
 			return err
 		}
 		if err := s.roomForContract(op, in, int64(len(content))); err != nil {
+			return err
+		}
+		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(content))}); err != nil {
 			return err
 		}
 		if err := se.tx.PutContract(c, hub.Contract{}); err != nil {
@@ -104,6 +108,7 @@ const (
 // A Response is one repository's answer to a contract.
 type Response struct {
 	InContract
+	As
 	Action  string          `json:"action"`
 	Comment string          `json:"comment,omitempty"`
 	Change  json.RawMessage `json:"suggestedChange,omitempty"` // suggested content; nil or any JSON value
@@ -136,10 +141,12 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
 	}
-	return s.move(ctx, caller, move{op, r.InContract, r.Version, does.move, r.Action, does.action, does.outcome}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
+	return s.move(ctx, caller, move{op, r.InContract, r.As, hub.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
 		if r.Action == ActionAgree {
-			if p.Policy == hub.AgreeCounterparty && by.ID == c.ProposedBy {
-				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", by.Name, c.Version)
+			proposer, _ := p.Repo(c.ProposedBy)
+			if p.Policy != hub.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
+				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", proposer.Name, c.Version).
+					WithHint("the owner of the project can let a proposer agree alone with the policy any")
 			}
 			c.Agreements = mergeAgreements(c.Agreements, []hub.Agreement{{
 				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: hub.ContentHash(c.Content), At: c.UpdatedAt,
@@ -161,6 +168,8 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 type move struct {
 	op      string
 	in      InContract
+	as      As
+	need    hub.Permission
 	version int // that the caller saw; 0 for the newest
 	move    hub.ContractMove
 	word    string // for the operation, in the error of a move that is not allowed
@@ -172,7 +181,7 @@ type move struct {
 // records the result.
 func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error)) (Result, error) {
 	var out Result
-	err := s.act(ctx, m.op, caller, m.in.Project, func(se *session, p hub.Project, by hub.Repo) error {
+	err := s.act(ctx, m.op, caller, m.in.Project, m.as, m.need, func(se *session, p hub.Project, by hub.Repo) error {
 		out = Result{Outcome: m.outcome, Repo: by.ID}
 		was, err := contract(se.tx, m.op, p.ID, m.in.Contract)
 		if err == nil {
@@ -181,11 +190,21 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		if err != nil {
 			return err
 		}
-		c, err := step(m.op, was, m.move, m.word, s.o.Clock)
+		c, err := s.step(m.op, was, m.move, m.word)
+		// The value is the status that the move leads to by itself. An agreement that
+		// waits for others keeps the status, and yet may undo the move before it.
+		write := hub.Stamp{Member: hub.MemberStatus, Value: string(c.Status), At: c.UpdatedAt, By: s.o.Self}
+		if err == nil {
+			err = se.charge(m.op, Rate{Things: 1})
+		}
 		if err == nil {
 			c, err = do(se, p, by, was, c, &out)
 		}
 		if err == nil {
+			if write.Version = c.Version; len(out.Pending) > 0 && m.move == hub.MoveAgree {
+				write.Value = pendingAgreement
+			}
+			c.Stamps = c.Stamps.With(write, false)
 			err = se.tx.PutContract(c, was)
 		}
 		if err != nil {
@@ -197,13 +216,16 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 	return out, err
 }
 
+// pendingAgreement is the value of the write of an agreement that waits for others.
+const pendingAgreement = "agreement pending"
+
 // step moves a contract. word names the operation in its error.
-func step(op string, c hub.Contract, move hub.ContractMove, word string, clock hub.Clock) (hub.Contract, error) {
+func (s *Service) step(op string, c hub.Contract, move hub.ContractMove, word string) (hub.Contract, error) {
 	next, ok := c.Status.After(move)
 	if !ok {
 		return c, hub.Errorf(hub.CodeConflict, op, "Cannot %s contract in status %s", word, c.Status)
 	}
-	c.Status, c.UpdatedAt = next, c.UpdatedAt.After(clock)
+	c.Status, c.UpdatedAt = next, later(c.UpdatedAt, c.Stamps.Seen[s.o.Self]).After(s.o.Clock)
 	return c, nil
 }
 
@@ -254,6 +276,7 @@ func (se *session) shareAbout(op string, p hub.Project, by hub.Repo, c hub.Contr
 // A Revision is the next version of a contract. Its note has two names on the wire.
 type Revision struct {
 	InContract
+	As
 	Content json.RawMessage `json:"content"`
 	Note    string          `json:"changeNote,omitempty"`
 	Notes   string          `json:"changeNotes,omitempty"`
@@ -275,26 +298,43 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, u.InContract, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated"}
+	m := move{op, u.InContract, u.As, hub.PermitPropose, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated"}
 	out, err := s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, _ *Result) (hub.Contract, error) {
-		switch {
-		case s.o.Strict && was.Status != hub.ContractNegotiating:
+		if s.o.Strict && was.Status != hub.ContractNegotiating {
 			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
 				WithHint("request a change first: {contract.reply}")
-		case was.Version >= federation.MaxVersions:
-			return c, hub.Errorf(hub.CodeTooLarge, op, "contract %s has %d versions, which is the limit", c.ID, was.Version)
 		}
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
 			return c, err
 		}
+		if err := se.charge(op, Rate{Bytes: int64(len(content))}); err != nil {
+			return c, err
+		}
 		c.Version, c.Content, c.ProposedBy = was.Version+1, content, by.ID
 		c.Implementations = revise(c.Implementations)
-		return c, se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
-			Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
-		})
+		err := federation.Check(c) // a content must not look like folded versions
+		if err == nil {
+			err = se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
+				Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
+			})
+		}
+		if err == nil && was.Version >= federation.MaxVersions {
+			err = se.fold(c)
+		}
+		return c, err
 	})
 	out.Warnings = contentWarnings(out.Contract.Type, content)
 	return out, err
+}
+
+// fold folds the oldest versions of a contract that has too many.
+func (se *session) fold(c hub.Contract) error {
+	c, err := withVersions(se.tx, c)
+	if err != nil || len(c.History) <= federation.MaxVersions {
+		return err
+	}
+	c.History = federation.Fold(c.History)
+	return se.tx.PutVersions(c)
 }
 
 // revise marks implementations as in need of a revision.

@@ -12,7 +12,7 @@ func sameContract(a, b hub.Contract) bool {
 	return a.Version == b.Version && a.Status == b.Status && a.UpdatedAt == b.UpdatedAt && a.CreatedAt == b.CreatedAt &&
 		a.ReopenedAt == b.ReopenedAt && a.ProposedBy == b.ProposedBy && a.Type == b.Type && a.Name == b.Name &&
 		bytes.Equal(a.Content, b.Content) && slices.EqualFunc(a.Implementations, b.Implementations, sameImplementation) &&
-		slices.Equal(a.Agreements, b.Agreements) && sameVersions(a.History, b.History) && sameVersions(a.Conflicts, b.Conflicts)
+		slices.Equal(a.Agreements, b.Agreements) && a.Stamps.Equal(b.Stamps) && sameVersions(a.History, b.History) && sameVersions(a.Conflicts, b.Conflicts)
 }
 
 func sameImplementation(a, b hub.Implementation) bool {
@@ -36,10 +36,17 @@ func sameContent(a, b hub.ContractVersion) bool {
 // sameProject reports whether two copies of one project and its repositories are
 // equal.
 func sameProject(a, b hub.Project) bool {
-	return compareProjects(a, b) == 0 && a.CreatedAt == b.CreatedAt && slices.EqualFunc(a.Repos, b.Repos, sameRepo)
+	return sameMembers(a, b) && slices.EqualFunc(a.Repos, b.Repos, sameRepo)
+}
+
+// sameMembers reports whether two copies of one project are equal but for their
+// repositories.
+func sameMembers(a, b hub.Project) bool {
+	return a.Name == b.Name && a.Objective == b.Objective && a.Status == b.Status && a.Policy == b.Policy &&
+		a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Stamps.Equal(b.Stamps)
 }
 
 func sameRepo(a, b hub.Repo) bool {
 	return a.ID == b.ID && a.Name == b.Name && a.Role == b.Role && a.Language == b.Language && a.URL == b.URL && a.Agent == b.Agent &&
-		a.Endpoint == b.Endpoint && a.ClaimedAt == b.ClaimedAt && a.UpdatedAt == b.UpdatedAt && slices.Equal(a.Paths, b.Paths)
+		a.Endpoint == b.Endpoint && a.ClaimedAt == b.ClaimedAt && a.UpdatedAt == b.UpdatedAt && a.Term == b.Term && slices.Equal(a.Paths, b.Paths)
 }

@@ -75,7 +75,8 @@ func writeItems[T json.Marshaler](ctx context.Context, store hub.Store, out *buf
 	return nil
 }
 
-// contractPages returns the pages of a project's contracts, with their versions.
+// contractPages returns the pages of a project's contracts as they are shown, with
+// their versions.
 func contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, error) {
 	q := hub.ContractQuery{Project: id, Limit: streamPage}
 	return func(r hub.Reader) ([]hub.Contract, bool, error) {
@@ -84,6 +85,7 @@ func contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, err
 			if err == nil {
 				found[i], err = withVersions(r, c)
 			}
+			found[i].Stamps = hub.Stamps{} // hubs exchange them with copies
 			q.After = c.ID
 		}
 		return found, len(found) == streamPage, err

@@ -12,10 +12,11 @@ import (
 )
 
 // contractSum returns the hash of a contract as hubs exchange it. Contents are hashed
-// in their canonical form, so that two spellings of one content have one sum.
+// in their canonical form, so that two spellings of one content have one sum. Hubs
+// of older releases keep no stamps, so that the sum is without them.
 func contractSum(c hub.Contract) string {
 	canonical := func(raw json.RawMessage) json.RawMessage { return json.RawMessage(`"` + hub.ContentHash(raw) + `"`) }
-	c.Content = canonical(c.Content)
+	c.Content, c.Stamps = canonical(c.Content), hub.Stamps{}
 	for _, versions := range []*[]hub.ContractVersion{&c.History, &c.Conflicts} {
 		*versions = slices.Clone(*versions)
 		for i, v := range *versions {
@@ -23,6 +24,12 @@ func contractSum(c hub.Contract) string {
 		}
 	}
 	return sumOf(c)
+}
+
+// headSum returns the hash of a project with its repositories, without stamps.
+func headSum(p hub.Project) string {
+	p.Stamps = hub.Stamps{}
+	return sumOf(p)
 }
 
 // sumOf returns the hash of a thing as hubs exchange it.

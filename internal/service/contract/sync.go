@@ -3,11 +3,13 @@ package contract
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // aheadAfter is the distance of a peer's times into the future from which it is
@@ -18,14 +20,25 @@ const aheadAfter = 5 * time.Minute
 // cheap, few enough that other writers do not wait long.
 const maxCopies = 64
 
-// Sync merges copies from a peer, in order. native says that the peer keeps the
-// members that Parley adds to the protocol. A copy that cannot be merged gets its own
-// status and does not affect the others. Up to maxCopies copies share a transaction.
+// Sync merges copies that this hub fetched from a peer, in order. native says that the
+// peer keeps the members that Parley adds to the protocol. A copy that cannot be merged
+// gets its own status and does not affect the others. Up to maxCopies copies share a
+// transaction.
 func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+	return s.sync(ctx, from, native, true, copies)
+}
+
+// Receive merges copies that a peer sent, like Sync. The peer has a rate.
+func (s *Service) Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+	return s.sync(ctx, from, native, false, copies)
+}
+
+func (s *Service) sync(ctx context.Context, from hub.AID, native, fetched bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	out := make([]federation.SyncResult, 0, len(copies))
 	for part := range slices.Chunk(copies, maxCopies) {
 		done := make([]federation.SyncResult, len(part))
 		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
+			se.fetched = fetched
 			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
 			for i, c := range part {
 				var err error
@@ -33,8 +46,12 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 				done[i], err = m.merge(c)
 				switch hub.CodeOf(err) {
 				case "":
-				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound:
+				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound, hub.CodeDenied, hub.CodeRateLimited:
 					done[i] = federation.SyncResult{Status: federation.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
+					var e *hub.Error
+					if errors.As(err, &e) {
+						done[i].Retry = e.RetryAfter
+					}
 				default:
 					return err
 				}
@@ -49,7 +66,7 @@ func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []
 	return out, nil
 }
 
-// SyncProject merges a whole project. The status is that of the project itself,
+// SyncProject merges a whole project that a peer sent. The status is that of the project itself,
 // or updated if anything in it was new.
 func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p federation.ProjectCopy) (federation.SyncResult, error) {
 	p.Status = explicitStatus(p)
@@ -61,7 +78,7 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 	for i := range p.Packets {
 		copies = append(copies, federation.Copy{Project: p.ID, Packet: &p.Packets[i]})
 	}
-	done, err := s.Sync(ctx, from, native, copies)
+	done, err := s.Receive(ctx, from, native, copies)
 	if err != nil {
 		return federation.SyncResult{}, err
 	}
@@ -70,7 +87,10 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 		switch {
 		case out.Status == federation.SyncError:
 		case d.Status == federation.SyncError:
-			out.Reason, out.Code = d.Reason, d.Code
+			out.Reason, out.Code, out.Retry = d.Reason, d.Code, d.Retry
+			if d.Code == hub.CodeRateLimited {
+				out.Status = d.Status // the sender tries again
+			}
 		case d.Status != federation.SyncSkipped && out.Status == federation.SyncSkipped:
 			out.Status, out.Reason = federation.SyncUpdated, ""
 		}
@@ -98,8 +118,14 @@ type merger struct {
 	*session
 	native   bool
 	received hub.Instant
+	peer     *hub.Peer   // the source; nil until it is read
 	ahead    hub.Instant // the latest time of a copy that is too far ahead
 }
+
+// maxAhead is the number of versions that a copy may be ahead of the local one. No
+// peer can use up the numbers with one copy, after which there would be no next
+// version.
+const maxAhead = 100_000
 
 // nothingNew is the reason of a copy that is part of the local state.
 const nothingNew = "nothing new"
@@ -175,7 +201,7 @@ func (m *merger) fillTimes(created, updated, was hub.Instant) (hub.Instant, hub.
 func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if in.Policy == "" && m.native {
-		in.Policy = hub.AgreeAny
+		in.Policy = hub.AgreeCounterparty
 	}
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
@@ -190,14 +216,27 @@ func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 	in = m.completeProject(was, in)
 	merged := in
 	if created {
-		err = m.s.roomForProject(m.tx, op)
+		err = m.roomForProject(op, m.source)
 	} else {
 		merged = was
 	}
 	merged = mergeProject(merged, in) // for a new one: in the order of all hubs
-	merged.Tally = was.Tally
+	merged.Tally, merged.Owner = was.Tally, was.Owner
+	if created {
+		merged.Owner = m.source
+	}
 	if err == nil {
 		err = checkRepos(op, merged)
+	}
+	g, bound := m.guest(in.ID)
+	if err == nil {
+		err = bound
+	}
+	if err == nil && g != nil {
+		err = g.checkHead(was, merged)
+	}
+	if err == nil {
+		err = checkStamps(op, merged.Stamps)
 	}
 	if err != nil {
 		return federation.SyncResult{}, err
@@ -223,8 +262,20 @@ func checkRepos(op string, p hub.Project) error {
 	return nil
 }
 
+// checkStamps reports CodeTooLarge for more writes, or more hubs that wrote, than
+// every hub takes.
+func checkStamps(op string, s hub.Stamps) error {
+	if max(len(s.Writes), len(s.Seen)) > federation.MaxStamps {
+		return hub.Errorf(hub.CodeTooLarge, op, "stamps: more than %d writes or hubs", federation.MaxStamps)
+	}
+	return nil
+}
+
 // putProject stores a project that a copy changed.
 func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) error {
+	if err := m.charge("contract.Sync", Rate{Things: 1}); err != nil {
+		return err
+	}
 	if err := m.tx.PutProject(p, was); err != nil {
 		return err
 	}
@@ -232,10 +283,15 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 		return err
 	}
 	for _, r := range was.Repos {
-		if now, _ := p.Repo(r.ID); r.Agent != "" && now.Agent != r.Agent {
+		if now, _ := p.Repo(r.ID); r.Agent != "" && now.Agent != r.Agent && now.Term == r.Term {
 			if err := m.note(hub.ActionRepoLost, string(r.ID), hub.OutcomeOK, facts{Project: p.ID, Repo: r.ID, Agent: r.Agent, Source: m.source}); err != nil {
 				return err
 			}
+		}
+	}
+	for _, w := range newlyLost(was.Stamps, p.Stamps) {
+		if err := m.note(hub.ActionProjectConflict, string(p.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
+			return err
 		}
 	}
 	m.known = false
@@ -246,15 +302,18 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	return m.advanceAll(p)
 }
 
+// lostFacts are the facts of a write that lost.
+func (m *merger) lostFacts(project hub.ProjectID, w hub.Stamp) facts {
+	return facts{Project: project, Source: m.source, Agent: w.By, Version: w.Version, Action: w.Member, Status: shorten.Bytes(w.Value, federation.MaxName), At: w.At}
+}
+
 // completeProject fills in members that a peer that is not native dropped or does not
 // know, from the local copy. A copy without a change keeps the local time: such peers
 // put a new time on everything.
 func (m *merger) completeProject(was, in hub.Project) hub.Project {
 	if was.ID == "" {
-		in.Policy = cmp.Or(in.Policy, hub.AgreeAny)
-	} else if m.native {
-		return in
-	} else {
+		in.Policy = cmp.Or(in.Policy, hub.AgreeCounterparty)
+	} else if !m.native {
 		in.Policy = was.Policy
 		if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
 			in.Status = was.Status
@@ -262,6 +321,12 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 		if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {
 			in.UpdatedAt = was.UpdatedAt
 		}
+	}
+	if in.Stamps.IsZero() && was.ID != "" {
+		in = m.stampProject(was, in)
+	}
+	if m.native {
+		return in
 	}
 	in.Repos = slices.Clone(in.Repos)
 	for i, r := range in.Repos {
@@ -271,11 +336,34 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 	return in
 }
 
+// stampProject gives a copy without stamps those of the local copy. A member that
+// differs is a write of the peer if the copy is later than the last known write of
+// the member. It stands beside that one, because the peer may not have known it; an
+// older one is what the member was before.
+func (m *merger) stampProject(was, in hub.Project) hub.Project {
+	in.Stamps = was.Stamps
+	for _, member := range hub.ProjectMembers {
+		value := in.Member(member)
+		if value == was.Member(member) {
+			continue
+		}
+		if last, written := was.Stamps.Newest(member); written && in.UpdatedAt.Compare(last.At) <= 0 {
+			in.SetMember(member, last.Value)
+		} else if written {
+			in.Stamps = in.Stamps.With(hub.Stamp{Member: member, Value: value, At: in.UpdatedAt, By: m.source}, true)
+		}
+	}
+	return in
+}
+
 // stampRepo gives a repository from a peer that is not native the times that it
 // lacks. known is the local copy.
 func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 	if !in.UpdatedAt.IsZero() {
 		return in
+	}
+	if in.Agent == known.Agent || in.Agent == m.source {
+		in.Term = known.Term // any other claim may be one that was given back
 	}
 	if in.URL == "" {
 		in.URL = known.URL
@@ -316,6 +404,13 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, e
 		return federation.SyncResult{}, err
 	}
 	now, _ := merged.Repo(in.ID)
+	if g, err := m.guest(p.ID); err != nil {
+		return federation.SyncResult{}, err
+	} else if g != nil {
+		if err := g.checkRepo(known, now); err != nil {
+			return federation.SyncResult{}, err
+		}
+	}
 	out := federation.SyncResult{Status: federation.SyncUpdated, Behind: !sameRepo(now, in)}
 	switch {
 	case !there:
@@ -342,6 +437,9 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 	if err != nil && !created {
 		return federation.SyncResult{}, err
 	}
+	if in.Version-was.Version > maxAhead {
+		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "version: %d is more than %d after the version here, which is %d", in.Version, maxAhead, was.Version)
+	}
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
 	merged, event := was, "merged"
@@ -349,6 +447,13 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 		merged, event = in, "received"
 	}
 	merged = advance(mergeContract(merged, in), p)
+	if g, err := m.guest(p.ID); err != nil {
+		return federation.SyncResult{}, err
+	} else if g != nil {
+		if err := g.checkContract(p, was, merged, m.native); err != nil {
+			return federation.SyncResult{}, err
+		}
+	}
 	out := federation.SyncResult{Status: federation.SyncUpdated, Version: merged.Version, Behind: !sameContract(merged, in)}
 	switch {
 	case created:
@@ -359,8 +464,13 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 		return out, nil
 	case len(merged.Implementations) > federation.MaxRepos:
 		err = hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
+	case checkStamps(op, merged.Stamps) != nil:
+		err = checkStamps(op, merged.Stamps)
 	default:
 		err = m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was))
+	}
+	if err == nil {
+		err = m.charge(op, Rate{Things: 1, Bytes: contentBytes(merged) - contentBytes(was)})
 	}
 	if err == nil {
 		err = m.tx.PutContract(merged, was)
@@ -375,9 +485,13 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 	return out, m.recordMerge(p, was, merged, event)
 }
 
-// recordMerge records a contract that a copy changed, and the contents that lost.
+// recordMerge records a contract that a copy changed, and the contents and moves that
+// lost.
 func (m *merger) recordMerge(p hub.Project, was, c hub.Contract, event string) error {
-	by, _ := p.RepoOf(m.source)
+	var by hub.Repo
+	if own := p.ReposOf(m.source); len(own) > 0 {
+		by = own[0]
+	}
 	if err := m.recordContract(hub.ActionContractMerged, p, by, c, event); err != nil {
 		return err
 	}
@@ -388,6 +502,11 @@ func (m *merger) recordMerge(p hub.Project, was, c hub.Contract, event string) e
 		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, facts{
 			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Digest: hub.ContentHash(v.Content),
 		}); err != nil {
+			return err
+		}
+	}
+	for _, w := range newlyLost(was.Stamps, c.Stamps) {
+		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
 			return err
 		}
 	}
@@ -425,12 +544,21 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 		}
 		in.Implementations[i] = impl
 	}
-	if m.native || was.ID == "" {
+	if was.ID == "" {
 		return in
 	}
-	in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
-	if in.Version == was.Version && in.Status == was.Status && hub.ContentHash(in.Content) == hub.ContentHash(was.Content) {
-		in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
+	if !m.native {
+		in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
+		if in.Version == was.Version && in.Status == was.Status && hub.ContentHash(in.Content) == hub.ContentHash(was.Content) {
+			in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
+		}
+	}
+	if in.Stamps.IsZero() {
+		// The peer keeps no stamps. Whether it knew the last move cannot be told; it is
+		// taken to have known it.
+		if in.Stamps = was.Stamps; !was.Stamps.IsZero() && compareHeads(in, was) > 0 {
+			in.Stamps = in.Stamps.With(hub.Stamp{Member: hub.MemberStatus, Value: string(in.Status), Version: in.Version, At: in.UpdatedAt, By: m.source}, false)
+		}
 	}
 	return in
 }
@@ -444,9 +572,21 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResul
 	was, err := m.tx.Packet(p.ID, in.ID)
 	_, in.At = m.fillTimes(hub.Instant{}, in.At, was.At)
 	m.seen(in.At)
+	g, bound := m.guest(p.ID)
+	if bound != nil {
+		return federation.SyncResult{}, bound
+	}
+	if created := hub.CodeOf(err) == hub.CodeNotFound; g != nil && (created || err == nil && m.native && comparePackets(in, was) > 0) {
+		if err := g.checkPacket(p, was, in); err != nil {
+			return federation.SyncResult{}, err
+		}
+	}
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
+			return federation.SyncResult{}, err
+		}
+		if err := m.charge(op, Rate{Things: 1, Bytes: int64(len(in.Content))}); err != nil {
 			return federation.SyncResult{}, err
 		}
 		if err := m.tx.PutPacket(in, hub.Packet{}); err != nil {

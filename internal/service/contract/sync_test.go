@@ -3,6 +3,7 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func TestSync(t *testing.T) {
 		equal(d, "journal", slices.Contains(d.journal(), hub.ActionContractConflict), true)
 		all, err := d.Conflicts(t.Context(), d.back, c.Project, "", 0)
 		d.ok(err)
-		equal(d, "conflicts", len(all) == 1 && all[0].Contract.ID == c.ID && len(all[0].Lost) == 1, true)
+		equal(d, "conflicts", len(all.Contracts) == 1 && all.Contracts[0].Contract.ID == c.ID && len(all.Contracts[0].Lost) == 1, true)
 		older := c
 		older.Content, older.UpdatedAt = json.RawMessage(`{"older":true}`), after(c.UpdatedAt, -time.Second)
 		got = d.received(older, federation.SyncUpdated) // it lost, and that is news
@@ -336,9 +337,18 @@ func TestSync(t *testing.T) {
 				t.Errorf("%s in %s", bad, raw)
 			}
 		}
-		for _, good := range []string{`"notes":""`, `"history":[]`, `"implementations":[]`, `"related_contracts":[]`, `"relevant_paths":[]`, `.000000"`} {
-			if !strings.Contains(strings.ReplaceAll(raw, `000"`, `.000000"`), good) {
+		for _, good := range []string{`"notes":""`, `"history":[]`, `"implementations":[]`, `"related_contracts":[]`, `"relevant_paths":[]`} {
+			if !strings.Contains(raw, good) {
 				t.Errorf("no %s in %s", good, raw)
+			}
+		}
+		times := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`).FindAllString(raw, -1)
+		if len(times) < 5 {
+			t.Errorf("got %d times in %s, want more", len(times), raw)
+		}
+		for _, at := range times {
+			if _, err := time.Parse(`"2006-01-02T15:04:05.000000"`, at); err != nil || len(at) != 28 {
+				t.Errorf("%s is not a time without a zone and with microseconds", at)
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 // Work is the work of one repository on a contract.
 type Work struct {
 	InContract
+	As
 	Plan         string   `json:"plan,omitempty"`           // for Start
 	Estimated    []string `json:"estimatedFiles,omitempty"` // files, for Start
 	Files        []string `json:"files"`                    // changed, for Complete
@@ -22,7 +23,7 @@ type Work struct {
 // Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
-	return s.work(ctx, caller, move{op, w.InContract, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, _ := was.Implementation(by.ID)
 		return hub.Implementation{
 			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
@@ -38,7 +39,7 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
-	return s.work(ctx, caller, move{op, w.InContract, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
 			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
@@ -80,6 +81,7 @@ const (
 // A Verification is the result of testing the implementations of a contract together.
 type Verification struct {
 	InContract
+	As
 	Result   string          `json:"result"`
 	Notes    string          `json:"notes,omitempty"`
 	Failures json.RawMessage `json:"failureDetails,omitempty"` // nil or any JSON value
@@ -107,7 +109,7 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if len(v.Notes) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, v.InContract, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome}
+	m := move{op, v.InContract, v.As, hub.PermitImplement, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome}
 	return s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, _, c hub.Contract, out *Result) (_ hub.Contract, err error) {
 		if v.Result == VerifyFailure {
 			c.Implementations = revise(c.Implementations)

@@ -235,12 +235,15 @@ func TestWork(t *testing.T) {
 			d.ok(err)
 			return v
 		}
-		equal(d, "no contracts", check("", ""), contract.Verdict{OK: true, Failures: []contract.Failure{}})
+		equal(d, "no contracts", check("", ""), contract.Verdict{Failures: []contract.Failure{}})
+		none, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID), AllowNone: true})
+		d.ok(err)
+		equal(d, "no contracts, allowed", none, contract.Verdict{OK: true, Failures: []contract.Failure{}})
 		c := d.propose()
 		v := check("", "frontend-app")
 		equal(d, "proposed", v.OK, false)
 		equal(d, "reason", v.Failures[0].Reason, "not agreed yet: waiting for frontend-app")
-		_, err := d.respond(d.front, c, contract.ActionAgree, "")
+		_, err = d.respond(d.front, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "agreed", check("", "").OK, true)
 		d.implement(c, d.back)
@@ -329,9 +332,9 @@ func TestFiles(t *testing.T) {
 		}
 		t.Run("R1-076 a file is asked for", func(t *testing.T) {
 			var err error
-			r, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
+			r, err = d.RequestFile(t.Context(), d.back, contract.As{}, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
 			d.ok(err)
-			_, err = d.RequestFile(t.Context(), d.back, hub.FileRequest{Project: d.project.ID})
+			_, err = d.RequestFile(t.Context(), d.back, contract.As{}, hub.FileRequest{Project: d.project.ID})
 			d.refused(err, hub.CodeInvalid, "description required")
 		})
 		t.Run("R1-077 requests are listed", func(t *testing.T) {
@@ -392,17 +395,43 @@ func TestLimits(t *testing.T) {
 		d.ok(propose(big))
 		d.refused(propose(big), hub.CodeTooLarge, "bytes of content")
 	})
-	t.Run("a contract has so many versions, and no more", func(t *testing.T) {
+	t.Run("a contract goes on after many versions: old ones are folded into a digest", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		update := func(i int) error {
 			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
 			return err
 		}
-		for i := 1; i < federation.MaxVersions; i++ {
+		for i := 1; i <= federation.MaxVersions+1; i++ {
 			d.ok(update(i))
 		}
-		d.refused(update(0), hub.CodeTooLarge, "versions")
+		got, err := d.Contract(t.Context(), d.back, c.Project, c.ID, true)
+		d.ok(err)
+		equal(d, "version", got.Version, federation.MaxVersions+2)
+		equal(d, "folded", len(got.History) < federation.MaxVersions && federation.IsFold(got.History[0]), true)
+		_, err = d.Diff(t.Context(), d.back, c.Project, c.ID, 1, 2)
+		d.refused(err, hub.CodeNotFound, "folded")
+		_, err = d.Diff(t.Context(), d.back, c.Project, c.ID, 0, 0)
+		d.ok(err)
+		_, err = d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: got.History[0].Content})
+		d.refused(err, hub.CodeInvalid, "folded")
+		// A hub that has not folded them merges both copies to the same.
+		whole := got
+		whole.History = got.History[1:]
+		res, err := d.Sync(t.Context(), peer, true, []federation.Copy{{Project: c.Project, Contract: &whole}})
+		d.ok(err)
+		equal(d, "news", res[0].Status, federation.SyncSkipped)
+	})
+	t.Run("a high version that a peer sends freezes nothing", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.propose()
+		high := c
+		high.Version = 1<<31 - 1
+		res, err := d.Sync(t.Context(), peer, true, []federation.Copy{{Project: c.Project, Contract: &high}})
+		d.ok(err)
+		equal(d, "refused", res[0].Code, hub.CodeInvalid)
+		_, err = d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"next":1}`)})
+		d.ok(err)
 	})
 	t.Run("R1-086 no id leads out of its place", func(t *testing.T) {
 		d := newDesk(t, nil).begin()

@@ -35,7 +35,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		return Report{}, err
 	}
 
-	err = s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err = s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = acceptable(m.tx, op, actor, id, detail); err != nil {
 			return err
 		}
@@ -58,6 +58,9 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		}
 		if err := m.move(&h, hub.HandoffActivated, note, nil); err != nil {
 			return err
+		}
+		if h.Restricted && detail != "" {
+			detail = onTheHub
 		}
 		err = s.post(m, actor, h, hub.TypeHandoffAccept, hub.PriorityNormal, struct {
 			ID     hub.HandoffID `json:"handoff_id"`
@@ -220,7 +223,7 @@ func (s *Service) Withdraw(ctx context.Context, actor hub.Caller, id hub.Handoff
 // refuse rejects the proposed handoff that find returns.
 func (s *Service) refuse(ctx context.Context, op string, actor hub.Caller, find func(hub.Tx) (hub.Handoff, error), ending hub.Ending, reason hub.RejectReason, detail string) (Report, error) {
 	var h hub.Handoff
-	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = find(m.tx); err != nil {
 			return err
 		}
@@ -250,7 +253,7 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		why += ": " + detail
 	}
 	var h hub.Handoff
-	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = visible(m.tx, op, actor, id); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, erro
 	out := []Report{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = out[:0]
-		q := hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}, Limit: maxPage}
+		q := hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}, Limit: s.page}
 		for {
 			page, err := r.Handoffs(q)
 			if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, erro
 func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Approve"
 	var h hub.Handoff
-	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = undecided(m.tx, op, actor, id); err != nil {
 			return err
 		}

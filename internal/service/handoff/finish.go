@@ -58,7 +58,7 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 			WithHint("name files that were changed as artifacts, or ask the operator to release the task")
 	}
 
-	err = s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err = s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
 			return err
 		}
@@ -113,8 +113,12 @@ func (s *Service) end(m *mover, actor hub.Caller, h *hub.Handoff) error {
 	if err := m.move(h, hub.HandoffClosed, "", nil); err != nil {
 		return err
 	}
+	summary := cut(h.Notes, 1500)
+	if h.Restricted {
+		summary = onTheHub
+	}
 	return s.post(m, actor, *h, hub.TypeHandoffComplete, hub.PriorityNormal, map[string]any{
-		"handoff_id": h.ID, "summary": cut(h.Notes, 1500), "ending": h.Ending,
+		"handoff_id": h.ID, "summary": summary, "ending": h.Ending,
 	}, false)
 }
 
@@ -208,7 +212,7 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Activate"
 	var h hub.Handoff
-	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if err := active(op, actor); err != nil {
 			return err
 		}
@@ -244,7 +248,7 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 	const op = "handoff.Close"
 	var h hub.Handoff
 	var steps []hub.HandoffStep
-	err := s.update(ctx, op, actor.ID, func(m *mover) (err error) {
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if err := active(op, actor); err != nil {
 			return err
 		}

@@ -70,6 +70,9 @@ type Options struct {
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA
 	Inspect   time.Duration // the time limit of the checks of one package; default a minute
 
+	// Page is the number of handoffs per read where all are needed; default 200.
+	Page int
+
 	// RequireProof refuses a handoff that is declared unproven, and a completion
 	// that the hub cannot check.
 	RequireProof bool
@@ -88,6 +91,7 @@ type Service struct {
 	log       *slog.Logger
 	sla       time.Duration
 	inspect   time.Duration
+	page      int
 
 	requireProof bool
 }
@@ -111,9 +115,12 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 	if o.Inspect <= 0 {
 		o.Inspect = time.Minute
 	}
+	if o.Page <= 0 {
+		o.Page = maxPage
+	}
 	return &Service{
 		store: store, sender: sender, inspector: o.Inspector, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
-		sla: o.SLA, inspect: o.Inspect, requireProof: o.RequireProof,
+		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof,
 	}
 }
 
@@ -328,7 +335,7 @@ type stepFacts struct {
 // A mover makes the moves of one transaction and collects its messages.
 type mover struct {
 	tx     hub.Tx
-	actor  hub.AgentID
+	actor  hub.Caller
 	now    hub.Time
 	posted []hub.Message
 }
@@ -336,7 +343,7 @@ type mover struct {
 // update runs fn in one transaction and, after the commit, announces the messages
 // that fn posted. The store may run fn more than once; each time it gets a new
 // mover.
-func (s *Service) update(ctx context.Context, op string, actor hub.AgentID, fn func(*mover) error) error {
+func (s *Service) update(ctx context.Context, op string, actor hub.Caller, fn func(*mover) error) error {
 	var m *mover
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		m = &mover{tx: tx, actor: actor, now: s.clock.Now()}
@@ -355,7 +362,7 @@ func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks 
 	if err != nil {
 		return err
 	}
-	step := hub.HandoffStep{State: next, At: m.now, Actor: m.actor, Note: note, Checks: checks}
+	step := hub.HandoffStep{State: next, At: m.now, Actor: m.actor.ID, Note: note, Checks: checks}
 	if err := m.tx.PutHandoff(moved, h.Status, &step); err != nil {
 		return err
 	}
@@ -384,7 +391,7 @@ func (m *mover) entry(a hub.Action, h hub.Handoff, facts any) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.tx.Append(hub.Entry{At: m.now, Actor: m.actor, Action: a, Subject: string(h.ID), Outcome: hub.OutcomeOK, Facts: raw})
+	_, err = m.tx.Append(hub.Entry{At: m.now, Actor: m.actor.ID, Action: a, Subject: string(h.ID), Outcome: hub.OutcomeOK, Facts: m.actor.Sign(raw)})
 	return err
 }
 

@@ -11,8 +11,7 @@ import (
 const (
 	lookEvery    = time.Minute    // the time between two searches for late tasks
 	escalateWait = 24 * time.Hour // the time between two messages about one late task
-	latePage     = 100
-	leaseTime    = 2 * lookEvery // the time until another process takes over from one that died
+	leaseTime    = 2 * lookEvery  // the time until another process takes over from one that died
 )
 
 // due returns the time at which an accepted task becomes late: the end of the SLA
@@ -60,33 +59,36 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 		err := s.store.View(ctx, func(r hub.Reader) (err error) {
 			late, err = r.Handoffs(hub.HandoffQuery{Late: &hub.Lateness{
 				AcceptedBefore: now.Add(-s.sla), DeadlineBy: now, EscalatedBefore: now.Add(-escalateWait),
-			}, Limit: latePage})
+			}, Limit: s.page})
 			return err
 		})
 		if err != nil {
 			return told, fmt.Errorf("handoff: escalate: %w", err)
 		}
 		for _, h := range late {
-			ok, err := s.escalate(ctx, lease, h.ID)
+			sent, full, err := s.escalate(ctx, lease, h.ID)
 			if err != nil {
 				return told, fmt.Errorf("handoff: escalate %s: %w", h.ID, err)
 			}
-			if !ok {
-				return told, nil // the hub is over its limit of messages
+			if full {
+				return told, nil
 			}
-			told++
+			if sent {
+				told++
+			}
 		}
-		if len(late) < latePage {
+		if len(late) < s.page {
 			return told, nil
 		}
 	}
 }
 
-// escalate sends the message about one late task. It reports false if the hub is
-// over its limit of messages.
-func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffID) (told bool, err error) {
-	err = s.update(ctx, "handoff.Escalate", hub.Self, func(m *mover) error {
-		told = true
+// escalate sends the message about one late task, and reports whether it did. It
+// does not if the task is not late any more, or if the hub is over its limit of
+// messages: then full is true.
+func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffID) (sent, full bool, err error) {
+	err = s.update(ctx, "handoff.Escalate", hub.Caller{ID: hub.Self}, func(m *mover) error {
+		sent, full = false, false
 		if err := m.tx.CheckLease(lease); err != nil {
 			return err
 		}
@@ -99,8 +101,8 @@ func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffI
 			return nil // its state changed meanwhile, or the clock went back
 		}
 		summary := fmt.Sprintf("the task %s is late: %s accepted it at %s and has not completed it", h.TaskID, h.To, h.AcceptedAt)
-		told, err = s.tell(m, h.To, h, summary, "it was due at "+s.due(h).String(), map[string]any{"task_id": h.TaskID, "owner": h.To})
-		if err != nil || !told {
+		sent, err = s.tell(m, h.To, h, summary, "it was due at "+s.due(h).String(), map[string]any{"task_id": h.TaskID, "owner": h.To})
+		if full = !sent; err != nil || full {
 			return err
 		}
 		h.Escalated = m.now
@@ -109,5 +111,5 @@ func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffI
 		}
 		return m.entry(hub.ActionHandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": m.posted[0].ID})
 	})
-	return told, err
+	return sent, full, err
 }

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/shell"
 )
 
 // The subjects of checks.
@@ -143,19 +143,9 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 			}
 		}
 		return hub.Errorf(hub.CodeOutsideRoots, op, "%s lies under no root, so that the hub cannot check it", cut(path, 300)).
-			WithHint("{root.add} %s; %s", shellWord(folders[i]), next)
+			WithHint("{root.add} %s; %s", shell.Word(plain(folders[i])), next)
 	}
 	return nil
-}
-
-// shellWord returns a path as a shell reads it.
-func shellWord(path string) string {
-	if strings.ContainsFunc(path, func(r rune) bool {
-		return !strings.ContainsRune("/._-+@:,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}) {
-		return "'" + strings.ReplaceAll(plain(path), "'", `'\''`) + "'"
-	}
-	return path
 }
 
 // declaredDone ends the detail of the work's check in records of earlier versions, in

@@ -140,7 +140,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	// and the package is sealed again.
 	for err = errOwnersChanged; errors.Is(err, errOwnersChanged); {
 		if box, err = s.sealFor(ctx, op, actor, p, draft); err == nil {
-			err = s.update(ctx, op, actor.ID, store)
+			err = s.update(ctx, op, actor, store)
 		}
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -312,6 +313,45 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+func TestPages(t *testing.T) {
+	d := open(t)
+	d.Service = handoff.New(d.store, d.mail, &handoff.Options{Clock: d.clock, Page: 2})
+	human := with("policy.requires_human_approval", true)
+	var want []hub.HandoffID
+	for i := range 7 {
+		change := human
+		if i%3 == 1 {
+			change = nil
+		}
+		h := d.propose(planner, "builder", pkg(fmt.Sprint("T-", i), change))
+		if change != nil {
+			want = append(want, h.ID)
+		} else {
+			d.accept(builder, h.ID)
+		}
+	}
+	t.Run("approvals on later pages are listed", func(t *testing.T) {
+		waiting, err := d.Waiting(t.Context(), operator)
+		var got []hub.HandoffID
+		for _, h := range waiting {
+			got = append(got, h.ID)
+		}
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v (%v), want %v", got, err, want)
+		}
+	})
+	t.Run("late tasks on later pages are told", func(t *testing.T) {
+		for i := range 3 {
+			d.accept(builder, d.propose(tester, "builder", pkg(fmt.Sprint("L-", i), nil)).ID)
+		}
+		d.pass(25 * time.Hour)
+		if n, err := d.Escalate(t.Context()); err != nil || n != 5 {
+			t.Errorf("got %d (%v), want 5", n, err)
+		}
+	})
+}
+
 func TestQueue(t *testing.T) {
 	d := open(t)
 	item := with("task.external_refs", []any{map[string]any{"type": "workq_item", "value": "42"}})
@@ -346,10 +386,26 @@ func TestLate(t *testing.T) {
 		h := d.propose(planner, "builder", pkg("T", change))
 		return d, d.accept(builder, h.ID)
 	}
+	// count looks for late tasks and expects want more messages about them in the
+	// inboxes of those who coordinate.
 	count := func(t *testing.T, d *desk, want int) {
 		t.Helper()
+		told := func() (n int) {
+			for _, who := range []hub.Caller{planner, operator} {
+				for _, kind := range d.inbox(who) {
+					if kind == string(hub.TypeStatusBlocked) {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		before := told()
 		if got, err := d.Escalate(t.Context()); err != nil || got != want {
 			t.Errorf("at %v: escalated %d (%v), want %d", d.clock(), got, err, want)
+		}
+		if got := told() - before; got != want {
+			t.Errorf("at %v: %d messages to those who coordinate, want %d", d.clock(), got, want)
 		}
 	}
 	t.Run("R3-059 a task that takes more than a day is escalated to the coordinator, at most once a day", func(t *testing.T) {
@@ -408,6 +464,22 @@ func TestLate(t *testing.T) {
 		count(t, d, 0)
 		d.pass(24*time.Hour + time.Millisecond)
 		count(t, d, 1)
+	})
+	t.Run("R3-059 those beyond the hub's own limit are not counted as told, and are told later", func(t *testing.T) {
+		d := open(t)
+		for i := range 70 {
+			h := d.propose(tester, "builder", pkg(fmt.Sprint("T-", i), nil))
+			d.accept(builder, h.ID)
+		}
+		d.pass(25 * time.Hour)
+		first, err := d.Escalate(t.Context())
+		if err != nil || first == 0 || first >= 70 {
+			t.Fatalf("got %d (%v), want some of 70", first, err)
+		}
+		same(t, "inbox of the coordinator", len(d.inbox(planner)), first)
+		d.pass(2 * time.Minute)
+		count(t, d, 70-first)
+		count(t, d, 0)
 	})
 	t.Run("R3-059 nor does a restart", func(t *testing.T) {
 		d, _ := late(t, nil)

@@ -31,12 +31,12 @@ type Journal struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex // guards counts
-	counts map[refusal]*count
+	counts map[kind]*count
 }
 
 // New returns a journal over store. opts may be nil.
 func New(store hub.Store, opts *Options) *Journal {
-	j := &Journal{store: store, clock: time.Now, log: slog.New(slog.DiscardHandler), counts: map[refusal]*count{}}
+	j := &Journal{store: store, clock: time.Now, log: slog.New(slog.DiscardHandler), counts: map[kind]*count{}}
 	if opts != nil {
 		if opts.Clock != nil {
 			j.clock = opts.Clock
@@ -71,38 +71,50 @@ func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any)
 	return nil
 }
 
-// A refusal is one kind of refused call. Refusals of one kind are counted together.
-type refusal struct {
-	actor hub.AgentID
-	code  hub.Code
+// A kind is what calls have in common that are counted together: refused calls of one
+// actor with one code, and calls of one actor with one project token.
+type kind struct {
+	action hub.Action
+	actor  hub.AgentID
+	code   hub.Code // of refused calls
+	token  string   // id of the project token, of calls with one
 }
 
-// A count is the number of refusals of one kind since the last entry about it.
+// A count is the number of calls of one kind since the last entry about it.
 type count struct {
 	n  int
 	op string // the operation of the newest
 }
 
 const (
-	gather      = time.Minute // for which refusals of one kind are gathered
-	maxRefusals = 10_000      // kinds that are counted apart within that time
+	gather   = time.Minute // for which calls of one kind are gathered
+	maxKinds = 10_000      // that are counted apart within that time
 )
 
 // Refused records that a call was refused. The first of its kind is written at
 // once; those that follow within a minute become one entry with a count. A
 // refusal that cannot be written is counted with those that follow.
 func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, code hub.Code) {
-	k := refusal{actor, code}
+	j.count(ctx, kind{action: hub.ActionRefused, actor: actor, code: code}, op)
+}
+
+// Used records that a project token was used, in the way of Refused.
+func (j *Journal) Used(ctx context.Context, actor hub.AgentID, op, token string) {
+	j.count(ctx, kind{action: hub.ActionTokenUsed, actor: actor, token: token}, op)
+}
+
+// count writes the first call of its kind, or counts it.
+func (j *Journal) count(ctx context.Context, k kind, op string) {
 	j.mu.Lock()
 	c, seen := j.counts[k]
 	switch {
 	case seen:
 		c.n++
 		c.op = op
-	case len(j.counts) < maxRefusals:
+	case len(j.counts) < maxKinds:
 		j.counts[k] = &count{op: op}
 	default:
-		k = refusal{code: code} // too many kinds to count apart
+		k = kind{action: k.action, code: k.code} // too many kinds to count apart
 		if c, seen = j.counts[k]; seen {
 			c.n++
 		} else {
@@ -111,38 +123,43 @@ func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, cod
 	}
 	j.mu.Unlock()
 	if !seen {
-		j.refused(ctx, k, op, 1)
+		j.counted(ctx, k, op, 1)
 	}
 }
 
-// refused appends an entry about n refusals, or keeps them for the next Flush.
-func (j *Journal) refused(ctx context.Context, k refusal, op string, n int) {
+// counted appends an entry about n calls, or keeps them for the next Flush.
+func (j *Journal) counted(ctx context.Context, k kind, op string, n int) {
 	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err := j.append(ctx, hub.Entry{Actor: k.actor, Action: hub.ActionRefused, Outcome: hub.OutcomeRefused}, map[string]any{"code": k.code, "op": op, "count": n})
+	e := hub.Entry{Actor: k.actor, Action: k.action, Subject: k.token, Outcome: hub.OutcomeOK}
+	facts := map[string]any{"op": op, "count": n}
+	if k.action == hub.ActionRefused {
+		e.Outcome, facts["code"] = hub.OutcomeRefused, k.code
+	}
+	err := j.append(ctx, e, facts)
 	if err == nil {
 		return
 	}
-	j.log.Warn("a refusal could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
+	j.log.Warn("a call could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if c, ok := j.counts[k]; ok {
 		c.n += n
-	} else if len(j.counts) < maxRefusals {
+	} else if len(j.counts) < maxKinds {
 		j.counts[k] = &count{n: n, op: op}
 	}
 }
 
-// Flush appends the refusals that were gathered.
+// Flush appends the calls that were gathered.
 func (j *Journal) Flush(ctx context.Context) {
 	j.mu.Lock()
 	gathered := j.counts
-	j.counts = map[refusal]*count{}
+	j.counts = map[kind]*count{}
 	j.mu.Unlock()
 	for k, c := range gathered {
 		if c.n > 0 {
-			j.refused(ctx, k, c.op, c.n)
+			j.counted(ctx, k, c.op, c.n)
 		}
 	}
 }

@@ -45,6 +45,7 @@ type Service struct {
 	mu     sync.RWMutex // guards the rest
 	keys   map[string]cachedKey
 	agents map[hub.AgentID]cachedAgent
+	byAID  map[hub.AID]hub.AgentID // agents whose names have a dot or an underscore; nil if they were not read
 	epoch  int
 	seen   map[hub.AgentID]*atomic.Int64 // milliseconds of the last call since the hub started; one for each agent that called
 }
@@ -102,7 +103,14 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	if !strings.HasPrefix(secret, vault.KeyPrefix) {
 		return hub.Caller{}, unknownKey(op)
 	}
-	hash, now := hub.HashSecret(secret), s.clock.Now()
+	return s.ByHash(ctx, hub.HashSecret(secret))
+}
+
+// ByHash returns the caller that holds the secret with a hash. It reports
+// CodeUnauthenticated as Authenticate does.
+func (s *Service) ByHash(ctx context.Context, hash string) (hub.Caller, error) {
+	const op = "keys.Authenticate"
+	now := s.clock.Now()
 	s.mu.RLock()
 	known, ok := s.keys[hash]
 	epoch := s.epoch
@@ -215,6 +223,7 @@ func (s *Service) Changed() {
 	s.mu.Lock()
 	clear(s.keys)
 	clear(s.agents)
+	s.byAID = nil
 	s.epoch++
 	s.mu.Unlock()
 	if s.bus != nil {
@@ -265,6 +274,12 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 	}
 	agent.State, agent.CreatedAt = hub.AgentActive, key.CreatedAt
 	err = s.update(ctx, "add "+string(agent.ID), func(tx hub.Tx) error {
+		switch p, err := tx.Peer(s.AID(agent.ID)); {
+		case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
+			return err
+		case err == nil && p.State != hub.PeerRemoved:
+			return hub.Errorf(hub.CodeConflict, op, "the peer %s has the agent id that %s would have", p.AID, agent.ID).WithHint("choose another name")
+		}
 		if err := putAgent(tx, actor, agent); err != nil {
 			return err
 		}
@@ -343,6 +358,9 @@ func (s *Service) makeKey(k NewKey) (hub.Key, string, error) {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key cannot expire in the past")
 	}
 	secret := vault.NewSecret()
+	if k.Agent == hub.Operator {
+		secret = vault.NewOperatorSecret()
+	}
 	now := s.clock.Now()
 	key := hub.Key{
 		ID: hub.KeyID(string(k.Agent) + "/" + k.Label), Agent: k.Agent, Label: k.Label,
@@ -363,7 +381,8 @@ func addKey(tx hub.Tx, actor hub.Caller, key hub.Key) error {
 }
 
 // RevokeKeys revokes the keys of an agent, those with the given label or all,
-// and returns their number. Only the operator may.
+// and returns their number. The project tokens of the agent end with its last key.
+// Only the operator may.
 func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.AgentID, label string) (int, error) {
 	const op = "keys.RevokeKeys"
 	if err := actor.OperatorOnly(op); err != nil {
@@ -383,7 +402,14 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			return hub.Errorf(hub.CodeNotFound, op, "%s has no such key that is still valid", agent).
 				WithHint("parley agent list --json shows the keys")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		keys, err := tx.Keys(agent)
+		if err != nil || slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }) {
+			return err
+		}
+		return hub.RevokeTokens(tx, actor, s.AID(agent), now)
 	})
 	return n, err
 }
@@ -399,8 +425,8 @@ func revoke(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, now hu
 	return n, err
 }
 
-// SetState pauses or resumes an agent. A paused one can read but not send.
-// Only the operator may.
+// SetState pauses or resumes an agent. A paused one can read but not send, and its
+// project tokens end. Only the operator may.
 func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.AgentID, state hub.AgentState) (hub.Agent, error) {
 	const op = "keys.SetState"
 	if err := actor.OperatorOnly(op); err != nil {
@@ -423,8 +449,11 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 		if err := tx.PutAgent(got, was); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(s.clock.Now(), action, string(agent), nil))
-		return err
+		now := s.clock.Now()
+		if _, err = tx.Append(actor.Entry(now, action, string(agent), nil)); err != nil || state != hub.AgentPaused {
+			return err
+		}
+		return hub.RevokeTokens(tx, actor, s.AID(agent), now)
 	})
 	return got, err
 }
@@ -517,7 +546,7 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 		}
 	}
 	self := hub.Caller{ID: hub.Self}
-	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: "operator " + s.clock.Now().String()})
+	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: hub.HomeKeyLabel + s.clock.Now().String()})
 	if err != nil {
 		return "", err
 	}
@@ -526,7 +555,7 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			err = putAgent(tx, self, hub.Agent{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true, State: hub.AgentActive, CreatedAt: key.CreatedAt})
 		} else if err == nil {
-			_, err = tx.RevokeKeys(hub.Operator, "", key.CreatedAt)
+			err = revokeHomeKeys(tx, key.CreatedAt)
 		}
 		if err != nil {
 			return err

@@ -157,7 +157,7 @@ func addArtifact(tx hub.Tx, at hub.Time, actor hub.Caller, ref hub.ArtifactRef) 
 	if err := tx.AddArtifactReader(ref.SHA256, actor.ID); err != nil {
 		return err
 	}
-	return record(tx, at, actor.ID, hub.ActionArtifactPut, ref.SHA256, map[string]int64{"size_bytes": *ref.SizeBytes})
+	return record(tx, at, actor, hub.ActionArtifactPut, ref.SHA256, map[string]int64{"size_bytes": *ref.SizeBytes})
 }
 
 // beginning returns the first characters of a text, as a summary has room for.
@@ -221,7 +221,8 @@ func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 			return Inbox{}, fmt.Errorf("mailroom: read: %w", err)
 		}
 	}
-	return out, m.roster(ctx, actor, &out)
+	m.roster(ctx, actor, &out)
+	return out, nil
 }
 
 // part returns the n-th part of the whole text of a message, which is its artifact

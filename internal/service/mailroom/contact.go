@@ -22,31 +22,45 @@ const maxContacts = 50
 // Contacts returns the other agents of the hub by name, at most 50. The operator is
 // one of them.
 func (m *Mailroom) Contacts(ctx context.Context, actor hub.Caller) ([]Contact, error) {
-	all, err := m.agents(ctx)
+	out := []Contact{}
+	err := m.store.View(ctx, func(r hub.Reader) error { return m.contacts(ctx, r, actor, &out) })
 	if err != nil {
 		return nil, fmt.Errorf("mailroom: contacts: %w", err)
-	}
-	out := []Contact{}
-	for _, a := range all {
-		if a.ID == actor.ID {
-			continue
-		}
-		if len(out) == maxContacts {
-			break
-		}
-		_, keyed, err := m.directory.Lookup(ctx, a.ID)
-		if err != nil {
-			return nil, fmt.Errorf("mailroom: contacts: %w", err)
-		}
-		row := hub.Delivery{Recipient: a.ID, Channel: hub.ChannelInbox, Status: hub.DeliveryStored}
-		out = append(out, Contact{ID: a.ID, Role: a.Role, Can: a.Can, Reach: m.forecast(row, keyed).Reach})
 	}
 	return out, nil
 }
 
+func (m *Mailroom) contacts(ctx context.Context, r hub.Reader, actor hub.Caller, out *[]Contact) error {
+	all, err := r.Agents()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if a.ID == actor.ID {
+			continue
+		}
+		if len(*out) == maxContacts {
+			break
+		}
+		_, keyed, err := m.directory.Lookup(ctx, a.ID)
+		if err != nil {
+			return err
+		}
+		reach, err := m.reach(r, a.ID, keyed)
+		if err != nil {
+			return err
+		}
+		*out = append(*out, Contact{ID: a.ID, Role: a.Role, Can: a.Can, Reach: reach})
+	}
+	return nil
+}
+
 // roster adds the actor and the other agents to an answer.
-func (m *Mailroom) roster(ctx context.Context, actor hub.Caller, to *Inbox) (err error) {
+func (m *Mailroom) roster(ctx context.Context, actor hub.Caller, to *Inbox) {
 	to.You = actor.ID
-	to.Contacts, err = m.Contacts(ctx, actor)
-	return err
+	var err error
+	if to.Contacts, err = m.Contacts(ctx, actor); err != nil && ctx.Err() == nil {
+		// The messages are marked already, and would be lost with an error.
+		m.log.Warn("an inbox was answered without contacts", "actor", actor.ID, "err", err)
+	}
 }

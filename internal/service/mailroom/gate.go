@@ -99,7 +99,7 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 				return err
 			}
 		}
-		if err := record(tx, now, actor.ID, action, string(id), map[string]string{"reason": reason}); err != nil {
+		if err := record(tx, now, actor, action, string(id), map[string]string{"reason": reason}); err != nil {
 			return err
 		}
 		if err := updateStatus(tx, id, now); err != nil {
@@ -147,7 +147,11 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 			}
 		case d.Channel == hub.ChannelInbox:
 			d.Status = hub.DeliveryStored
-			forecasts = append(forecasts, m.forecast(d, true))
+			f, err := m.forecast(tx, d, "", true)
+			if err != nil {
+				return nil, err
+			}
+			forecasts = append(forecasts, f)
 		default:
 			d.Status = hub.DeliveryPending
 		}

@@ -283,7 +283,7 @@ func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *repeatE
 		if m.suspended(tx, "mailroom.openBreaker", actor, now) != nil {
 			return nil // another send suspended it
 		}
-		return record(tx, now, actor.ID, hub.ActionBreakerOpen, breaker(actor.ID), facts)
+		return record(tx, now, actor, hub.ActionBreakerOpen, breaker(actor.ID), facts)
 	})
 	if err == nil {
 		m.bus.Publish(hub.TopicJournal)
@@ -335,7 +335,7 @@ func (m *Mailroom) Reset(ctx context.Context, actor hub.Caller, agent hub.AgentI
 		if got, err = tx.Agent(agent); err != nil {
 			return err
 		}
-		return record(tx, m.clock.Now(), actor.ID, hub.ActionBreakerReset, breaker(agent), nil)
+		return record(tx, m.clock.Now(), actor, hub.ActionBreakerReset, breaker(agent), nil)
 	})
 	if err != nil {
 		return hub.Agent{}, fmt.Errorf("mailroom: reset %s: %w", agent, err)

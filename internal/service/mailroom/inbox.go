@@ -112,7 +112,8 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 		}
 		out.Acked = acked
 		if len(out.Messages) > 0 || req.Wait == 0 {
-			return out, m.roster(ctx, actor, &out)
+			m.roster(ctx, actor, &out)
+			return out, nil
 		}
 		select {
 		case <-hints:
@@ -120,9 +121,11 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 				return Inbox{}, err
 			}
 		case <-timeout:
-			return out, m.roster(ctx, actor, &out)
+			m.roster(ctx, actor, &out)
+			return out, nil
 		case <-m.stopping:
-			return out, m.roster(ctx, actor, &out)
+			m.roster(ctx, actor, &out)
+			return out, nil
 		case <-ctx.Done():
 			return Inbox{}, ctx.Err()
 		}
@@ -161,6 +164,9 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 			return err
 		}
 		mark = deepest(actor, page.Messages, now)
+		if out.ShortIDs, err = shortIDs(r, envelopes(page.Messages)); err != nil {
+			return err
+		}
 		out.Unread, err = r.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread})
 		return err
 	}
@@ -196,14 +202,15 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 		m.recount(actor.ID)
 		m.bus.Publish(hub.TopicJournal)
 	}
-	for _, msg := range page.Messages {
-		out.Messages = append(out.Messages, msg.Envelope)
+	out.Messages = append(out.Messages, envelopes(page.Messages)...)
+	return out, nil // nothing may fail here: the messages are marked, and are not returned again
+}
+
+func envelopes(messages []hub.Message) (all []hub.Envelope) {
+	for _, m := range messages {
+		all = append(all, m.Envelope)
 	}
-	err := m.store.View(ctx, func(r hub.Reader) (err error) {
-		out.ShortIDs, err = shortIDs(r, out.Messages)
-		return err
-	})
-	return out, err
+	return all
 }
 
 // deepest returns the session mark for these messages: that of the message with the

@@ -2,81 +2,99 @@ package mailroom
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"time"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Channel delivers messages by another way than the inbox. It is used only after
-// its Probe has succeeded and the operator has switched it on.
-type Channel interface {
-	Name() hub.Channel
+// A Router announces messages over channels other than the inbox. The mailroom asks it
+// which of them are on and writes the first rows of the ledger; the router changes
+// them.
+type Router interface {
+	// Capability returns how a channel stands.
+	Capability(c hub.Channel) hub.Capability
 
-	// Probe checks whether the channel works. It must not show anything to a
-	// recipient.
-	Probe(ctx context.Context) error
-
-	// Reaches reports whether the recipient can be reached now; if not, the
-	// reason goes into the ledger. It must not block.
-	Reaches(agent hub.AgentID) (ok bool, reason string)
-
-	// Deliver makes one attempt. It returns DeliveryAccepted only when the
-	// recipient's runtime has accepted the message, and DeliveryOffered when it
-	// was shown where the recipient may not notice it.
-	Deliver(ctx context.Context, n Notice) (hub.DeliveryStatus, error)
+	// Reach forecasts a message of one agent to another over a channel. later says
+	// that an attempt waits for the end of a turn of the recipient. It is called
+	// inside the transaction of a send and must not block.
+	Reach(r hub.Reader, c hub.Channel, to, from hub.AgentID) (when hub.Reach, later bool, reason string, err error)
 }
 
-// A Notice is the content of one attempt over a channel. Its envelope has no payload
-// if the message is of high sensitivity and others can read the channel.
-type Notice struct {
-	Recipient hub.AgentID
-	Envelope  hub.Envelope
-}
-
-// A routeStep is one channel that a message takes. One that is not optional has a row
-// in the ledger even when the channel is off.
+// A routeStep is one channel that a message takes.
 type routeStep struct {
-	channel  hub.Channel
-	optional bool
+	channel hub.Channel
+	need    need
 }
 
-// routes are the channels for each priority.
+// A need says when a channel has a row in the ledger.
+type need int
+
+const (
+	always    need = iota // also when the channel is off
+	switched              // when the channel is on
+	reachable             // when the channel reaches the recipient now, and none before it does
+)
+
+// routes are the channels for each priority. A message of normal priority or above may
+// start a turn of an agent whose user allows that; one of low priority never does.
 var routes = map[hub.Priority][]routeStep{
-	hub.PriorityLow:      {{hub.ChannelInbox, false}},
-	hub.PriorityNormal:   {{hub.ChannelInbox, false}, {hub.ChannelSession, true}},
-	hub.PriorityHigh:     {{hub.ChannelInbox, false}, {hub.ChannelSession, false}, {hub.ChannelNotify, true}},
-	hub.PriorityCritical: {{hub.ChannelInbox, false}, {hub.ChannelSession, false}, {hub.ChannelNotify, false}, {hub.ChannelWake, false}},
+	hub.PriorityLow:      {{hub.ChannelInbox, always}},
+	hub.PriorityNormal:   {{hub.ChannelInbox, always}, {hub.ChannelSession, switched}, {hub.ChannelWake, reachable}},
+	hub.PriorityHigh:     {{hub.ChannelInbox, always}, {hub.ChannelSession, always}, {hub.ChannelNotify, switched}, {hub.ChannelWake, reachable}},
+	hub.PriorityCritical: {{hub.ChannelInbox, always}, {hub.ChannelSession, always}, {hub.ChannelNotify, always}, {hub.ChannelWake, always}},
 }
 
-// route returns the first ledger rows for one recipient of e.
-func (m *Mailroom) route(e hub.Envelope, to hub.AgentID) []hub.Delivery {
+// steps returns the channels that a message takes. A message of the hub itself goes to
+// the inbox alone; one of high sensitivity is announced to people, too, on a hub that
+// has a channel for it.
+func steps(e hub.Envelope) []routeStep {
+	if e.From == hub.Self {
+		return routes[hub.PriorityLow]
+	}
+	list := routes[e.Priority]
+	if e.Policy.Sensitivity == hub.SensitivityHigh && !slices.ContainsFunc(list, func(s routeStep) bool { return s.channel == hub.ChannelNotify }) {
+		list = append(slices.Clone(list), routeStep{hub.ChannelNotify, switched})
+	}
+	return list
+}
+
+// route returns the first ledger rows for one recipient of e, with their forecasts.
+func (m *Mailroom) route(r hub.Reader, e hub.Envelope, to recipient) (rows []hub.Delivery, forecasts []Forecast, err error) {
 	held := e.Policy.HumanGate == hub.GateRequired
-	var rows []hub.Delivery
-	for _, s := range routes[e.Priority] {
-		d := hub.Delivery{MessageID: e.ID, Recipient: to, Channel: s.channel, Status: hub.DeliveryPending}
-		c := m.capability(s.channel)
-		switch {
-		case s.channel == hub.ChannelInbox:
+	for _, s := range steps(e) {
+		d := hub.Delivery{MessageID: e.ID, Recipient: to.agent, Channel: s.channel, Status: hub.DeliveryPending}
+		if s.channel == hub.ChannelInbox {
 			d.Status = hub.DeliveryStored
-		case !c.Enabled && s.optional:
-			continue
-		case !c.Enabled:
+		} else if c := m.capability(s.channel); !c.Enabled {
+			if s.need != always {
+				continue
+			}
 			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message is in the inbox", s.channel, c.State)
 		}
 		if held && d.Status != hub.DeliverySkipped {
 			d.Status = hub.DeliveryHeld
 		}
-		rows = append(rows, d)
+		f, err := m.forecast(r, d, e.From, to.keyed)
+		if err != nil {
+			return nil, nil, err
+		}
+		tried := slices.ContainsFunc(rows, func(d hub.Delivery) bool { return d.Channel == hub.ChannelSession && d.Status == hub.DeliveryPending })
+		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {
+			continue
+		}
+		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped {
+			d.Status, d.Error = f.Status, f.Error
+		}
+		rows, forecasts = append(rows, d), append(forecasts, f)
 	}
-	return rows
+	return rows, forecasts, nil
 }
 
 // forecast returns the forecast for a row of the ledger. keyed tells whether the
-// recipient can log in.
-func (m *Mailroom) forecast(d hub.Delivery, keyed bool) Forecast {
+// recipient can log in. A pending row of a channel that does not reach the recipient
+// is forecast as skipped.
+func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, from hub.AgentID, keyed bool) (Forecast, error) {
 	l := Forecast{Recipient: d.Recipient, Channel: d.Channel, Status: d.Status, Error: d.Error}
 	switch {
 	case d.Status == hub.DeliveryHeld:
@@ -87,29 +105,40 @@ func (m *Mailroom) forecast(d hub.Delivery, keyed bool) Forecast {
 		l.Reach, l.Reason = hub.ReachNow, "it was read"
 	case !keyed:
 		l.Reach, l.Reason = hub.ReachUnreachable, "it has no valid key"
-	case m.hasWaiter(d.Recipient):
+	case d.Channel == hub.ChannelInbox && m.hasWaiter(d.Recipient):
 		l.Reach, l.Reason = hub.ReachNow, "it waits for messages"
-	default:
+	case d.Channel == hub.ChannelInbox || m.router == nil:
 		l.Reach, l.Reason = hub.ReachOnPoll, "when it reads its inbox"
-		if d.Channel == hub.ChannelInbox {
-			break
+	default:
+		when, later, reason, err := m.router.Reach(r, d.Channel, d.Recipient, from)
+		if err != nil {
+			return l, err
 		}
-		if ok, why := m.reaches(d.Channel, d.Recipient); ok {
-			l.Reach, l.Reason = hub.ReachNow, "it can be reached over "+string(d.Channel)
-		} else {
-			l.Reach, l.Reason = hub.ReachUnreachable, why
+		l.Reach, l.Reason = when, reason
+		if d.Status == hub.DeliveryPending && d.Error == "" && when != hub.ReachNow && !later {
+			l.Status, l.Error = hub.DeliverySkipped, reason
 		}
 	}
-	return l
+	return l, nil
 }
 
-// reaches reports whether a channel reaches a recipient now. The channel of an old
-// row may not exist any more.
-func (m *Mailroom) reaches(c hub.Channel, to hub.AgentID) (bool, string) {
-	if m.channels[c] == nil {
-		return false, "this hub does not have the channel any more"
+// reach forecasts when an agent would see a message of normal priority: by the best
+// channel.
+func (m *Mailroom) reach(r hub.Reader, to hub.AgentID, keyed bool) (hub.Reach, error) {
+	best := hub.ReachUnreachable
+	for _, s := range routes[hub.PriorityNormal] {
+		if s.channel != hub.ChannelInbox && !m.capability(s.channel).Enabled {
+			continue
+		}
+		f, err := m.forecast(r, hub.Delivery{Recipient: to, Channel: s.channel, Status: hub.DeliveryPending}, "", keyed)
+		if err != nil || f.Reach == hub.ReachNow {
+			return f.Reach, err
+		}
+		if f.Reach == hub.ReachOnPoll {
+			best = f.Reach
+		}
 	}
-	return m.channels[c].Reaches(to)
+	return best, nil
 }
 
 // addWaiter registers a long poll on an inbox; remove unregisters it.
@@ -147,66 +176,20 @@ func (m *Mailroom) Capabilities() hub.Capabilities {
 }
 
 func (m *Mailroom) capability(c hub.Channel) hub.Capability {
-	if c == hub.ChannelInbox {
+	switch {
+	case c == hub.ChannelInbox:
 		return hub.Capability{State: hub.Verified, Enabled: true}
+	case m.router == nil:
+		return hub.Capability{State: hub.Unverified}
 	}
-	if m.channels[c] == nil {
-		out := hub.Capability{State: hub.Unverified}
-		if m.enabled[c] {
-			out.Detail = "switched on in the configuration, but this hub has no such channel"
-		}
-		return out
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out, ok := m.probed[c]
-	if !ok {
-		out = hub.Capability{State: hub.Unverified, Detail: "not probed yet"}
-	}
-	out.Enabled = out.State == hub.Verified && m.enabled[c]
-	return out
-}
-
-// Probe probes every channel and records the results. A channel stays off until it
-// is verified.
-func (m *Mailroom) Probe(ctx context.Context) error {
-	results := map[hub.Channel]hub.Capability{}
-	for name, c := range m.channels {
-		results[name] = hub.Capability{State: hub.Verified, Detail: "probed " + m.clock.Now().String()}
-		if err := c.Probe(ctx); err != nil {
-			results[name] = hub.Capability{State: hub.Failed, Detail: err.Error()}
-			m.log.Warn("channel is not usable, messages stay in the inbox", "channel", name, "err", err)
-		}
-	}
-	if len(results) == 0 {
-		return nil
-	}
-	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		for name, c := range results {
-			raw, err := json.Marshal(c)
-			if err != nil {
-				return err
-			}
-			if err := tx.PutMeta("capability."+string(name), string(raw)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("mailroom: record probes: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.Copy(m.probed, results)
-	return nil
+	return m.router.Capability(c)
 }
 
 // deliveryCursor is the name of the cursor with which work follows the journal.
 const deliveryCursor = "delivery"
 
-// work handles the next journal entries: it makes the attempts over channels, and
-// tells coordinators about suspensions. It reports whether there were entries.
+// work handles the next journal entries: it tells coordinators about suspensions. It
+// reports whether there were entries.
 func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	var entries []hub.Entry
 	err := m.store.View(ctx, func(r hub.Reader) error {
@@ -221,12 +204,7 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 		return false, err
 	}
 	for _, e := range entries {
-		switch e.Action {
-		case hub.ActionMessageSent, hub.ActionMessageApproved:
-			if err := m.attempt(ctx, store, hub.EnvelopeID(e.Subject)); err != nil {
-				return false, err
-			}
-		case hub.ActionBreakerOpen:
+		if e.Action == hub.ActionBreakerOpen {
 			if err := m.tellCoordinators(ctx, store, e); err != nil {
 				return false, err
 			}
@@ -235,99 +213,6 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	last := entries[len(entries)-1].Seq
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(deliveryCursor, last) })
 	return true, err
-}
-
-// attempt tries every channel on which a message is still pending. After a crash
-// between an attempt and its record the attempt is repeated; the recipient recognizes
-// a message that it has processed.
-func (m *Mailroom) attempt(ctx context.Context, store hub.Store, id hub.EnvelopeID) error {
-	if len(m.channels) == 0 {
-		return nil
-	}
-	var msg hub.Message
-	var ledger []hub.Delivery
-	err := m.store.View(ctx, func(r hub.Reader) (err error) {
-		if msg, err = r.Message(id); err != nil {
-			return err
-		}
-		ledger, err = r.Deliveries(id)
-		return err
-	})
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		return nil // archived meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	for _, d := range ledger {
-		if d.Status != hub.DeliveryPending {
-			continue
-		}
-		if err := m.deliver(ctx, store, msg, d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *Mailroom) deliver(ctx context.Context, store hub.Store, msg hub.Message, d hub.Delivery) error {
-	e := msg.Envelope
-	if e.Policy.Sensitivity == hub.SensitivityHigh && d.Channel == hub.ChannelNotify {
-		e.Payload, e.Topic = json.RawMessage("{}"), ""
-	}
-	outcome := hub.OutcomeOK
-	if ok, why := m.reaches(d.Channel, d.Recipient); !ok {
-		d.Status, d.Error = hub.DeliverySkipped, why
-	} else if status, err := m.tryChannel(ctx, m.channels[d.Channel], Notice{d.Recipient, e}); err != nil {
-		d.Status, d.Error, outcome = hub.DeliveryFailed, err.Error(), hub.OutcomeFailed
-		m.log.Warn("channel failed, the message stays in the inbox", "envelope", msg.ID, "channel", d.Channel, "err", err)
-	} else {
-		d.Status = status
-	}
-	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		now := m.clock.Now()
-		d := d
-		if d.Status == hub.DeliveryAccepted || d.Status == hub.DeliveryOffered {
-			d.DeliveredAt = now
-		}
-		if _, err := tx.PutDelivery(d); err != nil {
-			return err
-		}
-		facts, err := json.Marshal(map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status})
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionChannelTried, Subject: string(msg.ID), Outcome: outcome, Facts: facts}); err != nil {
-			return err
-		}
-		if d.Status != hub.DeliveryAccepted {
-			return nil
-		}
-		p, err := party(tx, msg.ID, d.Recipient)
-		if err != nil || p.State != hub.PartyUnread {
-			return err
-		}
-		if err := tx.PutParty(msg.ID, d.Recipient, hub.PartyDelivered, p.State); err != nil {
-			return err
-		}
-		return updateStatus(tx, msg.ID, now)
-	})
-	if err == nil {
-		m.bus.Publish(hub.TopicJournal)
-	}
-	return err
-}
-
-// tryChannel makes one attempt. A channel that panics or hangs fails the attempt.
-func (m *Mailroom) tryChannel(ctx context.Context, c Channel, n Notice) (status hub.DeliveryStatus, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("channel %s panicked: %v", c.Name(), p)
-		}
-	}()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return c.Deliver(ctx, n)
 }
 
 // tellCoordinators sends the coordinators a message about a suspension. The cursor

@@ -6,8 +6,8 @@
 // transaction. "Sent" never means "delivered": the receipt has for each recipient
 // the state of the delivery and a forecast of when the recipient will see it.
 //
-// The mailroom does not know how agents run. Ways to reach them other than the
-// inbox are Channels, and stay off until a probe has verified them.
+// The mailroom does not know how agents run. Messages are announced by a Router over
+// channels other than the inbox; without one there is the inbox alone.
 package mailroom
 
 import (
@@ -34,11 +34,7 @@ type Options struct {
 	Log      *slog.Logger  // default silent
 	Limits   Limits        // zero members mean the default
 	Features []hub.Feature // the features that are on beyond the base protocol
-	Channels []Channel     // ways to reach recipients besides the inbox
-
-	// Enabled names the channels that the operator has switched on. A channel
-	// that no probe has verified stays off nevertheless.
-	Enabled []hub.Channel
+	Router   Router        // announces messages over other channels than the inbox; may be nil
 
 	// Lenient ignores a sender in the input, with a warning, where the call would
 	// be refused otherwise.
@@ -65,18 +61,16 @@ type Mailroom struct {
 	log       *slog.Logger
 	limits    Limits
 	features  map[hub.Feature]bool
-	channels  map[hub.Channel]Channel
-	enabled   map[hub.Channel]bool
+	router    Router
 	lenient   bool
 	inboxDir  string
 	artifacts Artifacts
 	stopping  <-chan struct{}
 
-	mu      sync.Mutex                     // guards the fields below
-	waiters map[hub.AgentID]int            // long polls per inbox
-	probed  map[hub.Channel]hub.Capability // the results of the last probe
-	counts  map[hub.AgentID]unreadCount    // recent counts, at most one per agent
-	forgot  hub.Time                       // when forget last ran
+	mu      sync.Mutex                  // guards the fields below
+	waiters map[hub.AgentID]int         // long polls per inbox
+	counts  map[hub.AgentID]unreadCount // recent counts, at most one per agent
+	forgot  hub.Time                    // when forget last ran
 }
 
 // A Directory knows the agents of the hub.
@@ -109,24 +103,15 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	}
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
-		features: map[hub.Feature]bool{}, channels: map[hub.Channel]Channel{}, enabled: map[hub.Channel]bool{},
+		features: map[hub.Feature]bool{}, router: o.Router,
 		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping,
-		waiters: map[hub.AgentID]int{}, probed: map[hub.Channel]hub.Capability{}, counts: map[hub.AgentID]unreadCount{},
+		waiters: map[hub.AgentID]int{}, counts: map[hub.AgentID]unreadCount{},
 	}
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
 			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %v", hub.Features)
 		}
 		m.features[f] = true
-	}
-	for _, c := range o.Channels {
-		m.channels[c.Name()] = c
-	}
-	for _, c := range o.Enabled {
-		if !slices.Contains(hub.Channels, c) {
-			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a channel", c).WithHint("the channels are %v", hub.Channels)
-		}
-		m.enabled[c] = true
 	}
 	return m, nil
 }
@@ -286,7 +271,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			return err
 		}
 		if d.Claimed != nil {
-			if err := record(tx, e.CreatedAt, actor.ID, hub.ActionClaimIgnored, string(e.ID), nil); err != nil {
+			if err := record(tx, e.CreatedAt, actor, hub.ActionClaimIgnored, string(e.ID), nil); err != nil {
 				return err
 			}
 		}
@@ -378,7 +363,11 @@ func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub
 		if err != nil {
 			return sendResult{}, err
 		}
-		out.forecasts = append(out.forecasts, m.forecast(d, keyed))
+		f, err := m.forecast(tx, d, actor.ID, keyed)
+		if err != nil {
+			return sendResult{}, err
+		}
+		out.forecasts = append(out.forecasts, f)
 	}
 	return out, nil
 }

@@ -55,6 +55,13 @@ func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread 
 	return out.message, err
 }
 
+// TellOperator writes a message of the hub to the operator. Over the limit of the hub
+// nothing is written, and the returned message has no id.
+func (m *Mailroom) TellOperator(tx hub.Tx, payload any) (hub.Message, error) {
+	out, err := m.system(tx, []hub.AgentID{hub.Operator}, hub.TypeSystemError, "", "", payload)
+	return out.message, err
+}
+
 // Announce wakes the long polls of the recipients of messages that Post and Tell
 // wrote.
 func (m *Mailroom) Announce(messages ...hub.Message) {

@@ -39,7 +39,10 @@ func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub
 			if err != nil {
 				return err
 			}
-			p := Presence{Reach: m.forecast(hub.Delivery{Recipient: id, Channel: hub.ChannelInbox}, keyed).Reach}
+			var p Presence
+			if p.Reach, err = m.reach(r, id, keyed); err != nil {
+				return err
+			}
 			err = m.suspended(r, "mailroom.Presences", hub.Caller{ID: id}, now)
 			if p.Suspended = hub.CodeOf(err) == hub.CodeCircuitOpen; err != nil && !p.Suspended {
 				return err

@@ -3,8 +3,10 @@ package mailroom
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -85,10 +87,31 @@ type Trace struct {
 // A Step is one event in the history of a message.
 type Step struct {
 	At     hub.Time `json:"at"`
-	Kind   string   `json:"kind"` // journal or delivery
+	Kind   string   `json:"kind"` // journal, notice or delivery
 	Who    string   `json:"who"`
 	What   string   `json:"what"`
 	Detail string   `json:"detail,omitempty"`
+
+	Mechanism string `json:"mechanism,omitempty"` // of a notice
+}
+
+// noticeStep returns the step of a notice: a channel announced the message.
+func noticeStep(e hub.Entry) Step {
+	var f struct {
+		Channel   hub.Channel `json:"channel"`
+		Recipient string      `json:"recipient"`
+		State     string      `json:"state"`
+		Mechanism string      `json:"mechanism"`
+		Detail    string      `json:"detail"`
+		Wake      string      `json:"wake"`
+	}
+	if json.Unmarshal(e.Facts, &f) != nil {
+		f.Detail = string(e.Facts)
+	}
+	if f.Wake != "" {
+		f.Detail = strings.TrimSpace(f.Detail + " (" + f.Wake + ")")
+	}
+	return Step{At: e.At, Kind: "notice", Who: f.Recipient, What: fmt.Sprintf("%s: %s", f.Channel, f.State), Mechanism: f.Mechanism, Detail: f.Detail}
 }
 
 // Trace returns every journal entry and delivery attempt of a message.
@@ -117,13 +140,17 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		return Trace{}, fmt.Errorf("mailroom: trace: %w", err)
 	}
 	for _, e := range out.Journal {
+		if e.Action == hub.ActionDeliveryMoved {
+			out.Steps = append(out.Steps, noticeStep(e))
+			continue
+		}
 		out.Steps = append(out.Steps, Step{At: e.At, Kind: "journal", Who: string(e.Actor), What: string(e.Action), Detail: string(e.Facts)})
 	}
 	for _, d := range out.Deliveries {
 		// A row stands at the time of its last change.
 		at := max(d.ReadAt.UnixMilli(), d.DeliveredAt.UnixMilli(), out.Message.CreatedAt.UnixMilli())
 		detail := d.Error
-		if !d.DeliveredAt.IsZero() {
+		if !d.DeliveredAt.IsZero() && d.Channel == hub.ChannelInbox {
 			detail = "fetched " + d.DeliveredAt.String()
 		}
 		if !d.ReadAt.IsZero() {

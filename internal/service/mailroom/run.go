@@ -16,16 +16,12 @@ const (
 	leaseTime   = time.Minute // the time until another process takes over from one that died
 )
 
-// Run works until ctx ends: it makes pending delivery attempts, renders inbox files,
-// and ends expired messages. It returns when all of its goroutines have. A failure is
+// Run works until ctx ends: it tells coordinators about suspensions, renders inbox
+// files, and ends expired messages. It returns when all of its goroutines have. A failure is
 // logged and tried again.
 func (m *Mailroom) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	var rest time.Duration
-	if len(m.channels) == 0 {
-		rest = filesEvery // without channels no recipient waits for an attempt
-	}
-	wg.Go(func() { m.follow(ctx, "delivery", rest, m.work) })
+	wg.Go(func() { m.follow(ctx, "delivery", filesEvery, m.work) })
 	if m.inboxDir != "" {
 		r := newRenderer(m)
 		wg.Go(func() { m.follow(ctx, "inbox files", filesEvery, r.work) })
@@ -154,7 +150,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 	if err := updateStatus(tx, id, now); err != nil {
 		return sendResult{}, err
 	}
-	if err := record(tx, now, hub.Self, hub.ActionMessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
+	if err := record(tx, now, hub.Caller{ID: hub.Self}, hub.ActionMessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
 		return sendResult{}, err
 	}
 	msg, err := tx.Message(id)

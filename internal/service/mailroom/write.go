@@ -245,12 +245,16 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	}
 	var forecasts []Forecast
 	for _, r := range to {
-		for _, d := range m.route(msg.Envelope, r.agent) {
+		rows, some, err := m.route(tx, msg.Envelope, r)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range rows {
 			if _, err := tx.PutDelivery(d); err != nil {
 				return nil, err
 			}
-			forecasts = append(forecasts, m.forecast(d, r.keyed))
 		}
+		forecasts = append(forecasts, some...)
 	}
 	action := hub.ActionMessageSent
 	if held {
@@ -324,7 +328,7 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 				return moved, err
 			}
 		}
-		if err := record(tx, now, actor.ID, step.action, string(id), nil); err != nil {
+		if err := record(tx, now, actor, step.action, string(id), nil); err != nil {
 			return moved, err
 		}
 		if err := updateStatus(tx, id, now); err != nil {
@@ -416,14 +420,15 @@ func (m *Mailroom) writeKnown(tx hub.Tx, msg hub.Message) (sendResult, error) {
 }
 
 // record writes a journal entry about a success. facts may be nil.
-func record(tx hub.Tx, at hub.Time, actor hub.AgentID, action hub.Action, subject string, facts any) error {
-	e := hub.Entry{At: at, Actor: actor, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
+func record(tx hub.Tx, at hub.Time, actor hub.Caller, action hub.Action, subject string, facts any) error {
+	e := hub.Entry{At: at, Actor: actor.ID, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
 	if facts != nil {
 		var err error
 		if e.Facts, err = json.Marshal(facts); err != nil {
 			return err
 		}
 	}
+	e.Facts = actor.Sign(e.Facts)
 	_, err := tx.Append(e)
 	return err
 }

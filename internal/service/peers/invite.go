@@ -6,9 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +28,7 @@ type NewInvite struct {
 	Project     hub.ProjectID
 	Repo        string
 	Permissions []hub.Permission // default hub.Contributor
+	ActsFor     []hub.AID        // agents outside of its domain that the guest may be or act for
 	Life        time.Duration    // default a day, at most 30
 }
 
@@ -44,6 +43,9 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		return hub.Invite{}, "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file, so it cannot keep the key of a guest")
 	}
 	permissions, err := hub.CheckPermissions(op, n.Permissions)
+	if err == nil {
+		err = s.checkActsFor(op, n.ActsFor)
+	}
 	if err != nil {
 		return hub.Invite{}, "", err
 	}
@@ -58,7 +60,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 	hash := hub.HashSecret(text)
 	in := hub.Invite{
 		ID: "invite-" + hash[:12], Hash: hash, Hint: text[len(text)-4:], Project: n.Project, Repo: n.Repo,
-		Permissions: permissions, By: actor.ID, CreatedAt: hub.InstantAt(now), ExpiresAt: hub.InstantAt(now.Add(n.Life)),
+		Permissions: permissions, ActsFor: n.ActsFor, By: actor.ID, CreatedAt: hub.InstantAt(now), ExpiresAt: hub.InstantAt(now.Add(n.Life)),
 	}
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		p, err := tx.Project(n.Project)
@@ -78,9 +80,11 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		if err := tx.PutInvite(in); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(hub.At(now), hub.ActionInviteMade, in.ID, map[string]any{
-			"project": n.Project, "repo": n.Repo, "permissions": permissions, "expires": in.ExpiresAt.String(),
-		}))
+		facts := map[string]any{"project": n.Project, "repo": n.Repo, "permissions": permissions, "expires": in.ExpiresAt.String()}
+		if len(n.ActsFor) > 0 {
+			facts["acts_for"] = n.ActsFor
+		}
+		_, err = tx.Append(actor.Entry(hub.At(now), hub.ActionInviteMade, in.ID, facts))
 		return err
 	})
 	if err != nil {
@@ -168,61 +172,127 @@ func (s *Service) Invites(ctx context.Context, actor hub.Caller, project hub.Pro
 	return append([]hub.Invite{}, found...), nil // never null on the wire
 }
 
-// Redeem accepts an invite from the hub that got it, adds that hub as a peer, and
-// exchanges keys: this hub stores the guest's key to send it, and makes a new key
-// for the guest to send. A source with too many wrong invites must wait. A known
-// peer can redeem only with its own key.
+// Redeem accepts an invite from the hub that got it, adds that hub as a peer with the
+// permissions of the invite, and exchanges keys: this hub stores the guest's key to
+// send it, and makes a new key for the guest to send. An invite that failed too often
+// must wait. A known peer can redeem only with its own key.
 func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redemption) (federation.Welcome, error) {
 	const op = "peers.Redeem"
 	now := s.opts.Clock()
-	if wait := s.wrongInvites.wait(c.Source, now); wait > 0 {
-		return federation.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "too many wrong invites came from this address").WithRetry(wait)
-	}
-	if r.Key == "" {
-		return federation.Welcome{}, hub.Errorf(hub.CodeInvalid, op, "a guest brings a key for this hub to send")
+	hash := hub.HashSecret(r.Invite)
+	if wait := s.wrongInvites.wait(hash, now); wait > 0 {
+		return federation.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "this invite failed %d times", maxWrongInvites).WithRetry(wait)
 	}
 	secret := vault.NewSecret()
-	p, err := s.keyedPeer(op, r.AID, r.Endpoint, r.Repo, r.Key, secret)
-	if err != nil {
-		return federation.Welcome{}, err
-	}
-	if err := checkInvite(op, r.Invite); err != nil {
-		s.wrongInvites.failed(c.Source, now)
-		return federation.Welcome{}, err
-	}
 	var in hub.Invite
-	err = s.update(ctx, "redeem an invite", func(tx hub.Tx) (err error) {
-		if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hub.HashSecret(r.Invite)}); err != nil {
-			return err
-		}
-		if err := usable(op, in, hub.InstantAt(now)); err != nil {
-			return err
-		}
-		if was, err := tx.Peer(p.AID); err == nil && was.State == hub.PeerApproved && !isPeer(c, r.AID) {
-			return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("redeem the invite with that peer's key, or remove the peer first")
-		} else if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-			return err
-		}
-		in.RedeemedAt, in.RedeemedBy = hub.InstantAt(now), p.AID
-		if err := tx.PutInvite(in); err != nil {
-			return err
-		}
-		if err := addToScope(tx, p.AID, in.Project); err != nil {
-			return err
-		}
-		guest := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
-		if _, err := tx.Append(guest.Entry(hub.At(now), hub.ActionInviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
-			return err
-		}
-		return s.putPeer(tx, guest, hub.ActionPeerAdded, p)
-	})
+	p, err := s.guest(op, r, secret)
+	if err == nil {
+		err = s.update(ctx, "redeem an invite", func(tx hub.Tx) (err error) {
+			if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hash}); err != nil {
+				return err
+			}
+			if err := usable(op, in, hub.InstantAt(now)); err != nil {
+				return err
+			}
+			if err := s.mayTake(tx, op, p.AID, in); err != nil {
+				return err
+			}
+			was, err := tx.Peer(p.AID)
+			switch {
+			case err == nil && was.State == hub.PeerApproved && !isPeer(c, r.AID):
+				return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("redeem the invite with that peer's key, or remove the peer first")
+			case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
+				return err
+			}
+			in.RedeemedAt, in.RedeemedBy = hub.InstantAt(now), p.AID
+			if err := tx.PutInvite(in); err != nil {
+				return err
+			}
+			p := granted(p, was, hub.Grant{Project: in.Project, Repos: []string{in.Repo}, Permissions: in.Permissions})
+			p.ActsFor = union(p.ActsFor, in.ActsFor)
+			guest := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+			if _, err := tx.Append(guest.Entry(hub.At(now), hub.ActionInviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
+				return err
+			}
+			return s.putPeer(tx, guest, hub.ActionPeerAdded, p)
+		})
+	}
 	if err != nil {
-		s.wrongInvites.failed(c.Source, now)
+		s.wrongInvites.failed(hash, now)
 		return federation.Welcome{}, err
 	}
 	return federation.Welcome{
 		AID: s.opts.Self, Endpoint: s.opts.Home, Repo: s.opts.Repo, Project: in.Project, ForRepo: in.Repo, Permissions: in.Permissions, Key: secret,
 	}, nil
+}
+
+// guest returns the peer that a redemption describes.
+func (s *Service) guest(op string, r federation.Redemption, secret string) (hub.Peer, error) {
+	if r.Key == "" {
+		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a guest brings a key for this hub to send")
+	}
+	p, err := s.keyedPeer(op, r.AID, r.Endpoint, r.Repo, r.Key, secret)
+	if err == nil {
+		err = checkInvite(op, r.Invite)
+	}
+	return p, err
+}
+
+// mayTake reports CodeDenied when a guest may not have an AID, unless the invite names
+// it: that of this hub or of one of its agents, and one in a domain that is not the
+// guest's alone. A domain without a dot is the name of a machine, which several hubs
+// may share.
+func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, in hub.Invite) error {
+	if slices.Contains(in.ActsFor, aid) {
+		return nil
+	}
+	denied := func(format string, args ...any) error {
+		return hub.Errorf(hub.CodeDenied, op, format, args...).
+			WithHint("take another agent id, or ask the operator for an invite that names it: parley peer invite --acts-for %s", aid)
+	}
+	if aid.Same(s.opts.Self) || s.opts.Taken != nil && s.opts.Taken(aid) {
+		return denied("%s is this hub or one of its agents", aid)
+	}
+	domain, _ := aid.Split()
+	if domain == "" && strings.HasPrefix(string(aid), "aid:") {
+		return denied("%.80q is not an agent id", aid)
+	}
+	if !strings.Contains(domain, ".") {
+		return nil
+	}
+	if own, _ := s.opts.Self.Split(); own == domain {
+		return denied("%s is the domain of this hub", domain)
+	}
+	peers, err := r.Peers()
+	for _, p := range peers {
+		if other, _ := p.AID.Split(); other == domain && p.State == hub.PeerApproved && p.AID != aid {
+			return denied("%s is the domain of the peer %s", domain, p.AID)
+		}
+	}
+	return err
+}
+
+// granted returns a peer with a grant added to those that it had. A peer that took
+// part in all projects keeps doing so. was is the peer as it was, if it was one.
+func granted(p, was hub.Peer, g hub.Grant) hub.Peer {
+	if was.State != hub.PeerApproved {
+		p.Grants = []hub.Grant{g}
+		return p
+	}
+	p.ActsFor = was.ActsFor
+	if was.Grants == nil {
+		return p
+	}
+	p.Grants = slices.Clone(was.Grants)
+	i := slices.IndexFunc(p.Grants, func(x hub.Grant) bool { return x.Project == g.Project })
+	if i < 0 {
+		p.Grants = append(p.Grants, g)
+		return p
+	}
+	old := p.Grants[i]
+	g.Repos, g.Permissions, g.Host, g.Ours = union(old.Repos, g.Repos), union(old.Permissions, g.Permissions), g.Host || old.Host, union(old.Ours, g.Ours)
+	p.Grants[i] = g
+	return p
 }
 
 // usable reports CodeConflict for an invite that cannot be redeemed any more.
@@ -236,30 +306,6 @@ func usable(op string, in hub.Invite, now hub.Instant) error {
 		return hub.Errorf(hub.CodeConflict, op, "the invite expired on %s", in.ExpiresAt)
 	}
 	return nil
-}
-
-// addToScope adds a project to those that a peer takes part in. A peer that takes
-// part in all of them keeps doing so.
-func addToScope(tx hub.Tx, aid hub.AID, project hub.ProjectID) error {
-	ids, err := scopeOf(tx, aid)
-	if err != nil {
-		return err
-	}
-	if len(ids) == 0 {
-		if p, err := tx.Peer(aid); err == nil && p.State == hub.PeerApproved {
-			return nil
-		} else if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-			return err
-		}
-	}
-	if slices.Contains(ids, project) {
-		return nil
-	}
-	text, err := json.Marshal(append(ids, project))
-	if err != nil {
-		return err
-	}
-	return tx.PutMeta(scopeKey(aid), string(text))
 }
 
 // Join redeems an invite at another hub and stores that hub as a peer. redeem
@@ -285,10 +331,12 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 		return federation.Welcome{}, err
 	}
 	err = s.update(ctx, "store the peer "+string(w.AID), func(tx hub.Tx) error {
-		if err := addToScope(tx, p.AID, w.Project); err != nil {
+		was, err := tx.Peer(p.AID)
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
 		}
-		return s.putPeer(tx, actor, hub.ActionPeerAdded, p)
+		host := hub.Grant{Project: w.Project, Permissions: hub.Permissions, Host: true, Ours: w.Permissions}
+		return s.putPeer(tx, actor, hub.ActionPeerAdded, granted(p, was, host))
 	})
 	if err != nil {
 		return federation.Welcome{}, err
@@ -297,59 +345,48 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 	return w, nil
 }
 
-// wrongInvites counts wrong invites by the network that they came from. The zero
-// value is ready.
+// wrongInvites counts the failures of each invite, by its hash: an invite that is
+// tried again and again waits, and others from the same address do not. A guess fails
+// once: an invite has 128 random bits. The zero value is ready.
 type wrongInvites struct {
 	mu    sync.Mutex
-	wrong map[netip.Prefix]inviteCount
+	wrong map[string]inviteCount
 }
 
-// An inviteCount counts wrong invites within inviteWindow from its start.
+// An inviteCount counts failures within inviteWindow from its start.
 type inviteCount struct {
 	start time.Time
 	n     int
 }
 
 const (
-	maxWrongInvites = 10 // within inviteWindow, from one network
+	maxWrongInvites = 10 // failures of one invite within inviteWindow
 	inviteWindow    = 10 * time.Minute
-	maxNetworks     = 10_000
+	maxCounts       = 10_000
 )
 
-// network returns the network that counts as one source: an IPv4 address, or the
-// /64 of an IPv6 address, whose owner has all of it.
-func network(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits) // calls without an address count as one network
-	return p
-}
-
-// wait returns the time until a source may try again.
-func (t *wrongInvites) wait(from netip.Addr, now time.Time) time.Duration {
+// wait returns the time until an invite may be tried again.
+func (t *wrongInvites) wait(hash string, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.wrong[network(from)]
+	c := t.wrong[hash]
 	if c.n < maxWrongInvites {
 		return 0
 	}
 	return max(0, c.start.Add(inviteWindow).Sub(now))
 }
 
-// failed counts a wrong invite.
-func (t *wrongInvites) failed(from netip.Addr, now time.Time) {
+// failed counts a failure.
+func (t *wrongInvites) failed(hash string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.wrong == nil || len(t.wrong) >= maxNetworks {
-		t.wrong = map[netip.Prefix]inviteCount{} // an invite has 128 random bits; forgetting is safe
+	if t.wrong == nil || len(t.wrong) >= maxCounts {
+		t.wrong = map[string]inviteCount{} // forgetting lets an invite fail ten times more
 	}
-	c := t.wrong[network(from)]
+	c := t.wrong[hash]
 	if now.Sub(c.start) > inviteWindow {
 		c = inviteCount{start: now}
 	}
 	c.n++
-	t.wrong[network(from)] = c
+	t.wrong[hash] = c
 }

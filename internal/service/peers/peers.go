@@ -7,7 +7,6 @@ package peers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,6 +31,13 @@ type Options struct {
 
 	// Directory vouches for agents that register themselves; may be nil.
 	Directory Directory
+
+	// Guard reports an error for an endpoint that this hub must not call; may be nil.
+	Guard func(endpoint string) error
+
+	// Taken reports whether an AID is that of this hub or of one of its agents; may
+	// be nil.
+	Taken func(hub.AID) bool
 }
 
 // A Service keeps peers and invites in a store.
@@ -84,6 +90,8 @@ type NewPeer struct {
 	Repo     string  `json:"repoName,omitempty"`
 	Key      string  `json:"key,omitempty"`  // that this hub sends to it
 	From     string  `json:"from,omitempty"` // address or network of a legacy peer, which sends no key; "" for others
+
+	ActsFor []hub.AID `json:"actsFor,omitempty"` // agents outside of its domain that it may act for, when it is approved
 }
 
 // AddPeer adds a peer that is approved at once. It returns the key that the
@@ -134,6 +142,11 @@ func (s *Service) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Pe
 	endpoint, err := federation.ParseEndpoint(endpoint)
 	if err != nil {
 		return hub.Peer{}, err
+	}
+	if s.opts.Guard != nil {
+		if err := s.opts.Guard(endpoint); err != nil {
+			return hub.Peer{}, err
+		}
 	}
 	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
@@ -215,6 +228,8 @@ func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hu
 			return s.putPeer(tx, c, hub.ActionPeerRegistered, p)
 		case err != nil:
 			return err
+		case was.State == hub.PeerRemoved && !s.opts.Open:
+			return hub.Errorf(hub.CodeDenied, op, "%s was removed from this hub", p.AID).WithHint("its operator can add it again: parley peer approve %s", p.AID)
 		case was.Endpoint == p.Endpoint && was.Repo == cmp.Or(p.Repo, was.Repo):
 			p = was
 			return nil
@@ -247,12 +262,53 @@ func checkCapacity(tx hub.Tx, op string) error {
 	return nil
 }
 
-// ApprovePeer approves a peer. With a key it may do everything, without one it may
-// read. Only the operator may.
-func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
-	return s.changeState(ctx, "peers.ApprovePeer", actor, aid, hub.ActionPeerApproved, func(p *hub.Peer) {
+// ApprovePeer approves a peer, and lets it act for agents outside of its domain that
+// are named. With a key it may do everything that its invites permit, without one it
+// may read. Only the operator may.
+func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID, actsFor ...hub.AID) (hub.Peer, error) {
+	const op = "peers.ApprovePeer"
+	if err := s.checkActsFor(op, actsFor); err != nil {
+		return hub.Peer{}, err
+	}
+	if s.opts.Guard != nil { // the allowed networks may have changed since it registered
+		p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Peer, error) { return r.Peer(aid) })
+		if err == nil && p.Endpoint != "" {
+			if err := s.opts.Guard(p.Endpoint); err != nil {
+				return hub.Peer{}, err
+			}
+		}
+	}
+	return s.changeState(ctx, op, actor, aid, hub.ActionPeerApproved, func(p *hub.Peer) {
 		p.State, p.Trust = hub.PeerApproved, trust(*p)
+		p.ActsFor = union(p.ActsFor, actsFor)
 	})
+}
+
+// maxActsFor is how many agents outside of its domain a peer may act for.
+const maxActsFor = 100
+
+// checkActsFor reports CodeInvalid for a list with a text that cannot name an agent.
+func (s *Service) checkActsFor(op string, list []hub.AID) error {
+	if len(list) > maxActsFor {
+		return hub.Errorf(hub.CodeInvalid, op, "a peer acts for at most %d agents outside of its domain", maxActsFor)
+	}
+	for _, aid := range list {
+		if domain, _ := aid.Split(); domain == "" && s.checkAID(op, aid) != nil {
+			return hub.Errorf(hub.CodeInvalid, op, "%.80q is not an agent id", aid).WithHint("use aid://domain/name@1.0.0")
+		}
+	}
+	return nil
+}
+
+// union returns the values of both lists, each once, in a list of its own.
+func union[T comparable](a, b []T) []T {
+	a = slices.Clip(a)
+	for _, v := range b {
+		if !slices.Contains(a, v) {
+			a = append(a, v)
+		}
+	}
+	return a
 }
 
 // RemovePeer removes a peer, and deletes its key and the key that it gave. Only
@@ -260,6 +316,7 @@ func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID
 func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
 	return s.changeState(ctx, "peers.RemovePeer", actor, aid, hub.ActionPeerRemoved, func(p *hub.Peer) {
 		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, hub.TrustUnknown, "", "", ""
+		p.ActsFor = nil
 	})
 }
 
@@ -272,16 +329,16 @@ func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, 
 		if p, err = tx.Peer(aid); err != nil {
 			return err
 		}
-		was := p.State
+		was := p
 		move(&p)
-		if p.State == was {
+		switch {
+		case p.State == was.State && slices.Equal(p.ActsFor, was.ActsFor):
 			return nil
-		}
-		if !was.CanBecome(p.State) {
-			return hub.Errorf(hub.CodeConflict, op, "%s is %s", aid, was)
+		case p.State != was.State && !was.State.CanBecome(p.State):
+			return hub.Errorf(hub.CodeConflict, op, "%s is %s", aid, was.State)
 		}
 		if p.State == hub.PeerRemoved {
-			if err := tx.PutMeta(scopeKey(aid), ""); err != nil {
+			if err := hub.RevokeTokens(tx, actor, aid, s.opts.Clock.Now()); err != nil {
 				return err
 			}
 		}
@@ -297,6 +354,9 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.
 	facts := map[string]any{"endpoint": p.Endpoint, "state": p.State, "trust": p.Trust}
 	if p.Legacy != "" {
 		facts["from"] = p.Legacy
+	}
+	if len(p.ActsFor) > 0 {
+		facts["acts_for"] = p.ActsFor
 	}
 	_, err := tx.Append(actor.Entry(s.opts.Clock.Now(), action, string(p.AID), facts))
 	return err
@@ -354,29 +414,14 @@ func (s *Service) PeerKey(p hub.Peer) (string, error) {
 	return s.opts.Vault.Open(p.Sealed, place(p.AID))
 }
 
-// scopeKey names the row with the projects that a peer takes part in: those of its
-// invites. A peer without the row takes part in all.
-func scopeKey(aid hub.AID) string { return "peer.scope/" + string(aid) }
-
-func scopeOf(r hub.Reader, aid hub.AID) ([]hub.ProjectID, error) {
-	text, err := r.Meta(scopeKey(aid))
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && text == "" {
-		return nil, nil
-	}
-	var ids []hub.ProjectID
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &ids)
-	}
-	return ids, err
-}
-
-// InScope reports whether a peer takes part in a project.
+// InScope reports whether a peer may read a project. A caller that is no peer was
+// admitted by other means: the hub is open.
 func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
-	ids, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.ProjectID, error) { return scopeOf(r, aid) })
-	if err != nil {
+	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Peer, error) { return r.Peer(aid) })
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
 	}
-	return len(ids) == 0 || slices.Contains(ids, project), nil
+	return p.Reads(project), nil
 }
 
 // isPeer reports whether c is the peer with the AID, and showed its key.

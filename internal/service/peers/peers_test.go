@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -98,7 +100,7 @@ func TestRegisterPeer(t *testing.T) {
 		if p, err := open.Peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if err := open.Admit(t.Context(), v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
+		if err := open.Admit(v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -159,10 +161,11 @@ func TestInvites(t *testing.T) {
 			t.Errorf("got %+v, %v", list, err)
 		}
 		for _, need := range append([]hub.Permission{hub.PermitSync, hub.PermitCompare}, hub.Permissions...) {
-			if err := l.Admit(t.Context(), v, "a method", need, project); err != nil {
+			permitted := slices.Contains(hub.Contributor, need) || !slices.Contains(hub.Permissions, need)
+			if err := l.Admit(v, "a method", need, project); (err == nil) != permitted {
 				t.Errorf("in its project, %s: got %v", need, err)
 			}
-			if err := l.Admit(t.Context(), v, "a method", need, "other"); hub.CodeOf(err) != hub.CodeDenied {
+			if err := l.Admit(v, "a method", need, "other"); hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("in a project that it was not invited to, %s: got %v", need, err)
 			}
 		}
@@ -212,21 +215,60 @@ func TestInvites(t *testing.T) {
 	})
 	t.Run("R1-069 guessing has an end", func(t *testing.T) {
 		l.Now = l.Now.Add(time.Hour)
-		_, text := invite(t, 0)
-		var err error
-		n := 0
-		for ; n < 100 && hub.CodeOf(err) != hub.CodeRateLimited; n++ {
-			_, err = redeem(fmt.Sprintf("INV-f0ebc-guess%d-00", n), "aid://a.example/x@1.0.0")
+		_, tried := invite(t, 0)
+		_, other := invite(t, 0)
+		for _, text := range []string{tried, "INV-f0ebc-guess-00"} {
+			var err error
+			n := 0
+			for ; n < 100 && hub.CodeOf(err) != hub.CodeRateLimited; n++ {
+				_, err = redeem(text, "aid://hub.example/backend@1.0.0")
+			}
+			var e *hub.Error
+			if n != 11 || !errors.As(err, &e) || e.RetryAfter <= 0 {
+				t.Errorf("%s stopped after %d attempts, want 11 and a time to wait: %v", text, n, err)
+			}
 		}
-		if n != 11 {
-			t.Errorf("stopped after %d attempts, want 11: %v", n, err)
+		if _, err := redeem(tried, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeRateLimited {
+			t.Errorf("in a good name: got %v", err)
 		}
-		if _, err := redeem(text, "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeRateLimited {
-			t.Errorf("a good one from there: got %v", err)
+		for n := range 100 {
+			if _, err := redeem(fmt.Sprintf("INV-f0ebc-guess%d-00", n), "aid://a.example/x@1.0.0"); hub.CodeOf(err) != hub.CodeInvalid {
+				t.Fatalf("a guess: got %v", err)
+			}
 		}
-		elsewhere := netip.MustParseAddr("2001:db8::1")
-		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Source: elsewhere}, federation.Redemption{Invite: text, AID: "aid://a.example/x@1.0.0", Endpoint: "https://a.example", Key: "k"}); err != nil {
-			t.Errorf("from elsewhere: got %v", err)
+		if _, err := redeem(other, "aid://a.example/x@1.0.0"); err != nil {
+			t.Errorf("another invite from the same address: got %v", err)
+		}
+		l.Now = l.Now.Add(10 * time.Minute)
+		if _, err := redeem(tried, "aid://b.example/x@1.0.0"); err != nil {
+			t.Errorf("after the wait: got %v", err)
+		}
+	})
+	t.Run("R1-069 a guest takes neither the name nor the domain of another, unless the operator names it", func(t *testing.T) {
+		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "alice"}, keys.NewKey{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "bob.b"}, keys.NewKey{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, taken := range []hub.AID{
+			"aid://hub.example/backend@2.0.0", "aid://hub.example/alice@1.0.0", "aid://HUB.example/alice@1.0.0", l.Keys.AID("bob.b"), "aid://hub.example/carol@1.0.0",
+			"alice", "aid://example.com/other@1.0.0", "aid://hub.ex\u0430mple/alice@1.0.0",
+		} {
+			_, text := invite(t, 0)
+			if _, err := redeem(text, taken); hub.CodeOf(err) != hub.CodeDenied {
+				t.Errorf("%s: got %v", taken, err)
+			}
+			_, text, err := l.Peers.Invite(t.Context(), l.Boss, peers.NewInvite{Project: project, Repo: "frontend-app", ActsFor: []hub.AID{taken}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := redeem(text, taken); err != nil {
+				t.Errorf("%s by name: got %v", taken, err)
+			}
+		}
+		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "carol"}, keys.NewKey{}); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("an agent with the name of a peer: got %v", err)
 		}
 	})
 	t.Run("R1-069 what is stored is a hash", func(t *testing.T) {

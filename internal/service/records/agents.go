@@ -10,8 +10,8 @@ import (
 // A recordedKey is a key as it follows from the journal.
 type recordedKey struct {
 	hub.Key
-	digest  string // "" if the entry has none
-	revoked int64  // row of the entry that revoked it
+	Sum     string `json:"sum"`     // the digest; "" if the entry has none
+	Revoked int64  `json:"revoked"` // row of the entry that revoked it
 }
 
 // recordAgent applies an entry about an agent, a key or a root.
@@ -29,15 +29,15 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	switch e.Action {
 	case hub.ActionAgentAdded:
 		if v.decodeFacts(e, &f) {
-			v.agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At, Can: f.Can}, e)
+			v.Agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At, Can: f.Can}, e)
 		}
 	case hub.ActionAgentPaused, hub.ActionAgentResumed:
-		if a := v.agents[e.Subject]; a != nil {
-			a.want.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
+		if a := v.Agents[e.Subject]; a != nil {
+			a.Want.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
 		}
 	case hub.ActionAgentRole:
-		if a := v.agents[e.Subject]; a != nil && v.decodeFacts(e, &f) {
-			a.want.Role = f.Role
+		if a := v.Agents[e.Subject]; a != nil && v.decodeFacts(e, &f) {
+			a.Want.Role = f.Role
 		}
 	case hub.ActionKeyMinted:
 		if !v.decodeFacts(e, &f) {
@@ -46,18 +46,18 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if f.Agent == hub.Operator { // has one key at a time
 			v.revoke(f.Agent, "", e)
 		}
-		v.keys.put(e.Subject, recordedKey{Key: hub.Key{Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, digest: f.Digest}, e)
+		v.Keys.put(e.Subject, recordedKey{Key: hub.Key{Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, Sum: f.Digest}, e)
 	case hub.ActionKeyRevoked:
 		if !v.decodeFacts(e, &f) {
 			return
 		}
-		if n := v.revoke(id, f.Label, e); n != f.Count && v.complete {
+		if n := v.revoke(id, f.Label, e); n != f.Count && v.Complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
 	case hub.ActionRootAdded:
-		v.roots.put(e.Subject, hub.Root{Path: e.Subject, AddedBy: e.Actor, AddedAt: e.At}, e)
+		v.Roots.put(e.Subject, hub.Root{Path: e.Subject, AddedBy: e.Actor, AddedAt: e.At}, e)
 	case hub.ActionRootRemoved:
-		delete(v.roots, e.Subject)
+		delete(v.Roots, e.Subject)
 	}
 }
 
@@ -65,9 +65,9 @@ func (v *verifier) recordAgent(e hub.Entry) {
 // returns how many.
 func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 	n := 0
-	for _, r := range v.keys {
-		if k := &r.want; k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
-			k.RevokedAt, k.revoked = e.At, e.Seq
+	for _, r := range v.Keys {
+		if k := &r.Want; k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
+			k.RevokedAt, k.Revoked = e.At, e.Seq
 			n++
 		}
 	}
@@ -76,8 +76,8 @@ func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
 
 // checkAgents compares the agents, keys and roots in the store with the journal.
 func (v *verifier) checkAgents(r hub.Reader) error {
-	if !v.complete {
-		v.out.Unchecked = append(v.out.Unchecked, "agents and keys: what archives record about them was not read")
+	if !v.Complete {
+		v.Out.Unchecked = append(v.Out.Unchecked, "agents and keys: what archives record about them was not read")
 		return nil
 	}
 	agents, err := r.Agents()
@@ -85,26 +85,26 @@ func (v *verifier) checkAgents(r hub.Reader) error {
 		return err
 	}
 	for _, a := range agents {
-		v.out.Agents++
-		v.agents.check(v, "agent", string(a.ID), func(want hub.Agent, row int64) string { return agentDiffers(a, want, row) })
+		v.Out.Agents++
+		v.Agents.check(v, "agent", string(a.ID), func(want hub.Agent, row int64) string { return agentDiffers(a, want, row) })
 		keys, err := r.Keys(a.ID)
 		if err != nil {
 			return err
 		}
 		for _, k := range keys {
-			v.out.Keys++
-			v.keys.check(v, "key", string(k.ID), func(want recordedKey, row int64) string { return keyDiffers(k, want, row) })
+			v.Out.Keys++
+			v.Keys.check(v, "key", string(k.ID), func(want recordedKey, row int64) string { return keyDiffers(k, want, row) })
 		}
 	}
 	roots, err := r.Roots()
 	for _, root := range roots {
-		v.roots.check(v, "root", root.Path, func(want hub.Root, row int64) string {
+		v.Roots.check(v, "root", root.Path, func(want hub.Root, row int64) string {
 			return unless(root.AddedBy == want.AddedBy && root.AddedAt.Equal(want.AddedAt.Time), differsFrom, row)
 		})
 	}
-	v.agents.missing(v, "agent")
-	v.keys.missing(v, "key")
-	v.roots.missing(v, "root")
+	v.Agents.missing(v, "agent")
+	v.Keys.missing(v, "key")
+	v.Roots.missing(v, "root")
 	return err
 }
 
@@ -135,12 +135,12 @@ func agentDiffers(a, want hub.Agent, row int64) string {
 
 func keyDiffers(k hub.Key, want recordedKey, row int64) string {
 	switch {
-	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || want.digest != "" && k.Digest() != want.digest:
+	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || want.Sum != "" && k.Digest() != want.Sum:
 		return fmt.Sprintf(differsFrom, row)
 	case want.RevokedAt.IsZero() && !k.RevokedAt.IsZero():
 		return "it is revoked, of which the journal does not know"
 	case !want.RevokedAt.IsZero() && k.RevokedAt.IsZero():
-		return fmt.Sprintf("it is not revoked, though journal row %d records that it was", want.revoked)
+		return fmt.Sprintf("it is not revoked, though journal row %d records that it was", want.Revoked)
 	}
-	return unless(k.RevokedAt.Equal(want.RevokedAt.Time), "it was revoked at another time than journal row %d says", want.revoked)
+	return unless(k.RevokedAt.Equal(want.RevokedAt.Time), "it was revoked at another time than journal row %d says", want.Revoked)
 }

@@ -334,7 +334,11 @@ func (r *Records) runArchive(ctx context.Context) {
 	tick := time.NewTicker(archiveEvery)
 	defer tick.Stop()
 	for {
-		report, err := r.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: r.keep})
+		var report ArchiveReport
+		err := hub.Contain("records.Archive", func() (err error) {
+			report, err = r.Archive(ctx, hub.Caller{ID: hub.Self}, ArchiveOptions{Keep: r.keep})
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -485,7 +485,7 @@ func (v *verifier) recordedLater(r hub.Reader, subject string, action hub.Action
 	if err != nil || found.Seq > 0 {
 		return found, err
 	}
-	for _, a := range v.archives {
+	for _, a := range v.Archives {
 		// A file that cannot be read is a finding of readArchive.
 		readSegment(v.archivePath(a), func(l line) error {
 			if l.Entry != nil && l.Entry.Subject == subject && l.Entry.Action == action {

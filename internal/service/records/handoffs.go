@@ -34,14 +34,14 @@ func stateOf(a hub.Action) hub.HandoffState {
 // checkHandoffs compares every handoff with its history and both with the
 // journal.
 func (v *verifier) checkHandoffs(ctx context.Context) error {
-	q := hub.HandoffQuery{Limit: pageSize}
+	q := hub.HandoffQuery{Limit: pageSize, Cursor: v.HandoffCursor}
 	return v.pages(ctx, "handoffs", func(r hub.Reader) (bool, error) {
 		handoffs, err := r.Handoffs(q)
 		for _, h := range handoffs {
 			if err == nil {
-				v.out.Handoffs++
+				v.Out.Handoffs++
 				err = v.checkHandoff(r, h)
-				q.Cursor = h.ID
+				q.Cursor, v.HandoffCursor = h.ID, h.ID
 			}
 		}
 		return len(handoffs) == pageSize, err
@@ -76,7 +76,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 			moves = append(moves, e)
 		}
 	}
-	if len(moves) < len(steps) && !v.complete {
+	if len(moves) < len(steps) && !v.Complete {
 		return nil // an archive that was not read holds the others
 	}
 	if len(moves) == 0 {
@@ -107,7 +107,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 // checkPackage compares a package with its hash.
 func (v *verifier) checkPackage(where string, h hub.Handoff) {
 	if withheldPackage(h) {
-		v.withheld++
+		v.Withheld++
 		return
 	}
 	hash, err := shape.PackageHash(h.Package)

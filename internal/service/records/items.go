@@ -46,12 +46,12 @@ func (v *verifier) recordItem(e hub.Entry) {
 	if kind != "run" {
 		id = itemOf(id, f.Project)
 	}
-	v.items[kind].put(id, f.Digest, e)
+	v.Items[kind].put(id, f.Digest, e)
 }
 
 // checkItem compares the digest of an item.
 func (v *verifier) checkItem(kind, id, digest string) {
-	v.items[kind].check(v, kind, id, func(want string, row int64) string { return unless(want == digest, differsFrom, row) })
+	v.Items[kind].check(v, kind, id, func(want string, row int64) string { return unless(want == digest, differsFrom, row) })
 }
 
 // checkItems compares contracts, packets and runs with the digests, all in one
@@ -78,19 +78,19 @@ func (v *verifier) checkItems(r hub.Reader) error {
 			return v.unreadable("runs", err)
 		}
 		for _, run := range page {
-			v.out.Runs++
+			v.Out.Runs++
 			q.Cursor = run.ID
 			digest := run.Digest()
-			if want, ok := v.items["run"][string(run.ID)]; ok && want.want != digest && withheldRun(r, run) {
-				v.withheld++
-				digest = want.want
+			if want, ok := v.Items["run"][string(run.ID)]; ok && want.Want != digest && withheldRun(r, run) {
+				v.Withheld++
+				digest = want.Want
 			}
 			v.checkItem("run", string(run.ID), digest)
 		}
 		more = len(page) == pageSize
 	}
 	for _, kind := range []string{"contract", "packet", "run"} {
-		v.items[kind].missing(v, kind)
+		v.Items[kind].missing(v, kind)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 			return err
 		}
 		for _, c := range page {
-			v.out.Contracts++
+			v.Out.Contracts++
 			v.checkItem("contract", itemOf(string(c.ID), id), c.Digest())
 			contracts.After = c.ID
 		}
@@ -117,7 +117,7 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 			return err
 		}
 		for _, p := range page.Packets {
-			v.out.Packets++
+			v.Out.Packets++
 			v.checkItem("packet", itemOf(string(p.ID), id), p.Digest())
 		}
 		packets.Cursor, more = page.Next, page.Next != ""

@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 )
@@ -254,7 +255,7 @@ func TestKilledForget(t *testing.T) {
 // start runs the records as a start of the hub does, until a condition holds.
 func (w *world) start(until func(hub.Reader) bool) {
 	w.t.Helper()
-	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(w.t.Context(), patience.For(time.Minute))
 	defer stop()
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -140,7 +140,7 @@ const maxSubject = 1_000_000
 // about returns the entries about one thing, those in archives included.
 func (v *verifier) about(r hub.Reader, subject string) ([]hub.Entry, error) {
 	entries, err := r.Journal(hub.JournalQuery{Subject: subject, Limit: maxSubject})
-	all := slices.Clone(v.kept[subject])
+	all := slices.Clone(v.Kept[subject])
 	for _, e := range entries {
 		if len(all) == 0 || e.Seq > all[len(all)-1].Seq { // not yet removed from the store
 			all = append(all, e)
@@ -310,35 +310,38 @@ func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, wa
 // findUnrecorded finds messages that no entry records. A message that is older
 // than the newest archive is due to be removed, if an archive holds it.
 func (v *verifier) findUnrecorded(ctx context.Context) error {
-	due := map[hub.EnvelopeID]bool{}
-	q := hub.Query{Audit: true, Limit: pageSize}
+	if v.Due == nil {
+		v.Due = map[hub.EnvelopeID]bool{}
+	}
+	due := v.Due
+	q := hub.Query{Audit: true, Limit: pageSize, Cursor: v.MessageCursor}
 	err := v.pages(ctx, "messages", func(r hub.Reader) (bool, error) {
 		page, err := r.Query(q)
 		if err != nil {
 			return false, err
 		}
 		for _, m := range page.Messages {
-			v.out.Messages++
+			v.Out.Messages++
 			entries, err := r.Journal(hub.JournalQuery{Subject: string(m.ID), Limit: 1})
 			if err != nil {
 				return false, err
 			}
-			recorded := len(entries) > 0 && beginsMessage(entries[0].Action) || v.kept[string(m.ID)] != nil
+			recorded := len(entries) > 0 && beginsMessage(entries[0].Action) || v.Kept[string(m.ID)] != nil
 			switch {
-			case recorded || !v.complete:
+			case recorded || !v.Complete:
 			case v.mayBeArchived(m.ID, m.Type):
 				due[m.ID] = true
 			default:
 				v.find("message "+string(m.ID), notRecorded)
 			}
 		}
-		q.Cursor = page.Next
+		q.Cursor, v.MessageCursor = page.Next, page.Next
 		return page.Next != "", nil
 	})
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	for _, a := range v.archives {
+	for _, a := range v.Archives {
 		// A file that cannot be read is a finding of readArchive.
 		readSegment(v.archivePath(a), func(l line) error {
 			if l.Message != nil {

@@ -19,7 +19,7 @@ func (w *world) negotiate() (hub.ProjectID, hub.ContractID, hub.PacketID) {
 	w.t.Helper()
 	ctx, who := w.t.Context(), hub.Caller{ID: "ada"}
 	s := contract.New(w.store, &contract.Options{Clock: w.clock, Self: "aid://example.com/back@1.0.0", Repo: "back"})
-	p, err := s.CreateProject(ctx, who, contract.NewProject{Name: "Sign in", Repos: []hub.Repo{{Name: "back", Role: "backend", Language: "go"}}})
+	p, err := s.CreateProject(ctx, who, contract.NewProject{Name: "Sign in", Policy: hub.AgreeAny, Repos: []hub.Repo{{Name: "back", Role: "backend", Language: "go"}}})
 	w.must(nil, err)
 	r, err := s.Propose(ctx, who, contract.Proposal{InProject: contract.In(p.ID), Type: hub.ContractCustom, Name: "c", Content: json.RawMessage(`{"a":1}`)})
 	w.must(nil, err)

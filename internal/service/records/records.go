@@ -24,6 +24,7 @@ import (
 type Folders struct {
 	Trail    string // the trail and the head of the journal
 	Archives string
+	Position string // the file with the position of a verification that paused
 }
 
 // Options changes how Records work. The zero value works.
@@ -62,6 +63,7 @@ type Records struct {
 	artifacts Artifacts
 	emptyLog  func(context.Context) error
 	archiving sync.Mutex   // one archive or removal at a time; before files
+	verifying sync.Mutex   // one verification with a position at a time; before files
 	files     sync.RWMutex // held to read while segments are verified, to write while they are written again
 }
 
@@ -95,7 +97,7 @@ func (r *Records) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		if err := r.resumeRemoval(ctx); err != nil && ctx.Err() == nil {
+		if err := hub.Contain("records.Forget", func() error { return r.resumeRemoval(ctx) }); err != nil && ctx.Err() == nil {
 			r.log.Warn("the text of a message is not removed from all files, the next start tries again", "op", "records.Forget", "err", err)
 		}
 		r.runArchive(ctx)

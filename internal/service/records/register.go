@@ -14,8 +14,8 @@ type register[T any] map[string]*recorded[T]
 
 // A recorded is one thing, and the number of the entry that recorded it.
 type recorded[T any] struct {
-	want T
-	row  int64
+	Want T     `json:"want"`
+	Row  int64 `json:"row"`
 }
 
 // put records a thing in its newest state.
@@ -29,8 +29,8 @@ func (g register[T]) check(v *verifier, kind, id string, differs func(want T, ro
 	what := ""
 	switch {
 	case ok:
-		what = differs(r.want, r.row)
-	case v.complete:
+		what = differs(r.Want, r.Row)
+	case v.Complete:
 		what = notRecorded
 	}
 	if what != "" {
@@ -41,6 +41,6 @@ func (g register[T]) check(v *verifier, kind, id string, differs func(want T, ro
 // missing reports the things that the store does not have.
 func (g register[T]) missing(v *verifier, kind string) {
 	for _, id := range slices.Sorted(maps.Keys(g)) {
-		v.find(kind+" "+id, missingThough, g[id].row)
+		v.find(kind+" "+id, missingThough, g[id].Row)
 	}
 }

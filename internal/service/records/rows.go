@@ -73,7 +73,7 @@ func entryLine(r hub.Reader, e hub.Entry, envelopes bool) (line, error) {
 		}
 		l.Handoff = &handoffRow{From: h.From, To: h.To, TaskID: h.TaskID, Title: h.Title, Reason: h.Reason, Hash: h.Hash, Restricted: h.Restricted}
 		if h.Restricted {
-			l.Handoff.Title = "restricted"
+			l.Handoff.Title, l.Handoff.Reason = "restricted", "restricted"
 		} else {
 			l.Handoff.Package = h.Package
 		}

@@ -1,7 +1,6 @@
 package records_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,40 +9,32 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
-// A session is a channel that takes everything.
-type session struct{}
-
-func (session) Name() hub.Channel                  { return hub.ChannelSession }
-func (session) Probe(context.Context) error        { return nil }
-func (session) Reaches(hub.AgentID) (bool, string) { return true, "" }
-func (session) Deliver(context.Context, mailroom.Notice) (hub.DeliveryStatus, error) {
-	return hub.DeliveryAccepted, nil
-}
-
 func TestVerifyOfChannels(t *testing.T) {
+	// Hubs before the router delivered a message with the attempt that a runtime took.
 	t.Run("a message that a runtime has taken counts as delivered", func(t *testing.T) {
 		w := newWorld(t)
-		w.close()
-		w.open(session{})
-		hints, cancel := w.bus.Subscribe(hub.TopicJournal)
-		defer cancel()
 		id := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { w.mail.Run(ctx); close(done) }()
-		defer func() { stop(); <-done }()
-		status := hub.StatusPending
-		for status != hub.StatusDelivered {
-			select {
-			case <-hints:
-			case <-t.Context().Done():
-				t.Fatal("it was not delivered")
-			}
-			w.view(func(r hub.Reader) error {
-				m, err := r.Message(id)
-				status = m.Status
+		err := w.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			facts := map[string]any{"channel": hub.ChannelSession, "recipient": "bob", "status": hub.DeliveryAccepted}
+			e := hub.Caller{ID: hub.Self}.Entry(hub.At(w.clock()), hub.ActionChannelTried, string(id), facts)
+			if _, err := tx.Append(e); err != nil {
 				return err
-			})
+			}
+			if err := tx.PutParty(id, "bob", hub.PartyDelivered, hub.PartyUnread); err != nil {
+				return err
+			}
+			m, err := tx.Message(id)
+			if err != nil {
+				return err
+			}
+			moved, err := m.Envelope.Advance(hub.StatusDelivered, e.At)
+			if err != nil {
+				return err
+			}
+			return tx.PutStatus(moved, m.Status)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 		w.wantClean()
 	})

@@ -113,7 +113,7 @@ func gather(ctx context.Context, hints <-chan struct{}) {
 func (t *trail) copy(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err := t.copyAll(ctx)
+	err := hub.Contain("records.Trail", func() error { return t.copyAll(ctx) })
 	if err != nil {
 		t.known = false
 		return fmt.Errorf("records: trail: %w", diskError("records.Trail", err))

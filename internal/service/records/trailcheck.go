@@ -27,8 +27,8 @@ type trailReader struct {
 
 // openTrail opens the segments of a trail. Findings are about segments that
 // cannot be opened.
-func (v *verifier) openTrail(upTo int64) error {
-	v.trail = &trailReader{upTo: upTo}
+func (v *verifier) openTrail() error {
+	v.trail = &trailReader{upTo: v.Cursor}
 	for {
 		before, err := segmentsIn(v.folders.Trail)
 		if err != nil {
@@ -86,12 +86,12 @@ func (v *verifier) peek() *line {
 		bad := new(lineError)
 		switch {
 		case err == nil && l.Entry != nil:
-			v.out.Lines++
+			v.Out.Lines++
 			t.next = &l
 		case err == nil:
 			v.find(t.where(), "a trail has no such line")
 		case errors.As(err, &bad):
-			v.out.Lines++
+			v.Out.Lines++
 			v.find(t.where(), "it cannot be read: %v", bad.err)
 		default:
 			if err != io.EOF && (err != errUnsealed || t.at < len(t.segments)-1) {
@@ -152,7 +152,7 @@ func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error
 // outOfPlace reports a line whose entry was not expected there, unless its
 // entry lies in an archive that was not read.
 func (v *verifier) outOfPlace(l *line) {
-	if archived, _ := v.archived(); l.Entry.Seq > archived || v.complete {
+	if archived, _ := v.archived(); l.Entry.Seq > archived || v.Complete {
 		v.find(v.trail.where(), "it is about journal row %d, which has no place there", l.Entry.Seq)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -36,13 +37,16 @@ type Audit struct {
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
 	More      int       `json:"more"`      // findings beyond those
+
+	// Progress is set if the verification has paused: the rest was not compared yet.
+	Progress *Progress `json:"progress,omitempty"`
 }
 
 // MaxFindings is the number of findings that an audit names one by one.
 const MaxFindings = 1000
 
-// Clean reports whether there is no finding.
-func (a Audit) Clean() bool { return len(a.Findings) == 0 }
+// Clean reports whether everything was compared and there is no finding.
+func (a Audit) Clean() bool { return len(a.Findings) == 0 && a.Progress == nil }
 
 // A Finding is one difference between a record and the journal.
 type Finding struct {
@@ -68,24 +72,45 @@ const (
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
 	r.files.RLock()
 	defer r.files.RUnlock()
-	v := &verifier{
-		store: r.store, folders: r.folders, complete: true, kept: map[string][]hub.Entry{}, listed: register[hub.Archive]{},
-		agents: register[hub.Agent]{}, keys: register[recordedKey]{}, roots: register[hub.Root]{},
-		items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
-	}
-	v.out.Unchecked, v.out.Findings = []string{}, []Finding{}
+	return r.verify(ctx, r.newVerifier())
+}
+
+// partJournal is the index of the last part of verify that reads the trail.
+const partJournal = 2
+
+// verify works until everything is compared, or the time of v is over.
+func (r *Records) verify(ctx context.Context, v *verifier) (Audit, error) {
 	defer func() { v.trail.close() }()
-	for _, step := range []func(context.Context) error{
-		v.begin, v.readArchives, v.readJournal, v.checkKept, v.findUnrecorded, v.checkHandoffs,
-	} {
-		if err := step(ctx); err != nil {
-			return v.out, fmt.Errorf("records: verify: %w", err)
+	parts := []struct {
+		name string
+		work func(context.Context) error
+	}{
+		{"journal", v.begin}, {"archives", v.readArchives}, {"journal", v.readJournal},
+		{"things that archives record", v.checkKept}, {"messages", v.findUnrecorded}, {"handoffs", v.checkHandoffs},
+	}
+	if v.Part > 0 {
+		if err := v.goOn(ctx); err != nil {
+			return v.Out, fmt.Errorf("records: verify: %w", err)
 		}
 	}
-	if v.withheld > 0 {
-		v.out.Unchecked = append(v.out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which an export has left out", v.withheld))
+	for v.Part < len(parts) {
+		err := parts[v.Part].work(ctx)
+		if err == nil {
+			v.Part++
+			err = v.rest()
+		}
+		if err == errPaused && v.Part < len(parts) {
+			v.Place = v.place()
+			return v.Out, &pause{parts[v.Part].name}
+		}
+		if err != nil && err != errPaused {
+			return v.Out, fmt.Errorf("records: verify: %w", err)
+		}
 	}
-	return v.out, nil
+	if v.Withheld > 0 {
+		v.Out.Unchecked = append(v.Out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which an export has left out", v.Withheld))
+	}
+	return v.Out, nil
 }
 
 // A verifier walks along the journal, oldest entry first: through the archives,
@@ -93,31 +118,30 @@ func (r *Records) Verify(ctx context.Context) (Audit, error) {
 // may change meanwhile, so every page is a snapshot of its own, and refresh
 // reads in each which entries are archived by then.
 type verifier struct {
+	position
 	store   hub.Store
 	folders Folders
-	out     Audit
+	until   time.Time // when it pauses; never if zero
 
-	archives []hub.Archive // as of the newest snapshot
-	begun    bool
-	complete bool         // every archived entry was read
-	last     hub.Head     // the entry before; At is not set
-	trail    *trailReader // nil if it is not checked
+	trail *trailReader // nil if it is not checked
+}
 
-	kept     map[string][]hub.Entry // archived entries about things that are still in the store
-	listed   register[hub.Archive]  // archives by file
-	agents   register[hub.Agent]
-	keys     register[recordedKey]
-	roots    register[hub.Root]
-	items    map[string]register[string] // the digests of items, by kind
-	withheld int                         // packages that are not in the store
+func (r *Records) newVerifier() *verifier {
+	v := &verifier{store: r.store, folders: r.folders, position: position{
+		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
+		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{},
+		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
+	}}
+	v.Out.Unchecked, v.Out.Findings = []string{}, []Finding{}
+	return v
 }
 
 func (v *verifier) find(where, format string, args ...any) {
-	if len(v.out.Findings) == MaxFindings {
-		v.out.More++
+	if len(v.Out.Findings) == MaxFindings {
+		v.Out.More++
 		return
 	}
-	v.out.Findings = append(v.out.Findings, Finding{where, fmt.Sprintf(format, args...)})
+	v.Out.Findings = append(v.Out.Findings, Finding{where, fmt.Sprintf(format, args...)})
 }
 
 func row(seq int64) string { return fmt.Sprintf("journal row %d", seq) }
@@ -165,6 +189,9 @@ func (v *verifier) pages(ctx context.Context, kind string, check func(hub.Reader
 			v.find(kind, "they cannot be read on: %v", err)
 			return false, nil
 		}
+		if err == nil && more {
+			err = v.rest()
+		}
 		return more, err
 	})
 }
@@ -172,10 +199,10 @@ func (v *verifier) pages(ctx context.Context, kind string, check func(hub.Reader
 // archived returns the number up to which entries are in archives, and the time
 // before which messages are.
 func (v *verifier) archived() (int64, hub.Time) {
-	if len(v.archives) == 0 {
+	if len(v.Archives) == 0 {
 		return 0, hub.Time{}
 	}
-	newest := v.archives[len(v.archives)-1]
+	newest := v.Archives[len(v.Archives)-1]
 	return newest.Seq, newest.Cutoff
 }
 
@@ -192,7 +219,7 @@ func (v *verifier) mayBeArchived(id hub.EnvelopeID, t hub.MessageType) bool {
 // up to it, and a head file read later names it or a later one.
 func (v *verifier) begin(ctx context.Context) error {
 	if v.folders.Trail == "" {
-		v.out.Unchecked = append(v.out.Unchecked, "the trail and the head outside the database: no folder was given")
+		v.Out.Unchecked = append(v.Out.Unchecked, "the trail and the head outside the database: no folder was given")
 		return v.store.View(ctx, v.refresh)
 	}
 	path := filepath.Join(v.folders.Trail, headName)
@@ -206,7 +233,8 @@ func (v *verifier) begin(ctx context.Context) error {
 		return err
 	}
 	later, laterErr := readHead(path)
-	if err := v.openTrail(cursor); err != nil {
+	v.Cursor = cursor
+	if err := v.openTrail(); err != nil {
 		return err
 	}
 	if err := v.checkNames(); err != nil {
@@ -220,6 +248,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		v.Newest = newest.Seq
 		if cursor > newest.Seq {
 			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest.Seq, cursor)
 		}
@@ -233,7 +262,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		case later.Seq < cursor:
 			v.find(headName, "it names row %d, though the trail has come to row %d", later.Seq, cursor)
 		case headErr == nil:
-			fault, err := checkHead(head, r, v.archives)
+			fault, err := checkHead(head, r, v.Archives)
 			if fault != "" {
 				v.find(headName, "it names row %d with hash %.12s, which is not in the journal: %s", head.Seq, head.Hash, fault)
 			}
@@ -252,7 +281,7 @@ func (v *verifier) checkNames() error {
 	}
 	old, oldErr := oldTrailFiles(v.folders.Trail)
 	if len(old) > 0 {
-		v.out.Unchecked = append(v.out.Unchecked, "the trail of an earlier version, which the hub compares with the journal when it starts")
+		v.Out.Unchecked = append(v.Out.Unchecked, "the trail of an earlier version, which the hub compares with the journal when it starts")
 	}
 	return errors.Join(err, oldErr)
 }
@@ -265,27 +294,32 @@ func (v *verifier) refresh(r hub.Reader) error {
 	if err != nil {
 		return err
 	}
-	v.archives = archives
-	if now, _ := v.archived(); v.begun && now != before {
-		v.complete = false
+	v.Archives = archives
+	if now, _ := v.archived(); v.Begun && now != before {
+		v.Complete = false
 	}
-	v.begun = true
+	v.Begun = true
 	return nil
 }
 
 // readArchives walks along the entries in archives.
 func (v *verifier) readArchives(ctx context.Context) error {
-	if v.folders.Archives == "" && len(v.archives) > 0 {
-		v.out.Unchecked = append(v.out.Unchecked, "the archives, and what only they record: no folder was given")
-		v.complete = false
+	if v.folders.Archives == "" && len(v.Archives) > 0 && v.ArchivesRead == 0 {
+		v.Out.Unchecked = append(v.Out.Unchecked, "the archives, and what only they record: no folder was given")
+		v.Complete = false
 	}
-	for _, a := range v.archives {
+	for v.ArchivesRead < len(v.Archives) {
+		a := v.Archives[v.ArchivesRead]
 		if v.folders.Archives != "" {
 			if err := v.readArchive(ctx, a); err != nil {
 				return err
 			}
 		}
-		v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
+		v.Last = hub.Head{Seq: a.Seq, Hash: a.Hash}
+		v.ArchivesRead++
+		if err := v.rest(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -294,7 +328,7 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	where := "archive " + a.File
 	var batch []hub.Entry
 	flush := func() error {
-		v.out.Archived += len(batch)
+		v.Out.Archived += len(batch)
 		err := v.store.View(ctx, func(r hub.Reader) error { return v.page(r, batch, where+", ") })
 		batch = batch[:0]
 		return err
@@ -337,7 +371,7 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	default:
 		return nil
 	}
-	v.complete = false
+	v.Complete = false
 	return nil
 }
 
@@ -352,20 +386,23 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.refresh(r); err != nil {
 			return false, err
 		}
-		for _, a := range v.archives {
-			if a.Seq > v.last.Seq {
-				v.last = hub.Head{Seq: a.Seq, Hash: a.Hash}
+		for _, a := range v.Archives {
+			if a.Seq > v.Last.Seq {
+				v.Last = hub.Head{Seq: a.Seq, Hash: a.Hash}
 			}
 		}
-		entries, err := r.Journal(hub.JournalQuery{After: v.last.Seq, Limit: archivePage})
+		entries, err := r.Journal(hub.JournalQuery{After: v.Last.Seq, Limit: archivePage})
 		if err != nil {
 			return false, err
 		}
 		if len(entries) > 0 {
-			v.out.Entries += len(entries)
-			return true, v.page(r, entries, "")
+			v.Out.Entries += len(entries)
+			if err := v.page(r, entries, ""); err != nil {
+				return false, err
+			}
+			return true, v.rest()
 		}
-		if v.out.Head, err = hub.HeadOf(r); err != nil {
+		if v.Out.Head, err = hub.HeadOf(r); err != nil {
 			return false, err
 		}
 		v.checkArchives()
@@ -383,7 +420,7 @@ func (v *verifier) readJournal(ctx context.Context) error {
 // page checks entries in order. prefix names the file that they are in.
 func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error {
 	for _, e := range entries {
-		before := v.last
+		before := v.Last
 		switch missing := e.Seq - before.Seq - 1; {
 		case missing == 1:
 			v.find("journal", "row %d is missing", before.Seq+1)
@@ -394,7 +431,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		case e.Hash != e.Chain(before.Hash):
 			v.find(prefix+row(e.Seq), "its hash does not follow from row %d: this row was changed, or the hash of the one before", before.Seq)
 		}
-		v.last = hub.Head{Seq: e.Seq, Hash: e.Hash}
+		v.Last = hub.Head{Seq: e.Seq, Hash: e.Hash}
 		if err := v.compareLine(r, e, before); err != nil {
 			return err
 		}
@@ -413,7 +450,7 @@ func (v *verifier) checkSubject(r hub.Reader, e hub.Entry, archived bool) error 
 	case e.Action == hub.ActionArchived:
 		var f archiveFacts
 		v.decodeFacts(e, &f)
-		v.listed.put(e.Subject, f.Archive, e)
+		v.Listed.put(e.Subject, f.Archive, e)
 	case archived:
 		v.keep(e)
 	case beginsMessage(e.Action):
@@ -435,27 +472,27 @@ func (v *verifier) keep(e hub.Entry) {
 		if json.Unmarshal(e.Facts, &facts) == nil && v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type) {
 			return
 		}
-	case v.kept[e.Subject] == nil:
+	case v.Kept[e.Subject] == nil:
 		return
 	}
-	v.kept[e.Subject] = append(v.kept[e.Subject], e)
+	v.Kept[e.Subject] = append(v.Kept[e.Subject], e)
 }
 
 // checkArchives compares the store's list of archives with the journal.
 func (v *verifier) checkArchives() {
-	for _, a := range v.archives {
-		v.listed.check(v, "listed archive", a.File, func(want hub.Archive, row int64) string { return unless(a == want, differsFrom, row) })
+	for _, a := range v.Archives {
+		v.Listed.check(v, "listed archive", a.File, func(want hub.Archive, row int64) string { return unless(a == want, differsFrom, row) })
 	}
-	v.listed.missing(v, "listed archive")
+	v.Listed.missing(v, "listed archive")
 }
 
 // checkKept checks the things that archives alone record.
 func (v *verifier) checkKept(ctx context.Context) error {
-	subjects := slices.SortedFunc(maps.Keys(v.kept), func(a, b string) int { return cmp.Compare(v.kept[a][0].Seq, v.kept[b][0].Seq) })
-	for _, subject := range subjects {
-		first := v.kept[subject][0]
+	subjects := slices.SortedFunc(maps.Keys(v.Kept), func(a, b string) int { return cmp.Compare(v.Kept[a][0].Seq, v.Kept[b][0].Seq) })
+	for ; v.KeptChecked < len(subjects); v.KeptChecked++ {
+		first := v.Kept[subjects[v.KeptChecked]][0]
 		err := v.store.View(ctx, func(r hub.Reader) error {
-			if err := v.refresh(r); err != nil || !v.complete {
+			if err := v.refresh(r); err != nil || !v.Complete {
 				return err // entries that followed may be archived by now
 			}
 			if beginsMessage(first.Action) {

@@ -506,3 +506,29 @@ func TestTampering(t *testing.T) {
 		}
 	})
 }
+
+// TestTrailGrowsWhileVerified pauses a verification that is ahead of the trail, and
+// lets the trail catch up before it goes on.
+func TestTrailGrowsWhileVerified(t *testing.T) {
+	w := newWorld(t)
+	w.copy()
+	w.update(func(tx hub.Tx) error {
+		for range 700 {
+			if _, err := tx.Append(hub.Entry{At: hub.At(w.clock()), Actor: hub.Self, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f := records.Folders{Trail: w.trail(), Archives: w.archives(), Position: filepath.Join(t.TempDir(), "position")}
+	a, err := records.New(w.store, f, nil).VerifyFor(t.Context(), 0, "")
+	for err == nil && a.Progress != nil {
+		if a.Progress.Done > 200 { // past the end of the trail, before that of the journal
+			w.copy()
+		}
+		a, err = records.New(w.store, f, nil).VerifyFor(t.Context(), 0, a.Progress.ID)
+	}
+	if err != nil || len(a.Findings) != 0 {
+		t.Errorf("got %v, findings %v", err, a.Findings)
+	}
+}

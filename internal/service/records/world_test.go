@@ -3,9 +3,12 @@ package records_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,7 +81,7 @@ func (w *world) archives() string { return filepath.Join(w.home, "archives") }
 func (w *world) clock() time.Time { return w.now }
 
 // open opens the store and makes services on it, as a start of the hub does.
-func (w *world) open(channels ...mailroom.Channel) {
+func (w *world) open() {
 	w.t.Helper()
 	var err error
 	w.store, err = sqlite.Open(w.home, &sqlite.Options{Readers: 2})
@@ -88,15 +91,11 @@ func (w *world) open(channels ...mailroom.Channel) {
 	w.content, err = blobs.Open(filepath.Join(w.home, "artifacts"), nil)
 	w.must(nil, err)
 	opts := &mailroom.Options{
-		Clock: w.clock, Bus: w.bus, Channels: channels, Artifacts: w.content,
+		Clock: w.clock, Bus: w.bus, Artifacts: w.content,
 		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
-	}
-	for _, c := range channels {
-		opts.Enabled = append(opts.Enabled, c.Name())
 	}
 	w.mail, err = mailroom.New(w.facts, w.keys, opts)
 	w.must(nil, err)
-	w.must(nil, w.mail.Probe(w.t.Context()))
 	w.journal = journal.New(w.store, &journal.Options{Clock: w.clock, Bus: w.bus})
 	w.records = w.recordsWith(w.store, records.Options{})
 }
@@ -191,6 +190,28 @@ func (w *world) verifyIn(f records.Folders) records.Audit {
 	w.t.Helper()
 	a, err := records.New(w.store, f, nil).Verify(w.t.Context())
 	w.must(nil, err)
+	if got := w.verifyInParts(f); !reflect.DeepEqual(got, a) {
+		w.t.Errorf("a verification that paused after every page: got %+v, want %+v", got, a)
+	}
+	return a
+}
+
+// verifyInParts verifies a page at a time, each in another process as far as the
+// records can tell.
+func (w *world) verifyInParts(f records.Folders) (a records.Audit) {
+	w.t.Helper()
+	f.Position = filepath.Join(w.t.TempDir(), "position")
+	for resume := ""; ; resume = a.Progress.ID {
+		var err error
+		a, err = records.New(w.store, f, nil).VerifyFor(w.t.Context(), 0, resume)
+		w.must(nil, err)
+		if a.Progress == nil {
+			break
+		}
+	}
+	if _, err := os.Stat(f.Position); !errors.Is(err, fs.ErrNotExist) {
+		w.t.Errorf("the position: got %v, want that it is removed at the end", err)
+	}
 	return a
 }
 

@@ -98,7 +98,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 			return r, hub.Message{}, err
 		}
 		r, was = moved, next
-		if err := record(tx, actor.ID, now, r); err != nil {
+		if err := record(tx, actor, now, r); err != nil {
 			return r, hub.Message{}, err
 		}
 	}
@@ -124,7 +124,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	if err := tx.PutRun(r, was); err != nil {
 		return r, hub.Message{}, err
 	}
-	return r, msg, record(tx, actor.ID, now, r)
+	return r, msg, record(tx, actor, now, r)
 }
 
 // A claim is the part of a report that the hub reads.

@@ -140,7 +140,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		if err := tx.PutRun(r, ""); err != nil {
 			return err
 		}
-		return record(tx, actor.ID, now, r)
+		return record(tx, actor, now, r)
 	})
 	if err != nil {
 		return hub.Run{}, "", fmt.Errorf("run: begin: %w", err)
@@ -209,7 +209,7 @@ type facts struct {
 }
 
 // record writes the journal entry for a run as it is now.
-func record(tx hub.Tx, actor hub.AgentID, at hub.Time, r hub.Run) error {
+func record(tx hub.Tx, actor hub.Caller, at hub.Time, r hub.Run) error {
 	raw, err := json.Marshal(facts{
 		Agent: r.Agent, By: r.By, ThreadID: r.ThreadID, Handoff: r.Handoff, Session: r.Session, StopReason: r.StopReason, Reason: r.Reason,
 		Verdict: r.Verdict, Contradictions: len(r.Contradictions), Message: r.Message, Digest: r.Digest(),
@@ -217,7 +217,7 @@ func record(tx hub.Tx, actor hub.AgentID, at hub.Time, r hub.Run) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Append(hub.Entry{At: at, Actor: actor, Action: actionOf[r.State], Subject: string(r.ID), Outcome: hub.OutcomeOK, Facts: raw})
+	_, err = tx.Append(hub.Entry{At: at, Actor: actor.ID, Action: actionOf[r.State], Subject: string(r.ID), Outcome: hub.OutcomeOK, Facts: actor.Sign(raw)})
 	return err
 }
 
@@ -246,7 +246,7 @@ func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next
 		if err := tx.PutRun(r, was); err != nil {
 			return err
 		}
-		return record(tx, actor.ID, now, r)
+		return record(tx, actor, now, r)
 	})
 	if err != nil {
 		return hub.Run{}, fmt.Errorf("run: move: %w", err)

@@ -7,6 +7,8 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -25,6 +27,9 @@ type Services struct {
 	Keys     *keys.Service
 	Journal  *journal.Journal
 	Records  Records
+	Store    hub.Store
+	Router   *router.Router
+	Sessions *sessions.Register
 	Stop     func() // stops the hub after the answer
 }
 
@@ -59,9 +64,22 @@ var (
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
 
+	ListOperators  = reads("parley/operator/list", "List the people who operate this hub.", operatorList)
+	AddOperator    = administers("parley/operator/add", "Make a key for a further operator.", operatorAdd)
+	RemoveOperator = administers("parley/operator/remove", "Revoke the key of a further operator.", operatorRemove)
+
 	ListRoots  = reads("parley/root/list", "List the folders that the hub may read to check handoffs.", rootList)
 	AddRoot    = administers("parley/root/add", "Allow the hub to read a folder to check handoffs.", rootAdd)
 	RemoveRoot = administers("parley/root/remove", "Forbid the hub to read a folder that was added.", rootRemove)
+
+	WaitWake     = changes("wake/wait", "Serve a session as its waiter: return when a wake is due in it. No message is marked as delivered.", wakeWait)
+	HandedWake   = changes("wake/handed", "Report what became of a wake: handed, held, refused or failed.", wakeHanded)
+	ReportWake   = changes("wake/report", "Report what a session does, and the wakes that were seen in it; the answer may have a notice to show.", wakeReport)
+	ListSessions = reads("wake/sessions", "List sessions of agents, and how their wakes stand.", wakeSessions)
+	AllowWake    = administers("wake/allow", "Record whether mail may start turns of an agent, which cost tokens.", wakeAllow)
+	PauseWake    = administers("wake/pause", "Stop the wakes of an agent, or all. Mail goes on.", wakePause(true))
+	ResumeWake   = administers("wake/resume", "Let mail wake an agent again, or all, also one that was disarmed.", wakePause(false))
+	TestWake     = patient(administers("wake/test", "Show a notice without a message to an agent and wait for the proof; it starts one turn.", wakeTest))
 
 	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
 	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
@@ -81,7 +99,8 @@ var (
 var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
-	ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
+	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,
+	ListOperators, AddOperator, RemoveOperator, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

@@ -16,6 +16,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -64,13 +66,20 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	register := sessions.New(store, sessions.Options{Clock: clock, Bus: d.hints})
+	routes, err := router.New(store, register.Channels(), nil, router.Options{Clock: clock, Bus: d.hints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register.Connect(routes)
 	d.Services = &api.Services{
+		Store: store, Router: routes, Sessions: register,
 		Roots: folders,
 		Mail:  mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 		Stop:    func() {},
 	}
-	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), callers.New(store, who, nil, nil), false)
+	d.Door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: kept.Refused, Log: slog.New(slog.NewTextHandler(d.log, nil))}, api.Operations.Bind(d.Services)), callers.New(store, who, nil), false)
 	if d.operator, err = d.Keys.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}

@@ -382,6 +382,9 @@ type AgentProfile struct {
 	keys.Profile
 	mailroom.Presence
 	LastSeen hub.Time `json:"last_seen,omitzero"` // its last call since the hub started, else its last recorded step
+
+	// For the operator, auditors and the agent itself.
+	Session *Session `json:"session,omitempty"` // the live session that was used last; nil if there is none
 }
 
 func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentList, error) {
@@ -398,8 +401,15 @@ func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentLis
 		return AgentList{}, err
 	}
 	out := AgentList{Agents: []AgentProfile{}}
+	live, err := s.liveSessions(ctx, names)
+	if err != nil {
+		return AgentList{}, err
+	}
 	for _, p := range list {
 		row := AgentProfile{Profile: p, Presence: presences[p.ID]}
+		if a.Audits() || a.ID == p.ID {
+			row.Session = live[p.ID]
+		}
 		if row.LastSeen = row.Active; a.Audits() || a.ID == p.ID {
 			if seen := s.Keys.Seen(p.ID); seen.After(row.LastSeen.Time) {
 				row.LastSeen = seen

@@ -14,6 +14,8 @@ import (
 type Records interface {
 	// Verify compares everything with the records.
 	Verify(ctx context.Context) (records.Audit, error)
+	// VerifyFor does so for some time, and can be resumed.
+	VerifyFor(ctx context.Context, span time.Duration, resume string) (records.Audit, error)
 	// Archive moves old entries and messages into a file.
 	Archive(ctx context.Context, actor hub.Caller, opts records.ArchiveOptions) (records.ArchiveReport, error)
 	// Export writes everything as JSONL into a folder that does not exist yet.
@@ -83,9 +85,25 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 	}
 }
 
-func verify(ctx context.Context, s *Services, a hub.Caller, _ None) (records.Audit, error) {
+// VerifyParams are the parameters of parley/audit/verify.
+type VerifyParams struct {
+	ForMS  int64  `json:"for_ms,omitempty"` // milliseconds after which it pauses and answers with its progress; 0 to go to the end
+	Resume string `json:"resume,omitempty"` // id of a verification that paused, or "last"; needs for_ms
+}
+
+const maxVerify = 10 * time.Minute // of one call
+
+func verify(ctx context.Context, s *Services, a hub.Caller, p VerifyParams) (records.Audit, error) {
 	if !a.Audits() {
 		return records.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
+	}
+	switch {
+	case p.ForMS < 0 || p.ForMS > maxVerify.Milliseconds():
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "for_ms: not between 0 and %d", maxVerify.Milliseconds())
+	case p.ForMS > 0:
+		return s.Records.VerifyFor(ctx, time.Duration(p.ForMS)*time.Millisecond, p.Resume)
+	case p.Resume != "":
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "resume: only with for_ms")
 	}
 	return s.Records.Verify(ctx)
 }

@@ -76,6 +76,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 		ProjectID       hub.ProjectID         `json:"projectId"`
 		By              hub.RepoID            `json:"proposedBy"`
 	}{plain(c.Contract), c.Implementations, c.History, c.ID, c.Project, c.ProposedBy}
+	shown.Stamps = hub.Stamps{} // conflicts are listed by cacp/contract/conflicts
 	if shown.Implementations == nil {
 		shown.Implementations = []hub.Implementation{}
 	}
@@ -158,12 +159,6 @@ type ConflictsParams struct {
 	Limit int            `json:"limit,omitempty"`
 }
 
-// Conflicts is the answer to cacp/contract/conflicts.
-type Conflicts struct {
-	Conflicts []contract.Conflict `json:"conflicts"`
-}
-
-func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (Conflicts, error) {
-	found, err := s.Contracts.Conflicts(ctx, c, p.Project, p.After, p.Limit)
-	return Conflicts{found}, err
+func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (contract.Conflicts, error) {
+	return s.Contracts.Conflicts(ctx, c, p.Project, p.After, p.Limit)
 }

@@ -78,7 +78,8 @@ var (
 	Coordinate = coordinateOperation()
 
 	CreateProject       = define("cacp/project/create", hub.PermitWrite, "Make a project for several repositories.", createProject)
-	JoinProject         = define("cacp/project/join", hub.PermitWrite, "Claim a repository of a project.", joinProject)
+	JoinProject         = define("cacp/project/join", hub.PermitClaim, "Claim a repository of a project.", joinProject)
+	LeaveProject        = define("cacp/project/leave", hub.PermitClaim, "Give a repository back that you claimed.", leaveProject)
 	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", hub.PermitRead, "Read a project with everything in it.", getProject)
 	ListProjects        = streams[ListParams, Projects]("cacp/project/list", hub.PermitRead, "List every project, each with everything in it unless summary is asked for.", listProjects)
 	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", hub.PermitRead, "Read a project with everything in it, to keep.", getProject)
@@ -94,7 +95,7 @@ var (
 	ListContracts = define("cacp/contract/list", hub.PermitRead, "List the contracts of a project.", listContracts)
 	DiffContract  = define("cacp/contract/diff", hub.PermitRead, "Compare two versions of a contract.", diff)
 	Check         = define("cacp/contract/check", hub.PermitRead, "Report whether the contracts of a repository have come far enough.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
-	ListConflicts = define("cacp/contract/conflicts", hub.PermitRead, "List contents that lost against another of the same version.", conflicts)
+	ListConflicts = define("cacp/contract/conflicts", hub.PermitRead, "List writes that lost against another: contents and moves of contracts, and members of the project.", conflicts)
 
 	Share          = define("cacp/context/share", hub.PermitShare, "Share context with the others of a project.", calls((*contract.Service).Share, shared))
 	ShareCode      = define("cacp/context/shareCode", hub.PermitShare, "Share a piece of code.", shareCode)
@@ -127,6 +128,8 @@ var (
 	SyncPeer    = locally(define("parley/peer/sync", "", "Compare everything with a peer soon.", syncPeer))
 	Enlist      = administers(define("parley/peer/enlist", "", "Tell an exchange about this hub.", enlist))
 	MintToken   = locally(define("parley/project/token", "", "Make a token for one agent and one project.", mintToken))
+	ListTokens  = locally(define("parley/token/list", "", "List the project tokens that have not expired.", listTokens))
+	RevokeToken = locally(define("parley/token/revoke", "", "Revoke a project token.", revokeToken))
 	Discover    = administers(define("parley/discover", "", "Look for agents in an exchange.", discover))
 
 	Announce = define("cacp/peer/announce", hub.PermitSync, "Greet this hub.", announce)
@@ -144,12 +147,12 @@ var (
 
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
-	Coordinate, CreateProject, JoinProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
+	Coordinate, CreateProject, JoinProject, LeaveProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
 	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts,
 	Share, ShareCode, ShareTypes, AskQuestion, RecordDecision, ListContext, GetThread,
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,
-	AddPeer, JoinHub, ListPeers, ApprovePeer, RemovePeer, SyncPeer, Enlist, MintToken, Discover,
+	AddPeer, JoinHub, ListPeers, ApprovePeer, RemovePeer, SyncPeer, Enlist, MintToken, ListTokens, RevokeToken, Discover,
 	Announce, SyncProject, SyncRepo, SyncContract, SyncPacket, SyncProjects, SyncSummary, SyncPackets, SyncCopies,
 }
 
@@ -165,7 +168,7 @@ type (
 // Admit reports CodeDenied unless the caller has the permission that an operation
 // needs, in the project that its parameters name. Parameters with a ProjectID must
 // name one. An operation that is open to guests needs no permission.
-func (s *Services) Admit(ctx context.Context, c hub.Caller, o rpc.Spec, params any) error {
+func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any) error {
 	if slices.Contains(o.Callers, hub.CallerGuest) {
 		return nil
 	}
@@ -175,7 +178,7 @@ func (s *Services) Admit(ctx context.Context, c hub.Caller, o rpc.Spec, params a
 			return hub.Errorf(hub.CodeInvalid, o.Method, "projectId required")
 		}
 	}
-	return s.Callers.Admit(ctx, c, o.Method, o.Permission, id)
+	return s.Callers.Admit(c, o.Method, o.Permission, id)
 }
 
 func spec(method string, need hub.Permission, doc string) rpc.Spec {

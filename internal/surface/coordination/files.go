@@ -9,22 +9,26 @@ import (
 
 // A File is a file as it comes in.
 type File struct {
-	Name        string `json:"name"`
-	Content     string `json:"content"` // base64
-	ContentType string `json:"contentType,omitempty"`
+	Name        string  `json:"name"`
+	Content     *string `json:"content"` // base64; must be given
+	ContentType string  `json:"contentType,omitempty"`
 }
 
 // FileParams are the parameters of cacp/file/share and
 // cacp/file/fulfillRequest.
 type FileParams struct {
 	InProject
+	contract.As
 	Request string `json:"requestId,omitempty"` // that the file is for
 	File    File   `json:"file"`
 	Purpose string `json:"purpose,omitempty"`
 }
 
-func (p FileParams) file() contract.NewFile {
-	return contract.NewFile{Project: p.Project, Name: p.File.Name, ContentType: p.File.ContentType, Purpose: p.Purpose, Content: p.File.Content}
+func (p FileParams) file(op string) (contract.NewFile, error) {
+	if p.File.Content == nil {
+		return contract.NewFile{}, hub.Errorf(hub.CodeInvalid, op, "file.content required: base64, empty for an empty file")
+	}
+	return contract.NewFile{Project: p.Project, As: p.As, Name: p.File.Name, ContentType: p.File.ContentType, Purpose: p.Purpose, Content: *p.File.Content}, nil
 }
 
 // Kept is the answer to a file that came in.
@@ -35,7 +39,11 @@ type Kept struct {
 }
 
 func shareFile(ctx context.Context, s *Services, c hub.Caller, p FileParams) (Kept, error) {
-	kept, err := s.Contracts.ShareFile(ctx, c, p.file())
+	file, err := p.file("cacp/file/share")
+	if err != nil {
+		return Kept{}, err
+	}
+	kept, err := s.Contracts.ShareFile(ctx, c, file)
 	return Kept{Status: "received", File: kept}, err
 }
 
@@ -43,13 +51,18 @@ func fulfilRequest(ctx context.Context, s *Services, c hub.Caller, p FileParams)
 	if err := required("cacp/file/fulfillRequest", "requestId", p.Request); err != nil {
 		return Kept{}, err
 	}
-	kept, err := s.Contracts.FulfilRequest(ctx, c, p.Request, p.file())
+	file, err := p.file("cacp/file/fulfillRequest")
+	if err != nil {
+		return Kept{}, err
+	}
+	kept, err := s.Contracts.FulfilRequest(ctx, c, p.Request, file)
 	return Kept{Status: "fulfilled", Request: p.Request, File: kept}, err
 }
 
 // FileRequest are the parameters of cacp/file/request.
 type FileRequest struct {
 	InProject
+	contract.As
 	Description string `json:"description"`
 	Format      string `json:"suggestedFormat,omitempty"`
 }
@@ -61,7 +74,7 @@ type Requested struct {
 }
 
 func requestFile(ctx context.Context, s *Services, c hub.Caller, p FileRequest) (Requested, error) {
-	r, err := s.Contracts.RequestFile(ctx, c, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
+	r, err := s.Contracts.RequestFile(ctx, c, p.As, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
 	return Requested{"request_received", r.ID}, err
 }
 

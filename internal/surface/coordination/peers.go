@@ -16,7 +16,8 @@ type InviteParams struct {
 	InProject
 	Repo        string           `json:"repoName"`
 	Permissions []hub.Permission `json:"permissions,omitempty"`
-	TTLS        int64            `json:"ttlS,omitempty"` // seconds; default a day
+	ActsFor     []hub.AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
+	TTLS        int64            `json:"ttlS,omitempty"`    // seconds; default a day
 }
 
 // Invited is the answer to cacp/invite/create. The text is in it this once.
@@ -34,7 +35,7 @@ func createInvite(ctx context.Context, s *Services, c hub.Caller, p InviteParams
 	if err != nil {
 		return Invited{}, err
 	}
-	in, text, err := s.Peers.Invite(ctx, c, peers.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	in, text, err := s.Peers.Invite(ctx, c, peers.NewInvite{Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, ActsFor: p.ActsFor, Life: life})
 	return Invited{in, text, s.Peers.Home()}, err
 }
 
@@ -72,7 +73,7 @@ func listInvites(ctx context.Context, s *Services, c hub.Caller, p InvitesParams
 }
 
 // PeerParams are the parameters of methods about one peer. All but those that add
-// one read the AID alone.
+// or approve one read the AID alone.
 type PeerParams = peers.NewPeer
 
 // PeerAdded is a peer with the key that it must send, which is in it this once.
@@ -123,7 +124,7 @@ type PeerChanged struct {
 }
 
 func approvePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
-	got, err := s.Peers.ApprovePeer(ctx, c, p.AID)
+	got, err := s.Peers.ApprovePeer(ctx, c, p.AID, p.ActsFor...)
 	return PeerChanged{got}, err
 }
 
@@ -170,6 +171,7 @@ type TokenParams struct {
 // Token is a project token. It is shown this once.
 type Token struct {
 	Token     string      `json:"token"`
+	ID        string      `json:"jti"` // that lists and the journal have
 	Agent     hub.AID     `json:"agentId"`
 	ExpiresAt hub.Instant `json:"expiresAt"`
 }
@@ -188,8 +190,35 @@ func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (T
 			agent = aid
 		}
 	}
-	token, expires, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
-	return Token{token, agent, expires}, err
+	token, made, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	return Token{token, made.ID, agent, hub.InstantAt(made.ExpiresAt.Time)}, err
+}
+
+// TokensParams are the parameters of parley/token/list.
+type TokensParams struct {
+	Project hub.ProjectID `json:"projectId,omitempty"` // default all
+}
+
+// Tokens is the answer to parley/token/list.
+type Tokens struct {
+	Tokens []hub.Token `json:"tokens"` // newest first
+}
+
+func listTokens(ctx context.Context, s *Services, c hub.Caller, p TokensParams) (Tokens, error) {
+	found, err := s.Callers.Tokens(ctx, c, p.Project)
+	return Tokens{found}, err
+}
+
+// TokenID are the parameters of parley/token/revoke.
+type TokenID struct {
+	ID string `json:"jti"`
+}
+
+func revokeToken(ctx context.Context, s *Services, c hub.Caller, p TokenID) (hub.Token, error) {
+	if err := required("parley/token/revoke", "jti", p.ID); err != nil {
+		return hub.Token{}, err
+	}
+	return s.Callers.RevokeToken(ctx, c, p.ID)
 }
 
 // SearchParams are the parameters of parley/discover.

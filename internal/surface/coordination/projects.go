@@ -58,7 +58,7 @@ type JoinParams struct {
 	Endpoint string `json:"agentEndpoint,omitempty"`
 }
 
-// Joined is the answer to cacp/project/join.
+// Joined is the answer to cacp/project/join and cacp/project/leave.
 type Joined struct {
 	Repo    hub.RepoID `json:"repoId"`
 	Status  string     `json:"status"`
@@ -68,6 +68,17 @@ type Joined struct {
 func joinProject(ctx context.Context, s *Services, c hub.Caller, p JoinParams) (Joined, error) {
 	project, repo, err := s.Contracts.JoinProject(ctx, c, p.Project, p.Repo, p.Endpoint)
 	return Joined{repo.ID, "joined", project.Name}, err
+}
+
+// LeaveParams are the parameters of cacp/project/leave.
+type LeaveParams struct {
+	InProject
+	contract.As
+}
+
+func leaveProject(ctx context.Context, s *Services, c hub.Caller, p LeaveParams) (Joined, error) {
+	project, repo, err := s.Contracts.LeaveProject(ctx, c, p.Project, p.As)
+	return Joined{repo.ID, "left", project.Name}, err
 }
 
 // ProjectParams are the parameters of methods that need a project and no more.
@@ -124,9 +135,7 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 			return err
 		}
 		for _, project := range page {
-			if in, err := s.mayList(ctx, c, project.ID); err != nil {
-				return err
-			} else if !in {
+			if !c.Permits(project.ID, hub.PermitRead) {
 				continue
 			}
 			if _, err := io.WriteString(w, mark); err != nil {
@@ -153,14 +162,6 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 	}
 	_, err := io.WriteString(w, "]}")
 	return err
-}
-
-// mayList reports whether a visitor gets to see a project in a list.
-func (s *Services) mayList(ctx context.Context, c hub.Caller, id hub.ProjectID) (bool, error) {
-	if c.Local() || c.Kind == hub.CallerAnyone {
-		return true, nil
-	}
-	return s.Peers.InScope(ctx, c.AID, id)
 }
 
 // writeListed writes a project of a list: with everything in it and the members
@@ -220,7 +221,8 @@ func setPolicy(ctx context.Context, s *Services, c hub.Caller, p PolicyParams) (
 // members beside the project.
 type RepoParams struct {
 	InProject
-	Repo *NewRepo `json:"repo,omitempty"`
+	contract.As
+	New *NewRepo `json:"repo,omitempty"`
 	NewRepo
 }
 
@@ -232,10 +234,10 @@ type RepoAdded struct {
 
 func addRepo(ctx context.Context, s *Services, c hub.Caller, p RepoParams) (RepoAdded, error) {
 	n := p.NewRepo
-	if p.Repo != nil {
-		n = *p.Repo
+	if p.New != nil {
+		n = *p.New
 	}
-	added, err := s.Contracts.AddRepo(ctx, c, p.Project, n.repo())
+	added, err := s.Contracts.AddRepo(ctx, c, p.Project, p.As, n.repo())
 	return RepoAdded{added.ID, "added"}, err
 }
 

@@ -140,7 +140,7 @@ func (s *Services) mergeProject(ctx context.Context, c hub.Caller, copied federa
 // a copy that cannot be right, or is too large, is an error.
 func synced(c federation.Copy, done federation.SyncResult) rpc.Answer[Synced] {
 	if done.Status == federation.SyncError && done.Code != hub.CodeNotFound {
-		return rpc.Answer[Synced]{Err: &hub.Error{Code: done.Code, Op: "sync", Err: errors.New(done.Reason)}}
+		return rpc.Answer[Synced]{Err: &hub.Error{Code: done.Code, Op: "sync", Err: errors.New(done.Reason), RetryAfter: done.Retry}}
 	}
 	out := Synced{SyncResult: done, Project: c.Project}
 	switch {

@@ -57,7 +57,9 @@ func start(t *testing.T, o server.Options) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.operator = strings.TrimSpace(string(raw))
+	if r.operator, err = rpc.NewOperator("", r.url, strings.TrimSpace(string(raw)), "").Token(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 

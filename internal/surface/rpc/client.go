@@ -28,6 +28,7 @@ type Client struct {
 	url     string
 	key     string
 	session string
+	login   *login // in place of key for an operator who calls over a port
 	http    *http.Client
 }
 
@@ -122,13 +123,44 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 // Do sends any request to the hub with the client's key. The caller closes the
 // response's body.
 func (c *Client) Do(ctx context.Context, method, path, contentType string, body io.Reader) (*http.Response, error) {
+	if c.login == nil {
+		return c.do(ctx, method, path, contentType, body, c.key)
+	}
+	token, err := c.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.do(ctx, method, path, contentType, body, token)
+	if err != nil || res.StatusCode != http.StatusUnauthorized {
+		return res, err
+	}
+	// The hub restarted meanwhile: its tokens died with it. Nothing was performed.
+	c.login.forget(token)
+	again, ok := body.(io.Seeker)
+	if body != nil && !ok {
+		return res, nil
+	}
+	res.Body.Close()
+	if ok {
+		if _, err := again.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	if token, err = c.Token(ctx); err != nil {
+		return nil, err
+	}
+	return c.do(ctx, method, path, contentType, body, token)
+}
+
+// do sends one request with a bearer.
+func (c *Client) do(ctx context.Context, method, path, contentType string, body io.Reader, bearer string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, "rpc.Client", "%q is not the address of a hub", c.url).WithHint("see PARLEY_URL")
 	}
 	req.Header.Set("Content-Type", contentType)
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	if c.session != "" {
 		req.Header.Set(SessionHeader, c.session)

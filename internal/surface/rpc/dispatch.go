@@ -21,6 +21,9 @@ type Recorder struct {
 	// failure.
 	Refused func(ctx context.Context, caller hub.AgentID, op string, code hub.Code)
 
+	// Used journals the use of a project token; may be nil.
+	Used func(ctx context.Context, caller hub.AgentID, op, token string)
+
 	// Log gets the failures of the hub itself; may be nil.
 	Log *slog.Logger
 
@@ -34,15 +37,21 @@ type Recorder struct {
 
 // record writes down how a call ended: nothing but its duration if it succeeded
 // or its caller went away, a line of the log for a failure of the hub, a journal
-// entry for a refusal.
+// entry for a refusal and for the use of a project token.
 func (r *Recorder) record(ctx context.Context, caller hub.Caller, op string, err error) {
 	code := hub.CodeOf(err)
 	switch {
+	case err == nil && caller.Token != "" && r.Used != nil:
+		r.Used(ctx, caller.ID, op, caller.Token)
 	case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case code == hub.CodeDegraded || code == hub.CodeInternal:
 		if r.Log != nil {
 			r.Log.Error("call failed", "actor", caller.ID, "op", op, "code", code, "err", err)
 		}
+	case caller.Kind == hub.CallerAnyone:
+		// Nothing proves the name of such a caller: refusals are counted together, so
+		// that made-up names do not fill the journal.
+		r.Refused(ctx, hub.OutsideCaller(caller.Kind, "", "").ID, op, code)
 	default:
 		r.Refused(ctx, caller.ID, op, code)
 	}
@@ -122,16 +131,11 @@ func allowed(kinds []hub.CallerKind, op string, caller hub.Caller) error {
 // records the outcome, and returns the error as m's dialect carries it.
 func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, do func() error) (err error) {
 	began := time.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			err = hub.Errorf(hub.CodeInternal, m.Method, "panic: %v", p)
-		}
-		err = d.finish(ctx, caller, m, began, err)
-	}()
-	if err := allowed(m.Callers, m.Method, caller); err != nil {
-		return err
+	err = allowed(m.Callers, m.Method, caller)
+	if err == nil {
+		err = hub.Contain(m.Method, do)
 	}
-	return do()
+	return d.finish(ctx, caller, m, began, err)
 }
 
 // finish records the outcome of a call, and returns its error as the method's
@@ -150,18 +154,13 @@ func (d *Dispatcher) finish(ctx context.Context, caller hub.Caller, m *Method, b
 // performGroup performs requests of one group together.
 func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Method, calls []call) {
 	began := time.Now()
-	err := func() (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = hub.Errorf(hub.CodeInternal, m.Method, "panic: %v", p)
-			}
-		}()
-		if err := allowed(m.Callers, m.Method, caller); err != nil {
-			return err
-		}
-		m.together(ctx, caller, calls)
-		return nil
-	}()
+	err := allowed(m.Callers, m.Method, caller)
+	if err == nil {
+		err = hub.Contain(m.Method, func() error {
+			m.together(ctx, caller, calls)
+			return nil
+		})
+	}
 	for i := range calls {
 		if err != nil {
 			calls[i].err = err

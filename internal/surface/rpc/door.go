@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -55,10 +56,11 @@ func credentials(r *http.Request) callers.Credentials {
 	if !strings.EqualFold(scheme, "Bearer") {
 		secret = ""
 	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	source, _ := netip.ParseAddrPort(r.RemoteAddr) // a request without an address comes from none
 	return callers.Credentials{
 		Bearer: strings.TrimSpace(secret), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"),
-		Source: source.Addr(), Session: session(r.Header),
+		Source: source.Addr(), Socket: local != nil && local.Network() == "unix", Session: session(r.Header),
 	}
 }
 

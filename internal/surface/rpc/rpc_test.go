@@ -109,7 +109,7 @@ func newBench(t *testing.T, more ...interface{ Bind(*bench) *rpc.Method }) *benc
 			b.observed[method+" "+string(code)]++
 		},
 	}, table.Bind(b))
-	b.door = rpc.NewDoor(d, callers.New(store, who, nil, nil), false)
+	b.door = rpc.NewDoor(d, callers.New(store, who, nil), false)
 	s := httptest.NewServer(b.door)
 	t.Cleanup(s.Close)
 	b.url, b.client = s.URL, rpc.NewClient(s.URL, b.operator, "s1", nil)

@@ -1,11 +1,12 @@
 //go:build linux || darwin
 
-package main
+package durable
 
 import "syscall"
 
-// freeBytes returns the space that is left for files in a folder.
-func freeBytes(dir string) (uint64, bool) {
+// Free returns the space that is left for files in a folder, and whether it is
+// known.
+func Free(dir string) (bytes uint64, known bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, false

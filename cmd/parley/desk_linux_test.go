@@ -1,0 +1,339 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/internal/acptest"
+)
+
+// A realCLI is an agent CLI of another project as scripts/clis fetches it.
+type realCLI struct {
+	name    string
+	program string   // in its folder; * for the platform
+	args    []string // that let its tools run without a question
+	env     []string
+	files   map[string]string // in the home
+	ready   string            // on the screen when it takes a prompt
+	dialogs []dialog          // that it may show before
+	first   bool              // the hub knows its session after the first prompt only
+}
+
+// A dialog is a question of a CLI that is answered with keys.
+type dialog struct {
+	shows string
+	keys  []string
+}
+
+// realCLIs are the CLIs that mail can wake. In their texts MODEL is the address of the
+// scripted model and DIR the working folder.
+var realCLIs = []realCLI{
+	{
+		name: "claude", program: "node_modules/@anthropic-ai/claude-code-*/claude", args: []string{"--allowedTools", "Bash"},
+		env: []string{"ANTHROPIC_API_KEY=none", "ANTHROPIC_BASE_URL=MODEL", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1"},
+		files: map[string]string{".claude.json": `{"hasCompletedOnboarding":true,"lastOnboardingVersion":"2.1.325","theme":"dark","numStartups":3,
+			"customApiKeyResponses":{"approved":["none"],"rejected":[]},"projects":{"DIR":{"hasTrustDialogAccepted":true,"allowedTools":[]}}}`},
+		ready: "1 monitor",
+	},
+	{
+		name: "codex", program: "node_modules/@openai/codex-*/vendor/*/bin/codex", args: []string{"-a", "never", "-s", "danger-full-access"},
+		env: []string{"PARLEY_MODEL_KEY=none"},
+		files: map[string]string{".codex/config.toml": `model = "gpt-6-sol"
+model_provider = "parley"
+check_for_update_on_startup = false
+[model_providers.parley]
+name = "Parley"
+base_url = "MODEL/v1"
+env_key = "PARLEY_MODEL_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+[projects."DIR"]
+trust_level = "trusted"
+`},
+		ready: "Ask Codex to do anything", first: true,
+		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}},
+	},
+	{
+		name: "qwen", program: "node_modules/.bin/qwen", args: []string{"--yolo"},
+		env: []string{"OPENAI_API_KEY=none", "OPENAI_BASE_URL=MODEL/v1", "OPENAI_MODEL=parley-model"},
+		files: map[string]string{".qwen/settings.json": `{"security":{"auth":{"selectedType":"openai"},"folderTrust":{"enabled":false}},
+			"general":{"disableAutoUpdate":true,"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
+		ready: "Type your message",
+	},
+	{
+		name: "opencode", program: "node_modules/opencode-linux-*64/bin/opencode",
+		env: []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"},
+		files: map[string]string{".config/opencode/opencode.json": `{"autoupdate":false,"model":"parley/parley-model","small_model":"parley/parley-model","provider":{"parley":{
+			"npm":"@ai-sdk/openai-compatible","name":"Parley","options":{"baseURL":"MODEL/v1","apiKey":"none"},
+			"models":{"parley-model":{"name":"Scripted model","tool_call":true,"limit":{"context":100000,"output":8000}}}}}}`},
+		ready: "Ask anything", first: true,
+	},
+	{
+		name: "copilot", program: "node_modules/@github/copilot-linux-*64/copilot", args: []string{"--allow-all-tools"},
+		env: []string{
+			"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_MODEL=gpt-4.1", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_PROVIDER_BASE_URL=MODEL/v1",
+		},
+		files: map[string]string{".copilot/config.json": `{"trusted_folders":["DIR"],"trustedFolders":["DIR"],"banner":"never"}`},
+		ready: "Interactive",
+	},
+	{
+		name: "pi", program: "node_modules/.bin/pi", args: []string{"--model", "parley/parley-model"},
+		env:   []string{"PI_OFFLINE=1"},
+		files: map[string]string{".pi/agent/models.json": `{"providers":{"parley":{"baseUrl":"MODEL/v1","api":"openai-completions","apiKey":"none","models":[{"id":"parley-model"}]}}}`},
+		ready: "parley-model",
+	},
+}
+
+// command finds the program of a CLI. Where it is missing the test is skipped, and
+// fails with CI=true and in make test-real.
+func (c realCLI) command(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(acptest.CLIs(t), c.name, c.program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = slices.DeleteFunc(found, func(p string) bool { return strings.Contains(p, "musl") && c.name != "codex" })
+	if _, err := exec.LookPath("tmux"); err != nil {
+		acptest.Missing(t, "MISSING: tmux, in which the CLIs run")
+	}
+	if len(found) == 0 {
+		acptest.Missing(t, "MISSING: %s: run scripts/clis %s", c.program, c.name)
+	}
+	return found[0]
+}
+
+// A desk is a CLI in a window of a terminal multiplexer, started by parley launch,
+// with the scripted model and a hub of its own.
+type desk struct {
+	*house
+	cli    realCLI
+	model  *httptest.Server
+	flags  []string // of the hub
+	socket string   // of the multiplexer
+	agent  string
+	dir    string
+}
+
+// slow is how long a CLI may take for anything: the machine may be busy.
+const slow = 4 * time.Minute
+
+// open starts a CLI as the agent builder and waits until the hub can wake it.
+func (c realCLI) open(t *testing.T, settings string) *desk {
+	t.Helper()
+	program := c.command(t)
+	d := &desk{cli: c, agent: "builder", dir: t.TempDir(), socket: filepath.Join(t.TempDir(), "tmux")}
+	d.model = httptest.NewServer(model.New(nil))
+	t.Cleanup(d.model.Close)
+	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
+	d.house = newHouse(t, d.flags...)
+	d.ok(d.operator("root", "add", d.dir), nil)
+	home, bin := t.TempDir(), t.TempDir()
+	fill := strings.NewReplacer("MODEL", d.model.URL, "DIR", d.dir)
+	for name, text := range c.files {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(fill.Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(program, filepath.Join(bin, c.name)); err != nil {
+		t.Fatal(err)
+	}
+	node, err := filepath.Glob(filepath.Join(acptest.CLIs(t), "node/node_modules/node-*/bin"))
+	if err != nil || len(node) == 0 {
+		acptest.Missing(t, "MISSING: a node that is new enough: run scripts/clis")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []string{
+		"env", "-i", "HOME=" + home, "PATH=" + bin + ":" + node[0] + ":" + os.Getenv("PATH"), "TERM=xterm-256color", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0",
+		"PARLEY_HOME=" + d.home, asParley + "=1",
+	}
+	for _, e := range c.env {
+		command = append(command, fill.Replace(e))
+	}
+	command = append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
+	d.tmux(append([]string{"new-session", "-d", "-s", "w", "-x", "150", "-y", "50", "-c", d.dir}, command...)...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s", d.screen())
+			t.Logf("the requests:\n%s", strings.Join(d.summary(), "\n"))
+		}
+		launched := identities(d.home)
+		exec.Command("tmux", "-S", d.socket, "kill-server").Run() // fails if the last window has ended
+		for _, i := range launched {
+			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
+		}
+	})
+	d.await("the CLI", func() bool {
+		screen := d.screen()
+		d.answer(screen)
+		return strings.Contains(screen, c.ready)
+	})
+	if c.first {
+		d.types("hello")
+		d.await("the first answer", func() bool {
+			d.answer(d.screen())
+			return d.idle()
+		})
+	}
+	return d
+}
+
+// answer answers a dialog on the screen. Codex shows its own at the first prompt.
+func (d *desk) answer(screen string) {
+	for _, q := range d.cli.dialogs {
+		if strings.Contains(screen, q.shows) {
+			for _, key := range q.keys {
+				d.tmux("send-keys", "-t", "w", key)
+				<-time.After(time.Second) // keys that come at once are taken for pasted text
+			}
+		}
+	}
+}
+
+func (d *desk) tmux(args ...string) string {
+	d.t.Helper()
+	r := do(d.t, exec.Command("tmux", append([]string{"-S", d.socket, "-f", "/dev/null"}, args...)...))
+	if r.code != 0 {
+		d.t.Fatalf("tmux %q: %s", args, r.err)
+	}
+	return r.out
+}
+
+// screen returns the text in the window, "" if it has ended.
+func (d *desk) screen() string {
+	out, err := exec.Command("tmux", "-S", d.socket, "capture-pane", "-p", "-t", "w").Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// await waits for something that gives no sign when it happens.
+func (d *desk) await(what string, happened func() bool) {
+	d.t.Helper()
+	tick, timeout := time.NewTicker(100*time.Millisecond), time.After(slow)
+	defer tick.Stop()
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			d.t.Fatalf("%s did not come in %s", what, d.cli.name)
+		}
+	}
+}
+
+// draft types a text and waits until it is on the screen. A CLI that is not ready
+// loses keys, so the text is typed again until it is there.
+func (d *desk) draft(text string) {
+	d.t.Helper()
+	var typed time.Time
+	d.await("the typed text", func() bool {
+		if strings.Contains(strings.Join(strings.Fields(d.screen()), ""), strings.Join(strings.Fields(text), "")) {
+			return true
+		}
+		if time.Since(typed) > 5*time.Second {
+			d.tmux("send-keys", "-t", "w", "-l", text)
+			typed = time.Now()
+		}
+		return false
+	})
+}
+
+// types gives the CLI a prompt.
+func (d *desk) types(text string) {
+	d.t.Helper()
+	d.draft(text)
+	d.tmux("send-keys", "-t", "w", "Enter")
+}
+
+// exchanges returns the requests of the CLI to the model.
+func (d *desk) exchanges() []model.Exchange {
+	d.t.Helper()
+	res, err := http.Get(d.model.URL + "/_log")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var log struct{ Requests []model.Exchange }
+	if err := json.NewDecoder(res.Body).Decode(&log); err != nil {
+		d.t.Fatal(err)
+	}
+	return log.Requests
+}
+
+func (d *desk) summary() (out []string) {
+	for _, x := range d.exchanges() {
+		out = append(out, fmt.Sprintf("%d side %v results %d prompt %.300q answer %.60q", x.Seq, x.Side, x.Results, tail(x.Prompt, 300), x.Answer))
+	}
+	return out
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+var wakeID = regexp.MustCompile(`w_[0-9a-z]{26}`)
+
+// wakes returns the ids of the wakes that began a turn, one for each model request
+// whose prompt has one. Requests that a CLI makes for itself and further requests of
+// the same turn do not count.
+func (d *desk) wakes() (ids []string) {
+	for _, x := range d.exchanges() {
+		if found := wakeID.FindAllString(x.Prompt, -1); !x.Side && x.Results == 0 && len(found) > 0 {
+			ids = append(ids, found[len(found)-1])
+		}
+	}
+	return ids
+}
+
+// session is a session of the agent as the hub lists it.
+type deskSession struct {
+	State string
+	Armed string
+}
+
+// sessions returns the sessions of the agent that are not gone.
+func (d *desk) sessions() (out []deskSession) {
+	var got struct {
+		Agents []struct{ Sessions []deskSession }
+	}
+	d.ok(d.operator("wake", "sessions", d.agent, "--json"), &got)
+	for _, a := range got.Agents {
+		for _, s := range a.Sessions {
+			if s.State != "gone" {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// idle reports whether the agent's session waits for a prompt and can be woken.
+func (d *desk) idle() bool {
+	all := d.sessions()
+	return len(all) == 1 && all[0].State == "idle" && all[0].Armed != ""
+}
+
+// mail sends messages to the agent.
+func (d *desk) mail(texts ...string) {
+	d.t.Helper()
+	for _, text := range texts {
+		d.ok(d.as("planner", "send", d.agent, text), nil)
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/terminal"
+)
+
+// fakeCLI puts a program with the name of a CLI on a PATH. It tells its arguments and
+// variables, the mode of its key file and who it is on the hub, and ends with 7.
+func fakeCLI(t *testing.T, name string) (path string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := fmt.Sprintf(`#!/bin/sh
+printf 'arg %%s\n' "$@"
+env | sed 's/^/env /'
+stat -c 'mode %%a' "$PARLEY_LAUNCH/key"
+%s=1 %q status --help >/dev/null && %[1]s=1 %[2]q inbox
+exit 7
+`, asParley, self)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir + ":" + os.Getenv("PATH")
+}
+
+func TestLaunch(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	launch := func(args ...string) result {
+		t.Helper()
+		cmd := parley(t, append(h.env(""), "PATH="+fakeCLI(t, "claude"), "HOME="+t.TempDir()), append([]string{"claude", "--as-operator"}, args...)...)
+		cmd.Dir = dir
+		return do(t, cmd)
+	}
+	keyOf := func(agent string) (labels []string, live int) {
+		var got struct {
+			Agents []struct {
+				ID   string
+				Keys []struct {
+					Label     string
+					RevokedAt string `json:"revoked_at"`
+				}
+			}
+		}
+		h.ok(h.operator("agent", "list", "--json"), &got)
+		for _, a := range got.Agents {
+			for _, k := range a.Keys {
+				if a.ID == agent && strings.HasPrefix(k.Label, "launch-") {
+					labels = append(labels, k.Label)
+					if k.RevokedAt == "" {
+						live++
+					}
+				}
+			}
+		}
+		return labels, live
+	}
+
+	r := launch("--as", "worker", "--wake", "--", "--model", "x")
+	if r.code != 7 {
+		t.Fatalf("exit %d, want that of the CLI: %s", r.code, r.err)
+	}
+	contains(t, r.out, "arg --plugin-dir", "arg --mcp-config", "arg --model\narg x", "mode 600", "No messages.")
+	if strings.Contains(r.out+r.err, "cacp_sk_live_") || strings.Contains(r.out, "env PARLEY_KEY=") {
+		t.Error("the key is in the arguments, the variables or the output")
+	}
+	if labels, live := keyOf("worker"); len(labels) != 1 || live != 0 {
+		t.Errorf("worker has the keys %v, %d live; want one that is revoked", labels, live)
+	}
+	left, err := filepath.Glob(filepath.Join(h.home, launchDir, "*"))
+	if err != nil || !slices.Equal(left, []string{identityFile(h.home, "worker")}) {
+		t.Errorf("the launch leaves %v, %v", left, err)
+	}
+	var wakes struct{ Agents []struct{ Allowed bool } }
+	h.ok(h.operator("wake", "sessions", "worker", "--json"), &wakes)
+	if len(wakes.Agents) != 1 || !wakes.Agents[0].Allowed {
+		t.Errorf("got %+v, want wakes that are allowed", wakes)
+	}
+
+	t.Run("two launches are two agents, and --resume takes up the last", func(t *testing.T) {
+		launch("--no-wake")
+		launch("--no-wake")
+		all := identities(h.home)
+		if len(all) != 3 || all[0].Agent == all[1].Agent || !all[0].Made || all[2].Agent != "worker" || all[2].Made {
+			t.Fatalf("got %+v", all)
+		}
+		r := launch("--resume")
+		contains(t, r.err, string(all[0].Agent)+" on the hub")
+		if again := identities(h.home); len(again) != 3 {
+			t.Errorf("got %+v", again)
+		}
+	})
+	t.Run("a launch that was killed leaves no key that works", func(t *testing.T) {
+		var made struct{ Key string }
+		h.ok(h.operator("agent", "key", "worker", "--label", "launch-killed", "--json"), &made)
+		folder := filepath.Join(h.home, launchDir, "worker.1")
+		record, err := json.Marshal(terminal.Launch{CLI: "claude", Agent: "worker", Process: 1 << 30, Label: "launch-killed"})
+		if err == nil {
+			err = os.MkdirAll(folder, 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, terminal.RecordFile), record, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		launch("--as", "worker")
+		if _, live := keyOf("worker"); live != 0 {
+			t.Errorf("%d keys of launches are live", live)
+		}
+		if _, err := os.Stat(folder); err == nil {
+			t.Error("the folder is still there")
+		}
+	})
+	t.Run("an identity that launch made is retired after 14 days, unless mail waits for it", func(t *testing.T) {
+		for _, name := range []string{"claude-old", "claude-wanted"} {
+			h.ok(h.operator("agent", "add", name), nil)
+			if err := (identity{Agent: hub.AgentID(name), CLI: "claude", Dir: dir, Made: true, Last: hub.At(now().Add(-15 * 24 * time.Hour))}).save(h.home); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.ok(h.as("planner", "send", "claude-wanted", "hello"), nil)
+		contains(t, launch("--as", "worker").err, "claude-old was not used for 14 days")
+		if _, err := os.Stat(identityFile(h.home, "claude-old")); err == nil {
+			t.Error("the record of claude-old is there")
+		}
+		if _, err := os.Stat(identityFile(h.home, "claude-wanted")); err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(h.operator("agent", "list").out) {
+			if strings.HasPrefix(line, "claude-old") && (!strings.Contains(line, "paused") || !strings.Contains(line, "(revoked)")) ||
+				strings.HasPrefix(line, "claude-wanted") && !strings.Contains(line, "active") {
+				t.Error(line)
+			}
+		}
+	})
+	t.Run("--undo forgets the launches of a CLI", func(t *testing.T) {
+		h.ok(launch("--undo"), nil)
+		if all := identities(h.home); len(all) != 0 {
+			t.Errorf("got %+v", all)
+		}
+		h.ok(h.operator("wake", "sessions", "worker", "--json"), &wakes)
+		if wakes.Agents[0].Allowed {
+			t.Error("wakes are still allowed")
+		}
+	})
+	t.Run("a CLI that is not there is named", func(t *testing.T) {
+		refused(t, do(t, parley(t, h.env(""), "qwen", "--as-operator", "--json")), exitMissing, "not_found")
+	})
+}
+
+// TestHookFailsOpen has a hook end with 0 and without a word, whatever is wrong.
+func TestHookFailsOpen(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	input := `{"session_id":"s","cwd":"/","prompt":"hello"}`
+	for name, test := range map[string]struct {
+		env   []string
+		input string
+		args  []string
+	}{
+		"no hub":              {[]string{"PARLEY_URL=http://127.0.0.1:1", "PARLEY_KEY=x"}, input, []string{"claude", "Stop"}},
+		"a hub that hangs":    {[]string{"PARLEY_URL=http://" + listener.Addr().String(), "PARLEY_KEY=x"}, input, []string{"claude", "Stop"}},
+		"no key":              {nil, input, []string{"codex", "UserPromptSubmit"}},
+		"an unknown CLI":      {nil, input, []string{"other", "Stop"}},
+		"an unknown hook":     {nil, input, []string{"claude", "Other"}},
+		"no input":            {nil, "", []string{"claude", "Stop"}},
+		"no arguments":        {nil, input, nil},
+		"an unknown flag":     {nil, input, []string{"claude", "Stop", "--other"}},
+		"arm under claude -p": {[]string{"PARLEY_URL=http://" + listener.Addr().String(), "PARLEY_KEY=x", "CLAUDE_CODE_ENTRYPOINT=sdk-cli"}, input, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verb := "hook"
+			if strings.HasPrefix(name, "arm") {
+				verb, test.args = "arm", []string{"claude"}
+			}
+			cmd := parley(t, append([]string{"PARLEY_HOME=" + t.TempDir()}, test.env...), append([]string{"wake", verb}, test.args...)...)
+			cmd.Stdin = strings.NewReader(test.input)
+			if r := do(t, cmd); r.code != 0 || r.out != "" || r.err != "" {
+				t.Errorf("exit %d, %q, %q", r.code, r.out, r.err)
+			}
+		})
+	}
+}
+
+// TestHook has the hooks of a session tell the hub what it does, and be told of mail
+// once.
+func TestHook(t *testing.T) {
+	h := newHouse(t)
+	hook := func(name, input string) string {
+		t.Helper()
+		r := h.stdin("builder", input, "wake", "hook", "claude", name)
+		if r.code != 0 || r.err != "" {
+			t.Fatalf("%s: exit %d: %s", name, r.code, r.err)
+		}
+		return r.out
+	}
+	if got := hook("SessionStart", `{"session_id":"s","cwd":"/d"}`); got != "" {
+		t.Errorf("without mail the hook says %s", got)
+	}
+	h.ok(h.as("planner", "send", "builder", "the secret text"), nil)
+	got := hook("UserPromptSubmit", `{"session_id":"s","cwd":"/d","prompt":"hello"}`)
+	contains(t, got, `"additionalContext":"[parley wake w_`, "1 unread message for builder")
+	if strings.Contains(got, "secret") {
+		t.Error("the notice has the text of the message")
+	}
+	if got := hook("PostToolUse", `{"session_id":"s","cwd":"/d"}`); got != "" {
+		t.Errorf("mail is announced twice: %s", got)
+	}
+	if got := hook("Stop", `{"session_id":"s","cwd":"/d","stop_hook_active":false}`); got != "" {
+		t.Errorf("mail is announced twice: %s", got)
+	}
+	contains(t, h.operator("wake", "sessions").out, "builder", "claude", "idle", "/d")
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
+)
+
+// pauseCommand returns the one stop for all turns that mail starts.
+func (a *app) pauseCommand() *cobra.Command {
+	var p api.WakePauseParams
+	cmd := &cobra.Command{
+		Use:     "pause AGENT|--all",
+		Short:   "Stop all turns that mail starts, or those of one agent; parley wake resume lets them go on",
+		Example: "  parley pause --all",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&p.All, "all", false, "all agents")
+	return operation(a, cmd, api.PauseWake, &p, func(w io.Writer, got api.PauseState) {
+		fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", cmp.Or(string(got.Agent), "all agents"))
+	}, argument(0, &p.Agent))
+}
+
+// probeCommand returns the command that probes an agent.
+func (a *app) probeCommand() *cobra.Command {
+	var p api.WakeTestParams
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "probe AGENT",
+		Short: "Start one turn of an agent with a notice, wait for the proof, and store the report",
+		Long: `Show a notice without a message to an agent and wait until its CLI shows that a
+turn began. It costs one turn. The report has the mechanism and the seconds; it is
+stored with its date, and parley wake sessions and parley doctor show it. The exit
+code is 1 if no turn began.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the proof, at most 5m")
+	return prepared(cmd, func(ctx context.Context) error {
+		p.Seconds = int(wait / time.Second)
+		got, err := call(ctx, a, api.TestWake, p)
+		if err != nil {
+			return err
+		}
+		return a.check(got.Proven, got, func(w io.Writer) {
+			if got.Proven {
+				fmt.Fprintf(w, "%s was woken by %s in %.1f s (%s)\n", got.Agent, cmp.Or(got.Mechanism, string(got.Channel)), got.Seconds, got.Wake)
+				return
+			}
+			fmt.Fprintf(w, "%s was not woken: %s\n", got.Agent, cmp.Or(got.Detail, got.State))
+		})
+	}, argument(0, &p.Agent))
+}
+
+// checkWakes looks at the agents that mail may wake.
+func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.ListSessions, api.AgentNameParams{})
+	if err != nil {
+		return []server.Check{{What: "wakes", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	allowed := 0
+	for _, w := range got.Agents {
+		if w.Allowed {
+			allowed++
+		}
+		if detail, hint := wakeProblem(w); detail != "" {
+			out = append(out, server.Check{What: "wakes of " + string(w.Agent), Detail: detail, Hint: hint})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	detail := fmt.Sprintf("mail may wake %d agents", allowed)
+	if got.Paused {
+		detail += ", and all wakes are paused: parley wake resume --all"
+	}
+	return []server.Check{{What: "wakes", OK: true, Detail: detail}}
+}
+
+// wakeProblem returns why mail does not wake an agent though its user allowed it, with
+// a remedy; "" if it does or could.
+func wakeProblem(w api.AgentWakes) (detail, hint string) {
+	switch {
+	case !w.Allowed:
+		return "", ""
+	case w.Disarmed != "":
+		return "they are disarmed, because " + w.Disarmed, fmt.Sprintf("parley wake resume %[1]s arms them; parley probe %[1]s tries one", w.Agent)
+	case w.Probe != nil && !w.Probe.Proven:
+		return fmt.Sprintf("the last probe (%s) started no turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf("parley probe %s tries again", w.Agent)
+	}
+	armed, live := false, false
+	for _, s := range w.Sessions {
+		live = live || s.State != sessions.StateEnded
+		armed = armed || !s.Armed.IsZero()
+	}
+	if live && !armed {
+		return "it has a session, and no mechanism of it is armed", fmt.Sprintf("start it anew with parley launch; parley wake sessions %s shows its sessions", w.Agent)
+	}
+	return "", ""
+}

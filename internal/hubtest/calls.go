@@ -1,0 +1,486 @@
+package hubtest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Store is a store around another one, for tests. It calls Before before every call
+// of the store, of its readers and of its transactions, and before the commit of an
+// update; an error that Before returns is the result of that call, as if the engine had
+// failed there. It remembers the updates that were committed.
+type Store struct {
+	hub.Store
+	Before func(call string) error // nil to let every call pass; its calls are never concurrent
+
+	mu      sync.Mutex // guards updates, and is held while Before runs
+	updates []Update
+}
+
+// An Update is one call of Update that was committed.
+type Update struct {
+	Durability hub.Durability
+	Actions    []hub.Action // of the entries that it appended
+}
+
+// Updates returns the updates since the last call.
+func (s *Store) Updates() []Update {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.updates
+	s.updates = nil
+	return all
+}
+
+// A calls lets the calls of a store pass, or fail. In names that they are calls of a
+// transaction.
+type calls struct {
+	s  *Store
+	in string
+}
+
+func (c calls) pass(name string) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.s.Before == nil {
+		return nil
+	}
+	return c.s.Before(c.in + name)
+}
+
+// View implements hub.Store.
+func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
+	c := calls{s, "view "}
+	return do0(c, "begin", func() error {
+		return s.Store.View(ctx, func(r hub.Reader) error { return fn(callReader{c, r}) })
+	})
+}
+
+// Update implements hub.Store.
+func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
+	c := calls{s, "update "}
+	u := Update{Durability: d}
+	err := do0(c, "begin", func() error {
+		return s.Store.Update(ctx, d, func(tx hub.Tx) error {
+			u.Actions = nil // it may run again
+			if err := fn(callTx{callReader{c, tx}, tx, &u}); err != nil {
+				return err
+			}
+			return c.pass("commit")
+		})
+	})
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.updates = append(s.updates, u)
+	}
+	return err
+}
+
+// IndexText implements hub.Store.
+func (s *Store) IndexText(ctx context.Context) error {
+	return do0(calls{s, ""}, "IndexText", func() error { return s.Store.IndexText(ctx) })
+}
+
+// Lease implements hub.Store.
+func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (hub.Lease, error) {
+	return do1(calls{s, ""}, "Lease", func() (hub.Lease, error) { return s.Store.Lease(ctx, name, ttl) })
+}
+
+func do0(c calls, name string, call func() error) error {
+	if err := c.pass(name); err != nil {
+		return err
+	}
+	return call()
+}
+
+func do1[T any](c calls, name string, call func() (T, error)) (out T, err error) {
+	if err := c.pass(name); err != nil {
+		return out, err
+	}
+	return call()
+}
+
+func do2[T, U any](c calls, name string, call func() (T, U, error)) (first T, second U, err error) {
+	if err := c.pass(name); err != nil {
+		return first, second, err
+	}
+	return call()
+}
+
+// A callReader and a callTx are a Reader and a Tx whose calls may fail. They embed
+// neither, so that a method which is added to the interfaces is missing here.
+type callReader struct {
+	calls
+	r hub.Reader
+}
+
+type callTx struct {
+	callReader
+	tx hub.Tx
+	u  *Update
+}
+
+var _ hub.Tx = callTx{}
+
+func (s callTx) Append(e hub.Entry) (hub.Entry, error) {
+	return do1(s.calls, "Append", func() (hub.Entry, error) {
+		s.u.Actions = append(s.u.Actions, e.Action)
+		return s.tx.Append(e)
+	})
+}
+
+func (s callReader) Agent(a hub.AgentID) (hub.Agent, error) {
+	return do1(s.calls, "Agent", func() (hub.Agent, error) { return s.r.Agent(a) })
+}
+
+func (s callReader) Agents() ([]hub.Agent, error) {
+	return do1(s.calls, "Agents", func() ([]hub.Agent, error) { return s.r.Agents() })
+}
+
+func (s callReader) Archives() ([]hub.Archive, error) {
+	return do1(s.calls, "Archives", func() ([]hub.Archive, error) { return s.r.Archives() })
+}
+
+func (s callReader) ChangeSpan() (int64, int64, error) {
+	return do2(s.calls, "ChangeSpan", func() (int64, int64, error) { return s.r.ChangeSpan() })
+}
+
+func (s callReader) Changes(a int64, b int) ([]hub.Change, error) {
+	return do1(s.calls, "Changes", func() ([]hub.Change, error) { return s.r.Changes(a, b) })
+}
+
+func (s callReader) Contract(a hub.ProjectID, b hub.ContractID) (hub.Contract, error) {
+	return do1(s.calls, "Contract", func() (hub.Contract, error) { return s.r.Contract(a, b) })
+}
+
+func (s callReader) Contracts(a hub.ContractQuery) ([]hub.Contract, error) {
+	return do1(s.calls, "Contracts", func() ([]hub.Contract, error) { return s.r.Contracts(a) })
+}
+
+func (s callReader) CountMessages(a hub.CountFilter) (int, error) {
+	return do1(s.calls, "CountMessages", func() (int, error) { return s.r.CountMessages(a) })
+}
+
+func (s callReader) Cursor(a string) (int64, error) {
+	return do1(s.calls, "Cursor", func() (int64, error) { return s.r.Cursor(a) })
+}
+
+func (s callReader) DeadLetters(a hub.AID, b int) ([]hub.DeadLetter, error) {
+	return do1(s.calls, "DeadLetters", func() ([]hub.DeadLetter, error) { return s.r.DeadLetters(a, b) })
+}
+
+func (s callReader) Deliveries(a hub.EnvelopeID) ([]hub.Delivery, error) {
+	return do1(s.calls, "Deliveries", func() ([]hub.Delivery, error) { return s.r.Deliveries(a) })
+}
+
+func (s callReader) Expired(a hub.Time, b int) ([]hub.EnvelopeID, error) {
+	return do1(s.calls, "Expired", func() ([]hub.EnvelopeID, error) { return s.r.Expired(a, b) })
+}
+
+func (s callReader) FileRequest(a hub.ProjectID, b string) (hub.FileRequest, error) {
+	return do1(s.calls, "FileRequest", func() (hub.FileRequest, error) { return s.r.FileRequest(a, b) })
+}
+
+func (s callReader) FileRequests(a hub.ProjectID, b int) ([]hub.FileRequest, error) {
+	return do1(s.calls, "FileRequests", func() ([]hub.FileRequest, error) { return s.r.FileRequests(a, b) })
+}
+
+func (s callReader) Handoff(a hub.HandoffID) (hub.Handoff, error) {
+	return do1(s.calls, "Handoff", func() (hub.Handoff, error) { return s.r.Handoff(a) })
+}
+
+func (s callReader) HandoffSteps(a hub.HandoffID) ([]hub.HandoffStep, error) {
+	return do1(s.calls, "HandoffSteps", func() ([]hub.HandoffStep, error) { return s.r.HandoffSteps(a) })
+}
+
+func (s callReader) Handoffs(a hub.HandoffQuery) ([]hub.Handoff, error) {
+	return do1(s.calls, "Handoffs", func() ([]hub.Handoff, error) { return s.r.Handoffs(a) })
+}
+
+func (s callReader) Inbox(a hub.AgentID, b hub.InboxFilter) (hub.Page, error) {
+	return do1(s.calls, "Inbox", func() (hub.Page, error) { return s.r.Inbox(a, b) })
+}
+
+func (s callReader) Invites(a hub.InviteQuery) ([]hub.Invite, error) {
+	return do1(s.calls, "Invites", func() ([]hub.Invite, error) { return s.r.Invites(a) })
+}
+
+func (s callReader) Journal(a hub.JournalQuery) ([]hub.Entry, error) {
+	return do1(s.calls, "Journal", func() ([]hub.Entry, error) { return s.r.Journal(a) })
+}
+
+func (s callReader) KeyByHash(a string) (hub.Key, error) {
+	return do1(s.calls, "KeyByHash", func() (hub.Key, error) { return s.r.KeyByHash(a) })
+}
+
+func (s callReader) Keys(a hub.AgentID) ([]hub.Key, error) {
+	return do1(s.calls, "Keys", func() ([]hub.Key, error) { return s.r.Keys(a) })
+}
+
+func (s callReader) LongID(a hub.ShortID) (string, error) {
+	return do1(s.calls, "LongID", func() (string, error) { return s.r.LongID(a) })
+}
+
+func (s callReader) Message(a hub.EnvelopeID) (hub.Message, error) {
+	return do1(s.calls, "Message", func() (hub.Message, error) { return s.r.Message(a) })
+}
+
+func (s callReader) MessagesBefore(a hub.Time, b hub.EnvelopeID, c int) ([]hub.Message, error) {
+	return do1(s.calls, "MessagesBefore", func() ([]hub.Message, error) { return s.r.MessagesBefore(a, b, c) })
+}
+
+func (s callReader) Meta(a string) (string, error) {
+	return do1(s.calls, "Meta", func() (string, error) { return s.r.Meta(a) })
+}
+
+func (s callReader) NamesArtifact(a string) (bool, error) {
+	return do1(s.calls, "NamesArtifact", func() (bool, error) { return s.r.NamesArtifact(a) })
+}
+
+func (s callReader) Outbox(a hub.AID) (hub.Outbox, error) {
+	return do1(s.calls, "Outbox", func() (hub.Outbox, error) { return s.r.Outbox(a) })
+}
+
+func (s callReader) Packet(a hub.ProjectID, b hub.PacketID) (hub.Packet, error) {
+	return do1(s.calls, "Packet", func() (hub.Packet, error) { return s.r.Packet(a, b) })
+}
+
+func (s callReader) PacketIDs(a hub.ProjectID, b hub.PacketID, c int) ([]hub.PacketID, error) {
+	return do1(s.calls, "PacketIDs", func() ([]hub.PacketID, error) { return s.r.PacketIDs(a, b, c) })
+}
+
+func (s callReader) Packets(a hub.PacketQuery) (hub.PacketPage, error) {
+	return do1(s.calls, "Packets", func() (hub.PacketPage, error) { return s.r.Packets(a) })
+}
+
+func (s callReader) Parties(a hub.EnvelopeID, b ...hub.AgentID) ([]hub.Party, error) {
+	return do1(s.calls, "Parties", func() ([]hub.Party, error) { return s.r.Parties(a, b...) })
+}
+
+func (s callReader) Peer(a hub.AID) (hub.Peer, error) {
+	return do1(s.calls, "Peer", func() (hub.Peer, error) { return s.r.Peer(a) })
+}
+
+func (s callReader) PeerByKey(a string) (hub.Peer, error) {
+	return do1(s.calls, "PeerByKey", func() (hub.Peer, error) { return s.r.PeerByKey(a) })
+}
+
+func (s callReader) Peers() ([]hub.Peer, error) {
+	return do1(s.calls, "Peers", func() ([]hub.Peer, error) { return s.r.Peers() })
+}
+
+func (s callReader) Processed(a hub.EnvelopeID, b hub.AgentID) (bool, error) {
+	return do1(s.calls, "Processed", func() (bool, error) { return s.r.Processed(a, b) })
+}
+
+func (s callReader) Project(a hub.ProjectID) (hub.Project, error) {
+	return do1(s.calls, "Project", func() (hub.Project, error) { return s.r.Project(a) })
+}
+
+func (s callReader) Projects(a hub.ProjectID, b int) ([]hub.Project, error) {
+	return do1(s.calls, "Projects", func() ([]hub.Project, error) { return s.r.Projects(a, b) })
+}
+
+func (s callReader) Query(a hub.Query) (hub.Page, error) {
+	return do1(s.calls, "Query", func() (hub.Page, error) { return s.r.Query(a) })
+}
+
+func (s callReader) ReadsArtifact(a string, b hub.AgentID) (bool, error) {
+	return do1(s.calls, "ReadsArtifact", func() (bool, error) { return s.r.ReadsArtifact(a, b) })
+}
+
+func (s callReader) Receipt(a hub.AgentID, b string) (hub.Receipt, error) {
+	return do1(s.calls, "Receipt", func() (hub.Receipt, error) { return s.r.Receipt(a, b) })
+}
+
+func (s callReader) Roots() ([]hub.Root, error) {
+	return do1(s.calls, "Roots", func() ([]hub.Root, error) { return s.r.Roots() })
+}
+
+func (s callReader) Run(a hub.RunID) (hub.Run, error) {
+	return do1(s.calls, "Run", func() (hub.Run, error) { return s.r.Run(a) })
+}
+
+func (s callReader) Runs(a hub.RunQuery) ([]hub.Run, error) {
+	return do1(s.calls, "Runs", func() ([]hub.Run, error) { return s.r.Runs(a) })
+}
+
+func (s callReader) Sent(a hub.SentFilter) ([]hub.Sent, error) {
+	return do1(s.calls, "Sent", func() ([]hub.Sent, error) { return s.r.Sent(a) })
+}
+
+func (s callReader) SessionMark(a hub.AgentID, b string) (hub.SessionMark, error) {
+	return do1(s.calls, "SessionMark", func() (hub.SessionMark, error) { return s.r.SessionMark(a, b) })
+}
+
+func (s callReader) ShortID(a string) (hub.ShortID, error) {
+	return do1(s.calls, "ShortID", func() (hub.ShortID, error) { return s.r.ShortID(a) })
+}
+
+func (s callReader) ThreadSequence(a string) (int64, bool, error) {
+	return do2(s.calls, "ThreadSequence", func() (int64, bool, error) { return s.r.ThreadSequence(a) })
+}
+
+func (s callReader) Token(a string) (hub.Token, error) {
+	return do1(s.calls, "Token", func() (hub.Token, error) { return s.r.Token(a) })
+}
+
+func (s callReader) Tokens(a hub.ProjectID, b int) ([]hub.Token, error) {
+	return do1(s.calls, "Tokens", func() ([]hub.Token, error) { return s.r.Tokens(a, b) })
+}
+
+func (s callReader) Versions(a hub.ProjectID, b hub.ContractID) ([]hub.ContractVersion, []hub.ContractVersion, error) {
+	return do2(s.calls, "Versions", func() ([]hub.ContractVersion, []hub.ContractVersion, error) { return s.r.Versions(a, b) })
+}
+
+func (s callTx) AddArchive(a hub.Archive) error {
+	return do0(s.calls, "AddArchive", func() error { return s.tx.AddArchive(a) })
+}
+
+func (s callTx) AddArtifactReader(a string, b hub.AgentID) error {
+	return do0(s.calls, "AddArtifactReader", func() error { return s.tx.AddArtifactReader(a, b) })
+}
+
+func (s callTx) AddChange(a hub.Change) error {
+	return do0(s.calls, "AddChange", func() error { return s.tx.AddChange(a) })
+}
+
+func (s callTx) AddDeadLetter(a hub.DeadLetter) error {
+	return do0(s.calls, "AddDeadLetter", func() error { return s.tx.AddDeadLetter(a) })
+}
+
+func (s callTx) AddKey(a hub.Key) error {
+	return do0(s.calls, "AddKey", func() error { return s.tx.AddKey(a) })
+}
+
+func (s callTx) AddMessage(a hub.Message, b []hub.Party) error {
+	return do0(s.calls, "AddMessage", func() error { return s.tx.AddMessage(a, b) })
+}
+
+func (s callTx) AddReceipt(a hub.Receipt) error {
+	return do0(s.calls, "AddReceipt", func() error { return s.tx.AddReceipt(a) })
+}
+
+func (s callTx) AddRoot(a hub.Root) error {
+	return do0(s.calls, "AddRoot", func() error { return s.tx.AddRoot(a) })
+}
+
+func (s callTx) AddToken(a hub.Token) error {
+	return do0(s.calls, "AddToken", func() error { return s.tx.AddToken(a) })
+}
+
+func (s callTx) AddVersion(a hub.ProjectID, b hub.ContractID, c hub.ContractVersion) error {
+	return do0(s.calls, "AddVersion", func() error { return s.tx.AddVersion(a, b, c) })
+}
+
+func (s callTx) CheckLease(a hub.Lease) error {
+	return do0(s.calls, "CheckLease", func() error { return s.tx.CheckLease(a) })
+}
+
+func (s callTx) DropChanges(a int64, b int) (int, error) {
+	return do1(s.calls, "DropChanges", func() (int, error) { return s.tx.DropChanges(a, b) })
+}
+
+func (s callTx) Forget(a hub.Time, b int) (int, error) {
+	return do1(s.calls, "Forget", func() (int, error) { return s.tx.Forget(a, b) })
+}
+
+func (s callTx) ForgetText(a hub.EnvelopeID) error {
+	return do0(s.calls, "ForgetText", func() error { return s.tx.ForgetText(a) })
+}
+
+func (s callTx) MarkProcessed(a hub.EnvelopeID, b hub.AgentID, c hub.Time) (bool, error) {
+	return do1(s.calls, "MarkProcessed", func() (bool, error) { return s.tx.MarkProcessed(a, b, c) })
+}
+
+func (s callTx) Prune(a int) (int, error) {
+	return do1(s.calls, "Prune", func() (int, error) { return s.tx.Prune(a) })
+}
+
+func (s callTx) PutAgent(a hub.Agent, b hub.AgentState) error {
+	return do0(s.calls, "PutAgent", func() error { return s.tx.PutAgent(a, b) })
+}
+
+func (s callTx) PutContract(a hub.Contract, b hub.Contract) error {
+	return do0(s.calls, "PutContract", func() error { return s.tx.PutContract(a, b) })
+}
+
+func (s callTx) PutCursor(a string, b int64) error {
+	return do0(s.calls, "PutCursor", func() error { return s.tx.PutCursor(a, b) })
+}
+
+func (s callTx) PutDelivery(a hub.Delivery) (int64, error) {
+	return do1(s.calls, "PutDelivery", func() (int64, error) { return s.tx.PutDelivery(a) })
+}
+
+func (s callTx) PutFileRequest(a hub.FileRequest) error {
+	return do0(s.calls, "PutFileRequest", func() error { return s.tx.PutFileRequest(a) })
+}
+
+func (s callTx) PutHandoff(a hub.Handoff, b hub.HandoffState, c *hub.HandoffStep) error {
+	return do0(s.calls, "PutHandoff", func() error { return s.tx.PutHandoff(a, b, c) })
+}
+
+func (s callTx) PutInvite(a hub.Invite) error {
+	return do0(s.calls, "PutInvite", func() error { return s.tx.PutInvite(a) })
+}
+
+func (s callTx) PutMeta(a string, b string) error {
+	return do0(s.calls, "PutMeta", func() error { return s.tx.PutMeta(a, b) })
+}
+
+func (s callTx) PutOutbox(a hub.Outbox) error {
+	return do0(s.calls, "PutOutbox", func() error { return s.tx.PutOutbox(a) })
+}
+
+func (s callTx) PutPacket(a hub.Packet, b hub.Packet) error {
+	return do0(s.calls, "PutPacket", func() error { return s.tx.PutPacket(a, b) })
+}
+
+func (s callTx) PutParty(a hub.EnvelopeID, b hub.AgentID, c hub.PartyState, d hub.PartyState) error {
+	return do0(s.calls, "PutParty", func() error { return s.tx.PutParty(a, b, c, d) })
+}
+
+func (s callTx) PutPeer(a hub.Peer) error {
+	return do0(s.calls, "PutPeer", func() error { return s.tx.PutPeer(a) })
+}
+
+func (s callTx) PutProject(a hub.Project, b hub.Project) error {
+	return do0(s.calls, "PutProject", func() error { return s.tx.PutProject(a, b) })
+}
+
+func (s callTx) PutRun(a hub.Run, b hub.RunState) error {
+	return do0(s.calls, "PutRun", func() error { return s.tx.PutRun(a, b) })
+}
+
+func (s callTx) PutSessionMark(a hub.SessionMark) error {
+	return do0(s.calls, "PutSessionMark", func() error { return s.tx.PutSessionMark(a) })
+}
+
+func (s callTx) PutStatus(a hub.Envelope, b hub.MessageStatus) error {
+	return do0(s.calls, "PutStatus", func() error { return s.tx.PutStatus(a, b) })
+}
+
+func (s callTx) PutVersions(a hub.Contract) error {
+	return do0(s.calls, "PutVersions", func() error { return s.tx.PutVersions(a) })
+}
+
+func (s callTx) RemoveArtifactReaders(a string) error {
+	return do0(s.calls, "RemoveArtifactReaders", func() error { return s.tx.RemoveArtifactReaders(a) })
+}
+
+func (s callTx) RemoveRoot(a string) error {
+	return do0(s.calls, "RemoveRoot", func() error { return s.tx.RemoveRoot(a) })
+}
+
+func (s callTx) RevokeKeys(a hub.AgentID, b string, c hub.Time) (int, error) {
+	return do1(s.calls, "RevokeKeys", func() (int, error) { return s.tx.RevokeKeys(a, b, c) })
+}
+
+func (s callTx) RevokeTokens(a hub.AID, b string, c hub.Time) ([]string, error) {
+	return do1(s.calls, "RevokeTokens", func() ([]string, error) { return s.tx.RevokeTokens(a, b, c) })
+}

@@ -1,0 +1,473 @@
+package hubtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
+	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/roots"
+	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/vault"
+)
+
+var (
+	operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true}
+	planner  = hub.Caller{Kind: hub.CallerAgent, ID: "planner", Role: hub.RoleCoordinator}
+	builder  = hub.Caller{Kind: hub.CallerAgent, ID: "builder", Role: hub.RoleExecutor}
+	front    = hub.Caller{Kind: hub.CallerPeer, ID: "front", AID: "aid://front.example/app@1.0.0"}
+)
+
+// A house has every service of a hub, over one store whose calls can fail.
+type house struct {
+	t     *testing.T
+	ctx   context.Context
+	inner *sqlite.Store
+	store *hubtest.Store
+	home  string
+	now   time.Time
+	ids   *hub.IDs
+
+	keys      *keys.Service
+	mail      *mailroom.Mailroom
+	handoffs  *handoff.Service
+	runs      *run.Service
+	roots     *roots.Service
+	contracts *contract.Service
+	peers     *peers.Service
+	callers   *callers.Service
+	journal   *journal.Journal
+	records   *records.Records
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{t: t, ctx: t.Context(), home: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
+	clock := func() time.Time { h.now = h.now.Add(time.Millisecond); return h.now }
+	h.ids = hub.NewIDs(clock)
+	var err error
+	h.inner, err = sqlite.Open(h.home, nil)
+	h.must(err)
+	t.Cleanup(func() { h.inner.Close() })
+	h.store = &hubtest.Store{Store: h.inner}
+	hints := new(bus.Local)
+	const self = hub.AID("aid://back.example/hub@1.0.0")
+	secrets, err := vault.Open(filepath.Join(h.home, "secrets.key"))
+	h.must(err)
+	content, err := blobs.Open(filepath.Join(h.home, "artifacts"), nil)
+	h.must(err)
+	h.keys = keys.New(h.store, &keys.Options{Clock: clock, Bus: hints, Self: self})
+	_, err = h.keys.EnsureOperator(h.ctx, "")
+	h.must(err)
+	for _, a := range []hub.Caller{planner, builder} {
+		_, _, _, err = h.keys.AddAgent(h.ctx, operator, hub.Agent{ID: a.ID, Role: a.Role}, keys.NewKey{})
+		h.must(err)
+	}
+	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true}})
+	h.must(err)
+	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock})
+	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
+	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
+	h.must(err)
+	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
+	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
+	h.callers = callers.New(h.store, h.keys, &callers.Options{Clock: clock, Vault: secrets, Self: self})
+	h.journal = journal.New(h.store, &journal.Options{Clock: clock, Bus: hints})
+	h.records = records.New(h.store, records.Folders{Trail: filepath.Join(h.home, "journal"), Archives: filepath.Join(h.home, "archive")}, &records.Options{Clock: clock, Artifacts: content})
+	return h
+}
+
+func (h *house) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// picture returns every row of the store.
+func (h *house) picture() string {
+	h.t.Helper()
+	var rows strings.Builder
+	h.must(h.inner.Dump(h.ctx, func(int) error { return nil }, func(table string, row []byte) error {
+		fmt.Fprintf(&rows, "%s %s\n", table, row)
+		return nil
+	}, sqlite.DumpOptions{Restricted: true}))
+	return rows.String()
+}
+
+func (h *house) send(to hub.AgentID, change func(*mailroom.Draft)) (hub.EnvelopeID, error) {
+	d := mailroom.Draft{To: []hub.AgentID{to}, Type: hub.TypeStatusUpdate, Text: "the schema is frozen"}
+	if change != nil {
+		change(&d)
+	}
+	r, err := h.mail.Send(h.ctx, planner, d)
+	return r.ID, err
+}
+
+func (h *house) sent(change func(*mailroom.Draft)) hub.EnvelopeID {
+	h.t.Helper()
+	id, err := h.send("builder", change)
+	h.must(err)
+	return id
+}
+
+func gated(d *mailroom.Draft) {
+	d.Policy = &hub.Policy{Visibility: hub.DefaultPolicy.Visibility, Sensitivity: hub.DefaultPolicy.Sensitivity, HumanGate: hub.GateRequired}
+}
+
+var task = json.RawMessage(`{"task":{"task_id":"t-1","title":"Nullable avatar","objective":"users without a picture load","success_criteria":["old rows load"]},
+	"context":{"summary":"the schema is frozen"},"work_state":{"next_step":"run the migration"}}`)
+
+func (h *house) initiate() (handoff.Report, error) {
+	return h.handoffs.Initiate(h.ctx, planner, handoff.Proposal{To: "builder", Package: task})
+}
+
+func (h *house) proposed() hub.HandoffID {
+	h.t.Helper()
+	r, err := h.initiate()
+	h.must(err)
+	return r.ID
+}
+
+func (h *house) accepted() hub.HandoffID {
+	h.t.Helper()
+	id := h.proposed()
+	_, err := h.handoffs.Accept(h.ctx, builder, id, "")
+	h.must(err)
+	return id
+}
+
+func (h *house) begin(id hub.RunID) error {
+	_, _, err := h.runs.Begin(h.ctx, operator, run.Beginning{ID: id, Agent: "builder", Task: "say hello", Dir: "/src", TimeoutS: 60})
+	return err
+}
+
+func (h *house) began() hub.RunID {
+	h.t.Helper()
+	id := hub.RunID(h.ids.Next())
+	h.must(h.begin(id))
+	return id
+}
+
+func (h *house) create() (hub.Project, error) {
+	return h.contracts.CreateProject(h.ctx, operator, contract.NewProject{Name: "n", Objective: "o", Repos: []hub.Repo{
+		{Name: "backend", Role: "backend", Language: "go"}, {Name: "frontend", Role: "frontend", Language: "typescript"},
+	}})
+}
+
+func (h *house) created() hub.ProjectID {
+	h.t.Helper()
+	p, err := h.create()
+	h.must(err)
+	_, _, err = h.contracts.JoinProject(h.ctx, front, p.ID, "frontend", "https://front.example")
+	h.must(err)
+	return p.ID
+}
+
+func (h *house) propose(p hub.ProjectID) (contract.Result, error) {
+	return h.contracts.Propose(h.ctx, front, contract.Proposal{InProject: contract.In(p), Type: hub.ContractAPI, Name: "Get User", Content: json.RawMessage(`{"method":"GET","path":"/u"}`)})
+}
+
+func (h *house) contract() contract.InContract {
+	h.t.Helper()
+	p := h.created()
+	r, err := h.propose(p)
+	h.must(err)
+	return contract.Of(p, r.Contract.ID)
+}
+
+func last[T any](_ T, err error) error { return err }
+
+func last2[T, U any](_ T, _ U, err error) error { return err }
+
+// operations are the operations of every service that change something. Each prepares
+// a house and returns the operation, which can be repeated until it succeeds.
+var operations = []struct {
+	name    string
+	prepare func(h *house) (do func() error)
+}{
+	{"mailroom send", func(h *house) func() error { return func() error { return last(h.send("builder", nil)) } }},
+	{"mailroom send with a key", func(h *house) func() error {
+		return func() error {
+			return last(h.send("builder", func(d *mailroom.Draft) { d.IdempotencyKey = "k" }))
+		}
+	}},
+	{"mailroom send a long text", func(h *house) func() error {
+		return func() error {
+			return last(h.send("builder", func(d *mailroom.Draft) { d.Text = strings.Repeat("long ", 2000) }))
+		}
+	}},
+	{"mailroom broadcast", func(h *house) func() error { return func() error { return last(h.send(hub.Everyone, nil)) } }},
+	{"mailroom respond", func(h *house) func() error {
+		id := h.sent(nil)
+		return func() error {
+			return last(h.mail.Respond(h.ctx, builder, mailroom.Draft{ReplyTo: id, Text: "good"}))
+		}
+	}},
+	{"mailroom inbox", func(h *house) func() error {
+		h.sent(nil)
+		return func() error { return last(h.mail.Inbox(h.ctx, builder, mailroom.InboxRequest{AckAll: true})) }
+	}},
+	{"mailroom approve", func(h *house) func() error {
+		id := h.sent(gated)
+		return func() error { return last(h.mail.Approve(h.ctx, operator, id)) }
+	}},
+	{"mailroom deny", func(h *house) func() error {
+		id := h.sent(gated)
+		return func() error { return last(h.mail.Deny(h.ctx, operator, id, "no")) }
+	}},
+	{"mailroom sweep", func(h *house) func() error {
+		h.sent(func(d *mailroom.Draft) { d.ExpiresAt = hub.At(h.now.Add(time.Minute)) })
+		h.now = h.now.Add(time.Hour)
+		return func() error { return h.mail.Sweep(h.ctx) }
+	}},
+	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},
+	{"handoff accept", func(h *house) func() error {
+		id := h.proposed()
+		return func() error { return last(h.handoffs.Accept(h.ctx, builder, id, "")) }
+	}},
+	{"handoff reject", func(h *house) func() error {
+		id := h.proposed()
+		return func() error { return last(h.handoffs.Reject(h.ctx, builder, id, hub.RejectOther, "busy")) }
+	}},
+	{"handoff withdraw", func(h *house) func() error {
+		id := h.proposed()
+		return func() error { return last(h.handoffs.Withdraw(h.ctx, planner, id, "never mind")) }
+	}},
+	{"handoff release", func(h *house) func() error {
+		id := h.accepted()
+		return func() error { return last(h.handoffs.Release(h.ctx, operator, id, "stuck")) }
+	}},
+	{"handoff complete", func(h *house) func() error {
+		id := h.accepted()
+		return func() error {
+			return last(h.handoffs.Complete(h.ctx, builder, id, handoff.Completion{Summary: "done", NoChanges: true}))
+		}
+	}},
+	{"handoff escalate", func(h *house) func() error {
+		h.accepted()
+		h.now = h.now.Add(48 * time.Hour)
+		return func() error { return last(h.handoffs.Escalate(h.ctx)) }
+	}},
+	{"run begin", func(h *house) func() error {
+		id := hub.RunID(h.ids.Next())
+		return func() error { return h.begin(id) }
+	}},
+	{"run move", func(h *house) func() error {
+		id := h.began()
+		return func() error { return last(h.runs.Move(h.ctx, operator, id, hub.RunRunning, "s")) }
+	}},
+	{"run finish", func(h *house) func() error {
+		id := h.began()
+		return func() error {
+			return last(h.runs.Finish(h.ctx, operator, id, run.Ending{State: hub.RunInterrupted, Reason: hub.RunLost, Verdict: hub.RunUnverified}))
+		}
+	}},
+	{"contract create a project", func(h *house) func() error { return func() error { return last(h.create()) } }},
+	{"contract join", func(h *house) func() error {
+		p, err := h.create()
+		h.must(err)
+		return func() error {
+			return last2(h.contracts.JoinProject(h.ctx, front, p.ID, "frontend", "https://front.example"))
+		}
+	}},
+	{"contract propose", func(h *house) func() error {
+		p := h.created()
+		return func() error { return last(h.propose(p)) }
+	}},
+	{"contract respond", func(h *house) func() error {
+		c := h.contract()
+		return func() error {
+			return last(h.contracts.Respond(h.ctx, operator, contract.Response{InContract: c, Action: contract.ActionAgree}))
+		}
+	}},
+	{"contract share context", func(h *house) func() error {
+		p := h.created()
+		return func() error {
+			return last(h.contracts.Share(h.ctx, front, contract.NewPacket{InProject: contract.In(p), Type: hub.ContextQuestion, Content: json.RawMessage(`{"question":"why"}`)}))
+		}
+	}},
+	{"keys add an agent", func(h *house) func() error {
+		return func() error {
+			_, _, _, err := h.keys.AddAgent(h.ctx, operator, hub.Agent{ID: "new", Role: hub.RoleExecutor}, keys.NewKey{})
+			return err
+		}
+	}},
+	{"keys mint", func(h *house) func() error {
+		return func() error {
+			return last2(h.keys.MintKey(h.ctx, operator, keys.NewKey{Agent: "builder", Label: "more"}))
+		}
+	}},
+	{"keys revoke", func(h *house) func() error {
+		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "")) }
+	}},
+	{"keys pause", func(h *house) func() error {
+		return func() error { return last(h.keys.SetState(h.ctx, operator, "builder", hub.AgentPaused)) }
+	}},
+	{"keys role", func(h *house) func() error {
+		return func() error { return last(h.keys.SetRole(h.ctx, operator, "builder", hub.RoleReviewer)) }
+	}},
+	{"peers add", func(h *house) func() error {
+		return func() error {
+			return last2(h.peers.AddPeer(h.ctx, operator, peers.NewPeer{AID: front.AID, Endpoint: "https://front.example", Repo: "frontend"}))
+		}
+	}},
+	{"peers remove", func(h *house) func() error {
+		_, _, err := h.peers.AddPeer(h.ctx, operator, peers.NewPeer{AID: front.AID, Endpoint: "https://front.example", Repo: "frontend"})
+		h.must(err)
+		return func() error { return last(h.peers.RemovePeer(h.ctx, operator, front.AID)) }
+	}},
+	{"peers invite", func(h *house) func() error {
+		p := h.created()
+		return func() error {
+			return last2(h.peers.Invite(h.ctx, operator, peers.NewInvite{Project: p, Repo: "frontend"}))
+		}
+	}},
+	{"callers mint a token", func(h *house) func() error {
+		p := h.created()
+		return func() error {
+			return last2(h.callers.MintToken(h.ctx, operator, callers.NewToken{Agent: front.AID, Project: p}))
+		}
+	}},
+	{"roots add", func(h *house) func() error {
+		dir := h.t.TempDir()
+		return func() error { return last(h.roots.Add(h.ctx, operator, dir)) }
+	}},
+	{"roots remove", func(h *house) func() error {
+		dir := h.t.TempDir()
+		h.must(last(h.roots.Add(h.ctx, operator, dir)))
+		return func() error { return last(h.roots.Remove(h.ctx, operator, dir)) }
+	}},
+	{"journal started", func(h *house) func() error { return func() error { return h.journal.Started(h.ctx, "1") } }},
+	{"records trail", func(h *house) func() error {
+		h.sent(nil)
+		return func() error { return h.records.Copy(h.ctx) }
+	}},
+	{"records forget", func(h *house) func() error {
+		id := h.sent(nil)
+		h.must(h.records.Copy(h.ctx))
+		return func() error { return last(h.records.Forget(h.ctx, operator, id)) }
+	}},
+}
+
+// inSteps are operations of several updates, each complete in itself: they go on after
+// a failure, so that what was stored before stays.
+var inSteps = []string{"records trail", "records forget", "mailroom sweep"}
+
+func TestEveryCallFailsOnce(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.name+": whatever call of the store fails, nothing is half done, and a repetition succeeds", func(t *testing.T) {
+
+			h := newHouse(t)
+			do := op.prepare(h)
+			failed := 0
+			for n := 1; ; n++ {
+				before := h.picture()
+				count, at := 0, ""
+				h.store.Before = func(call string) error {
+					if count++; count != n {
+						return nil
+					}
+					at = call
+					return hub.Errorf(hub.CodeDegraded, "test", "call %d, %s, fails", n, call)
+				}
+				err := do()
+				h.store.Before = nil
+				switch {
+				case at == "" && err != nil:
+					t.Fatalf("without a failure, after %d with one: %v", failed, err)
+				case at == "":
+					if failed == 0 {
+						t.Fatal("no call could fail")
+					}
+					audit, err := records.New(h.inner, records.Folders{}, nil).Verify(h.ctx)
+					if err != nil || !audit.Clean() {
+						t.Errorf("verify: %v (%v)", audit.Findings, err)
+					}
+					return
+				case err == nil && strings.HasPrefix(at, "update "):
+					t.Fatalf("%s failed, and the operation succeeded", at)
+				case err == nil: // it could do without, and has succeeded: go on in another house
+					h = newHouse(t)
+					do = op.prepare(h)
+				case h.picture() != before && !slices.Contains(inSteps, op.name):
+					t.Fatalf("%s failed (%v), and something was stored:\n%s\nbefore:\n%s", at, err, h.picture(), before)
+				default:
+					failed++
+				}
+			}
+		})
+	}
+}
+
+func TestDurability(t *testing.T) {
+	for _, tt := range []struct {
+		op     string // its name in operations, or "" for do
+		do     func(h *house) error
+		action hub.Action
+		want   hub.Durability
+	}{
+		{"mailroom send", nil, hub.ActionMessageSent, hub.SurvivesKill},
+		{"", func(h *house) error {
+			return last(h.send("builder", func(d *mailroom.Draft) { d.Priority = hub.PriorityHigh }))
+		}, hub.ActionMessageSent, hub.SurvivesPowerLoss},
+		{"", func(h *house) error {
+			return last(h.send("builder", func(d *mailroom.Draft) { d.Priority = hub.PriorityCritical }))
+		}, hub.ActionMessageSent, hub.SurvivesPowerLoss},
+		{"", func(h *house) error { return last(h.send("builder", gated)) }, hub.ActionMessageHeld, hub.SurvivesPowerLoss},
+		{"mailroom approve", nil, hub.ActionMessageApproved, hub.SurvivesPowerLoss},
+		{"mailroom deny", nil, hub.ActionMessageDenied, hub.SurvivesPowerLoss},
+		{"handoff initiate", nil, hub.ActionHandoffProposed, hub.SurvivesPowerLoss},
+		{"handoff accept", nil, hub.ActionHandoffAccepted, hub.SurvivesPowerLoss},
+		{"handoff reject", nil, hub.ActionHandoffRejected, hub.SurvivesPowerLoss},
+		{"handoff complete", nil, hub.ActionHandoffCompleted, hub.SurvivesPowerLoss},
+		{"handoff release", nil, "", hub.SurvivesPowerLoss},
+		{"keys revoke", nil, hub.ActionKeyRevoked, hub.SurvivesPowerLoss},
+		{"roots add", nil, hub.ActionRootAdded, hub.SurvivesPowerLoss},
+	} {
+		t.Run(fmt.Sprintf("%s %s is asked to survive: %d", tt.op, tt.action, tt.want), func(t *testing.T) {
+			h := newHouse(t)
+			do := func() error { return tt.do(h) }
+			if tt.op != "" {
+				i := slices.IndexFunc(operations, func(o struct {
+					name    string
+					prepare func(h *house) (do func() error)
+				}) bool {
+					return o.name == tt.op
+				})
+				do = operations[i].prepare(h)
+			}
+			h.store.Updates()
+			h.must(do())
+			found := false
+			for _, u := range h.store.Updates() {
+				if tt.action == "" || slices.Contains(u.Actions, tt.action) {
+					found = true
+					if u.Durability != tt.want {
+						t.Errorf("the update of %v asks for durability %d, want %d", u.Actions, u.Durability, tt.want)
+					}
+				}
+			}
+			if !found {
+				t.Errorf("no update recorded %s", tt.action)
+			}
+		})
+	}
+}

@@ -1,0 +1,21 @@
+// Package patience is how long tests wait for something that has to happen. A test
+// waits for an event; the time only bounds the wait, so that a test that would hang
+// fails. On a slow machine PARLEY_TEST_WAIT, a number, stretches all waits at once.
+package patience
+
+import (
+	"os"
+	"strconv"
+	"time"
+)
+
+var factor = func() float64 {
+	f, err := strconv.ParseFloat(os.Getenv("PARLEY_TEST_WAIT"), 64)
+	if err != nil || f <= 0 {
+		return 1
+	}
+	return f
+}()
+
+// For returns the bound of a wait that takes d at most on a busy machine.
+func For(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }

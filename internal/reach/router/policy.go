@@ -1,0 +1,171 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Permission is the yes or no of an agent's user to wakes.
+type Permission struct {
+	Agent     hub.AgentID `json:"agent"`
+	Allow     bool        `json:"allow"`               // mail may start turns, which cost tokens
+	Interrupt bool        `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt a turn
+}
+
+// A Standing says how the wakes of an agent stand.
+type Standing struct {
+	Allowed   bool          `json:"allowed"`
+	Interrupt bool          `json:"interrupt,omitempty"`
+	Paused    bool          `json:"paused,omitempty"` // for this agent, or for all
+	Disarmed  string        `json:"disarmed,omitempty"`
+	LastHour  int           `json:"last_hour,omitempty"` // turns within the last hour, as the budget counts them
+	Last      *Announcement `json:"last,omitempty"`
+	Probe     *ProbeReport  `json:"probe,omitempty"` // the last one, or the last delivery with a proof
+}
+
+// An Announcement is an attempt, as people read it.
+type Announcement struct {
+	ID        string      `json:"id"`
+	At        hub.Time    `json:"at"`
+	Channel   hub.Channel `json:"channel"`
+	Mechanism string      `json:"mechanism,omitempty"`
+	State     string      `json:"state"`
+	Detail    string      `json:"detail,omitempty"`
+	Proven    hub.Time    `json:"proven,omitzero"`
+}
+
+// Paused reports whether the wakes of all agents are paused.
+func (r *Router) Paused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.common.Paused
+}
+
+// Standing returns how the wakes of an agent stand.
+func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
+	a, err := hub.ReadMeta[account](rd, accountKey(agent))
+	if err != nil {
+		return Standing{}, err
+	}
+	all, err := hub.ReadMeta[common](rd, commonKey)
+	if err != nil {
+		return Standing{}, err
+	}
+	out := Standing{Allowed: a.Allowed, Interrupt: a.Interrupt, Paused: a.Paused || all.Paused, Disarmed: a.Disarmed}
+	out.LastHour, _ = a.spent(r.o.Clock.Now(), "")
+	if n := len(a.Attempts); n > 0 {
+		t := a.Attempts[n-1]
+		out.Last = &Announcement{t.ID, t.At, t.Channel, t.Mechanism, string(t.State), t.Detail, t.Proven}
+	}
+	reports, err := hub.ReadMeta[[]ProbeReport](rd, probesKey(agent))
+	if n := len(reports); n > 0 {
+		out.Probe = &reports[n-1]
+	}
+	for _, t := range slices.Backward(a.Attempts) {
+		if !t.Proven.IsZero() && (out.Probe == nil || t.Proven.After(out.Probe.At.Time)) && !t.Probe {
+			out.Probe = &ProbeReport{
+				Agent: agent, At: t.At, Wake: t.ID, Channel: t.Channel, Mechanism: t.Mechanism, State: string(t.State),
+				Seconds: t.Proven.Sub(t.At.Time).Seconds(), Proven: true, Detail: "a delivery",
+			}
+			break
+		}
+	}
+	return out, err
+}
+
+// Allow records the answer of an agent's user to the question whether mail may start
+// turns. Only the operator gives it.
+func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) error {
+	const op = "router.Allow"
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt}, func(a *account, all *common) {
+		a.Allowed, a.Interrupt = p.Allow, p.Allow && p.Interrupt
+		all.Allowed = slices.DeleteFunc(all.Allowed, func(id hub.AgentID) bool { return id == p.Agent })
+		if p.Allow {
+			all.Allowed = append(all.Allowed, p.Agent)
+		}
+	})
+}
+
+// Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
+// on.
+func (r *Router) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
+	return r.pause(ctx, "router.Pause", actor, agent, hub.ActionWakePaused, true)
+}
+
+// Resume ends a pause, and arms an agent again that was disarmed.
+func (r *Router) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
+	return r.pause(ctx, "router.Resume", actor, agent, hub.ActionWakeResumed, false)
+}
+
+func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, paused bool) error {
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	return r.change(ctx, op, actor, agent, action, nil, func(a *account, all *common) {
+		if agent == "" {
+			all.Paused = paused
+			return
+		}
+		a.Paused = paused
+		if !paused {
+			a.Disarmed, a.Barren = "", 0
+		}
+	})
+}
+
+// change changes the state of an agent, or of all if there is no name, with a journal
+// entry, and visits the agents concerned.
+func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(*account, *common)) error {
+	var visits []hub.AgentID
+	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		all, err := hub.ReadMeta[common](tx, commonKey)
+		if err != nil {
+			return err
+		}
+		var a account
+		if agent != "" {
+			if _, err := tx.Agent(agent); err != nil {
+				if hub.CodeOf(err) == hub.CodeNotFound {
+					return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
+				}
+				return err
+			}
+			if a, err = hub.ReadMeta[account](tx, accountKey(agent)); err != nil {
+				return err
+			}
+		}
+		do(&a, &all)
+		visits = []hub.AgentID{agent}
+		if agent == "" {
+			visits = all.Allowed
+		} else if err := hub.WriteMeta(tx, accountKey(agent), a); err != nil {
+			return err
+		}
+		if err := hub.WriteMeta(tx, commonKey, all); err != nil {
+			return err
+		}
+		subject := "wake/*"
+		if agent != "" {
+			subject = "wake/" + string(agent)
+		}
+		_, err = tx.Append(actor.Entry(r.o.Clock.Now(), action, subject, facts))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("router: %w", err)
+	}
+	if err := r.refresh(ctx); err != nil {
+		return err
+	}
+	r.o.Bus.Publish(hub.TopicJournal)
+	for _, id := range visits {
+		r.Visit(id)
+	}
+	return nil
+}

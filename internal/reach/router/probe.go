@@ -1,0 +1,173 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// A ProbeReport is the result of a probe: one notice without a message, and whether it
+// became a turn. A delivery with a proof counts as one.
+type ProbeReport struct {
+	Agent     hub.AgentID `json:"agent"`
+	At        hub.Time    `json:"at"`
+	Wake      string      `json:"wake"`
+	Channel   hub.Channel `json:"channel,omitempty"`
+	Mechanism string      `json:"mechanism,omitempty"`
+	State     string      `json:"state"`   // turn_started if it is proven
+	Seconds   float64     `json:"seconds"` // until the proof; 0 without one
+	Proven    bool        `json:"proven"`
+	Detail    string      `json:"detail,omitempty"`
+}
+
+const (
+	maxProbes  = 20 // reports kept for one agent
+	maxProbing = 5 * time.Minute
+)
+
+func probesKey(agent hub.AgentID) string { return "probes/" + string(agent) }
+
+// Reports returns the stored reports of an agent, oldest first.
+func (r *Router) Reports(rd hub.Reader, agent hub.AgentID) ([]ProbeReport, error) {
+	return hub.ReadMeta[[]ProbeReport](rd, probesKey(agent))
+}
+
+// Probe shows a notice without a message to an agent, waits for the proof and stores
+// the report. It starts one turn; only the operator may. The budgets do not apply to
+// it, and it counts against none.
+func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID, wait time.Duration) (ProbeReport, error) {
+	const op = "router.Probe"
+	if err := actor.OperatorOnly(op); err != nil {
+		return ProbeReport{}, err
+	}
+	if wait = cmp.Or(wait, time.Minute); wait < 0 || wait > maxProbing {
+		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds: not between 0 and %d", int(maxProbing.Seconds()))
+	}
+	if _, err := hub.Read(ctx, r.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return ProbeReport{}, hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
+		}
+		return ProbeReport{}, err
+	}
+	now := r.o.Clock.Now()
+	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused)}
+	f, reason := r.probeFlight(agent, report.Wake)
+	report.Detail = reason
+	if f.over != nil {
+		t := &attempt{ID: report.Wake, Channel: f.over.Name(), At: now, Until: now.Add(proofTime), Probe: true}
+		err := r.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
+			if a.open(t.Channel) != nil {
+				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is under way", agent).WithHint("try again when it has ended")
+			}
+			a.add(t)
+			return nil
+		})
+		if err == nil {
+			err = r.fly(ctx, r.store, f)
+		}
+		if err == nil {
+			err = r.await(ctx, agent, wait, &report)
+		}
+		if err != nil {
+			return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+		}
+	}
+	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.keep(tx, actor, report) })
+	if err != nil {
+		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+	}
+	r.o.Bus.Publish(hub.TopicJournal)
+	return report, nil
+}
+
+// probeFlight returns the attempt of a probe, or why there is none.
+func (r *Router) probeFlight(agent hub.AgentID, id string) (flight, string) {
+	reason := "this hub has no channel that starts turns"
+	for _, kind := range turnKinds {
+		over, reach := r.best(kind, agent)
+		if over != nil && reach.When == hub.ReachNow {
+			return flight{over, channel.Batch{ID: id, Recipient: agent, Probe: true}}, ""
+		}
+		if kind == turnKinds[0] {
+			reason = reach.Reason
+		}
+	}
+	return flight{}, reason
+}
+
+// await waits until a probe is proven or has failed, at most for a time, and ends it.
+func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duration, report *ProbeReport) error {
+	hints, cancel := r.o.Bus.Subscribe(hub.TopicJournal, "sessions/"+string(agent))
+	defer cancel()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for over := false; ; {
+		a, err := hub.Read(ctx, r.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
+		if err != nil {
+			return err
+		}
+		t := a.find(report.Wake)
+		if t == nil {
+			return nil
+		}
+		report.Channel, report.Mechanism, report.State, report.Detail = t.Channel, t.Mechanism, string(t.State), t.Detail
+		if !t.Proven.IsZero() || t.State == channel.Accepted {
+			report.Proven, report.Seconds = true, max(t.Proven.Sub(t.At.Time).Seconds(), 0)
+			return nil
+		}
+		if t.Closed {
+			return nil
+		}
+		if over {
+			report.State, report.Detail = string(channel.Failed), "no turn showed the notice in time"
+			return r.withAccount(ctx, agent, func(tx hub.Tx, a *account) error {
+				if t := a.find(report.Wake); t != nil && !t.Closed {
+					return r.move(tx, agent, a, t, channel.Outcome{State: channel.Failed, Detail: report.Detail})
+				}
+				return nil
+			})
+		}
+		select {
+		case <-hints:
+		case <-timeout.C:
+			over = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// withAccount changes the account of an agent.
+func (r *Router) withAccount(ctx context.Context, agent hub.AgentID, do func(hub.Tx, *account) error) error {
+	return r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		a, err := hub.ReadMeta[account](tx, accountKey(agent))
+		if err == nil {
+			err = do(tx, &a)
+		}
+		if err != nil {
+			return err
+		}
+		return hub.WriteMeta(tx, accountKey(agent), a)
+	})
+}
+
+// keep stores a report, with a journal entry.
+func (r *Router) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
+	reports, err := r.Reports(tx, report.Agent)
+	if err != nil {
+		return err
+	}
+	reports = append(reports, report)
+	reports = slices.Delete(reports, 0, max(len(reports)-maxProbes, 0))
+	if err := hub.WriteMeta(tx, probesKey(report.Agent), reports); err != nil {
+		return err
+	}
+	facts := map[string]any{"wake": report.Wake, "state": report.State, "proven": report.Proven, "mechanism": report.Mechanism}
+	_, err = tx.Append(actor.Entry(report.At, hub.ActionWakeProbed, "wake/"+string(report.Agent), facts))
+	return err
+}

@@ -1,0 +1,514 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// background is the context of forecasts, which have no caller that could leave.
+var background = context.Background()
+
+// An inboxMessage is an unread message with its rows of the ledger.
+type inboxMessage struct {
+	hub.Message
+	rows []hub.Delivery // of its recipient, without the inbox, oldest first
+}
+
+// quiet reports whether a message never starts a turn: one of low priority, or one
+// that the hub wrote.
+func (m inboxMessage) quiet() bool { return quiet(m.Envelope) }
+
+func quiet(e hub.Envelope) bool { return e.Priority == hub.PriorityLow || e.From == hub.Self }
+
+// newest returns the newest row of a kind; nil if there is none.
+func (m inboxMessage) newest(kind hub.Channel) *hub.Delivery {
+	for i, d := range slices.Backward(m.rows) {
+		if d.Channel == kind {
+			return &m.rows[i]
+		}
+	}
+	return nil
+}
+
+// announced reports whether an attempt of a kind has shown the message, or is about
+// to. A row that was skipped shows nothing: it is tried again when that can be.
+func (m inboxMessage) announced(kind hub.Channel) bool {
+	same := []hub.Channel{kind}
+	if startsTurns(kind) && m.Priority != hub.PriorityCritical {
+		same = turnKinds // one of them is enough
+	}
+	for _, k := range same {
+		d := m.newest(k)
+		if d != nil && d.Status != hub.DeliverySkipped && (d.Status != hub.DeliveryPending || d.Error != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// readInbox returns the unread messages of an agent with their rows.
+func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, error) {
+	page, err := r.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: maxUnread, Now: now})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]inboxMessage, 0, len(page.Messages))
+	for _, m := range page.Messages {
+		rows, err := r.Deliveries(m.ID)
+		if err != nil {
+			return nil, err
+		}
+		rows = slices.DeleteFunc(rows, func(d hub.Delivery) bool { return d.Recipient != agent || d.Channel == hub.ChannelInbox })
+		out = append(out, inboxMessage{m, rows})
+	}
+	return out, nil
+}
+
+// A flight is an attempt that is to be made now.
+type flight struct {
+	over  channel.Channel
+	batch channel.Batch
+}
+
+// visit considers one agent: it ends attempts whose time has passed, chooses the
+// messages that are to be announced, reserves an attempt for them in the same
+// transaction, and makes it in a goroutine. After a crash in between, the reserved
+// attempt is found again and made under the same id.
+func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
+	if idle, err := r.idle(ctx, agent); err != nil || idle {
+		return err
+	}
+	type choice struct {
+		over  channel.Channel
+		reach channel.Reach
+	}
+	best := map[hub.Channel]choice{}
+	for _, kind := range kinds {
+		c, reach := r.best(kind, agent)
+		best[kind] = choice{c, reach}
+	}
+	var flights []flight
+	var next hub.Time
+	var told []hub.Message
+	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		v := &visitor{Router: r, tx: tx, agent: agent, now: r.o.Clock.Now()}
+		if err := v.read(); err != nil {
+			return err
+		}
+		for _, kind := range kinds {
+			if err := v.consider(kind, best[kind].over, best[kind].reach); err != nil {
+				return err
+			}
+		}
+		if err := v.repeat(func(kind hub.Channel) (channel.Channel, channel.Reach) { return best[kind].over, best[kind].reach }); err != nil {
+			return err
+		}
+		flights, next, told = v.flights, v.next, v.told
+		return hub.WriteMeta(tx, accountKey(agent), v.account)
+	})
+	if err != nil {
+		return fmt.Errorf("router: visit %s: %w", agent, err)
+	}
+	if len(told) > 0 {
+		r.o.Announce(told...)
+	}
+	r.o.Bus.Publish(hub.TopicJournal)
+	if !next.IsZero() {
+		r.visitAt(agent, next)
+	}
+	r.launch(ctx, store, agent, flights)
+	return nil
+}
+
+// idle reports whether there is nothing to do for an agent, without a change.
+func (r *Router) idle(ctx context.Context, agent hub.AgentID) (idle bool, err error) {
+	err = r.store.View(ctx, func(rd hub.Reader) error {
+		a, err := hub.ReadMeta[account](rd, accountKey(agent))
+		if err != nil || slices.ContainsFunc(a.Attempts, func(t *attempt) bool { return !t.Closed }) {
+			return err
+		}
+		page, err := rd.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: 1, Now: r.o.Clock.Now()})
+		idle = len(page.Messages) == 0
+		return err
+	})
+	return idle, err
+}
+
+// launch makes attempts in a goroutine, so that a slow channel delays no other agent.
+func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID, flights []flight) {
+	if len(flights) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.flying[agent] = true
+	r.mu.Unlock()
+	r.wg.Go(func() {
+		for _, f := range flights {
+			if err := r.fly(ctx, store, f); err != nil && ctx.Err() == nil {
+				r.o.Log.Warn("the outcome of an attempt was not recorded", "agent", agent, "err", err)
+			}
+		}
+		r.mu.Lock()
+		delete(r.flying, agent)
+		r.mu.Unlock()
+		r.Visit(agent)
+	})
+}
+
+// fly makes one attempt and records its outcome. A channel that hangs, panics or
+// reports an error has failed.
+func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
+	var o channel.Outcome
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := safely(f.over, func() (err error) {
+		o, err = f.over.Deliver(bounded, f.batch)
+		return err
+	})
+	if ctx.Err() != nil {
+		return ctx.Err() // the next start makes it again
+	}
+	kind := f.over.Name()
+	if err == nil && words[o.State] == "" {
+		err = fmt.Errorf("channel %s returned the unknown state %q", kind, o.State)
+	}
+	if err != nil {
+		o = channel.Outcome{State: channel.Failed, Detail: err.Error()}
+		r.o.Log.Warn("channel failed, the messages stay in the inbox", "channel", kind, "err", err)
+		r.mu.Lock()
+		if r.foreign {
+			r.checked[kind] = hub.Capability{State: hub.Failed, Detail: err.Error()}
+		}
+		r.mu.Unlock()
+	}
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.Record(tx, f.batch.Recipient, f.batch.ID, o) })
+	if err == nil {
+		r.o.Bus.Publish(hub.TopicJournal)
+	}
+	return err
+}
+
+// A visitor considers one agent inside a transaction.
+type visitor struct {
+	*Router
+	tx      hub.Tx
+	agent   hub.AgentID
+	now     hub.Time
+	account account
+	unread  []inboxMessage
+	block   string   // why the agent must not be woken
+	busy    *attempt // the attempt to start a turn that was under way before the visit
+	chosen  []hub.EnvelopeID
+
+	flights []flight
+	next    hub.Time // of the next visit; zero for none
+	told    []hub.Message
+}
+
+// read reads the state of the agent and ends attempts whose time has passed.
+func (v *visitor) read() (err error) {
+	if v.account, err = hub.ReadMeta[account](v.tx, accountKey(v.agent)); err != nil {
+		return err
+	}
+	for _, t := range v.account.Attempts {
+		if t.Closed {
+			continue
+		}
+		if err := v.expire(t); err != nil {
+			return err
+		}
+	}
+	v.busy = v.account.open(hub.ChannelSession)
+	if v.block, err = v.blocked(v.tx, v.agent, v.account); err != nil {
+		return err
+	}
+	v.unread, err = readInbox(v.tx, v.agent, v.now)
+	return err
+}
+
+// expire ends an open attempt without a proof in time, and takes it as a proof that
+// the recipient fetched one of its messages.
+func (v *visitor) expire(t *attempt) error {
+	waiting, err := v.waiting(v.tx, v.agent, t)
+	if err != nil {
+		return err
+	}
+	o := channel.Outcome{Mechanism: t.Mechanism}
+	switch {
+	case t.State == "" && waiting == 0 && !t.Probe:
+		o.State, o.Detail = channel.Refused, "already read"
+	case t.State == channel.Handed && waiting < len(t.Messages):
+		o.State, o.Detail = channel.TurnStarted, "it read its inbox"
+	case t.State == "" || v.now.Before(t.Until.Time):
+		v.later(t.Until)
+		return nil
+	case t.State == channel.Waiting:
+		o.State, o.Detail = channel.Refused, "the waiter of its session did not come for it"
+	case t.State == channel.Handed:
+		o.State, o.Detail = channel.Failed, "no turn showed the notice in time"
+	default:
+		o.State, o.Detail = channel.TurnEnded, "the end of the turn was not reported"
+	}
+	err = v.move(v.tx, v.agent, &v.account, t, o)
+	if !t.Closed {
+		v.later(t.Until)
+	}
+	return err
+}
+
+func (v *visitor) later(at hub.Time) {
+	if v.next.IsZero() || at.Before(v.next.Time) {
+		v.next = at
+	}
+}
+
+// consider announces messages over the channels of one kind if that can be done now.
+func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel.Reach) error {
+	turns := startsTurns(kind)
+	if t := v.account.open(kind); t != nil && t.State == "" && t.Channel == kind && t.At.Before(v.now.Time) { // reserved before a crash
+		return v.retry(t, over, reach)
+	}
+	var due []inboxMessage
+	for _, m := range v.unread {
+		row := m.newest(kind)
+		switch {
+		case m.announced(kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
+		case turns && !m.quiet(), row != nil && row.Status == hub.DeliveryPending:
+			due = append(due, m)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	if turns && v.block != "" {
+		return v.skip(kind, due, v.block)
+	}
+	if c := v.Capability(kind); !c.Enabled {
+		return v.skip(kind, due, cmp.Or(c.Detail, "the channel is off"))
+	}
+	if turns && v.busy != nil || !turns && v.account.open(kind) != nil {
+		return nil // one at a time; the next visit is when it ends
+	}
+	interrupt, err := v.interrupts(due)
+	if err != nil {
+		return err
+	}
+	switch {
+	case over == nil:
+		return v.skip(kind, due, reach.Reason)
+	case reach.Later && !interrupt:
+		v.later(v.now.Add(busyRetry))
+		return nil
+	}
+	if turns {
+		if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
+			return err
+		}
+		if last := v.account.last(); last != nil && last.Cost > 0 && last.At.Before(v.now.Time) {
+			if free := last.At.Add(v.o.Limits.Gap); v.now.Before(free.Time) {
+				v.later(free)
+				return nil
+			}
+		}
+	}
+	return v.reserve(kind, over, due, interrupt && reach.Later, false)
+}
+
+// interrupts reports whether the turn that runs may be interrupted: a critical message
+// of a coordinator or of the operator waits, and the recipient's policy allows it.
+func (v *visitor) interrupts(due []inboxMessage) (bool, error) {
+	if !v.account.Interrupt {
+		return false, nil
+	}
+	for _, m := range due {
+		if m.Priority != hub.PriorityCritical {
+			continue
+		}
+		from, err := v.tx.Agent(m.From)
+		if err != nil {
+			return false, err
+		}
+		if from.ID == hub.Operator || from.Role == hub.RoleCoordinator {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// affordable returns the messages for which a turn may be started within the budgets.
+// The rows of the others say why they wait.
+func (v *visitor) affordable(kind hub.Channel, due []inboxMessage) (out []inboxMessage, err error) {
+	for _, m := range due {
+		reason, until := v.budget(&v.account, v.now, m.From)
+		if reason == "" {
+			out = append(out, m)
+			continue
+		}
+		v.later(until)
+		if err := v.skip(kind, []inboxMessage{m}, reason); err != nil {
+			return nil, err
+		}
+		if err := v.tell(fmt.Sprintf("wakes of %s are spent: %s", v.agent, reason)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// tell tells the operator about spent budgets, once a day for the whole hub: one loop
+// of agents spends the budgets of all that take part in it.
+func (v *visitor) tell(text string) error {
+	all, err := hub.ReadMeta[common](v.tx, commonKey)
+	if err != nil || !all.Told.IsZero() && v.now.Sub(all.Told.Time) < toldAgain {
+		return err
+	}
+	all.Told = v.now
+	if err := hub.WriteMeta(v.tx, commonKey, all); err != nil {
+		return err
+	}
+	msg, err := v.o.Tell(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
+	if err == nil && msg.ID != "" {
+		v.told = append(v.told, msg)
+	}
+	return err
+}
+
+// skip says in the ledger why messages are not announced over a kind of channel now.
+// A message without a row for it stays without one.
+func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) error {
+	for _, m := range due {
+		row := m.newest(kind)
+		if row == nil || row.Status != hub.DeliveryPending && row.Error == reason {
+			continue
+		}
+		if err := v.moveRow(v.tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserve stores an attempt and prepares it.
+func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMessage, interrupt, repeat bool) error {
+	newest := slices.MaxFunc(due, func(a, b inboxMessage) int { return cmp.Compare(a.ID, b.ID) })
+	t := &attempt{
+		ID:      channel.NewID(string(v.agent), string(kind), string(newest.ID), fmt.Sprint(repeat)),
+		Channel: kind, At: v.now, Until: v.now.Add(proofTime), Interrupt: interrupt, Repeat: repeat,
+	}
+	if startsTurns(kind) {
+		t.Cost = 1
+	}
+	for _, m := range due {
+		t.Messages = append(t.Messages, m.ID)
+		if !slices.Contains(t.Senders, m.From) {
+			t.Senders = append(t.Senders, m.From)
+		}
+		if row := m.newest(kind); row == nil || row.Status != hub.DeliveryPending {
+			if _, err := v.tx.PutDelivery(hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind, Status: hub.DeliveryPending}); err != nil {
+				return err
+			}
+		}
+	}
+	v.account.add(t)
+	v.chosen = append(v.chosen, t.Messages...)
+	v.prepare(t, over)
+	return nil
+}
+
+// retry makes an attempt that was reserved when the hub stopped, under its id.
+func (v *visitor) retry(t *attempt, over channel.Channel, reach channel.Reach) error {
+	reason := v.block
+	if over == nil {
+		reason = cmp.Or(reason, reach.Reason)
+	}
+	if reason != "" && !t.Probe {
+		return v.move(v.tx, v.agent, &v.account, t, channel.Outcome{State: channel.Refused, Detail: reason})
+	}
+	v.prepare(t, over)
+	return nil
+}
+
+// prepare makes the batch of a reserved attempt.
+func (v *visitor) prepare(t *attempt, over channel.Channel) {
+	b := channel.Batch{ID: t.ID, Recipient: v.agent, Interrupt: t.Interrupt, Repeat: t.Repeat}
+	for _, m := range v.unread {
+		if !startsTurns(t.Channel) && !slices.Contains(t.Messages, m.ID) {
+			continue // people are told about these messages, not about the inbox of the agent
+		}
+		e := m.Envelope
+		e.Payload, e.Context, e.Extra = nil, nil, nil
+		if e.Policy.Sensitivity == hub.SensitivityHigh {
+			e.Topic = ""
+		}
+		b.Messages = append(b.Messages, e)
+	}
+	v.flights = append(v.flights, flight{over, b})
+}
+
+// repeat announces messages once more that were announced some time ago and are still
+// unread.
+func (v *visitor) repeat(best func(hub.Channel) (channel.Channel, channel.Reach)) error {
+	last := v.account.last()
+	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
+		return nil
+	}
+	var due []inboxMessage
+	for _, m := range v.unread {
+		if !m.quiet() && m.announced(last.Channel) {
+			due = append(due, m)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	if at := last.At.Add(repeatAfter); v.now.Before(at.Time) {
+		v.later(at)
+		return nil
+	}
+	if reason, until := v.budget(&v.account, v.now, ""); reason != "" {
+		v.later(until)
+		return nil
+	}
+	for _, kind := range kinds {
+		if over, reach := best(kind); startsTurns(kind) && over != nil && reach.When == hub.ReachNow {
+			return v.reserve(kind, over, due, false, true)
+		}
+	}
+	v.later(v.now.Add(busyRetry))
+	return nil
+}
+
+// fetched reports whether the agent has fetched a message of an attempt.
+func (r *Router) fetched(rd hub.Reader, agent hub.AgentID, t *attempt) (bool, error) {
+	n, err := r.waiting(rd, agent, t)
+	return err == nil && n < len(t.Messages), err
+}
+
+// waiting counts the messages of an attempt that the agent has not fetched and that
+// have not expired.
+func (r *Router) waiting(rd hub.Reader, agent hub.AgentID, t *attempt) (n int, err error) {
+	now := r.o.Clock.Now()
+	for _, id := range t.Messages {
+		p, err := rd.Parties(id, agent)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		m, err := rd.Message(id)
+		if err != nil {
+			return 0, err
+		}
+		if p[0].State == hub.PartyUnread && (m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt.Time)) {
+			n++
+		}
+	}
+	return n, nil
+}

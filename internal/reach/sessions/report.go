@@ -1,0 +1,186 @@
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Report is what a hook or plugin of a CLI tells about a session.
+type Report struct {
+	Key
+	Cwd        string   `json:"cwd,omitempty"`
+	Event      Event    `json:"event"`
+	Wakes      []string `json:"wakes,omitempty"`       // ids of wakes that were seen in the prompt
+	StopActive bool     `json:"stop_active,omitempty"` // this turn was continued by a hook already
+	Quiet      bool     `json:"quiet,omitempty"`       // the caller cannot show a notice
+	Attended   *bool    `json:"attended,omitempty"`    // nil if the caller does not know
+}
+
+// An Advice is the answer to a report.
+type Advice struct {
+	// Notice is to be shown to the model: as context after a start, a prompt or a
+	// tool call, and as the reason to go on at the end of a turn. It is empty unless
+	// unread messages were not yet announced in this session.
+	Notice string `json:"notice,omitempty"`
+}
+
+// Report records what a session does, and proves the wakes that were seen in it.
+func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advice, error) {
+	const op = "sessions.Report"
+	if err := p.check(op); err != nil {
+		return Advice{}, err
+	}
+	if !slices.Contains(events, p.Event) {
+		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "event: %q is not one of %v", p.Event, events)
+	}
+	if err := checkTexts(op, append(p.Wakes, p.Cwd)...); err != nil {
+		return Advice{}, err
+	}
+	if len(p.Wakes) > 20 {
+		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes: at most 20 ids")
+	}
+	var out Advice
+	err := g.update(ctx, actor.ID, func(tx hub.Tx, d *document, now hub.Time) (err error) {
+		out = Advice{}
+		s := d.ensure(p.Key, now)
+		s.Seen, s.Reported = now, now
+		s.Cwd = cmp.Or(p.Cwd, s.Cwd)
+		if p.Attended != nil {
+			s.Attended = *p.Attended
+		}
+		if err := g.prove(tx, actor.ID, s, p, now); err != nil {
+			return err
+		}
+		out.Notice, err = g.advance(tx, actor.ID, s, p, now)
+		return err
+	})
+	if err != nil {
+		return Advice{}, fmt.Errorf("sessions: report: %w", err)
+	}
+	g.turns.Visit(actor.ID)
+	return out, nil
+}
+
+// prove records the wake under way as a turn if the report shows its id, or if the
+// agent has fetched its messages. A prompt of the user in between gives the wake more
+// time.
+func (g *Register) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) error {
+	w := s.Wake
+	if w == nil || w.Taken.IsZero() {
+		return nil
+	}
+	o := channel.Outcome{State: channel.Handed, Mechanism: s.Mechanism, Detail: "after the turn that runs", Proof: proofBusy}
+	started, err := g.turns.Started(tx, agent, w.ID)
+	if err != nil {
+		return err
+	}
+	switch seen := slices.Contains(p.Wakes, w.ID); {
+	case seen || started:
+		o = channel.Outcome{State: channel.TurnStarted, Mechanism: s.Mechanism, Detail: "it read its inbox"}
+		if seen {
+			o.Detail = "seen in a prompt"
+		}
+		s.Wake, s.Turn, s.LastProof = nil, w.ID, now
+	case p.Event == EventTurnEnd:
+		o.Detail, o.Proof = "its turn ended", proofIdle
+	case p.Event == EventEnd:
+		s.Wake = nil
+		o = channel.Outcome{State: channel.Failed, Mechanism: s.Mechanism, Detail: "its session ended"}
+	case p.Event != EventPrompt:
+		return nil
+	}
+	return g.turns.Record(tx, agent, w.ID, o)
+}
+
+// advance moves the state of a session and returns the notice to show, if any.
+func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
+	switch p.Event {
+	case EventStart:
+		s.move(StateStarting, now)
+	case EventPrompt:
+		s.move(StateWorking, now)
+		s.Since, s.Continued = now, false
+		if s.Turn != "" && !slices.Contains(p.Wakes, s.Turn) { // the end of the turn was not reported
+			if err := g.endTurn(tx, agent, s); err != nil {
+				return "", err
+			}
+		}
+	case EventTool:
+		s.move(StateWorking, now)
+	case EventWaiting:
+		s.move(StateWaiting, now)
+		return "", nil
+	case EventTurnEnd, EventEnd:
+		s.move(StateIdle, now)
+		if err := g.endTurn(tx, agent, s); err != nil {
+			return "", err
+		}
+		if p.Event == EventEnd {
+			s.move(StateEnded, now)
+			s.Armed = hub.Time{}
+			if s.Wake != nil { // not taken; the router finds another way
+				id := s.Wake.ID
+				s.Wake = nil
+				return "", g.turns.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Detail: "its session ended"})
+			}
+			return "", nil
+		}
+	}
+	last := p.Event == EventTurnEnd
+	if again := s.Continued; p.Quiet || last && (p.StopActive || again) {
+		if last {
+			s.Continued = false
+		}
+		return "", nil
+	}
+	return g.notice(tx, agent, s, p.Event, now)
+}
+
+// endTurn records the end of the turn that a wake started.
+func (g *Register) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
+	if s.Turn == "" {
+		return nil
+	}
+	id := s.Turn
+	s.Turn = ""
+	return g.turns.Record(tx, agent, id, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism})
+}
+
+// notice returns the notice about messages that were not announced in a session, ""
+// if there are none or the router refuses. It takes the place of a wake that its
+// waiter has not taken.
+func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
+	mail, err := readMail(tx, agent, s.Shown, now)
+	if err != nil || len(mail.fresh) == 0 {
+		return "", err
+	}
+	if s.Wake != nil && !s.Wake.Taken.IsZero() {
+		if ended, err := g.turns.Valid(tx, agent, s.Wake.ID); err != nil || ended == "" {
+			return "", err // its notice is on the way
+		}
+		s.Wake = nil
+	}
+	b := channel.Batch{ID: channel.NewID(string(agent), s.CLI, s.ID, fmt.Sprint(s.Process), fmt.Sprint(mail.upTo)), Recipient: agent, Messages: mail.all}
+	turn := e == EventTurnEnd
+	if s.Wake != nil {
+		old := s.Wake.ID
+		if err := g.turns.Record(tx, agent, old, channel.Outcome{State: channel.Refused, Detail: "a hook of its session told it"}); err != nil {
+			return "", err
+		}
+		s.Wake = nil
+	}
+	if ok, err := g.turns.Show(tx, b, "hook "+string(e), turn); err != nil || !ok {
+		return "", err
+	}
+	s.Shown = mail.upTo
+	if turn {
+		s.move(StateWorking, now)
+		s.Turn, s.Continued = b.ID, true
+	}
+	return b.Notice(inboxTool(s.CLI)), nil
+}

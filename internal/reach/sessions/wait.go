@@ -1,0 +1,244 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Waiter describes the program that waits for wakes beside a CLI.
+type Waiter struct {
+	Key
+	Cwd       string `json:"cwd,omitempty"`
+	Mechanism string `json:"mechanism"`          // by which it writes a notice into the session
+	Attended  bool   `json:"attended,omitempty"` // a person has the session in a terminal
+	Seconds   int    `json:"seconds,omitempty"`  // the longest wait, at most 60; 0 means 30
+}
+
+// A Call is the answer to a wait.
+type Call struct {
+	Wake *Wake `json:"wake,omitempty"` // nil if none was due in time
+	Gone bool  `json:"gone,omitempty"` // another waiter serves the session now; this one ends
+}
+
+// A Wake is a notice that is due.
+type Wake struct {
+	ID        string `json:"id"`
+	Notice    string `json:"notice"`
+	Interrupt bool   `json:"interrupt,omitempty"` // the turn that runs may be interrupted
+}
+
+// Wait registers a session of the actor as armed and returns when a wake is due in
+// it. It marks no message as delivered. A wake that was returned and not reported as
+// handed is returned again: the connection may have broken.
+func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, error) {
+	const op = "sessions.Wait"
+	if err := w.check(op); err != nil {
+		return Call{}, err
+	}
+	if err := checkTexts(op, w.Cwd, w.Mechanism); err != nil {
+		return Call{}, err
+	}
+	if w.Seconds == 0 {
+		w.Seconds = 30
+	}
+	if w.Mechanism == "" || w.Seconds < 1 || time.Duration(w.Seconds)*time.Second > longestWait {
+		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
+	}
+	replaced, leave := g.enter(actor.ID, w.Key)
+	defer leave()
+	hints, cancel := g.bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
+	defer cancel()
+	if err := g.arm(ctx, actor.ID, w); err != nil {
+		return Call{}, fmt.Errorf("sessions: wait: %w", err)
+	}
+	timeout := time.NewTimer(time.Duration(w.Seconds) * time.Second)
+	defer timeout.Stop()
+	for {
+		if err := g.admitted(ctx, op, actor); err != nil {
+			return Call{}, err
+		}
+		if due, err := g.take(ctx, actor.ID, w.Key); err != nil || due != nil {
+			return Call{Wake: due}, err
+		}
+		select {
+		case <-hints:
+		case <-replaced:
+			return Call{Gone: true}, nil
+		case <-timeout.C:
+			return Call{}, nil
+		case <-g.stopping:
+			return Call{}, nil
+		case <-ctx.Done():
+			return Call{}, ctx.Err()
+		}
+	}
+}
+
+// enter makes this wait the one of its session and ends the one before.
+func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key, mine := waitKey{agent, k}, make(chan struct{})
+	if older := g.waits[key]; older != nil {
+		close(older)
+	}
+	g.waits[key] = mine
+	return mine, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.waits[key] == mine {
+			delete(g.waits, key)
+		}
+	}
+}
+
+// armRefresh is the time after which a wait is recorded again though nothing changed.
+const armRefresh = 30 * time.Second
+
+// arm records that a waiter serves a session. A wait that changes nothing is written
+// down at most every armRefresh, so that an idle hub stays idle.
+func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) error {
+	known := false
+	err := g.store.View(ctx, func(r hub.Reader) error {
+		d, err := hub.ReadMeta[document](r, metaKey(agent))
+		s, now := d.find(w.Key), g.clock.Now()
+		known = s != nil && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && now.Sub(s.Seen.Time) < armRefresh
+		return err
+	})
+	if err != nil || known {
+		return err
+	}
+	visit := false
+	err = g.update(ctx, agent, func(_ hub.Tx, d *document, now hub.Time) error {
+		s := d.ensure(w.Key, now)
+		if visit = s.Armed.IsZero() || !s.live() || now.Sub(s.Seen.Time) >= staleAfter; visit || s.Mechanism != w.Mechanism {
+			s.Armed = now
+		}
+		s.Seen, s.Mechanism, s.Attended = now, w.Mechanism, w.Attended
+		if w.Cwd != "" {
+			s.Cwd = w.Cwd
+		}
+		if s.State == StateStarting || s.State == StateEnded {
+			s.move(StateIdle, now)
+		}
+		return nil
+	})
+	if err == nil && visit {
+		g.turns.Visit(agent)
+	}
+	return err
+}
+
+// admitted checks that the key of a caller that has waited is still valid.
+func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) error {
+	if actor.Key == "" {
+		return nil
+	}
+	keys, err := hub.Read(ctx, g.store, func(r hub.Reader) ([]hub.Key, error) { return r.Keys(actor.ID) })
+	if err != nil {
+		return err
+	}
+	now := g.clock.Now()
+	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
+		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
+	}
+	return nil
+}
+
+// take returns the wake that is due in a session, nil if there is none. Just before a
+// wake leaves, the router says whether its messages still wait; the counts in the
+// notice are those of now.
+func (g *Register) take(ctx context.Context, agent hub.AgentID, k Key) (*Wake, error) {
+	due, err := hub.Read(ctx, g.store, func(r hub.Reader) (bool, error) {
+		d, err := hub.ReadMeta[document](r, metaKey(agent))
+		s := d.find(k)
+		return s != nil && s.Wake != nil && s.Wake.Handed.IsZero(), err
+	})
+	if err != nil || !due {
+		return nil, err
+	}
+	var out *Wake
+	err = g.update(ctx, agent, func(tx hub.Tx, d *document, now hub.Time) error {
+		out = nil
+		s := d.find(k)
+		if s == nil || s.Wake == nil || !s.Wake.Handed.IsZero() {
+			return nil
+		}
+		w := s.Wake
+		reason, err := g.turns.Valid(tx, agent, w.ID)
+		if err != nil {
+			return err
+		}
+		mail, err := readMail(tx, agent, s.Shown, now)
+		if err != nil {
+			return err
+		}
+		if reason == "" && len(mail.fresh) == 0 && !w.Repeat && !w.Probe && w.Taken.IsZero() {
+			reason = "a hook of its session told it"
+		}
+		if reason != "" {
+			s.Wake = nil
+			return g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Refused, Detail: reason, Mechanism: s.Mechanism})
+		}
+		s.Shown = mail.upTo
+		if w.Taken.IsZero() {
+			w.Taken = now
+			err = g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
+		}
+		b := channel.Batch{ID: w.ID, Recipient: agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
+		out = &Wake{ID: w.ID, Notice: b.Notice(inboxTool(s.CLI)), Interrupt: w.Interrupt}
+		return err
+	})
+	return out, err
+}
+
+// A Handing is the waiter's word on a wake that it got.
+type Handing struct {
+	Wake    string        `json:"wake"`
+	Outcome channel.State `json:"outcome"` // handed, held, refused or failed
+	Detail  string        `json:"detail,omitempty"`
+}
+
+// Handed records what became of a wake that Wait returned. That it was written is no
+// proof that a turn began.
+func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
+	const op = "sessions.Handed"
+	if !slices.Contains([]channel.State{channel.Handed, channel.Held, channel.Refused, channel.Failed}, h.Outcome) {
+		return hub.Errorf(hub.CodeInvalid, op, "outcome: %q is not handed, held, refused or failed", h.Outcome)
+	}
+	if err := checkTexts(op, h.Detail); err != nil {
+		return err
+	}
+	found := false
+	err := g.update(ctx, actor.ID, func(tx hub.Tx, d *document, now hub.Time) error {
+		found = false
+		for _, s := range d.Sessions {
+			if s.Wake == nil || s.Wake.ID != h.Wake {
+				found = found || s.Turn == h.Wake // the hook was faster than the waiter
+				continue
+			}
+			found = true
+			o := channel.Outcome{State: h.Outcome, Mechanism: s.Mechanism, Detail: h.Detail}
+			if h.Outcome == channel.Handed {
+				s.Wake.Handed, o.Proof = now, s.proof(now)
+			} else {
+				s.Wake = nil
+			}
+			return g.turns.Record(tx, actor.ID, h.Wake, o)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("sessions: handed: %w", err)
+	}
+	if !found {
+		return hub.Errorf(hub.CodeNotFound, op, "no wake %q is under way in a session of %s", h.Wake, actor.ID)
+	}
+	g.turns.Visit(actor.ID)
+	return nil
+}

@@ -1,0 +1,28 @@
+package terminal
+
+// claude is Claude Code. Its plugin holds the hooks and a monitor: a command that
+// runs as long as the session and whose lines start turns.
+var claude = CLI{
+	Name: "claude", Title: "Claude Code", Mechanism: "monitor",
+	hooks: []Hook{
+		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
+	},
+	answer: claudeAnswer,
+	plan: func(c CLI, p *planner) {
+		manifest := p.json("plugin/.claude-plugin/plugin.json", object{"name": "parley", "version": "1.0.0", "description": "Mail of a Parley hub"})
+		p.json("plugin/hooks/hooks.json", object{"hooks": c.hookSettings(p.Program, hookSeconds)})
+		if p.Wake {
+			p.json("plugin/monitors/monitors.json", []object{{
+				"name": "parley-mail", "description": "Parley mail", "command": commandLine(p.Program, "wake", "watch", c.Name),
+			}})
+		}
+		// --mcp-config takes any number of values: a flag has to follow it.
+		p.plan.Args = []string{"--mcp-config", p.servers(nil), "--plugin-dir", parent(parent(manifest))}
+		if !p.given("--settings") {
+			p.plan.Args = append(p.plan.Args, "--settings", p.json("settings.json", object{"permissions": object{"allow": []string{"mcp__parley"}}}))
+		}
+		if !p.given("--append-system-prompt") {
+			p.plan.Args = append(p.plan.Args, "--append-system-prompt", Instruction(p.Agent))
+		}
+	},
+}

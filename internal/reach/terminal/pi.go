@@ -1,0 +1,33 @@
+package terminal
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/parley-agents/parley/internal/shell"
+)
+
+//go:embed plugin/pi.ts
+var piExtension string
+
+// pi is the coding agent of that name. It has no MCP: its agent runs parley in the
+// shell.
+var pi = CLI{
+	Name: "pi", Title: "pi", Mechanism: "extension",
+	hooks:  pluginHooks,
+	answer: pluginAnswer,
+	plan: func(c CLI, p *planner) {
+		p.plan.Args = []string{"-e", p.file("parley.ts", p.script(piExtension)), "--append-system-prompt", Instruction(p.Agent) +
+			" There is no tool acp_inbox here: run this command in the shell instead: " + commandLine(p.Program, "inbox") +
+			". Answer a message with: " + commandLine(p.Program, "respond") + " ID TEXT."}
+	},
+}
+
+// commandLine returns a command of parley for a shell.
+func commandLine(program []string, words ...string) string {
+	var out []string
+	for _, w := range append(append([]string{}, program...), words...) {
+		out = append(out, shell.Word(w))
+	}
+	return strings.Join(out, " ")
+}

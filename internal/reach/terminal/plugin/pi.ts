@@ -1,0 +1,61 @@
+// Parley in pi: tells the hub about the session and starts a turn when mail comes.
+import { spawn } from "node:child_process"
+import { createInterface } from "node:readline"
+
+const parley: string[] = PARLEY_COMMAND
+const wake: boolean = PARLEY_WAKE
+
+// hook tells the hub of an event. It returns the notice to show, "" if there is none
+// or the hub is away.
+function hook(event: string, input: object): Promise<string> {
+  return new Promise((done) => {
+    const child = spawn(parley[0], [...parley.slice(1), "wake", "hook", "pi", event], { stdio: ["pipe", "pipe", "ignore"] })
+    let out = ""
+    child.stdout.on("data", (part) => (out += part))
+    child.on("error", () => done(""))
+    child.on("close", () => {
+      try { done(JSON.parse(out).notice || "") } catch { done("") }
+    })
+    child.stdin.on("error", () => {})
+    child.stdin.end(JSON.stringify(input))
+  })
+}
+
+export default function (pi: any) {
+  let session = ""
+  let cwd = process.cwd()
+  let watcher: any
+  const tell = (event: string, more: object = {}) => hook(event, { session_id: session, cwd, ...more })
+  const send = (text: string) => pi.sendUserMessage(text, { deliverAs: "followUp" })
+
+  pi.on("session_start", async (_event: any, ctx: any) => {
+    if (ctx.mode && ctx.mode !== "tui") return // no person sees a turn that a notice starts
+    session = ctx.sessionManager.getSessionId()
+    cwd = ctx.cwd || cwd
+    await tell("start")
+    if (watcher) watcher.kill()
+    if (!wake) return
+    watcher = spawn(parley[0], [...parley.slice(1), "wake", "watch", "pi", "--session", session, "--process", String(process.pid), "--dir", cwd], { stdio: ["ignore", "pipe", "ignore"] })
+    watcher.on("error", () => {})
+    createInterface({ input: watcher.stdout }).on("line", send)
+  })
+  pi.on("before_agent_start", async (event: any) => {
+    if (!session) return
+    const notice = await tell("prompt", { prompt: event.prompt })
+    if (notice) return { message: { customType: "parley", content: notice, display: true } }
+  })
+  pi.on("tool_result", async (event: any) => {
+    if (!session) return
+    const notice = await tell("tool")
+    if (notice) return { content: [...(event.content || []), { type: "text", text: notice }] }
+  })
+  pi.on("agent_settled", async () => {
+    if (!session) return
+    const notice = await tell("turn_end")
+    if (notice) send(notice)
+  })
+  pi.on("session_shutdown", async () => {
+    if (watcher) watcher.kill()
+    if (session) await tell("end")
+  })
+}

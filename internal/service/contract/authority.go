@@ -1,0 +1,262 @@
+package contract
+
+import (
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A guest is a peer that was invited to a project. Its copies are merged only as far
+// as its own calls could have changed the project: with the permissions of its invite,
+// for agents that it may act for, and for repositories that they claimed. What a copy
+// repeats of the local state needs no permission, so a guest may send back what others
+// did. A copy is merged as a whole or refused as a whole.
+//
+// The hub that invited this one, and peers that the operator added without an invite,
+// are not bound: they pass on the changes of others.
+type guest struct {
+	peer  hub.Peer
+	grant hub.Grant
+	taken func(hub.AID) bool // an agent of this hub, or the hub itself
+}
+
+// guest returns the bounds of the source of copies in a project, nil if it has none.
+func (m *merger) guest(project hub.ProjectID) (*guest, error) {
+	if m.peer == nil {
+		p, err := m.tx.Peer(m.source)
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return nil, err
+		}
+		m.peer = &p
+	}
+	g, part := hub.GrantIn(m.peer.Grants, project)
+	switch {
+	case m.peer.Grants == nil || g.Host:
+		return nil, nil
+	case !part:
+		return nil, hub.Errorf(hub.CodeDenied, "contract.Sync", "%s was not invited to project %s", m.source, project)
+	}
+	taken := func(aid hub.AID) bool { return aid.Same(m.s.o.Self) }
+	if m.s.o.Taken != nil {
+		taken = m.s.o.Taken
+	}
+	return &guest{*m.peer, g, taken}, nil
+}
+
+func (g *guest) denied(format string, args ...any) error {
+	return hub.Errorf(hub.CodeDenied, "contract.Sync", string(g.peer.AID)+" "+format, args...)
+}
+
+// needs reports CodeDenied unless the invite has one of some permissions.
+func (g *guest) needs(what string, any ...hub.Permission) error {
+	if slices.ContainsFunc(any, g.grant.Permits) {
+		return nil
+	}
+	return g.denied("was not invited to %s: that needs %s", what, any[0])
+}
+
+// as reports CodeDenied unless the guest may act for an agent.
+func (g *guest) as(aid hub.AID) error {
+	if g.peer.MayActFor(aid) && (!g.taken(aid) || slices.Contains(g.peer.ActsFor, aid)) {
+		return nil
+	}
+	return g.denied("may not act for %.100q", aid)
+}
+
+// forRepo reports CodeDenied unless an agent that the guest may act for claimed a
+// repository, or the guest was invited for it and no agent has claimed it yet.
+func (g *guest) forRepo(p hub.Project, id hub.RepoID) error {
+	r, ok := p.Repo(id)
+	if ok && (g.as(r.Agent) == nil || r.Agent == "" && slices.Contains(g.grant.Repos, r.Name)) {
+		return nil
+	}
+	return g.denied("speaks for no repository %s", id)
+}
+
+// first returns the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkHead reports CodeDenied unless the guest may change a project from was to now.
+func (g *guest) checkHead(was, now hub.Project) error {
+	if was.ID == "" {
+		return g.denied("was not invited to make a project")
+	}
+	if !sameMembers(was, now) {
+		return g.denied("does not own project %s, and its status and policy are those of its owner", was.ID)
+	}
+	for _, r := range now.Repos {
+		known, _ := was.Repo(r.ID)
+		if err := g.checkRepo(known, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRepo reports CodeDenied unless the guest may change a repository from was, zero
+// if it is new, to now.
+func (g *guest) checkRepo(was, now hub.Repo) error {
+	if sameRepo(was, now) {
+		return nil
+	}
+	var err error
+	switch {
+	case was.ID == "":
+		err = g.needs("add a repository", hub.PermitWrite)
+	case was.Agent != "": // it changes a claim, or the repository under it
+		err = g.as(was.Agent)
+	case !slices.Contains(g.grant.Repos, was.Name):
+		err = g.needs("claim "+was.Name, hub.PermitWrite)
+	}
+	if err == nil && now.Agent != "" {
+		err = g.as(now.Agent)
+	}
+	return err
+}
+
+// checkContract reports CodeDenied unless the guest may change a contract from was,
+// zero if it is new, to now. Both have History and Conflicts.
+func (g *guest) checkContract(p hub.Project, was, now hub.Contract, native bool) error {
+	if sameContract(was, now) {
+		return nil
+	}
+	contents := func(c hub.Contract) []hub.ContractVersion {
+		return append(slices.Concat(c.History, c.Conflicts), hub.ContractVersion{Version: c.Version, Content: c.Content, ProposedBy: c.ProposedBy})
+	}
+	proposes := func(what string, by hub.RepoID) error {
+		return first(g.needs(what, hub.PermitPropose), g.forRepo(p, by))
+	}
+	known := contents(was)
+	for _, v := range contents(now) {
+		i := slices.IndexFunc(known, func(k hub.ContractVersion) bool { return sameContent(k, v) })
+		if i < 0 || known[i].ProposedBy != v.ProposedBy {
+			if err := proposes("propose a contract", v.ProposedBy); err != nil {
+				return err
+			}
+		}
+	}
+	if was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt) {
+		if err := proposes("rename a contract", now.ProposedBy); err != nil {
+			return err
+		}
+	}
+	for _, a := range now.Agreements {
+		if slices.Contains(was.Agreements, a) {
+			continue
+		}
+		if err := first(g.needs("agree to a contract", hub.PermitRespond), g.as(a.Agent), g.forRepo(p, a.Repo)); err != nil {
+			return err
+		}
+	}
+	for _, i := range now.Implementations {
+		if err := g.checkWork(p, was, i); err != nil {
+			return err
+		}
+	}
+	return first(g.checkMoves(was.Stamps, now.Stamps), g.checkStatus(p, was, now, native))
+}
+
+// checkMoves reports CodeDenied unless the moves of a contract that are new were made
+// by hubs that the guest may act for. A guest that knows of more moves of another hub
+// than this hub does could make them disappear, and so could one that leaves moves out
+// without a move of its own.
+func (g *guest) checkMoves(was, now hub.Stamps) error {
+	fresh := 0
+	for _, w := range now.Writes {
+		if !slices.Contains(was.Writes, w) {
+			fresh++
+			if err := g.as(w.By); err != nil {
+				return err
+			}
+		}
+	}
+	for by, at := range now.Seen {
+		if was.Seen[by] != at {
+			if err := g.as(by); err != nil {
+				return err
+			}
+		}
+	}
+	if fresh == 0 && slices.ContainsFunc(was.Writes, func(w hub.Stamp) bool { return !slices.Contains(now.Writes, w) }) {
+		return g.denied("leaves out moves of a contract")
+	}
+	return nil
+}
+
+// checkWork reports CodeDenied unless the guest may record the work of a repository on
+// a contract. An update and a failed verification mark the work of all repositories.
+func (g *guest) checkWork(p hub.Project, was hub.Contract, now hub.Implementation) error {
+	before, there := was.Implementation(now.Repo)
+	marked := before
+	marked.Status = hub.ImplNeedsRevision
+	switch {
+	case there && sameImplementation(before, now):
+		return nil
+	case there && sameImplementation(marked, now):
+		return g.needs("ask for a revision", hub.PermitPropose, hub.PermitImplement)
+	}
+	return first(g.needs("record work", hub.PermitImplement), g.as(now.Agent), g.forRepo(p, now.Repo))
+}
+
+// checkStatus reports CodeDenied unless the guest may move the status of a contract
+// from was to now, and the parts of the contract bear the status out.
+func (g *guest) checkStatus(p hub.Project, was, now hub.Contract, native bool) error {
+	next := was.ID == "" || now.Version != was.Version // a new version begins as proposed
+	reached := func(s hub.ContractStatus) bool { return now.Status.Reaches(s) && (next || !was.Status.Reaches(s)) }
+	left := func(s hub.ContractStatus) bool { return !next && was.Status.Reaches(s) && !now.Status.Reaches(s) }
+	var errs []error
+	if reached(hub.ContractAgreed) {
+		errs = append(errs, g.needs("agree to a contract", hub.PermitRespond))
+		if native && !agreed(p, now) || !native && p.Policy != hub.AgreeAny && g.forRepo(p, now.ProposedBy) == nil {
+			errs = append(errs, g.denied("sent contract %s as agreed, and no repository agreed that has to", now.ID))
+		}
+	}
+	if reached(hub.ContractImplemented) {
+		errs = append(errs, g.needs("record work", hub.PermitImplement))
+		if len(now.Pending(p)) > 0 {
+			errs = append(errs, g.denied("sent contract %s as implemented, and not every repository has completed it", now.ID))
+		}
+	}
+	if reached(hub.ContractVerified) || left(hub.ContractImplemented) {
+		errs = append(errs, g.needs("verify a contract", hub.PermitImplement))
+	}
+	if left(hub.ContractAgreed) || !next && was.ReopenedAt != now.ReopenedAt || !next && now.Status == hub.ContractNegotiating && was.Status != now.Status {
+		errs = append(errs, g.needs("respond to a contract", hub.PermitRespond))
+	}
+	if !next && was.Status == now.Status && was.UpdatedAt != now.UpdatedAt { // a verification that failed in part, or an answer
+		errs = append(errs, g.needs("change a contract", hub.PermitImplement, hub.PermitRespond))
+	}
+	return first(errs...)
+}
+
+// agreed reports whether the agreements of a contract are those that the policy of its
+// project requires.
+func agreed(p hub.Project, c hub.Contract) bool {
+	hash := hub.ContentHash(c.Content)
+	counts := func(a hub.Agreement) bool {
+		return a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0 && (p.Policy == hub.AgreeAny || a.Repo != c.ProposedBy)
+	}
+	return slices.ContainsFunc(c.Agreements, counts) && len(c.Dissenting(p)) == 0
+}
+
+// checkPacket reports CodeDenied unless the guest may share a packet, in place of was
+// if that is not the zero value. Comments of answers and of verifications are packets
+// about their contract.
+func (g *guest) checkPacket(p hub.Project, was, now hub.Packet) error {
+	need := []hub.Permission{hub.PermitShare}
+	if len(now.Related) > 0 {
+		need = append(need, hub.PermitRespond, hub.PermitImplement)
+	}
+	err := first(g.needs("share context", need...), g.as(now.FromAgent), g.forRepo(p, now.FromRepo))
+	if err == nil && was.ID != "" {
+		err = g.as(was.FromAgent)
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package peers_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/internal/service/peers"
+)
+
+func TestEndpoints(t *testing.T) {
+	guard := peer.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	l := newLobby(t, func(o *peers.Options) { o.Open, o.Guard = true, guard.CheckEndpoint })
+	operator := hub.Caller{ID: hub.Operator}
+	for endpoint, want := range map[string]hub.Code{
+		"http://10.1.2.3:80":          "",
+		"https://peer.example":        "",
+		"http://169.254.169.254":      hub.CodePolicy,
+		"http://127.0.0.1:7420":       hub.CodePolicy,
+		"https://[::1]:7420":          hub.CodePolicy,
+		"http://93.184.216.34":        hub.CodePolicy, // without TLS
+		"https://peer.example:65536":  hub.CodeInvalid,
+		"https://peer.example:0":      hub.CodeInvalid,
+		"https://peer.example:123456": hub.CodeInvalid,
+	} {
+		t.Run("R1-085 "+strings.NewReplacer("/", " ").Replace(endpoint)+" is checked when a peer is added and registered", func(t *testing.T) {
+			n := peers.NewPeer{AID: hub.AID("aid://p" + strings.Map(digits, endpoint) + ".example/x@1.0.0"), Endpoint: endpoint}
+			if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); hub.CodeOf(err) != want {
+				t.Errorf("registered: got %v, want %q", err, want)
+			}
+			n.AID = "aid://added" + n.AID[len("aid://"):]
+			if _, _, err := l.Peers.AddPeer(t.Context(), operator, n); hub.CodeOf(err) != want {
+				t.Errorf("added: got %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+// digits keeps the digits of a text.
+func digits(r rune) rune {
+	if r < '0' || r > '9' {
+		return -1
+	}
+	return r
+}
+
+func TestRemovedPeer(t *testing.T) {
+	const known = hub.AID("aid://known.example/x@1.0.0")
+	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
+	n := peers.NewPeer{AID: known, Endpoint: "https://known.example"}
+	if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Peers.RemovePeer(t.Context(), hub.Caller{ID: hub.Operator}, known); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("R1-053 a removed peer that registers again is told so", func(t *testing.T) {
+		if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); hub.CodeOf(err) != hub.CodeDenied || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+)
+
+// Parameters and results of the operations about wakes.
+type (
+	WakeWaitParams   = sessions.Waiter
+	WakeCall         = sessions.Call
+	WakeHandedParams = sessions.Handing
+	WakeReportParams = sessions.Report
+	WakeAdvice       = sessions.Advice
+	WakeAllowParams  = router.Permission
+	ProbeReport      = router.ProbeReport
+	Session          = sessions.Session
+)
+
+func wakeWait(ctx context.Context, s *Services, a hub.Caller, p WakeWaitParams) (WakeCall, error) {
+	return s.Sessions.Wait(ctx, a, p)
+}
+
+func wakeHanded(ctx context.Context, s *Services, a hub.Caller, p WakeHandedParams) (None, error) {
+	return None{}, s.Sessions.Handed(ctx, a, p)
+}
+
+func wakeReport(ctx context.Context, s *Services, a hub.Caller, p WakeReportParams) (WakeAdvice, error) {
+	return s.Sessions.Report(ctx, a, p)
+}
+
+// AgentWakes says how the wakes of an agent stand, with its sessions.
+type AgentWakes struct {
+	Agent    hub.AgentID `json:"agent"`
+	Reach    hub.Reach   `json:"reach"`
+	Reason   string      `json:"reason"` // of the forecast
+	Sessions []Session   `json:"sessions"`
+	router.Standing
+}
+
+// WakeList lists agents that have sessions, or that mail may wake.
+type WakeList struct {
+	Paused bool         `json:"paused"` // the wakes of all agents
+	Agents []AgentWakes `json:"agents"`
+}
+
+// wakes returns how the wakes of one agent stand.
+func (s *Services) wakes(r hub.Reader, agent hub.AgentID) (AgentWakes, error) {
+	out := AgentWakes{Agent: agent}
+	var err error
+	if out.Sessions, err = s.Sessions.List(r, agent); err != nil {
+		return out, err
+	}
+	if out.Standing, err = s.Router.Standing(r, agent); err != nil {
+		return out, err
+	}
+	for _, kind := range []hub.Channel{hub.ChannelSession, hub.ChannelWake} {
+		when, _, reason, err := s.Router.Reach(r, kind, agent, "")
+		if err != nil {
+			return out, err
+		}
+		if out.Reach == "" || when == hub.ReachNow || out.Reach == hub.ReachUnreachable && when != hub.ReachUnreachable {
+			out.Reach, out.Reason = when, reason
+		}
+		if when == hub.ReachNow {
+			break
+		}
+	}
+	return out, nil
+}
+
+// liveSessions returns the live session of each agent that was used last.
+func (s *Services) liveSessions(ctx context.Context, agents []hub.AgentID) (map[hub.AgentID]*Session, error) {
+	out := map[hub.AgentID]*Session{}
+	err := s.Store.View(ctx, func(r hub.Reader) error {
+		for _, id := range agents {
+			list, err := s.Sessions.List(r, id)
+			if err != nil {
+				return err
+			}
+			if len(list) > 0 && list[0].State != sessions.StateEnded {
+				out[id] = &list[0]
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// AgentNameParams name an agent; empty for all that the caller may see.
+type AgentNameParams struct {
+	Agent hub.AgentID `json:"agent,omitempty"`
+}
+
+func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNameParams) (WakeList, error) {
+	out := WakeList{Agents: []AgentWakes{}, Paused: s.Router.Paused()}
+	err := s.Store.View(ctx, func(r hub.Reader) error {
+		agents, err := r.Agents()
+		if err != nil {
+			return err
+		}
+		found := p.Agent == ""
+		for _, agent := range agents {
+			if !a.Audits() && agent.ID != a.ID || p.Agent != "" && p.Agent != agent.ID {
+				continue
+			}
+			found = true
+			w, err := s.wakes(r, agent.ID)
+			if err != nil {
+				return err
+			}
+			if p.Agent != "" || len(w.Sessions) > 0 || w.Allowed {
+				out.Agents = append(out.Agents, w)
+			}
+		}
+		if !found {
+			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("{agents} lists them")
+		}
+		return nil
+	})
+	return out, err
+}
+
+func wakeAllow(ctx context.Context, s *Services, a hub.Caller, p WakeAllowParams) (AgentWakes, error) {
+	if err := s.Router.Allow(ctx, a, p); err != nil {
+		return AgentWakes{}, err
+	}
+	return hub.Read(ctx, s.Store, func(r hub.Reader) (AgentWakes, error) { return s.wakes(r, p.Agent) })
+}
+
+// WakePauseParams name an agent, or all.
+type WakePauseParams struct {
+	Agent hub.AgentID `json:"agent,omitempty"`
+	All   bool        `json:"all,omitempty"`
+}
+
+// PauseState says whether wakes are paused.
+type PauseState struct {
+	Agent  hub.AgentID `json:"agent,omitempty"` // empty for all
+	Paused bool        `json:"paused"`
+}
+
+func wakePause(paused bool) func(context.Context, *Services, hub.Caller, WakePauseParams) (PauseState, error) {
+	return func(ctx context.Context, s *Services, a hub.Caller, p WakePauseParams) (PauseState, error) {
+		if (p.Agent == "") != p.All {
+			return PauseState{}, hub.Errorf(hub.CodeInvalid, "wake/pause", "name one agent, or give all")
+		}
+		change := s.Router.Resume
+		if paused {
+			change = s.Router.Pause
+		}
+		return PauseState{p.Agent, paused}, change(ctx, a, p.Agent)
+	}
+}
+
+// WakeTestParams name an agent and the time to wait for the proof.
+type WakeTestParams struct {
+	Agent   hub.AgentID `json:"agent"`
+	Seconds int         `json:"seconds,omitempty"` // default 60, at most 300
+}
+
+func wakeTest(ctx context.Context, s *Services, a hub.Caller, p WakeTestParams) (ProbeReport, error) {
+	return s.Router.Probe(ctx, a, p.Agent, time.Duration(p.Seconds)*time.Second)
+}

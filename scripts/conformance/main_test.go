@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const listed = `
+built R1-001..003   # two tests, one test, a test with two numbers
+double R1-004 - a stand-in
+absent R1-005 - not begun
+`
+
+func event(action, test string) string {
+	return `{"Action":"` + action + `","Package":"github.com/parley-agents/parley/x","Test":"` + test + `"}` + "\n"
+}
+
+var passes = event("pass", "TestA/R1-001_a_rule_with_a/slash_in_it") + event("pass", "TestA/R1-001_another") +
+	event("pass", "TestB/R1-002_R1-003_one_test_for_two") + event("pass", "TestC/R1-004_x") + event("pass", "TestD")
+
+func TestConformance(t *testing.T) {
+	table := filepath.Join(t.TempDir(), "table.md")
+	var out bytes.Buffer
+	if err := run(strings.NewReader(passes), &out, listed, table, true); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"5 requirements: 3 met, 1 met against a double only, 1 not built.",
+		"| R1-001 | 2 | met | another |",
+		"| R1-002 | 1 | met | one test for two |",
+		"| R1-003 | 1 | met | one test for two |",
+		"| R1-004 | 1 | met against a double only | x; a stand-in |",
+		"| R1-005 | 0 | not built | not begun |",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the table has no line %q:\n%s", want, text)
+		}
+	}
+	t.Run("a true table is accepted", func(t *testing.T) {
+		if err := run(strings.NewReader(passes), &out, listed, table, false); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct{ name, events, list, want string }{
+		{"a row whose test went", strings.Replace(passes, "R1-002_R1-003", "R1-003", 1), listed, "R1-002 (no test)"},
+		{"a row whose test failed", passes + event("fail", "TestE/R1-003_more"), listed, "tests failed"},
+		{"a row whose test was skipped", passes + event("skip", "TestE/R1-003_more"), listed, "R1-003 (skip: more)"},
+		{"a row that is built by now", passes + event("pass", "TestE/R1-005_x"), listed, "R1-005 (has a test, and is listed as not built)"},
+		{"a number that is none", passes + event("pass", "TestE/R1-006_x"), listed, "R1-006 (not in the list of requirements)"},
+		{"a table that says less", passes, strings.Replace(listed, "double R1-004 - a stand-in", "built R1-004", 1), "R1-004 is met, the table says met against a double only"},
+		{"a table that lacks a row", passes, listed + "absent R1-007 - x\n", "R1-007 is not built, the table says not listed"},
+		{"a failed test without a number", passes + event("fail", "TestE"), listed, "tests failed"},
+		{"a list that names a row twice", passes, listed + "built R1-001\n", "R1-001 is listed twice"},
+		{"a state that is none", passes, "done R1-001\n", "a line is a state"},
+		{"a state without a reason", passes, "absent R1-001\n", "a line is a state"},
+		{"a range that is empty", passes, "built R1-005..001\n", "empty range"},
+		{"output that is cut off", passes[:len(passes)-4], listed, "unexpected"},
+	} {
+		t.Run(tt.name+" is found", func(t *testing.T) {
+			err := run(strings.NewReader(tt.events), &out, tt.list, table, false)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	t.Run("the output of a failed test is shown, and that of others is not", func(t *testing.T) {
+		out.Reset()
+		events := `{"Action":"output","Package":"p","Test":"TestA","Output":"quiet\n"}` + "\n" + `{"Action":"output","Package":"p","Test":"TestB","Output":"why\n"}` + "\n" +
+			`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" + `{"Action":"output","Package":"p","Output":"FAIL\tp\n"}` + "\n"
+		run(strings.NewReader(events), &out, listed, table, false)
+		if got := out.String(); got != "why\nFAIL\tp\n" {
+			t.Errorf("output: got %q", got)
+		}
+	})
+}
+
+// TestList reads the list of this repository.
+func TestList(t *testing.T) {
+	rows, err := parse(requirements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 384 {
+		t.Errorf("got %d requirements, want 384", len(rows))
+	}
+}

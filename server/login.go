@@ -1,0 +1,59 @@
+package server
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// maxLogin is the size of the largest request of a handshake.
+const maxLogin = 4 << 10
+
+// challenge answers the opening of an operator's handshake.
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+	var in handshake.Opening
+	if err := readLogin(w, r, &in); err != nil {
+		return err
+	}
+	out, err := s.login.Challenge(r.Context(), s.channel(r), in)
+	if err == nil {
+		rpc.WriteJSON(w, http.StatusOK, out)
+	}
+	return err
+}
+
+// grant gives an operator a token for the answer to a challenge.
+func (s *Server) grant(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+	var in handshake.Answer
+	if err := readLogin(w, r, &in); err != nil {
+		return err
+	}
+	out, err := s.login.Grant(s.channel(r), in)
+	if err == nil {
+		rpc.WriteJSON(w, http.StatusOK, out)
+	}
+	return err
+}
+
+func readLogin(w http.ResponseWriter, r *http.Request, into any) error {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(into); err != nil {
+		return hub.Errorf(hub.CodeInvalid, "operator", "the request of a handshake is a JSON object of at most %d bytes", maxLogin)
+	}
+	return nil
+}
+
+// channel names the way that a request took, as its sender sees it too.
+func (s *Server) channel(r *http.Request) handshake.Channel {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	switch {
+	case r.TLS != nil:
+		return handshake.TLS(s.cert)
+	case local == nil:
+		return ""
+	}
+	return handshake.TCP(local)
+}
