@@ -67,7 +67,8 @@ var layers = map[string][]string{
 	"internal/handshake": {"hub"},
 
 	// What a hub stands on.
-	"internal/engine/sqlite": {"hub", "internal/durable"},
+	"internal/engine/rows":   {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
+	"internal/engine/sqlite": {"hub", "internal/durable", "internal/engine/rows"},
 	"internal/engine/blobs":  {"hub"},
 	"internal/engine/bus":    {"hub"},
 

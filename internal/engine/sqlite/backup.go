@@ -18,10 +18,10 @@ import (
 // with CodeConflict.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	const op = "sqlite.Backup"
-	if !s.enter() {
-		return closedError(op)
+	if err := s.gate.Enter(op); err != nil {
+		return err
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return engineError(op, err)

@@ -48,10 +48,10 @@ func (s *Store) CheckBeside(ctx context.Context) {
 
 func (s *Store) checkTables(ctx context.Context) error {
 	const op = "sqlite.CheckBeside"
-	if !s.enter() {
-		return closedError(op)
+	if err := s.gate.Enter(op); err != nil {
+		return err
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	c, err := openConn(s.path, s.busy, readerCache)
 	if err != nil {
 		return engineError(op, err)

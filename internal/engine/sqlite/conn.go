@@ -2,23 +2,21 @@ package sqlite
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/ext/fts5"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // A conn is one connection with its prepared statements. It serves one
 // goroutine at a time.
 type conn struct {
-	db       *sqlite3.Conn
-	stmts    []*sqlite3.Stmt          // by stmtID; prepared at their first use
-	made     map[string]*sqlite3.Stmt // by their text; see dynamic
-	policies map[string]hub.Policy    // as read, by their text; see policy
-
-	repoLists map[string][]hub.Repo // likewise; see repos
+	db    *sqlite3.Conn
+	stmts []*sqlite3.Stmt          // by their id; prepared at their first use
+	made  map[string]*sqlite3.Stmt // by their text; see Made
 }
 
 // openConn opens the database file, which must exist, with the pragmas that
@@ -28,7 +26,7 @@ func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(statements)), made: map[string]*sqlite3.Stmt{}, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
+	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(rows.Statements())), made: map[string]*sqlite3.Stmt{}}
 	if err := c.prepare(busy, cacheKiB); err != nil {
 		db.Close()
 		return nil, err
@@ -83,11 +81,11 @@ func (c *conn) reset() {
 }
 
 // stmt returns a prepared statement, made at its first use.
-func (c *conn) stmt(id stmtID) (*sqlite3.Stmt, error) {
+func (c *conn) stmt(id rows.StmtID) (*sqlite3.Stmt, error) {
 	if s := c.stmts[id]; s != nil {
 		return s, nil
 	}
-	s, _, err := c.db.PrepareFlags(statements[id], sqlite3.PREPARE_PERSISTENT)
+	s, _, err := c.db.PrepareFlags(rows.Statements()[id], sqlite3.PREPARE_PERSISTENT)
 	if err != nil {
 		return nil, fmt.Errorf("prepare statement %d: %w", id, err)
 	}
@@ -95,27 +93,22 @@ func (c *conn) stmt(id stmtID) (*sqlite3.Stmt, error) {
 	return s, nil
 }
 
-// A query is one use of a prepared statement: bind from the left, then exec,
-// or next until it is false and then done.
-type query struct {
-	s   *sqlite3.Stmt
-	n   int // parameters bound so far
-	err error
-}
-
-func (c *conn) query(id stmtID) query {
-	s, err := c.stmt(id)
-	return query{s: s, err: err}
-}
-
 // maxMade is how many statements of callers' choices a connection keeps.
 const maxMade = 64
 
-// dynamic returns a query whose text was made of a caller's choices. No other
-// such query of this connection may be under way.
-func (c *conn) dynamic(sql string) query {
+// Prepared implements rows.Conn.
+func (c *conn) Prepared(id rows.StmtID) (rows.Stmt, error) {
+	s, err := c.stmt(id)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Made implements rows.Conn.
+func (c *conn) Made(sql string) (rows.Stmt, error) {
 	if s := c.made[sql]; s != nil {
-		return query{s: s}
+		return s, nil
 	}
 	if len(c.made) >= maxMade {
 		for _, s := range c.made {
@@ -125,88 +118,33 @@ func (c *conn) dynamic(sql string) query {
 	}
 	s, _, err := c.db.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT)
 	if err != nil {
-		return query{err: fmt.Errorf("prepare %s: %w", sql, err)}
+		return nil, fmt.Errorf("prepare %s: %w", sql, err)
 	}
 	c.made[sql] = s
-	return query{s: s}
+	return s, nil
 }
 
-func (q *query) note(err error) {
-	if q.err == nil {
-		q.err = err
-	}
-}
+// Later implements rows.Conn.
+func (c *conn) Later(s rows.Stmt) error { return s.Exec() }
 
-func (q *query) text(v string) {
-	if q.n++; q.err == nil {
-		q.note(q.s.BindText(q.n, v))
-	}
-}
+// Changes implements rows.Conn.
+func (c *conn) Changes() int64 { return c.db.Changes() }
 
-func (q *query) int(v int64) {
-	if q.n++; q.err == nil {
-		q.note(q.s.BindInt64(q.n, v))
-	}
-}
+// Refine implements rows.Conn.
+func (c *conn) Refine(err error) error { return engineError("", err) }
 
-func (q *query) null() {
-	if q.n++; q.err == nil {
-		q.note(q.s.BindNull(q.n))
-	}
-}
-
-// some binds a text, or NULL if it is empty.
-func (q *query) some(v string) {
-	if v == "" {
-		q.null()
-		return
-	}
-	q.text(v)
-}
-
-// time binds a time, or NULL if it is zero.
-func (q *query) time(v hub.Time) {
-	if v.IsZero() {
-		q.null()
-		return
-	}
-	q.text(v.String())
-}
-
-// instant binds a time of coordination, or NULL if it is zero.
-func (q *query) instant(v hub.Instant) {
-	if v.IsZero() {
-		q.null()
-		return
-	}
-	q.int(v.Micro())
-}
-
-// exec runs a statement that returns nothing.
-func (q *query) exec() error {
-	if q.err != nil {
-		return q.err
-	}
-	return q.s.Exec()
-}
-
-// next moves to the next row.
-func (q *query) next() bool { return q.err == nil && q.s.Step() }
-
-// done ends the query and returns the first thing that went wrong. It may be
-// called again.
-func (q *query) done() error {
-	if q.s != nil {
-		q.note(q.s.Err()) // an interrupted Step is known to Err alone
-		q.note(q.s.Reset())
-	}
-	return q.err
-}
+// Match implements rows.Conn. Words are quoted, so that nothing in them is syntax.
+// The index leaps from each message that has the rarest word to the next, so that a
+// search costs the messages of its viewer, however many others hold the same words.
+func (c *conn) Match(words []string) string { return `"` + strings.Join(words, `" AND "`) + `"` }
 
 // exec runs a statement without parameters.
-func (c *conn) exec(id stmtID) error {
-	q := c.query(id)
-	return q.exec()
+func (c *conn) exec(id rows.StmtID) error {
+	s, err := c.stmt(id)
+	if err != nil {
+		return err
+	}
+	return s.Exec()
 }
 
 // number returns the first column of the first row of a statement given as

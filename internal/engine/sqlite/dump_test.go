@@ -166,12 +166,12 @@ func fillEveryTable(t testing.TB, s *Store) {
 func contentOf(t testing.TB, c *conn) map[string][]string {
 	t.Helper()
 	content := map[string][]string{}
-	for _, table := range rows(t, c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'message_text%' AND name <> 'leases'`) {
+	for _, table := range rowsOf(t, c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'message_text%' AND name <> 'leases'`) {
 		where := ""
 		if table == "cursors" {
 			where = ` WHERE consumer <> '` + wordCursor + `'`
 		}
-		content[table] = rows(t, c, `SELECT * FROM `+table+where)
+		content[table] = rowsOf(t, c, `SELECT * FROM `+table+where)
 		slices.Sort(content[table])
 	}
 	return content

@@ -7,13 +7,11 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // restoreHint tells the operator how to go on after damage.
 const restoreHint = "restore a backup, or move hub.db and the files beside it away; nothing was changed"
-
-// errInterrupted ends a read whose context has ended.
-var errInterrupted = errors.New("interrupted")
 
 // engineError turns an error of the driver into one of the hub's. The driver's
 // own error goes no further; only its text does.
@@ -23,6 +21,12 @@ func engineError(op string, err error) error {
 	}
 	var known *hub.Error
 	if errors.As(err, &known) {
+		if known.Op == "" {
+			known.Op = op
+		}
+		return err
+	}
+	if errors.Is(err, rows.ErrInterrupted) {
 		return err
 	}
 	var code sqlite3.ExtendedErrorCode
@@ -34,7 +38,7 @@ func engineError(op string, err error) error {
 	}
 	switch code.Code() {
 	case sqlite3.INTERRUPT:
-		return errInterrupted
+		return rows.ErrInterrupted
 	case sqlite3.BUSY, sqlite3.LOCKED, sqlite3.PROTOCOL:
 		return hub.Errorf(hub.CodeDegraded, op, "another process holds the database: %v", err).
 			WithHint("end whatever has hub.db open; the hub goes on by itself")
@@ -59,22 +63,4 @@ func engineError(op string, err error) error {
 		}
 	}
 	return hub.Errorf(hub.CodeInternal, op, "%v", err)
-}
-
-// foreignRow returns the error after a row of the journal was found that this hub
-// did not write. The chain has another end than the writer believes, so that it
-// must not go on.
-func foreignRow(seq int64) error {
-	return hub.Errorf(hub.CodeDegraded, "sqlite.Append", "the journal has a row %d that this hub did not write; it writes no more", seq).
-		WithHint("end the other program that writes to hub.db, run parley audit verify, and start the hub again")
-}
-
-// notFound returns the error of a read whose row does not exist.
-func notFound(op, noun, name string) error {
-	return hub.Errorf(hub.CodeNotFound, op, "no %s %q", noun, name)
-}
-
-// closedError returns the answer to a call after Close.
-func closedError(op string) error {
-	return hub.Errorf(hub.CodeDegraded, op, "the store is closed")
 }

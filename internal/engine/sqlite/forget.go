@@ -8,28 +8,13 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 var (
-	stmtForgetMessage = statement(`UPDATE messages SET payload_json = ?2, payload_bytes = ?3, topic = NULL, context_json = NULL, external_refs_json = NULL WHERE id = ?1`)
-	stmtForgetMeta    = statement(`UPDATE message_meta SET extra_json = NULL WHERE message_id = ?1`)
-	stmtForgetWords   = statement(`DELETE FROM message_text WHERE rowid = (SELECT seq FROM message_meta WHERE message_id = ?1)`)
-	stmtPlaceOf       = statement(`SELECT d.seq, m.rowid FROM messages AS m CROSS JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`)
+	stmtForgetWords = rows.Statement(`DELETE FROM message_text WHERE rowid = ?1`)
+	stmtRowOf       = rows.Statement(`SELECT rowid FROM messages WHERE id = ?1`)
 )
-
-// namesArtifact has no index to use, and is prepared each time for that reason.
-const namesArtifact = `SELECT 1 WHERE
-	EXISTS (SELECT 1 FROM messages WHERE instr(payload_json, ?1) OR instr(coalesce(context_json, ''), ?1)) OR
-	EXISTS (SELECT 1 FROM handoffs WHERE instr(package_json, ?1) OR instr(verification_json, ?1)) OR
-	EXISTS (SELECT 1 FROM handoff_history WHERE instr(coalesce(checks_json, ''), ?1))`
-
-// NamesArtifact reads every message and handoff: it is for removals, which are rare.
-func (r *reader) NamesArtifact(sha256 string) (bool, error) {
-	q := r.c.dynamic(namesArtifact)
-	q.text(sha256)
-	found := q.next()
-	return found, engineError("sqlite.NamesArtifact", q.done())
-}
 
 // overwriting calls f, and has SQLite overwrite every byte that f frees.
 func (t *tx) overwriting(f func() error) error {
@@ -44,57 +29,48 @@ func (t *tx) overwriting(f func() error) error {
 // removed row until its parts are merged, so they are all merged: that reads and writes
 // the whole index once.
 func (t *tx) ForgetText(id hub.EnvelopeID) error {
-	const op = "sqlite.ForgetText"
 	return t.overwriting(func() error {
-		if err := t.forgetMessage(op, id); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		if err := t.Tx.ForgetText(id); err != nil {
 			return err
 		}
-		return engineError(op, t.c.db.Exec(`INSERT INTO message_text (message_text) VALUES ('optimize')`))
+		return engineError("sqlite.ForgetText", t.c.db.Exec(`INSERT INTO message_text (message_text) VALUES ('optimize')`))
 	})
 }
 
-// forgetMessage replaces the rows of a message.
-func (t *tx) forgetMessage(op string, id hub.EnvelopeID) error {
-	m, err := t.Message(id)
-	if err != nil {
+// Replaced implements rows.Index.
+func (t *tx) Replaced(seq int64, m *hub.Message, parties []hub.Party) error {
+	if _, err := t.Change("sqlite.ForgetText", stmtForgetWords, seq); err != nil {
 		return err
 	}
-	parties, err := t.Parties(id)
-	if err != nil {
+	var row int64
+	q := t.Ask(stmtRowOf, string(m.ID))
+	for q.Next() {
+		row = q.Row().ColumnInt64(0)
+	}
+	if err := q.Done(); err != nil || row > t.lag.indexed {
+		return err // the words that remain are indexed later
+	}
+	return t.indexWords(seq, m, parties)
+}
+
+// Prune overwrites what it removes: an archive holds the text now, and may have to
+// lose it.
+func (t *tx) Prune(limit int) (n int, err error) {
+	err = t.overwriting(func() (err error) {
+		n, err = t.Tx.Prune(limit)
 		return err
-	}
-	q := t.c.query(stmtPlaceOf)
-	q.text(string(id))
-	var seq, row int64
-	for q.next() {
-		seq, row = q.s.ColumnInt64(0), q.s.ColumnInt64(1)
-	}
-	if err := q.done(); err != nil {
-		return engineError(op, err)
-	}
-	m.Envelope = m.Forgotten()
-	if _, err := t.run(op, stmtForgetMessage, string(id), string(m.Payload), int64(len(m.Payload))); err != nil {
-		return err
-	}
-	for _, s := range []stmtID{stmtForgetMeta, stmtForgetWords} {
-		if _, err := t.run(op, s, string(id)); err != nil {
-			return err
-		}
-	}
-	if row > t.lag.indexed {
-		return nil // the words that remain are indexed later
-	}
-	return engineError(op, t.indexWords(seq, &m, parties))
+	})
+	return n, err
 }
 
 // EmptyLog copies the write-ahead log into the database and empties it, so that no
 // replaced page is left in it. It waits for readers, and for at most a few seconds.
 func (s *Store) EmptyLog(ctx context.Context) error {
 	const op = "sqlite.EmptyLog"
-	if !s.enter() {
-		return closedError(op)
+	if err := s.gate.Enter(op); err != nil {
+		return err
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	c, err := openConn(s.path, s.busy, readerCache)
 	if err != nil {
 		return engineError(op, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // The protocol's own tables, word for word, and ours.
@@ -353,7 +354,7 @@ func backfill(c *conn) error {
 	t := newTx(c)
 	for {
 		s, _, err := c.db.Prepare(`SELECT ` + strings.NewReplacer("d.hop", "0", "d.cause_id", "NULL", "d.extra_json", "NULL",
-			"d.seq", "0").Replace(messageColumns) + ` FROM messages AS m
+			"d.seq", "0").Replace(rows.MessageColumns) + ` FROM messages AS m
 			WHERE NOT EXISTS (SELECT 1 FROM message_meta AS d WHERE d.message_id = m.id)
 			ORDER BY m.created_at, m.id LIMIT ` + strconv.Itoa(backfillSize))
 		if err != nil {
@@ -361,7 +362,7 @@ func backfill(c *conn) error {
 		}
 		var found []hub.Message
 		for s.Step() {
-			m, _, err := c.scanMessage(s)
+			m, _, err := t.ScanMessage(s)
 			if err != nil {
 				s.Close()
 				return err
@@ -378,7 +379,7 @@ func backfill(c *conn) error {
 			if err != nil {
 				return err
 			}
-			if err := t.fileMessage("sqlite.Open", &m, parties); err != nil {
+			if err := t.FileMessage("sqlite.Open", &m, parties); err != nil {
 				return err
 			}
 		}
@@ -388,6 +389,10 @@ func backfill(c *conn) error {
 	}
 }
 
+var stmtUnfiled = rows.Statement(`SELECT ` + rows.MessageColumns + `, m.rowid FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id
+	WHERE m.rowid > ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)
+	ORDER BY m.rowid LIMIT ?2`)
+
 // fileUnfiled writes the rows that messages are found by for messages without
 // them. Databases of schema 5 have such messages after a kill, because they
 // were stored first and filed later; another program may add some. All of them
@@ -396,20 +401,18 @@ func backfill(c *conn) error {
 func (t *tx) fileUnfiled() error {
 	const op = "sqlite.Open"
 	for found, after := backfillSize, t.lag.indexed; found == backfillSize; {
-		q := t.c.query(stmtUnfiled)
-		q.int(after)
-		q.int(backfillSize)
+		q := t.Ask(stmtUnfiled, after, backfillSize)
 		type message struct {
 			hub.Message
 			seq int64 // 0 without a row of message_meta
 		}
 		var batch []message
-		for q.next() {
-			m, seq, err := t.c.scanMessage(q.s)
-			q.note(err)
-			batch, after = append(batch, message{m, seq}), q.s.ColumnInt64(messageWidth)
+		for q.Next() {
+			m, seq, err := t.ScanMessage(q.Row())
+			q.Note(err)
+			batch, after = append(batch, message{m, seq}), q.Row().ColumnInt64(rows.MessageWidth)
 		}
-		if err := q.done(); err != nil {
+		if err := q.Done(); err != nil {
 			return err
 		}
 		for _, m := range batch {
@@ -417,9 +420,9 @@ func (t *tx) fileUnfiled() error {
 			switch {
 			case err != nil:
 			case m.seq != 0:
-				err = t.addParties(op, m.seq, &m.Message, parties)
+				err = t.AddParties(op, m.seq, &m.Message, parties)
 			default:
-				err = t.fileMessage(op, &m.Message, parties)
+				err = t.FileMessage(op, &m.Message, parties)
 			}
 			if err != nil {
 				return err

@@ -20,6 +20,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // testBusy is how long tests wait for a lock that will not come.
@@ -128,7 +129,7 @@ func TestPragmas(t *testing.T) {
 			t.Fatal(err)
 		}
 		idle(t, s, func() {
-			conns := []*conn{s.writer.c}
+			conns := []*conn{s.conn.c}
 			for range cap(s.readers) {
 				r := <-s.readers
 				defer func() { s.readers <- r }()
@@ -156,7 +157,7 @@ func TestPragmas(t *testing.T) {
 		s := openTest(t, nil)
 		for level, want := range map[hub.Durability]string{hub.SurvivesKill: "1", hub.SurvivesPowerLoss: "2"} {
 			err := s.Update(context.Background(), level, func(tx hub.Tx) error {
-				check(t, s.writer.c, "synchronous", want)
+				check(t, s.conn.c, "synchronous", want)
 				return tx.PutMeta("k", want)
 			})
 			if err != nil {
@@ -262,8 +263,8 @@ INSERT OR IGNORE INTO acp_meta (key, value) VALUES ('schema_version', '1');
 INSERT OR IGNORE INTO acp_meta (key, value) VALUES ('protocol_version', '1.0.0');
 `
 
-// rows returns the rows of a statement, columns joined by "|".
-func rows(t testing.TB, c *conn, sql string) []string {
+// rowsOf returns the rows of a statement, columns joined by "|".
+func rowsOf(t testing.TB, c *conn, sql string) []string {
 	t.Helper()
 	st, _, err := c.db.Prepare(sql)
 	if err != nil {
@@ -291,15 +292,15 @@ func TestSchema(t *testing.T) {
 		ours := t.TempDir()
 		openAt(t, ours, nil)
 		const list = `SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name`
-		have := rows(t, raw(t, ours), list)
-		for _, want := range rows(t, raw(t, theirs), list) {
+		have := rowsOf(t, raw(t, ours), list)
+		for _, want := range rowsOf(t, raw(t, theirs), list) {
 			if !slices.Contains(have, want) {
 				t.Errorf("missing or different: %s", want)
 			}
 		}
 		for _, table := range []string{"messages", "delivery_log", "handoffs", "acp_meta"} {
 			columns := "PRAGMA table_xinfo(" + table + ")"
-			if got, want := rows(t, raw(t, ours), columns), rows(t, raw(t, theirs), columns); !slices.Equal(got, want) {
+			if got, want := rowsOf(t, raw(t, ours), columns), rowsOf(t, raw(t, theirs), columns); !slices.Equal(got, want) {
 				t.Errorf("%s: got %q, want %q", table, got, want)
 			}
 		}
@@ -327,7 +328,7 @@ func TestSchema(t *testing.T) {
 			"messages": "1", "delivery_log": "1", "message_meta": "1", "message_party": "2", "processed": "1",
 			`message_text WHERE message_text MATCH 'printer'`: "1",
 		} {
-			if got := rows(t, c, "SELECT count(*) FROM "+table); got[0] != want {
+			if got := rowsOf(t, c, "SELECT count(*) FROM "+table); got[0] != want {
 				t.Errorf("%s: got %s rows, want %s", table, got[0], want)
 			}
 		}
@@ -376,7 +377,7 @@ func TestSchema(t *testing.T) {
 		put(t, s)
 		put(t, s)
 		c := raw(t, dir)
-		before := rows(t, c, "SELECT * FROM journal")
+		before := rowsOf(t, c, "SELECT * FROM journal")
 		for _, sql := range []string{
 			`UPDATE journal SET actor = 'eve'`, `UPDATE journal SET seq = 9 WHERE seq = 1`, `DELETE FROM journal`, `DELETE FROM journal WHERE seq = 2`,
 			`INSERT INTO journal SELECT seq, at, 'eve', action, subject, outcome, facts_json, hash FROM journal WHERE seq = 2`,
@@ -385,7 +386,7 @@ func TestSchema(t *testing.T) {
 				t.Errorf("%s: got %v, want it refused", sql, err)
 			}
 		}
-		if after := rows(t, c, "SELECT * FROM journal"); !slices.Equal(after, before) {
+		if after := rowsOf(t, c, "SELECT * FROM journal"); !slices.Equal(after, before) {
 			t.Errorf("got %q, want %q", after, before)
 		}
 	})
@@ -450,7 +451,7 @@ func TestSchema(t *testing.T) {
 		if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddMessage(m, parties) }); err != nil {
 			t.Fatal(err)
 		}
-		got := rows(t, raw(t, dir), `SELECT external_refs_json, context_json, payload_bytes, to_agents_json, created_at FROM messages`)
+		got := rowsOf(t, raw(t, dir), `SELECT external_refs_json, context_json, payload_bytes, to_agents_json, created_at FROM messages`)
 		want := `[{"type":"pr","value":"7"}]|{"external_refs":[{"type":"pr","value":"7"}]}|13|["bob"]|` + m.CreatedAt.String()
 		if got[0] != want {
 			t.Errorf("got %s, want %s", got[0], want)
@@ -464,7 +465,7 @@ func TestMigration(t *testing.T) {
 		list := func() []string {
 			s := openAt(t, dir, nil)
 			defer s.Close()
-			return rows(t, raw(t, dir), `SELECT type, name, sql FROM sqlite_schema ORDER BY type, name`)
+			return rowsOf(t, raw(t, dir), `SELECT type, name, sql FROM sqlite_schema ORDER BY type, name`)
 		}
 		first := list()
 		c := raw(t, dir)
@@ -744,7 +745,7 @@ func TestTrouble(t *testing.T) {
 			go func() {
 				answer <- s.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta("k", "v") })
 			}()
-			for len(s.queue) == 0 {
+			for s.writer.Queued() == 0 {
 				runtime.Gosched()
 			}
 			cancel()
@@ -799,7 +800,7 @@ func TestTrouble(t *testing.T) {
 		s := openTest(t, nil)
 		var wg sync.WaitGroup
 		var commits int
-		s.writer.c.db.CommitHook(func() bool { commits++; return true })
+		s.conn.c.db.CommitHook(func() bool { commits++; return true })
 		idle(t, s, func() {
 			for range 100 {
 				wg.Go(func() {
@@ -808,7 +809,7 @@ func TestTrouble(t *testing.T) {
 					}
 				})
 			}
-			for len(s.queue) < 100 {
+			for s.writer.Queued() < 100 {
 				runtime.Gosched()
 			}
 		})
@@ -823,14 +824,14 @@ func TestTrouble(t *testing.T) {
 		s := openTest(t, nil)
 		var wg sync.WaitGroup
 		idle(t, s, func() {
-			for range maxQueue {
+			for range rows.MaxQueue {
 				wg.Go(func() {
 					if _, err := tryPut(s); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			for len(s.queue) < maxQueue {
+			for s.writer.Queued() < rows.MaxQueue {
 				runtime.Gosched()
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -956,45 +957,4 @@ func TestHome(t *testing.T) {
 			t.Errorf("got a log of %d bytes, want at most %d", top, limit)
 		}
 	})
-}
-
-func TestWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                        "",
-		"Hello, World!":           "hello world",
-		"snake_case-and.dots":     "snake case and dots",
-		"über Größe":              "über größe",
-		"日本 go":                   "日 本 go",
-		"a\x00b\xffc":             "a b c",
-		"e\u0301t\u00e9 \u200bok": "e\u0301té ok",
-	} {
-		if got := strings.Join(wordsOf(text), " "); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestAgentsColumn(t *testing.T) {
-	for _, ids := range [][]hub.AgentID{{"a"}, {"a", "b-c.d_e"}, {"*"}, {}, {`quo"te`, `back\slash`, "ümlaut", "a,b"}} {
-		text, err := encodeAgents(ids)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := decodeAgents([]byte(text))
-		if err != nil || !slices.Equal(got, ids) {
-			t.Errorf("%q: got %q (%v)", ids, got, err)
-		}
-	}
-	for text, want := range map[string][]hub.AgentID{
-		` [ "a" , "b" ] `: {"a", "b"}, `["a"]`: {"a"}, `["\u0061","b"]`: {"a", "b"}, `[]`: {}, `null`: nil,
-	} {
-		if got, err := decodeAgents([]byte(text)); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %q (%v), want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", `["a"`, `["a",]`, `["a""b"]`, `[1]`, `{}`, `["a]`} {
-		if got, err := decodeAgents([]byte(text)); err == nil {
-			t.Errorf("%s: got %q, want an error", text, got)
-		}
-	}
 }

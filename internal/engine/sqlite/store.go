@@ -7,9 +7,8 @@
 // the writer for readers; a database that is damaged or was made by a newer
 // version is refused and left as it is.
 //
-// writer.go describes the writer, wordindex.go the index of words, search.go
-// the walks of a query, table.go how rows are read and written, and
-// schema/*.sql the tables.
+// Package rows has the statements and the queue of changes; writer.go describes the
+// connection that changes, wordindex.go the index of words, and schema/*.sql the tables.
 //
 // The store checks neither values against the protocol nor callers against
 // their rights: services do. The only visibility it knows is that of Query.
@@ -26,6 +25,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // Files in the hub's home.
@@ -63,11 +63,10 @@ type Store struct {
 
 	patience time.Duration // without changes, after which the writer indexes words
 
-	readers    chan *reader // those not in use
-	queue      chan *job
-	jobs       sync.Pool // of *job
-	writer     *writer
-	writerDone chan struct{}
+	readers chan *reader // those not in use
+	gate    rows.Gate
+	conn    *writer
+	writer  *rows.Writer
 
 	// Pages of the log; see walGrew.
 	walLimit  int // at which a checkpoint is due
@@ -86,10 +85,6 @@ type Store struct {
 
 	leaseMu sync.Mutex // guards leases; held while one is raised
 	leases  map[string]hub.Lease
-
-	mu     sync.Mutex // guards closed, and calls.Add against it
-	closed bool
-	calls  sync.WaitGroup // under way
 }
 
 var _ hub.Store = (*Store)(nil)
@@ -135,8 +130,6 @@ func Open(dir string, opts *Options) (*Store, error) {
 		leases:          map[string]hub.Lease{},
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
-		queue:           make(chan *job, maxQueue),
-		writerDone:      make(chan struct{}),
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
@@ -159,11 +152,12 @@ func (s *Store) start(readers int) (err error) {
 			s.log.Warn("closing the first connection", "err", err)
 		}
 	}()
-	w := &writer{s: s, quiet: time.NewTimer(s.patience)}
+	w := &writer{s: s}
+	s.conn, s.writer = w, rows.NewWriter(&s.gate, w, s.patience, s.log)
 	if err := w.connect(); err != nil {
 		return err
 	}
-	if err := w.alone((*tx).fileUnfiled); err != nil {
+	if err := s.writer.Alone(w.tx.fileUnfiled); err != nil {
 		w.disconnect()
 		return err
 	}
@@ -180,10 +174,9 @@ func (s *Store) start(readers int) (err error) {
 			w.disconnect()
 			return err
 		}
-		s.readers <- &reader{c: c}
+		s.readers <- &reader{rows.NewReader(c), c}
 	}
-	s.writer = w
-	go w.run()
+	go s.writer.Run()
 	go s.runCheckpoints(checkpoints)
 	return nil
 }
@@ -197,37 +190,28 @@ func (s *Store) closeReaders(n int) error {
 	return errors.Join(errs...)
 }
 
-// enter reports whether calls are still taken; each true needs a leave.
-func (s *Store) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.calls.Add(1)
-	return true
+// A reader is a connection with its reader.
+type reader struct {
+	*rows.Reader
+	c *conn
 }
-
-func (s *Store) leave() { s.calls.Done() }
 
 // Close implements hub.Store. Closing again does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.gate.Close() {
 		return nil
 	}
-	s.closed = true
-	s.mu.Unlock()
-	s.calls.Wait()
-
-	close(s.queue)
-	<-s.writerDone
+	s.writer.Stop()
 	err := s.closeReaders(cap(s.readers))
-	s.writer.disconnect()
+	s.conn.disconnect()
 	close(s.checkpoint)
 	<-s.checkpointsDone // its connection is the last one, so the log goes with it
 	return engineError("sqlite.Close", errors.Join(err, s.lock.Close()))
+}
+
+// Update implements hub.Store.
+func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx) error) error {
+	return s.writer.Update(ctx, d, fn)
 }
 
 // View implements hub.Store.
@@ -237,10 +221,10 @@ func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
 
 // read calls fn with a reader that stands on a snapshot.
 func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
-	if !s.enter() {
-		return closedError(op)
+	if err := s.gate.Enter(op); err != nil {
+		return err
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	var r *reader
 	select {
 	case r = <-s.readers:
@@ -263,20 +247,21 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 
 	// A statement that has given a row and is not reset holds a snapshot; that
 	// is cheaper than a transaction.
-	hold := r.c.query(stmtSnapshot)
-	hold.next()
-	err := hold.err
+	hold, err := r.c.stmt(stmtSnapshot)
 	if err == nil {
-		err = hold.s.Err()
+		hold.Step()
+		err = hold.Err()
 	}
 	if err == nil {
 		err = fn(r)
 	} else {
 		err = engineError(op, err)
 	}
-	hold.done()
+	if hold != nil {
+		hold.Reset()
+	}
 	clean = true
-	if errors.Is(err, errInterrupted) && ctx.Err() != nil {
+	if errors.Is(err, rows.ErrInterrupted) && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err

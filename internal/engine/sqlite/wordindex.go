@@ -7,46 +7,19 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
-// indexWords adds one message to the word index, under its seq: the words of its
-// text, each once, a word for each party and one for the topic.
-func (t *tx) indexWords(seq int64, m *hub.Message, parties []hub.Party) error {
-	words := wordsOf(hub.SearchText(m.Topic, m.Payload))
-	for _, p := range parties {
-		words = append(words, agentTag(p.Agent))
-	}
-	if m.Topic != "" {
-		words = append(words, topicTag(m.Topic))
-	}
-	q := t.c.query(stmtAddText)
-	q.int(seq)
-	q.text(strings.Join(words, " "))
-	return q.exec()
-}
+var (
+	stmtAddText   = rows.Statement(`INSERT INTO message_text (rowid, words) VALUES (?1, ?2)`)
+	stmtUnindexed = rows.Statement(`SELECT ` + rows.MessageColumns + `, m.rowid FROM messages AS m CROSS JOIN message_meta AS d ON d.message_id = m.id
+		WHERE m.rowid > ?1 ORDER BY m.rowid LIMIT ?2`)
+)
 
-// matchExpression returns the search for all words of a text and for a topic,
-// among the messages of the viewer (of all if it is "") and of the agent. Words
-// are quoted, so that nothing in them is syntax. The index leaps from each
-// message that has the rarest word to the next, so that a search costs the
-// messages of its viewer, however many others hold the same words.
-func matchExpression(op string, viewer, agent hub.AgentID, topic, text string) (string, error) {
-	words := wordsOf(text)
-	switch {
-	case text != "" && len(words) == 0:
-		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
-	case len(words) > maxWords:
-		return "", hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
-	}
-	if topic != "" {
-		words = append(words, topicTag(topic))
-	}
-	for _, id := range []hub.AgentID{viewer, agent} {
-		if id != "" {
-			words = append(words, agentTag(id))
-		}
-	}
-	return `"` + strings.Join(words, `" AND "`) + `"`, nil
+// indexWords adds one message to the word index, under its seq.
+func (t *tx) indexWords(seq int64, m *hub.Message, parties []hub.Party) error {
+	q := t.Ask(stmtAddText, seq, strings.Join(rows.WordsOf(m, parties), " "))
+	return q.Exec()
 }
 
 // The word index lags behind the messages. Its cursor, stored in the table of
@@ -70,15 +43,30 @@ type lag struct {
 
 func (l lag) count() int64 { return l.last - l.indexed }
 
-// noteMessage keeps the lag in step with a message that was stored at row. A
-// row at or below the cursor is one that was given again, because the newest
+// Inserted implements rows.Index: it keeps the lag in step with a message that was
+// stored. A row at or below the cursor is one that was given again, because the newest
 // messages were removed; then the cursor goes back.
-func (t *tx) noteMessage(op string, row int64) error {
+func (t *tx) Inserted() error {
+	row := t.c.db.LastInsertRowID()
 	t.lag.last = row
 	if row > t.lag.indexed {
 		return nil
 	}
 	return t.putWordCursor(row - 1)
+}
+
+// Filed implements rows.Index. The words follow later.
+func (t *tx) Filed(int64, *hub.Message, []hub.Party) error { return nil }
+
+// Query finds the words of messages of this transaction, too.
+func (t *tx) Query(f hub.Query) (hub.Page, error) {
+	if f.Text != "" || f.Topic != "" {
+		if err := t.indexAll(); err != nil {
+			t.Spoil(err)
+			return hub.Page{}, err
+		}
+	}
+	return t.Tx.Query(f)
 }
 
 func (t *tx) putWordCursor(row int64) error {
@@ -96,15 +84,13 @@ func (t *tx) indexBatch() error {
 		seq, row int64
 	}
 	var batch []message
-	q := t.c.query(stmtUnindexed)
-	q.int(t.lag.indexed)
-	q.int(wordBatch)
-	for q.next() {
-		m, seq, err := t.c.scanMessage(q.s)
-		q.note(err)
-		batch = append(batch, message{m, seq, q.s.ColumnInt64(messageWidth)})
+	q := t.Ask(stmtUnindexed, t.lag.indexed, wordBatch)
+	for q.Next() {
+		m, seq, err := t.ScanMessage(q.Row())
+		q.Note(err)
+		batch = append(batch, message{m, seq, q.Row().ColumnInt64(rows.MessageWidth)})
 	}
-	if err := q.done(); err != nil {
+	if err := q.Done(); err != nil {
 		return engineError(op, err)
 	}
 	next := t.lag.last

@@ -97,7 +97,7 @@ func countFound(t testing.TB, s *Store, viewer hub.AgentID, text string) (n int)
 // unfiled counts messages that have no parties in the database.
 func unfiled(t testing.TB, dir string) string {
 	t.Helper()
-	return rows(t, raw(t, dir), `SELECT count(*) FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id
+	return rowsOf(t, raw(t, dir), `SELECT count(*) FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id
 		WHERE NOT EXISTS (SELECT 1 FROM message_party AS p WHERE p.seq = d.seq)`)[0]
 }
 
@@ -170,7 +170,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("unfiled before: got %s, want %s", got, want)
 		}
 		var ids []hub.EnvelopeID
-		for _, id := range rows(t, c, `SELECT id FROM messages ORDER BY id`) {
+		for _, id := range rowsOf(t, c, `SELECT id FROM messages ORDER BY id`) {
 			ids = append(ids, hub.EnvelopeID(id))
 		}
 		s := openAt(t, dir, nil)
@@ -236,7 +236,7 @@ func TestWordIndex(t *testing.T) {
 		for s.indexedRow.Load() < 3 {
 			runtime.Gosched()
 		}
-		if got, want := rows(t, raw(t, filepath.Dir(s.path)), `SELECT count(*) FROM message_text WHERE message_text MATCH 'printer'`)[0], "3"; got != want {
+		if got, want := rowsOf(t, raw(t, filepath.Dir(s.path)), `SELECT count(*) FROM message_text WHERE message_text MATCH 'printer'`)[0], "3"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})

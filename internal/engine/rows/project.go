@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import (
 	"encoding/json"
@@ -10,24 +10,24 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// maxRepoLists bounds how many decoded lists of repositories a connection
+// maxRepoLists bounds how many decoded lists of repositories a reader
 // remembers.
 const maxRepoLists = 64
 
 // repos decodes stored repositories. Every change in a project reads them, and
 // they seldom change; the list is shared and must not be written to.
-func (c *conn) repos(b []byte) ([]hub.Repo, error) {
-	if list, ok := c.repoLists[string(b)]; ok {
+func (r *reader) repos(b []byte) ([]hub.Repo, error) {
+	if list, ok := r.repoLists[string(b)]; ok {
 		return list, nil
 	}
 	var list []hub.Repo
 	if err := json.Unmarshal(b, &list); err != nil {
 		return nil, err
 	}
-	if len(c.repoLists) >= maxRepoLists {
-		clear(c.repoLists)
+	if len(r.repoLists) >= maxRepoLists {
+		clear(r.repoLists)
 	}
-	c.repoLists[string(b)] = slices.Clip(list)
+	r.repoLists[string(b)] = slices.Clip(list)
 	return slices.Clip(list), nil
 }
 
@@ -41,7 +41,7 @@ var projects = newTable("projects", "project", "id, name, objective, status, pol
 		repos := slices.Concat([]hub.Repo{}, p.Repos) // never stored as null
 		c.encoded(&repos, false)
 	} else {
-		p.Repos, c.err = c.conn.repos(c.s.ColumnRawText(c.n))
+		p.Repos, c.err = c.r.repos(c.s.ColumnRawText(c.n))
 		c.n++
 	}
 	c.moment(&p.CreatedAt)
@@ -143,8 +143,8 @@ var (
 
 	contractByID  = contracts.query(`WHERE project = ?1 AND id = ?2`)
 	putContract   = contracts.update(2, "type", ` AND version = ?15 AND updated_at = ?16`)
-	putConflicted = statement(`UPDATE contracts SET conflicted = (?3 OR EXISTS (
-		SELECT 1 FROM contract_versions AS v WHERE v.project = ?1 AND v.contract = ?2 AND v.standing <> 'history')) WHERE project = ?1 AND id = ?2`)
+	putConflicted = statement(`UPDATE contracts SET conflicted = CASE WHEN ?3 = 1 OR EXISTS (
+		SELECT 1 FROM contract_versions AS v WHERE v.project = ?1 AND v.contract = ?2 AND v.standing <> 'history') THEN 1 ELSE 0 END WHERE project = ?1 AND id = ?2`)
 
 	versionsOf     = versions.query(`WHERE project = ?1 AND contract = ?2 ORDER BY version, sha256`)
 	replaceVersion = statement(`INSERT INTO contract_versions (project, contract, version, sha256, standing, proposed_by, at, change_notes, content_json)
@@ -402,7 +402,7 @@ func (r *reader) PacketIDs(project hub.ProjectID, after hub.PacketID, limit int)
 		}
 		at = last.At.Micro()
 	}
-	q := r.c.query(packetIDs)
+	q := r.query(packetIDs)
 	q.bind(string(project), at, string(after), max(limit, 0))
 	for q.next() {
 		ids = append(ids, hub.PacketID(q.s.ColumnText(0)))

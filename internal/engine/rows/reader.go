@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import (
 	"errors"
@@ -7,15 +7,28 @@ import (
 )
 
 // A reader is a hub.Reader on a connection that is in a transaction.
-type reader struct{ c *conn }
+type reader struct {
+	c Conn
+
+	policies  map[string]hub.Policy // as read, by their text; see policy
+	repoLists map[string][]hub.Repo // likewise; see repos
+}
+
+// A Reader is a reader for the engines.
+type Reader = reader
+
+// NewReader returns a reader on a connection.
+func NewReader(c Conn) *Reader {
+	return &reader{c: c, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
+}
 
 func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
-	const op = "sqlite.Message"
-	q := r.c.query(stmtMessage)
+	const op = "store.Message"
+	q := r.query(stmtMessage)
 	q.text(string(id))
 	found := q.next()
 	if found {
-		m, _, err = r.c.scanMessage(q.s)
+		m, _, err = r.scanMessage(q.s)
 		q.note(err)
 	}
 	if err := q.done(); err != nil {
@@ -28,19 +41,19 @@ func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
 }
 
 func (r *reader) Parties(id hub.EnvelopeID, only ...hub.AgentID) (all []hub.Party, err error) {
-	const op = "sqlite.Parties"
+	const op = "store.Parties"
 	read := func(q query, args ...any) {
 		q.bind(args...)
 		for q.next() {
-			all = append(all, hub.Party{Agent: hub.AgentID(q.s.ColumnText(0)), State: hub.PartyState(q.s.ColumnText(1)), Hidden: q.s.ColumnBool(2)})
+			all = append(all, hub.Party{Agent: hub.AgentID(q.s.ColumnText(0)), State: hub.PartyState(q.s.ColumnText(1)), Hidden: q.s.ColumnInt64(2) != 0})
 		}
 		err = errors.Join(err, q.done())
 	}
 	if len(only) == 0 {
-		read(r.c.query(stmtParties), string(id))
+		read(r.query(stmtParties), string(id))
 	}
 	for _, agent := range only {
-		read(r.c.query(stmtParty), string(id), string(agent))
+		read(r.query(stmtParty), string(id), string(agent))
 	}
 	switch {
 	case err != nil:
@@ -56,7 +69,7 @@ func (r *reader) Parties(id hub.EnvelopeID, only ...hub.AgentID) (all []hub.Part
 // Inbox merges the unread messages with the delivered ones; the index gives
 // each of the two in the order wanted.
 func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
-	const op = "sqlite.Inbox"
+	const op = "store.Inbox"
 	if f.Limit <= 0 {
 		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
 	}
@@ -67,8 +80,8 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 			return hub.Page{}, err
 		}
 	}
-	arm := func(id stmtID) query {
-		q := r.c.query(id)
+	arm := func(id StmtID) query {
+		q := r.query(id)
 		q.text(string(agent))
 		q.int(after.a)
 		q.int(after.b)
@@ -102,7 +115,7 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
 			q, more = &delivered, &moreDelivered
 		}
-		m, _, err := r.c.scanMessage(q.s)
+		m, _, err := r.scanMessage(q.s)
 		if err != nil {
 			return hub.Page{}, engineError(op, err)
 		}
@@ -125,24 +138,24 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 // count runs a statement that counts.
 func (q *query) count(op string) (n int, err error) {
 	if q.next() {
-		n = q.s.ColumnInt(0)
+		n = int(q.s.ColumnInt64(0))
 	}
 	return n, engineError(op, q.done())
 }
 
 func (r *reader) CountMessages(f hub.CountFilter) (int, error) {
-	const op = "sqlite.CountMessages"
+	const op = "store.CountMessages"
 	limit := max(f.Limit, 0)
-	ids, key := []stmtID{stmtThreadSize}, f.Thread
+	ids, key := []StmtID{stmtThreadSize}, f.Thread
 	switch {
 	case f.Inbox != "":
-		ids, key = []stmtID{stmtCountUnread, stmtCountDelivered}, string(f.Inbox)
+		ids, key = []StmtID{stmtCountUnread, stmtCountDelivered}, string(f.Inbox)
 	case f.Type != "":
-		ids = []stmtID{stmtThreadRounds}
+		ids = []StmtID{stmtThreadRounds}
 	}
 	total := 0
 	for _, id := range ids {
-		q := r.c.query(id)
+		q := r.query(id)
 		q.bind(key, limit-total)
 		if id == stmtThreadRounds {
 			q.text(string(f.Type))
@@ -157,12 +170,12 @@ func (r *reader) CountMessages(f hub.CountFilter) (int, error) {
 }
 
 func (r *reader) ThreadSequence(thread string) (n int64, found bool, err error) {
-	q := r.c.query(stmtThreadSequence)
+	q := r.query(stmtThreadSequence)
 	q.text(thread)
 	if found = q.next(); found {
 		n = q.s.ColumnInt64(0)
 	}
-	return n, found, engineError("sqlite.ThreadSequence", q.done())
+	return n, found, engineError("store.ThreadSequence", q.done())
 }
 
 func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
@@ -170,7 +183,7 @@ func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
 	if f.Broadcasts {
 		id = stmtBroadcastsSince
 	}
-	q := r.c.query(id)
+	q := r.query(id)
 	q.bind(string(f.From), f.Since, max(f.Limit, 0))
 	var all []hub.Sent
 	for q.next() {
@@ -183,22 +196,22 @@ func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
 			At: columnTime(q.s, 0), To: to, Type: hub.MessageType(q.s.ColumnText(2)), Payload: columnJSON(q.s, 3),
 		})
 	}
-	return all, engineError("sqlite.Sent", q.done())
+	return all, engineError("store.Sent", q.done())
 }
 
 func (r *reader) Expired(now hub.Time, limit int) ([]hub.EnvelopeID, error) {
-	q := r.c.query(stmtExpired)
+	q := r.query(stmtExpired)
 	q.text(now.String())
 	q.int(int64(max(limit, 0)))
 	var all []hub.EnvelopeID
 	for q.next() {
 		all = append(all, hub.EnvelopeID(q.s.ColumnText(0)))
 	}
-	return all, engineError("sqlite.Expired", q.done())
+	return all, engineError("store.Expired", q.done())
 }
 
 func (r *reader) Deliveries(id hub.EnvelopeID) ([]hub.Delivery, error) {
-	q := r.c.query(stmtDeliveries)
+	q := r.query(stmtDeliveries)
 	q.text(string(id))
 	var all []hub.Delivery
 	for q.next() {
@@ -213,26 +226,26 @@ func (r *reader) Deliveries(id hub.EnvelopeID) ([]hub.Delivery, error) {
 			Error:       q.s.ColumnText(7),
 		})
 	}
-	return all, engineError("sqlite.Deliveries", q.done())
+	return all, engineError("store.Deliveries", q.done())
 }
 
 func (r *reader) Processed(id hub.EnvelopeID, agent hub.AgentID) (bool, error) {
-	q := r.c.query(stmtProcessed)
+	q := r.query(stmtProcessed)
 	q.text(string(id))
 	q.text(string(agent))
 	found := q.next()
-	return found, engineError("sqlite.Processed", q.done())
+	return found, engineError("store.Processed", q.done())
 }
 
 func (r *reader) SessionMark(agent hub.AgentID, session string) (hub.SessionMark, error) {
-	const op = "sqlite.SessionMark"
-	q := r.c.query(stmtSessionMark)
+	const op = "store.SessionMark"
+	q := r.query(stmtSessionMark)
 	q.text(string(agent))
 	q.text(session)
 	m := hub.SessionMark{Agent: agent, Session: session}
 	found := q.next()
 	if found {
-		m.Message, m.Hop, m.At = hub.EnvelopeID(q.s.ColumnText(0)), q.s.ColumnInt(1), columnTime(q.s, 2)
+		m.Message, m.Hop, m.At = hub.EnvelopeID(q.s.ColumnText(0)), int(q.s.ColumnInt64(1)), columnTime(q.s, 2)
 	}
 	if err := q.done(); err != nil {
 		return hub.SessionMark{}, engineError(op, err)
@@ -244,8 +257,8 @@ func (r *reader) SessionMark(agent hub.AgentID, session string) (hub.SessionMark
 }
 
 func (r *reader) Receipt(actor hub.AgentID, key string) (hub.Receipt, error) {
-	const op = "sqlite.Receipt"
-	q := r.c.query(stmtReceipt)
+	const op = "store.Receipt"
+	q := r.query(stmtReceipt)
 	q.text(string(actor))
 	q.text(key)
 	rc := hub.Receipt{Actor: actor, Key: key}
@@ -290,27 +303,27 @@ func (r *reader) Journal(f hub.JournalQuery) ([]hub.Entry, error) {
 	case f.Newest:
 		id = stmtJournalNewest
 	}
-	q := r.c.query(id)
+	q := r.query(id)
 	q.int(f.After)
 	q.int(int64(max(f.Limit, 0)))
 	if f.Subject != "" {
 		q.text(f.Subject)
 	}
-	return q.entries("sqlite.Journal")
+	return q.entries("store.Journal")
 }
 
 func (r *reader) Cursor(consumer string) (seq int64, err error) {
-	q := r.c.query(stmtCursor)
+	q := r.query(stmtCursor)
 	q.text(consumer)
 	if q.next() {
 		seq = q.s.ColumnInt64(0)
 	}
-	return seq, engineError("sqlite.Cursor", q.done())
+	return seq, engineError("store.Cursor", q.done())
 }
 
 func (r *reader) Meta(key string) (value string, err error) {
-	const op = "sqlite.Meta"
-	q := r.c.query(stmtMeta)
+	const op = "store.Meta"
+	q := r.query(stmtMeta)
 	q.text(key)
 	found := q.next()
 	if found {

@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import "github.com/parley-agents/parley/hub"
 
@@ -26,15 +26,15 @@ const pruneReaders = `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value
 	AND sha256 NOT IN (
 		SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
 		WHERE a.value ->> 'sha256' IS NOT NULL
-		UNION ALL SELECT a.value ->> '$.ref.sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
-		WHERE a.value ->> '$.ref.sha256' IS NOT NULL)
+		UNION ALL SELECT a.value -> 'ref' ->> 'sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
+		WHERE a.value -> 'ref' ->> 'sha256' IS NOT NULL)
 	AND NOT EXISTS (SELECT 1 FROM journal AS j
 		WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`
 
 // first returns the first column of the first row of a query, and whether there
 // is one.
-func (r *reader) first(op string, id stmtID, args ...any) (text string, found bool, err error) {
-	q := r.c.query(id)
+func (r *reader) first(op string, id StmtID, args ...any) (text string, found bool, err error) {
+	q := r.query(id)
 	q.bind(args...)
 	if found = q.next(); found {
 		text = q.s.ColumnText(0)
@@ -43,7 +43,7 @@ func (r *reader) first(op string, id stmtID, args ...any) (text string, found bo
 }
 
 func (r *reader) ShortID(id string) (hub.ShortID, error) {
-	const op = "sqlite.ShortID"
+	const op = "store.ShortID"
 	text, found, err := r.first(op, shortID, id)
 	if err == nil && !found {
 		err = notFound(op, "short id of", id)
@@ -52,7 +52,7 @@ func (r *reader) ShortID(id string) (hub.ShortID, error) {
 }
 
 func (r *reader) LongID(s hub.ShortID) (string, error) {
-	const op = "sqlite.LongID"
+	const op = "store.LongID"
 	kind, n, ok := s.Split()
 	if !ok {
 		return "", notFound(op, "short id", string(s))
@@ -65,21 +65,23 @@ func (r *reader) LongID(s hub.ShortID) (string, error) {
 }
 
 func (r *reader) ReadsArtifact(sha256 string, agent hub.AgentID) (bool, error) {
-	_, found, err := r.first("sqlite.ReadsArtifact", artifactReader, sha256, string(agent))
+	_, found, err := r.first("store.ReadsArtifact", artifactReader, sha256, string(agent))
 	return found, err
 }
 
 func (t *tx) addShortID(kind, id string) error {
-	_, err := t.run("sqlite.addShortID", addShortID, kind, id)
-	return err
+	q := t.query(addShortID)
+	q.text(kind)
+	q.text(id)
+	return t.later("store.addShortID", &q)
 }
 
 func (t *tx) AddArtifactReader(sha256 string, agent hub.AgentID) error {
-	_, err := t.run("sqlite.AddArtifactReader", addReader, sha256, string(agent))
+	_, err := t.run("store.AddArtifactReader", addReader, sha256, string(agent))
 	return err
 }
 
 func (t *tx) RemoveArtifactReaders(sha256 string) error {
-	_, err := t.run("sqlite.RemoveArtifactReaders", removeReaders, sha256)
+	_, err := t.run("store.RemoveArtifactReaders", removeReaders, sha256)
 	return err
 }

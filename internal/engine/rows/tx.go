@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import (
 	"slices"
@@ -6,13 +6,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A tx is a hub.Tx on the writer's connection. It serves the functions of a
+// A tx is a hub.Tx on a writer's connection. It serves the functions of a
 // batch one after the other.
 type tx struct {
 	reader
+	index Index
 
 	head   head  // the newest journal entry of this transaction
-	lag    lag   // of the word index, in this transaction
 	topSeq int64 // the greatest seq of message_meta, or greater after a rollback
 	wrote  bool  // the function at hand has changed something
 	fault  error // spoils the function at hand, even if it returns nil
@@ -20,15 +20,19 @@ type tx struct {
 	foreign error // once the journal has a row of another program, the answer to every change
 }
 
-// newTx returns a tx on a connection.
-func newTx(c *conn) *tx {
-	t := new(tx)
-	t.use(c)
-	return t
-}
+// A Tx is a tx for the engines, which override what they do in another way.
+type Tx = tx
 
-// use lets the tx go on with another connection, or with none.
-func (t *tx) use(c *conn) { t.reader = reader{c: c} }
+// An Index is the index of the words of messages, in one transaction. It may lag
+// behind the messages.
+type Index interface {
+	// Inserted is called directly after the row of a message was inserted.
+	Inserted() error
+	// Filed is called when a message can be found by all but its words.
+	Filed(seq int64, m *hub.Message, parties []hub.Party) error
+	// Replaced is called when a message has other words than before.
+	Replaced(seq int64, m *hub.Message, parties []hub.Party) error
+}
 
 // A head is the newest entry of the journal.
 type head struct {
@@ -36,24 +40,77 @@ type head struct {
 	hash string
 }
 
+// Use lets the tx go on with another connection and index.
+func (t *tx) Use(c Conn, index Index) { t.reader, t.index = *NewReader(c), index }
+
+// Start tells the tx the newest journal entry and the greatest seq of a message.
+func (t *tx) Start(newest hub.Head, topSeq int64) {
+	t.head, t.topSeq = head{newest.Seq, newest.Hash}, topSeq
+}
+
+// Newest returns number and hash of the newest journal entry.
+func (t *tx) Newest() hub.Head { return hub.Head{Seq: t.head.seq, Hash: t.head.hash} }
+
+// Rewind tells the tx the newest journal entry after a rollback.
+func (t *tx) Rewind(newest hub.Head) { t.head = head{newest.Seq, newest.Hash} }
+
+// Foreign returns the error after a row of the journal was found that this hub did
+// not write, or nil.
+func (t *tx) Foreign() error { return t.foreign }
+
+// foreignRow returns the error after a row of the journal was found that this hub
+// did not write. The chain has another end than the writer believes, so that it
+// must not go on.
+func foreignRow(seq int64) error {
+	return hub.Errorf(hub.CodeDegraded, "store.Append", "the journal has a row %d that this hub did not write; it writes no more", seq).
+		WithHint("end the other program that writes to the database, run parley audit verify, and start the hub again")
+}
+
+// Change runs an engine's own statement that writes and returns how many rows it
+// changed.
+func (t *tx) Change(op string, id StmtID, args ...any) (int64, error) { return t.run(op, id, args...) }
+
 // change runs a statement that writes and returns how many rows it changed. An
 // error other than a refusal of this one row spoils the function at hand.
 func (t *tx) change(op string, q *query) (int64, error) {
 	if err := q.exec(); err != nil {
-		err = engineError(op, err)
-		switch hub.CodeOf(err) {
-		case hub.CodeConflict, hub.CodeNotFound, hub.CodeInvalid:
-		default:
-			t.spoil(err)
-		}
-		return 0, err
+		return 0, t.refused(engineError(op, err))
 	}
-	n := t.c.db.Changes()
+	n := t.c.Changes()
 	if n > 0 {
 		t.wrote = true
 	}
 	return n, nil
 }
+
+// refused returns err, and spoils the function at hand unless it is a refusal of one
+// row.
+func (t *tx) refused(err error) error {
+	switch hub.CodeOf(err) {
+	case hub.CodeConflict, hub.CodeNotFound, hub.CodeInvalid:
+	default:
+		t.spoil(err)
+	}
+	return err
+}
+
+// later runs a statement that writes one row, whose outcome is not in question. The
+// engine may run it together with the next one; then an error of it spoils the
+// function at hand.
+func (t *tx) later(op string, q *query) error {
+	t.wrote = true
+	if q.err == nil {
+		q.note(t.c.Later(q.s))
+	}
+	err := engineError(op, q.refined())
+	if err != nil {
+		t.spoil(err)
+	}
+	return err
+}
+
+// Spoil makes sure that the function at hand fails.
+func (t *tx) Spoil(err error) { t.spoil(err) }
 
 // spoil makes sure that the function at hand fails.
 func (t *tx) spoil(err error) {
@@ -70,20 +127,19 @@ func boolInt(b bool) int64 {
 }
 
 func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
-	const op = "sqlite.AddMessage"
+	const op = "store.AddMessage"
 	if !slices.Contains(hub.MessageStatuses, m.Status) {
 		return hub.Errorf(hub.CodeInvalid, op, "%q is not a message status", m.Status)
 	}
-	if err := t.insertMessage(op, &m.Envelope); err != nil {
-		if hub.CodeOf(err) == hub.CodeConflict {
-			return hub.Errorf(hub.CodeConflict, op, "there is a message %s already", m.ID)
-		}
+	if n, err := t.insertMessage(op, &m.Envelope); err != nil {
 		return err
+	} else if n == 0 {
+		return hub.Errorf(hub.CodeConflict, op, "there is a message %s already", m.ID)
 	}
 	// From here on an error leaves half a message behind.
-	err := t.noteMessage(op, t.c.db.LastInsertRowID())
+	err := t.index.Inserted()
 	if err == nil {
-		err = t.fileMessage(op, &m, parties)
+		err = t.FileMessage(op, &m, parties)
 	}
 	if err == nil {
 		err = t.addShortID(hub.ShortMessage, string(m.ID))
@@ -94,27 +150,27 @@ func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 	return err
 }
 
-func (t *tx) insertMessage(op string, e *hub.Envelope) error {
+func (t *tx) insertMessage(op string, e *hub.Envelope) (int64, error) {
 	to, err := encodeAgents(e.To)
 	if err != nil {
-		return engineError(op, err)
+		return 0, engineError(op, err)
 	}
 	policy, err := encodePolicy(e.Policy)
 	if err != nil {
-		return engineError(op, err)
+		return 0, engineError(op, err)
 	}
 	var context, refs string
 	if e.Context != nil {
 		if context, err = encodeJSON(e.Context); err != nil {
-			return engineError(op, err)
+			return 0, engineError(op, err)
 		}
 		if len(e.Context.ExternalRefs) > 0 {
 			if refs, err = encodeJSON(e.Context.ExternalRefs); err != nil {
-				return engineError(op, err)
+				return 0, engineError(op, err)
 			}
 		}
 	}
-	q := t.c.query(stmtAddMessage)
+	q := t.query(stmtAddMessage)
 	q.text(string(e.ID))
 	q.text(e.Protocol)
 	q.text(e.Version)
@@ -140,43 +196,53 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) error {
 	q.int(int64(compactLen(e.Payload)))
 	q.text(e.CreatedAt.String())
 	q.time(e.UpdatedAt)
-	_, err = t.change(op, &q)
-	return err
+	return t.change(op, &q)
 }
 
-// fileMessage writes the rows that a message is found by: one of message_meta,
-// and one of message_party for its sender and each recipient.
-func (t *tx) fileMessage(op string, m *hub.Message, parties []hub.Party) error {
+// FileMessage writes the rows that a message is found by: one of message_meta,
+// one of message_party for its sender and each recipient, and its words.
+func (t *tx) FileMessage(op string, m *hub.Message, parties []hub.Party) error {
 	seq, err := t.freeSeq(op, m)
 	if err != nil {
 		return err
 	}
-	q := t.c.query(stmtAddMeta)
+	q := t.query(stmtAddMeta)
 	q.int(seq)
 	q.text(string(m.ID))
 	q.int(int64(m.Hop))
 	q.some(string(m.Cause))
 	q.some(string(m.Extra))
-	if _, err := t.change(op, &q); err != nil {
+	if err := t.later(op, &q); err != nil {
 		return err
 	}
-	return t.addParties(op, seq, m, parties)
+	return t.AddParties(op, seq, m, parties)
 }
 
-func (t *tx) addParties(op string, seq int64, m *hub.Message, parties []hub.Party) error {
-	for _, p := range parties {
-		q := t.c.query(stmtAddParty)
+// AddParties writes the parties of a message that has a seq, and its words.
+func (t *tx) AddParties(op string, seq int64, m *hub.Message, parties []hub.Party) error {
+	var seen map[hub.AgentID]bool
+	if len(parties) > 2 {
+		seen = make(map[hub.AgentID]bool, len(parties))
+	}
+	for i, p := range parties {
+		if seen[p.Agent] || i == 1 && p.Agent == parties[0].Agent {
+			return hub.Errorf(hub.CodeConflict, op, "message %s names %s twice", m.ID, p.Agent)
+		}
+		if seen != nil {
+			seen[p.Agent] = true
+		}
+		q := t.query(stmtAddParty)
 		q.text(string(p.Agent))
 		q.int(seq)
 		q.text(string(p.State))
 		q.int(int64(m.Priority.Rank()))
 		q.text(string(m.Type))
 		q.int(boolInt(p.State == hub.PartyHeld))
-		if _, err := t.change(op, &q); err != nil {
+		if err := t.later(op, &q); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.index.Filed(seq, m, parties)
 }
 
 // freeSeq returns the seq of a new message: that of seqOf or, if it is taken,
@@ -185,7 +251,7 @@ func (t *tx) addParties(op string, seq int64, m *hub.Message, parties []hub.Part
 func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 	seq := seqOf(m.ID, m.CreatedAt)
 	for seq <= t.topSeq {
-		q := t.c.query(stmtLastSeq)
+		q := t.query(stmtLastSeq)
 		q.int(seq)
 		q.int((seq>>seqBits + 1) << seqBits)
 		last, taken := int64(0), q.next()
@@ -204,20 +270,9 @@ func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 	return seq, nil
 }
 
-// Query finds the words of messages of this transaction, too.
-func (t *tx) Query(f hub.Query) (hub.Page, error) {
-	if f.Text != "" || f.Topic != "" {
-		if err := t.indexAll(); err != nil {
-			t.spoil(err)
-			return hub.Page{}, err
-		}
-	}
-	return t.reader.Query(f)
-}
-
 func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
-	const op = "sqlite.PutStatus"
-	q := t.c.query(stmtPutStatus)
+	const op = "store.PutStatus"
+	q := t.query(stmtPutStatus)
 	q.text(string(e.ID))
 	q.text(string(e.Status))
 	q.time(e.UpdatedAt)
@@ -230,8 +285,8 @@ func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
 }
 
 func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyState) error {
-	const op = "sqlite.PutParty"
-	q := t.c.query(stmtPutParty)
+	const op = "store.PutParty"
+	q := t.query(stmtPutParty)
 	q.text(string(id))
 	q.text(string(agent))
 	q.text(string(next))
@@ -244,7 +299,7 @@ func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyS
 }
 
 func (t *tx) PutDelivery(d hub.Delivery) (int64, error) {
-	const op = "sqlite.PutDelivery"
+	const op = "store.PutDelivery"
 	if !slices.Contains(hub.DeliveryStatuses, d.Status) {
 		return 0, hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
 	}
@@ -252,7 +307,7 @@ func (t *tx) PutDelivery(d hub.Delivery) (int64, error) {
 	if d.ID != 0 {
 		id = stmtPutDelivery
 	}
-	q := t.c.query(id)
+	q := t.query(id)
 	if d.ID != 0 {
 		q.int(d.ID)
 	} else {
@@ -264,23 +319,32 @@ func (t *tx) PutDelivery(d hub.Delivery) (int64, error) {
 	q.time(d.DeliveredAt)
 	q.time(d.ReadAt)
 	q.some(d.Error)
-	n, err := t.change(op, &q)
+	var err error
+	found := false
+	if d.ID == 0 {
+		if found = q.next(); found {
+			t.wrote, d.ID = true, q.s.ColumnInt64(0)
+		}
+		err = t.refused(engineError(op, q.done()))
+	} else {
+		var n int64
+		n, err = t.change(op, &q)
+		found = n > 0
+	}
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		return 0, notFound(op, "message", string(d.MessageID))
 	case err != nil:
 		return 0, err
-	case d.ID == 0:
-		return t.c.db.LastInsertRowID(), nil
-	case n == 0:
+	case !found:
 		return 0, hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
 	}
 	return d.ID, nil
 }
 
 func (t *tx) MarkProcessed(id hub.EnvelopeID, agent hub.AgentID, at hub.Time) (bool, error) {
-	const op = "sqlite.MarkProcessed"
-	q := t.c.query(stmtMarkProcessed)
+	const op = "store.MarkProcessed"
+	q := t.query(stmtMarkProcessed)
 	q.text(string(id))
 	q.text(string(agent))
 	q.text(at.String())
@@ -292,26 +356,26 @@ func (t *tx) MarkProcessed(id hub.EnvelopeID, agent hub.AgentID, at hub.Time) (b
 }
 
 func (t *tx) PutSessionMark(m hub.SessionMark) error {
-	q := t.c.query(stmtPutSessionMark)
+	q := t.query(stmtPutSessionMark)
 	q.text(string(m.Agent))
 	q.text(m.Session)
 	q.text(string(m.Message))
 	q.int(int64(m.Hop))
 	q.text(m.At.String())
-	_, err := t.change("sqlite.PutSessionMark", &q)
+	_, err := t.change("store.PutSessionMark", &q)
 	return err
 }
 
 func (t *tx) AddReceipt(r hub.Receipt) error {
-	const op = "sqlite.AddReceipt"
-	q := t.c.query(stmtAddReceipt)
+	const op = "store.AddReceipt"
+	q := t.query(stmtAddReceipt)
 	q.text(string(r.Actor))
 	q.text(r.Key)
 	q.text(r.Request)
 	q.text(string(r.Message))
 	q.text(r.At.String())
-	_, err := t.change(op, &q)
-	if hub.CodeOf(err) == hub.CodeConflict {
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "%s has used the key %q already", r.Actor, r.Key)
 	}
 	return err
@@ -319,11 +383,11 @@ func (t *tx) AddReceipt(r hub.Receipt) error {
 
 func (t *tx) Forget(before hub.Time, limit int) (int, error) {
 	total := 0
-	for _, id := range [...]stmtID{stmtForgetReceipts, stmtForgetMarks} {
-		q := t.c.query(id)
+	for _, id := range [...]StmtID{stmtForgetReceipts, stmtForgetMarks} {
+		q := t.query(id)
 		q.text(before.String())
 		q.int(int64(max(limit, 0)))
-		n, err := t.change("sqlite.Forget", &q)
+		n, err := t.change("store.Forget", &q)
 		if err != nil {
 			return total, err
 		}
@@ -335,7 +399,7 @@ func (t *tx) Forget(before hub.Time, limit int) (int, error) {
 func (t *tx) Append(e hub.Entry) (hub.Entry, error) {
 	e.Seq = t.head.seq + 1
 	e.Hash = e.Chain(t.head.hash)
-	q := t.c.query(stmtAppend)
+	q := t.query(stmtAppend)
 	q.int(e.Seq)
 	q.text(e.At.String())
 	q.text(string(e.Actor))
@@ -344,12 +408,11 @@ func (t *tx) Append(e hub.Entry) (hub.Entry, error) {
 	q.text(string(e.Outcome))
 	q.text(string(e.Facts))
 	q.text(e.Hash)
-	if _, err := t.change("sqlite.Append", &q); err != nil {
+	if err := t.later("store.Append", &q); err != nil {
 		if hub.CodeOf(err) == hub.CodeConflict {
 			t.foreign = foreignRow(e.Seq)
-			err = t.foreign
+			err, t.fault = t.foreign, t.foreign
 		}
-		t.spoil(err)
 		return hub.Entry{}, err
 	}
 	t.head = head{e.Seq, e.Hash}
@@ -357,19 +420,19 @@ func (t *tx) Append(e hub.Entry) (hub.Entry, error) {
 }
 
 func (t *tx) PutCursor(consumer string, seq int64) error {
-	q := t.c.query(stmtPutCursor)
+	q := t.query(stmtPutCursor)
 	q.text(consumer)
 	q.int(seq)
-	_, err := t.change("sqlite.PutCursor", &q)
+	_, err := t.change("store.PutCursor", &q)
 	return err
 }
 
 func (t *tx) PutMeta(key, value string) error {
-	const op = "sqlite.PutMeta"
+	const op = "store.PutMeta"
 	if key == "schema_version" || key == "protocol_version" {
 		return hub.Errorf(hub.CodeInvalid, op, "%s is not for callers to set", key)
 	}
-	q := t.c.query(stmtPutMeta)
+	q := t.query(stmtPutMeta)
 	q.text(key)
 	q.text(value)
 	_, err := t.change(op, &q)

@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import (
 	"crypto/sha256"
@@ -85,4 +85,39 @@ func tag(kind, s string) string {
 		return kind + "h" + hex.EncodeToString(sum[:])
 	}
 	return kind + hex.EncodeToString([]byte(s))
+}
+
+// WordsOf returns the words that a message is found by: those of its text, each
+// once, a word for each party and one for the topic.
+func WordsOf(m *hub.Message, parties []hub.Party) []string {
+	words := wordsOf(hub.SearchText(m.Topic, m.Payload))
+	for _, p := range parties {
+		words = append(words, agentTag(p.Agent))
+	}
+	if m.Topic != "" {
+		words = append(words, topicTag(m.Topic))
+	}
+	return words
+}
+
+// searchWords returns the words to search for: those of a text, one for the topic,
+// and one for the viewer (none if it may see everything) and for the agent whose
+// messages are wanted.
+func searchWords(op string, viewer, agent hub.AgentID, topic, text string) ([]string, error) {
+	words := wordsOf(text)
+	switch {
+	case text != "" && len(words) == 0:
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
+	case len(words) > maxWords:
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
+	}
+	if topic != "" {
+		words = append(words, topicTag(topic))
+	}
+	for _, id := range []hub.AgentID{viewer, agent} {
+		if id != "" {
+			words = append(words, agentTag(id))
+		}
+	}
+	return words, nil
 }

@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import (
 	"cmp"
@@ -117,7 +117,7 @@ var (
 // conditions. It costs the rows walked over: those of the page, and those
 // between them that a condition leaves out.
 func (r *reader) Query(f hub.Query) (hub.Page, error) {
-	const op = "sqlite.Query"
+	const op = "store.Query"
 	if f.Limit <= 0 {
 		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
 	}
@@ -130,14 +130,14 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	if f.Agent == f.Viewer {
 		f.Agent = ""
 	}
-	way, where, err := plan(op, f)
+	way, where, err := r.plan(op, f)
 	if err != nil {
 		return hub.Page{}, err
 	}
 	if err := way.bounds(op, &where, f, key); err != nil {
 		return hub.Page{}, err
 	}
-	q := r.c.dynamic(`SELECT ` + messageColumns + ` FROM ` + way.from + ` ` + where.where() + way.order() + ` LIMIT ?`)
+	q := r.dynamic(`SELECT ` + messageColumns + ` FROM ` + way.from + ` ` + where.where() + way.order() + ` LIMIT ?`)
 	q.bind(where.args...)
 	q.int(int64(f.Limit) + 1)
 
@@ -149,7 +149,7 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 			page.Next = encodeCursor(last, key)
 			break
 		}
-		m, seq, err := r.c.scanMessage(q.s)
+		m, seq, err := r.scanMessage(q.s)
 		if err != nil {
 			q.note(err)
 			break
@@ -168,16 +168,16 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 
 // plan returns the walk for a query, and the conditions that the walk does not
 // fulfil by itself.
-func plan(op string, f hub.Query) (way walk, w filter, err error) {
+func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	viewer, agent := f.Viewer, cmp.Or(f.Agent, f.From, f.To)
 	switch {
 	case f.Text != "" || f.Topic != "":
-		match, err := matchExpression(op, viewer, agent, f.Topic, f.Text)
+		words, err := searchWords(op, viewer, agent, f.Topic, f.Text)
 		if err != nil {
 			return way, w, err
 		}
 		way = walkWords
-		w.add(`message_text MATCH ?`, match)
+		w.add(`message_text MATCH ?`, r.c.Match(words))
 	case f.Held:
 		way = walkHeld
 	case f.Thread != "":

@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import "github.com/parley-agents/parley/hub"
 
@@ -85,8 +85,9 @@ const deadLettersKept = 1000
 var (
 	changesAfter = changes.query(`WHERE seq > ?1 ORDER BY seq LIMIT ?2`)
 	changeSpan   = statement(`SELECT (SELECT min(seq) FROM changes), (SELECT max(seq) FROM changes)`)
-	addChange    = statement(`INSERT INTO changes (project, kind, object, version, at, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`)
-	dropChanges  = statement(`DELETE FROM changes WHERE seq IN (SELECT seq FROM changes WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM changes)
+	addChange    = statement(`INSERT INTO changes (seq, project, kind, object, version, at, origin)
+		VALUES (1 + coalesce((SELECT max(seq) FROM changes), 0), ?1, ?2, ?3, ?4, ?5, ?6)`)
+	dropChanges = statement(`DELETE FROM changes WHERE seq IN (SELECT seq FROM changes WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM changes)
 		ORDER BY seq LIMIT ?2)`)
 
 	peerByAID   = peers.query(`WHERE aid = ?1`)
@@ -118,20 +119,20 @@ func (r *reader) Changes(seq int64, limit int) ([]hub.Change, error) {
 }
 
 func (r *reader) ChangeSpan() (oldest, newest int64, err error) {
-	q := r.c.query(changeSpan)
+	q := r.query(changeSpan)
 	if q.next() {
 		oldest, newest = q.s.ColumnInt64(0), q.s.ColumnInt64(1)
 	}
-	return oldest, newest, engineError("sqlite.ChangeSpan", q.done())
+	return oldest, newest, engineError("store.ChangeSpan", q.done())
 }
 
 func (t *tx) AddChange(c hub.Change) error {
-	_, err := t.run("sqlite.AddChange", addChange, string(c.Project), string(c.Kind), c.Object, c.Version, c.At, orNull(c.Origin))
+	_, err := t.run("store.AddChange", addChange, string(c.Project), string(c.Kind), c.Object, c.Version, c.At, orNull(c.Origin))
 	return err
 }
 
 func (t *tx) DropChanges(upTo int64, limit int) (int, error) {
-	n, err := t.run("sqlite.DropChanges", dropChanges, upTo, max(limit, 0))
+	n, err := t.run("store.DropChanges", dropChanges, upTo, max(limit, 0))
 	return int(n), err
 }
 

@@ -1,10 +1,8 @@
-package sqlite
+package rows
 
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -12,7 +10,7 @@ import (
 
 // columnTime reads a stored time; NULL is the zero time. A time that another
 // program wrote in a form of its own is the zero time, too.
-func columnTime(s *sqlite3.Stmt, col int) hub.Time {
+func columnTime(s Stmt, col int) hub.Time {
 	b := s.ColumnRawText(col)
 	if len(b) == 0 {
 		return hub.Time{}
@@ -22,7 +20,7 @@ func columnTime(s *sqlite3.Stmt, col int) hub.Time {
 }
 
 // columnJSON reads stored JSON; NULL is nil.
-func columnJSON(s *sqlite3.Stmt, col int) json.RawMessage {
+func columnJSON(s Stmt, col int) json.RawMessage {
 	b := s.ColumnRawText(col)
 	if len(b) == 0 {
 		return nil
@@ -30,14 +28,17 @@ func columnJSON(s *sqlite3.Stmt, col int) json.RawMessage {
 	return append(json.RawMessage(nil), b...)
 }
 
+// ScanMessage reads a row of MessageColumns and returns its seq, too.
+func (r *reader) ScanMessage(s Stmt) (hub.Message, int64, error) { return r.scanMessage(s) }
+
 // scanMessage reads a row of messageColumns and returns its seq, too.
-func (c *conn) scanMessage(s *sqlite3.Stmt) (m hub.Message, seq int64, err error) {
+func (r *reader) scanMessage(s Stmt) (m hub.Message, seq int64, err error) {
 	m.ID = hub.EnvelopeID(s.ColumnText(0))
 	m.Protocol = columnConst(s, 1, hub.Protocol)
 	m.Version = columnConst(s, 2, hub.Version)
 	m.From = hub.AgentID(s.ColumnText(3))
 	if m.To, err = decodeAgents(s.ColumnRawText(4)); err != nil {
-		return m, 0, hub.Errorf(hub.CodeDegraded, "sqlite.Message", "message %s has broken recipients: %v", m.ID, err)
+		return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has broken recipients: %v", m.ID, err)
 	}
 	m.Team = s.ColumnText(5)
 	m.ThreadID = s.ColumnText(6)
@@ -46,51 +47,51 @@ func (c *conn) scanMessage(s *sqlite3.Stmt) (m hub.Message, seq int64, err error
 	m.Topic = s.ColumnText(9)
 	m.Priority = hub.Priority(columnConst(s, 10, string(hub.PriorityNormal)))
 	m.Status = hub.MessageStatus(columnConst(s, 11, string(hub.StatusPending)))
-	if s.ColumnType(12) != sqlite3.NULL {
+	if len(s.ColumnRawText(12)) > 0 {
 		n := s.ColumnInt64(12)
 		m.Sequence = &n
 	}
 	m.ExpiresAt = columnTime(s, 13)
 	m.Payload = columnJSON(s, 14)
-	if m.Policy, err = c.policy(s.ColumnRawText(15)); err != nil {
-		return m, 0, hub.Errorf(hub.CodeDegraded, "sqlite.Message", "message %s has a broken policy: %v", m.ID, err)
+	if m.Policy, err = r.policy(s.ColumnRawText(15)); err != nil {
+		return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has a broken policy: %v", m.ID, err)
 	}
 	if b := s.ColumnRawText(16); len(b) > 0 {
 		m.Context = new(hub.Context)
 		if err := json.Unmarshal(b, m.Context); err != nil {
-			return m, 0, hub.Errorf(hub.CodeDegraded, "sqlite.Message", "message %s has a broken context: %v", m.ID, err)
+			return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has a broken context: %v", m.ID, err)
 		}
 	}
 	m.CreatedAt = columnTime(s, 17)
 	m.UpdatedAt = columnTime(s, 18)
-	m.Hop = s.ColumnInt(19)
+	m.Hop = int(s.ColumnInt64(19))
 	m.Cause = hub.EnvelopeID(s.ColumnText(20))
 	m.Extra = columnJSON(s, 21)
 	return m, s.ColumnInt64(22), nil
 }
 
 // columnConst is ColumnText without an allocation for the usual value.
-func columnConst(s *sqlite3.Stmt, col int, usual string) string {
+func columnConst(s Stmt, col int, usual string) string {
 	if b := s.ColumnRawText(col); string(b) != usual {
 		return string(b)
 	}
 	return usual
 }
 
-// maxPolicies bounds how many decoded policies a connection remembers; the
+// maxPolicies bounds how many decoded policies a reader remembers; the
 // protocol has 18.
 const maxPolicies = 64
 
 // policy decodes a stored policy, of which there are few different ones.
-func (c *conn) policy(b []byte) (p hub.Policy, err error) {
-	if p, ok := c.policies[string(b)]; ok {
+func (r *reader) policy(b []byte) (p hub.Policy, err error) {
+	if p, ok := r.policies[string(b)]; ok {
 		return p, nil
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
 		return p, err
 	}
-	if len(c.policies) < maxPolicies {
-		c.policies[string(b)] = p
+	if len(r.policies) < maxPolicies {
+		r.policies[string(b)] = p
 	}
 	return p, nil
 }

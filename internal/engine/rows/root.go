@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import "github.com/parley-agents/parley/hub"
 
@@ -18,7 +18,7 @@ func (r *reader) Roots() ([]hub.Root, error) { return roots.all(r, rootsByPath) 
 func (t *tx) AddRoot(r hub.Root) error { return roots.add(t, r.Path, &r) }
 
 func (t *tx) RemoveRoot(path string) error {
-	n, err := t.run("sqlite.RemoveRoot", removeRoot, path)
+	n, err := t.run("store.RemoveRoot", removeRoot, path)
 	if err == nil && n == 0 {
 		return notFound(roots.op(), "root", path)
 	}

@@ -1,12 +1,9 @@
-package sqlite
+package rows
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -15,11 +12,11 @@ import (
 // them from the columns of a row: one list of fields serves both, so that they
 // cannot disagree. A field is named by the kind of its column.
 type codec struct {
-	q    *query // bound to; nil to read
-	s    *sqlite3.Stmt
-	n    int // columns read so far
-	err  error
-	conn *conn
+	q   *query // bound to; nil to read
+	s   Stmt
+	n   int // columns read so far
+	err error
+	r   *reader
 }
 
 // text is a column that is never NULL.
@@ -135,25 +132,25 @@ type table[T any] struct {
 	noun    string // in errors
 	columns []string
 	fields  func(*codec, *T) // in the order of columns
-	insert  stmtID
+	insert  StmtID
 }
 
 // newTable returns a table with the given columns, separated by ", ".
 func newTable[T any](name, noun, columns string, fields func(*codec, *T)) *table[T] {
 	t := &table[T]{name: name, noun: noun, columns: strings.Split(columns, ", "), fields: fields}
-	t.insert = statement(`INSERT INTO ` + name + ` (` + columns + `) VALUES (?` + strings.Repeat(`, ?`, len(t.columns)-1) + `)`)
+	t.insert = statement(`INSERT INTO ` + name + ` (` + columns + `) VALUES (?` + strings.Repeat(`, ?`, len(t.columns)-1) + `) ON CONFLICT DO NOTHING`)
 	return t
 }
 
 // query returns a statement that selects rows; rest follows the table's name.
-func (t *table[T]) query(rest string) stmtID {
+func (t *table[T]) query(rest string) StmtID {
 	return statement(`SELECT ` + strings.Join(t.columns, ", ") + ` FROM ` + t.name + ` ` + rest)
 }
 
 // update returns a statement that replaces the columns of a row from the given
 // one on. The row is found by the first columns, as many as keys says. more
 // follows in the condition; its parameters come after those of the columns.
-func (t *table[T]) update(keys int, from, more string) stmtID {
+func (t *table[T]) update(keys int, from, more string) StmtID {
 	var set, where []string
 	for i, name := range t.columns {
 		term := name + ` = ?` + strconv.Itoa(i+1)
@@ -167,11 +164,11 @@ func (t *table[T]) update(keys int, from, more string) stmtID {
 	return statement(`UPDATE ` + t.name + ` SET ` + strings.Join(set, ", ") + ` WHERE ` + strings.Join(where, " AND ") + more)
 }
 
-func (t *table[T]) op() string { return "sqlite." + t.name }
+func (t *table[T]) op() string { return "store." + t.name }
 
 // all returns the rows of a query.
-func (t *table[T]) all(r *reader, id stmtID, args ...any) ([]T, error) {
-	q := r.c.query(id)
+func (t *table[T]) all(r *reader, id StmtID, args ...any) ([]T, error) {
+	q := r.query(id)
 	q.bind(args...)
 	return t.rows(r, q)
 }
@@ -179,7 +176,7 @@ func (t *table[T]) all(r *reader, id stmtID, args ...any) ([]T, error) {
 // filtered returns the rows that a filter lets pass; rest follows its
 // conditions, and limit is the value of the last parameter.
 func (t *table[T]) filtered(r *reader, f filter, rest string, limit int) ([]T, error) {
-	q := r.c.dynamic(`SELECT ` + strings.Join(t.columns, ", ") + ` FROM ` + t.name + ` ` + f.where() + ` ` + rest + ` LIMIT ?`)
+	q := r.dynamic(`SELECT ` + strings.Join(t.columns, ", ") + ` FROM ` + t.name + ` ` + f.where() + ` ` + rest + ` LIMIT ?`)
 	q.bind(f.args...)
 	q.int(int64(max(limit, 0)))
 	return t.rows(r, q)
@@ -190,7 +187,7 @@ func (t *table[T]) rows(r *reader, q query) ([]T, error) {
 	var all []T
 	for q.next() {
 		var v T
-		c := codec{s: q.s, conn: r.c}
+		c := codec{s: q.s, r: r}
 		t.fields(&c, &v)
 		if c.err != nil {
 			q.note(hub.Errorf(hub.CodeDegraded, t.op(), "a %s is broken: %v", t.noun, c.err))
@@ -202,7 +199,7 @@ func (t *table[T]) rows(r *reader, q query) ([]T, error) {
 }
 
 // one returns the row of a query. name identifies it in the error.
-func (t *table[T]) one(r *reader, name string, id stmtID, args ...any) (v T, err error) {
+func (t *table[T]) one(r *reader, name string, id StmtID, args ...any) (v T, err error) {
 	all, err := t.all(r, id, args...)
 	if err == nil && len(all) == 0 {
 		err = notFound(t.op(), t.noun, name)
@@ -216,8 +213,8 @@ func (t *table[T]) one(r *reader, name string, id stmtID, args ...any) (v T, err
 // add inserts a row. It reports CodeConflict when a row with that name, or
 // another unique value of v, exists.
 func (t *table[T]) add(w *tx, name string, v *T) error {
-	_, err := t.write(w, t.insert, v)
-	if hub.CodeOf(err) == hub.CodeConflict {
+	n, err := t.write(w, t.insert, v)
+	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, t.op(), "there is a %s %s already", t.noun, name)
 	}
 	return err
@@ -225,7 +222,7 @@ func (t *table[T]) add(w *tx, name string, v *T) error {
 
 // put runs a statement of update and reports CodeConflict when it changes
 // nothing: the row is not as the caller believes, or does not exist.
-func (t *table[T]) put(w *tx, name string, id stmtID, v *T, args ...any) error {
+func (t *table[T]) put(w *tx, name string, id StmtID, v *T, args ...any) error {
 	n, err := t.write(w, id, v, args...)
 	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed meanwhile, or does not exist", t.noun, name)
@@ -234,9 +231,9 @@ func (t *table[T]) put(w *tx, name string, id stmtID, v *T, args ...any) error {
 }
 
 // write runs a statement with all columns of v as its first parameters.
-func (t *table[T]) write(w *tx, id stmtID, v *T, args ...any) (int64, error) {
-	q := w.c.query(id)
-	c := codec{q: &q, conn: w.c}
+func (t *table[T]) write(w *tx, id StmtID, v *T, args ...any) (int64, error) {
+	q := w.query(id)
+	c := codec{q: &q, r: &w.reader}
 	t.fields(&c, v)
 	q.bind(args...)
 	return w.change(t.op(), &q)
@@ -244,8 +241,8 @@ func (t *table[T]) write(w *tx, id stmtID, v *T, args ...any) (int64, error) {
 
 // compareAndSet runs an update whose condition names the state that the caller
 // believes in, and reports CodeConflict when it changes nothing.
-func (t *tx) compareAndSet(noun, name string, id stmtID, args ...any) error {
-	op := "sqlite.Put " + noun
+func (t *tx) compareAndSet(noun, name string, id StmtID, args ...any) error {
+	op := "store.Put " + noun
 	n, err := t.run(op, id, args...)
 	if err == nil && n == 0 {
 		return hub.Errorf(hub.CodeConflict, op, "%s %s has changed meanwhile, or does not exist", noun, name)
@@ -254,43 +251,10 @@ func (t *tx) compareAndSet(noun, name string, id stmtID, args ...any) error {
 }
 
 // run runs a statement that writes and returns how many rows it changed.
-func (t *tx) run(op string, id stmtID, args ...any) (int64, error) {
-	q := t.c.query(id)
+func (t *tx) run(op string, id StmtID, args ...any) (int64, error) {
+	q := t.query(id)
 	q.bind(args...)
 	return t.change(op, &q)
-}
-
-// A null is a text whose empty value is bound as NULL.
-type null string
-
-// orNull returns a text that is NULL if it is empty.
-func orNull[S ~string](s S) null { return null(s) }
-
-// bind binds values to the next parameters: text, numbers, times (the zero time
-// as NULL), and nil.
-func (q *query) bind(args ...any) {
-	for _, a := range args {
-		switch v := a.(type) {
-		case nil:
-			q.null()
-		case string:
-			q.text(v)
-		case null:
-			q.some(string(v))
-		case int:
-			q.int(int64(v))
-		case int64:
-			q.int(v)
-		case bool:
-			q.int(boolInt(v))
-		case hub.Time:
-			q.time(v)
-		case hub.Instant:
-			q.instant(v)
-		default:
-			q.note(fmt.Errorf("a %T cannot be bound", a))
-		}
-	}
 }
 
 // A filter gathers the conditions of a query that is made of a caller's choices,
@@ -316,7 +280,7 @@ func (f *filter) equal(column, value string) {
 // where returns the conditions, each in parentheses.
 func (f *filter) where() string {
 	if len(f.conditions) == 0 {
-		return "WHERE 1"
+		return "WHERE 1 = 1"
 	}
 	return "WHERE (" + strings.Join(f.conditions, ") AND (") + ")"
 }

@@ -1,36 +1,36 @@
-package sqlite
+package rows
 
 import "github.com/parley-agents/parley/hub"
 
 func (r *reader) Archives() ([]hub.Archive, error) {
-	q := r.c.query(stmtArchives)
+	q := r.query(stmtArchives)
 	var all []hub.Archive
 	for q.next() {
 		all = append(all, hub.Archive{
 			Seq: q.s.ColumnInt64(0), Hash: q.s.ColumnText(1), Cutoff: columnTime(q.s, 2), File: q.s.ColumnText(3),
-			SHA256: q.s.ColumnText(4), Entries: q.s.ColumnInt(5), Messages: q.s.ColumnInt(6), At: columnTime(q.s, 7),
+			SHA256: q.s.ColumnText(4), Entries: int(q.s.ColumnInt64(5)), Messages: int(q.s.ColumnInt64(6)), At: columnTime(q.s, 7),
 		})
 	}
-	return all, engineError("sqlite.Archives", q.done())
+	return all, engineError("store.Archives", q.done())
 }
 
 func (r *reader) MessagesBefore(t hub.Time, after hub.EnvelopeID, limit int) ([]hub.Message, error) {
-	q := r.c.query(stmtMessagesBefore)
+	q := r.query(stmtMessagesBefore)
 	q.text(string(hub.FirstID(t)))
 	q.text(string(after))
 	q.int(int64(max(limit, 0)))
 	var all []hub.Message
 	for q.next() {
-		m, _, err := r.c.scanMessage(q.s)
+		m, _, err := r.scanMessage(q.s)
 		q.note(err)
 		all = append(all, m)
 	}
-	return all, engineError("sqlite.MessagesBefore", q.done())
+	return all, engineError("store.MessagesBefore", q.done())
 }
 
 func (t *tx) AddArchive(a hub.Archive) error {
-	const op = "sqlite.AddArchive"
-	q := t.c.query(stmtAddArchive)
+	const op = "store.AddArchive"
+	q := t.query(stmtAddArchive)
 	q.int(a.Seq)
 	q.text(a.Hash)
 	q.text(a.Cutoff.String())
@@ -44,7 +44,7 @@ func (t *tx) AddArchive(a hub.Archive) error {
 }
 
 func (t *tx) Prune(limit int) (int, error) {
-	const op = "sqlite.Prune"
+	const op = "store.Prune"
 	archives, err := t.Archives()
 	if err != nil || len(archives) == 0 {
 		return 0, err
@@ -54,24 +54,21 @@ func (t *tx) Prune(limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	messages, entries := t.c.query(stmtPruneMessages), t.c.query(stmtPruneJournal)
+	messages, entries := t.query(stmtPruneMessages), t.query(stmtPruneJournal)
 	messages.int(int64(max(limit, 0)))
 	messages.text(string(hub.FirstID(last.Cutoff)))
 	entries.int(int64(max(limit, 0)))
 	entries.int(last.Seq)
 	total := 0
-	err = t.overwriting(func() error { // an archive holds the text now, and may have to lose it
-		for _, q := range [...]*query{&messages, &entries} {
-			n, err := t.change(op, q)
-			if err != nil {
-				return err
-			}
-			total += int(n)
+	for _, q := range [...]*query{&messages, &entries} {
+		n, err := t.change(op, q)
+		if err != nil {
+			return total, err
 		}
-		return nil
-	})
-	if err == nil && artifacts != "[]" {
-		q := t.c.dynamic(pruneReaders)
+		total += int(n)
+	}
+	if artifacts != "[]" && artifacts != "" {
+		q := t.dynamic(pruneReaders)
 		q.text(artifacts)
 		q.int(last.Seq)
 		_, err = t.change(op, &q)

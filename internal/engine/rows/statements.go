@@ -1,20 +1,31 @@
-package sqlite
+package rows
 
-// A stmtID names a prepared statement.
-type stmtID int
+// A StmtID names a prepared statement.
+type StmtID int
 
 // statements holds the text of every prepared statement by its id. Each is
 // declared beside the methods that use it.
 var statements []string
 
 // statement declares a prepared statement.
-func statement(sql string) stmtID {
+func statement(sql string) StmtID {
 	statements = append(statements, sql)
-	return stmtID(len(statements) - 1)
+	return StmtID(len(statements) - 1)
 }
 
-// messageWidth is how many columns messageColumns has.
-const messageWidth = 23
+// Statement declares a statement of an engine's own. It is called before the first
+// connection is made.
+func Statement(sql string) StmtID { return statement(sql) }
+
+// Statements returns the text of every statement, as declared, by its id.
+func Statements() []string { return statements }
+
+// MessageWidth is how many columns MessageColumns has, and MessageColumns are those
+// that ScanMessage reads: of messages AS m and message_meta AS d.
+const (
+	MessageWidth   = 23
+	MessageColumns = messageColumns
+)
 
 // messageColumns are the columns that scanMessage reads.
 const messageColumns = `m.id, m.protocol, m.version, m.from_agent, m.to_agents_json, m.team, m.thread_id,
@@ -51,11 +62,7 @@ const (
 )
 
 var (
-	stmtBegin    = statement(`BEGIN IMMEDIATE`)
-	stmtCommit   = statement(`COMMIT`)
-	stmtRollback = statement(`ROLLBACK`)
-	stmtSnapshot = statement(`SELECT 1 FROM sqlite_schema LIMIT 1`)
-	stmtMessage  = statement(`SELECT ` + messageColumns + ` FROM messages AS m
+	stmtMessage = statement(`SELECT ` + messageColumns + ` FROM messages AS m
 		LEFT JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`)
 	stmtParties = statement(`SELECT p.agent, p.state, p.hidden FROM message_meta AS d
 		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`)
@@ -84,27 +91,21 @@ var (
 	stmtAddMessage  = statement(`INSERT INTO messages (id, protocol, version, from_agent, to_agents_json, team, reply_to, thread_id,
 		type, topic, priority, status, payload_json, policy_json, context_json, external_refs_json, sequence, expires_at,
 		payload_bytes, created_at, updated_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT DO NOTHING`)
 	stmtAddMeta   = statement(`INSERT INTO message_meta (seq, message_id, hop, cause_id, extra_json) VALUES (?1, ?2, ?3, ?4, ?5)`)
 	stmtLastSeq   = statement(`SELECT (SELECT max(seq) FROM message_meta WHERE seq >= ?1 AND seq < ?2) FROM message_meta WHERE seq = ?1`)
 	stmtAddParty  = statement(`INSERT INTO message_party (agent, seq, state, rank, type, hidden) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`)
-	stmtAddText   = statement(`INSERT INTO message_text (rowid, words) VALUES (?1, ?2)`)
-	stmtUnindexed = statement(`SELECT ` + messageColumns + `, m.rowid FROM messages AS m CROSS JOIN message_meta AS d ON d.message_id = m.id
-		WHERE m.rowid > ?1 ORDER BY m.rowid LIMIT ?2`)
-	stmtUnfiled = statement(`SELECT ` + messageColumns + `, m.rowid FROM messages AS m LEFT JOIN message_meta AS d ON d.message_id = m.id
-		WHERE m.rowid > ?1 AND NOT EXISTS (SELECT 1 FROM message_party AS p INDEXED BY message_party_seq WHERE p.seq = d.seq)
-		ORDER BY m.rowid LIMIT ?2`)
 	stmtPutStatus = statement(`UPDATE messages SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = ?4`)
 	stmtPutParty  = statement(`UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END
 		WHERE agent = ?2 AND seq = (SELECT seq FROM message_meta WHERE message_id = ?1) AND state = ?4`)
 	stmtAddDelivery = statement(`INSERT INTO delivery_log (message_id, recipient, channel, status, delivered_at, read_at, error)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING id`)
 	stmtPutDelivery   = statement(`UPDATE delivery_log SET status = ?2, delivered_at = ?3, read_at = ?4, error = ?5 WHERE id = ?1`)
 	stmtMarkProcessed = statement(`INSERT INTO processed (message_id, recipient, at) VALUES (?1, ?2, ?3)
 		ON CONFLICT DO NOTHING`)
 	stmtPutSessionMark = statement(`INSERT INTO session_marks (agent, session, message_id, hop, at) VALUES (?1, ?2, ?3, ?4, ?5)
 		ON CONFLICT (agent, session) DO UPDATE SET message_id = excluded.message_id, hop = excluded.hop, at = excluded.at`)
-	stmtAddReceipt     = statement(`INSERT INTO receipts (actor, key, request, message_id, at) VALUES (?1, ?2, ?3, ?4, ?5)`)
+	stmtAddReceipt     = statement(`INSERT INTO receipts (actor, key, request, message_id, at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`)
 	stmtForgetReceipts = statement(`DELETE FROM receipts WHERE (actor, key) IN
 		(SELECT actor, key FROM receipts INDEXED BY receipts_at WHERE at < ?1 ORDER BY at LIMIT ?2)`)
 	stmtForgetMarks = statement(`DELETE FROM session_marks WHERE (agent, session) IN
@@ -122,11 +123,8 @@ var (
 	stmtJournalOf       = statement(journalOf + `ORDER BY seq LIMIT ?2`)
 	stmtJournalOfNewest = statement(journalOf + `ORDER BY seq DESC LIMIT ?2`)
 	stmtAppend          = statement(`INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`)
-	stmtLease           = statement(`SELECT number FROM leases WHERE name = ?1`)
-	stmtRaiseLease      = statement(`INSERT INTO leases (name, number) VALUES (?1, 1)
-		ON CONFLICT (name) DO UPDATE SET number = number + 1`)
-	stmtCursor    = statement(`SELECT seq FROM cursors WHERE consumer = ?1`)
-	stmtPutCursor = statement(`INSERT INTO cursors (consumer, seq) VALUES (?1, ?2)
+	stmtCursor          = statement(`SELECT seq FROM cursors WHERE consumer = ?1`)
+	stmtPutCursor       = statement(`INSERT INTO cursors (consumer, seq) VALUES (?1, ?2)
 		ON CONFLICT (consumer) DO UPDATE SET seq = excluded.seq`)
 	stmtMeta    = statement(`SELECT value FROM acp_meta WHERE key = ?1`)
 	stmtPutMeta = statement(`INSERT INTO acp_meta (key, value) VALUES (?1, ?2)

@@ -1,8 +1,9 @@
-package sqlite
+package rows
 
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -85,11 +86,11 @@ func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
 	w.equal("to_agent", string(f.To))
 	w.equal("task_id", f.Task)
 	if len(f.States) > 0 {
-		states, err := encodeJSON(f.States)
-		if err != nil {
-			return nil, engineError(handoffs.op(), err)
+		var states []any
+		for _, s := range f.States {
+			states = append(states, string(s))
 		}
-		w.add(`status IN (SELECT value FROM json_each(?))`, states)
+		w.add(`status IN (?`+strings.Repeat(`, ?`, len(states)-1)+`)`, states...)
 	}
 	if f.Owned {
 		w.add(`accepted_at IS NOT NULL`)
@@ -110,7 +111,7 @@ func (r *reader) HandoffSteps(id hub.HandoffID) ([]hub.HandoffStep, error) {
 }
 
 func (t *tx) PutHandoff(h hub.Handoff, was hub.HandoffState, step *hub.HandoffStep) error {
-	const op = "sqlite.PutHandoff"
+	const op = "store.PutHandoff"
 	var err error
 	switch {
 	case was == "":

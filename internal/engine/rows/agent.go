@@ -1,4 +1,4 @@
-package sqlite
+package rows
 
 import "github.com/parley-agents/parley/hub"
 
@@ -61,6 +61,6 @@ func (t *tx) AddKey(k hub.Key) error {
 }
 
 func (t *tx) RevokeKeys(agent hub.AgentID, label string, at hub.Time) (int, error) {
-	n, err := t.run("sqlite.RevokeKeys", revokeKeys, string(agent), orNull(label), at)
+	n, err := t.run("store.RevokeKeys", revokeKeys, string(agent), orNull(label), at)
 	return int(n), err
 }
