@@ -218,7 +218,9 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 		})
 	}
 	if err != nil {
-		s.wrongInvites.failed(hash, now)
+		if hub.CodeOf(err) != hub.CodeDegraded { // a failure of this hub is not the guest's
+			s.wrongInvites.failed(hash, now)
+		}
 		return federation.Welcome{}, err
 	}
 	return federation.Welcome{

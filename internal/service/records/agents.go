@@ -3,6 +3,7 @@ package records
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -43,15 +44,15 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if !v.decodeFacts(e, &f) {
 			return
 		}
-		if f.Agent == hub.Operator { // has one key at a time
-			v.revoke(f.Agent, "", e)
+		if f.Agent == hub.Operator && strings.HasPrefix(f.Label, hub.HomeKeyLabel) { // the home has one key at a time
+			v.revoke(f.Agent, e, func(label string) bool { return strings.HasPrefix(label, hub.HomeKeyLabel) })
 		}
 		v.Keys.put(e.Subject, recordedKey{Key: hub.Key{Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, Sum: f.Digest}, e)
 	case hub.ActionKeyRevoked:
 		if !v.decodeFacts(e, &f) {
 			return
 		}
-		if n := v.revoke(id, f.Label, e); n != f.Count && v.Complete {
+		if n := v.revoke(id, e, func(label string) bool { return f.Label == "" || label == f.Label }); n != f.Count && v.Complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
 	case hub.ActionRootAdded:
@@ -61,12 +62,11 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	}
 }
 
-// revoke ends the keys of an agent that have a label, or all of them, and
-// returns how many.
-func (v *verifier) revoke(agent hub.AgentID, label string, e hub.Entry) int {
+// revoke ends the keys of an agent whose label matches, and returns how many.
+func (v *verifier) revoke(agent hub.AgentID, e hub.Entry, match func(label string) bool) int {
 	n := 0
 	for _, r := range v.Keys {
-		if k := &r.Want; k.Agent == agent && k.RevokedAt.IsZero() && (label == "" || k.Label == label) {
+		if k := &r.Want; k.Agent == agent && k.RevokedAt.IsZero() && match(k.Label) {
 			k.RevokedAt, k.Revoked = e.At, e.Seq
 			n++
 		}
