@@ -65,7 +65,7 @@ func TestGoodAgent(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("breaks no rule of version %d", version), func(t *testing.T) {
 			t.Parallel()
-			got := run(t, goodAgent(nil), slices.Concat(suite, smoke), &comply.Options{Protocol: version, Jobs: 16})
+			got := run(t, goodAgent(nil), slices.Concat(suite, smoke), &comply.Options{Protocol: version, Jobs: 8, TimeoutScale: slow})
 			for _, r := range got.Tests {
 				if r.Status != comply.Pass && r.Status != comply.NA || len(r.Findings) > 0 {
 					t.Errorf("%s: %s (%s) %+v", r.ID, r.Status, r.Reason, r.Findings)

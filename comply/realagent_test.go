@@ -9,11 +9,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/patience"
 )
+
+// slow stretches the timeouts of agents that keep to the protocol, however slow the
+// machine is.
+var slow = patience.For(4 * time.Second).Seconds()
 
 // peer returns an agent of another project, as it was fetched for tests.
 func peer(t *testing.T, name string, p acptest.Peer) comply.Agent {
@@ -50,7 +56,7 @@ func TestRealAgents(t *testing.T) {
 					!slices.ContainsFunc(strings.Fields(tt.only), begins) || !steady(t, x)
 			})
 			// The examples mostly sleep, so that many can do so at once.
-			report := run(t, peer(t, tt.name, tt.peer), chosen, &comply.Options{Protocol: tt.protocol, Jobs: 8, TimeoutScale: 3})
+			report := run(t, peer(t, tt.name, tt.peer), chosen, &comply.Options{Protocol: tt.protocol, Jobs: 8, TimeoutScale: slow})
 			golden(t, "../golden/"+tt.name+".txt", func(w io.Writer) error {
 				_, err := io.WriteString(w, verdicts(report))
 				return err
@@ -136,7 +142,7 @@ func TestScriptedModel(t *testing.T) {
 				{"response": {"id": 2, "result": {"stopReason": "^end_turn$"}}}
 			]}}`,
 		)
-		got := playWith(t, qwen(t), text, &comply.Options{ModelURL: scripted(t), TimeoutScale: 2})
+		got := playWith(t, qwen(t), text, &comply.Options{ModelURL: scripted(t), TimeoutScale: slow})
 		for _, f := range got.Findings {
 			if f.Rule == "case" { // others are the agent's own, and no matter here
 				t.Errorf("expected %s, got %s", f.Expected, f.Actual)

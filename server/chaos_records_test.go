@@ -29,16 +29,17 @@ const oldMessages = 600 // from before the time that messages are kept
 // again: every old message is in the store or in an archive that the store
 // knows, no half export can be taken for one, and the records hold.
 func TestChaosRecords(t *testing.T) {
+	t.Parallel()
+	binary := program(t) // before the clock starts
 	kills, seed := fromEnv(t, "PARLEY_CHAOS_KILLS", 5), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
 	t.Logf("%d kills, seed %d", kills, seed)
 	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute+time.Duration(kills)*10*time.Second))
 	defer cancel()
 	c := &chaos{
-		t: t, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{}, gate: make(chan struct{}),
+		t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{}, gate: make(chan struct{}),
 	}
 	old := agedHome(t, c.home)
-	c.build(ctx)
 	exports := t.TempDir()
 	for n := range kills {
 		c.start(ctx)

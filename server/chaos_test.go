@@ -39,6 +39,8 @@ const (
 //
 // PARLEY_CHAOS_KILLS says how often (5), PARLEY_CHAOS_SEED repeats a run.
 func TestChaos(t *testing.T) {
+	t.Parallel()
+	binary := program(t) // before the clock starts
 	kills, seed := fromEnv(t, "PARLEY_CHAOS_KILLS", 5), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
 	t.Logf("%d kills, seed %d", kills, seed)
 	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
@@ -46,13 +48,12 @@ func TestChaos(t *testing.T) {
 	defer cancel()
 
 	c := &chaos{
-		t: t, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{},
+		t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{},
 		transport: &http.Transport{MaxIdleConnsPerHost: chaosSenders + chaosReaders},
 		gate:      make(chan struct{}),
 		asked:     map[string]bool{}, acked: map[string]hub.EnvelopeID{}, keyed: map[string]bool{},
 		read: map[hub.AgentID]map[hub.EnvelopeID]int{}, tasks: map[string]promise{},
 	}
-	c.build(ctx)
 	c.start(ctx)
 	c.enroll(ctx)
 
@@ -179,14 +180,40 @@ type chaos struct {
 	tasks     map[string]promise // that were handed over, as far as their parties know
 }
 
-func (c *chaos) build(ctx context.Context) {
-	c.t.Helper()
-	c.binary = filepath.Join(c.t.TempDir(), "parley")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", c.binary, "github.com/parley-agents/parley/cmd/parley")
+// TestMain removes what program made.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(filepath.Dir(built))
+	}
+	os.Exit(code)
+}
+
+// built is the path of the program that all tests kill; "" before program was called.
+var built string
+
+// buildOnce builds parley for the first test that needs it.
+var buildOnce = sync.OnceValue(func() error {
+	dir, err := os.MkdirTemp("", "chaos")
+	if err != nil {
+		return err
+	}
+	built = filepath.Join(dir, "parley")
+	cmd := exec.Command("go", "build", "-o", built, "github.com/parley-agents/parley/cmd/parley")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		c.t.Fatalf("build: %v\n%s", err, out)
+		return fmt.Errorf("build: %w\n%s", err, out)
 	}
+	return nil
+})
+
+// program returns the path of parley.
+func program(t *testing.T) string {
+	t.Helper()
+	if err := buildOnce(); err != nil {
+		t.Fatal(err)
+	}
+	return built
 }
 
 // spawn starts the hub; it is up when ready has its address.

@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/internal/handshake"
 )
@@ -34,6 +35,12 @@ func (s *Server) TokenFor(t testing.TB, secret string) string {
 		t.Fatal(err)
 	}
 	return got.Token
+}
+
+// Impatient returns o for a hub that waits for a lock on its database for a moment only.
+func Impatient(o Options) Options {
+	o.busy = 100 * time.Millisecond
+	return o
 }
 
 // Break makes a part of the hub panic: the work on peers beside requests, and the

@@ -16,11 +16,12 @@ import (
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
 )
 
 func TestLockedDatabase(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
-	r := start(t, quiet())
+	r := start(t, server.Impatient(quiet()))
 	keys := r.add(t, "alice", "bob")
 	first := r.send(t, keys[0], "bob", "before")
 	t.Run("R3-115 a locked database gives a degraded answer, and the hub recovers by itself", func(t *testing.T) {

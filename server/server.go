@@ -83,6 +83,8 @@ type Options struct {
 	Clock hub.Clock // default the clock of the machine; the hub never lets it go back
 
 	Coordination Coordination // with other hubs
+
+	busy time.Duration // how long to wait for a lock on the database; as long as the store does if zero
 }
 
 // DefaultAddr is where a hub listens unless told otherwise.
@@ -160,7 +162,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{}), hints: new(bus.Local)}
-	if s.store, err = sqlite.Open(opts.Home, &sqlite.Options{Full: opts.FullSync, Log: opts.Log}); err != nil {
+	if s.store, err = sqlite.Open(opts.Home, &sqlite.Options{Full: opts.FullSync, Log: opts.Log, Busy: opts.busy}); err != nil {
 		return nil, fmt.Errorf("server: open %s: %w", opts.Home, err)
 	}
 	defer func() {

@@ -133,8 +133,9 @@ func (w *wakeHub) until(what string, holds func() bool, state func() any) {
 // the test says.
 type terminal struct {
 	*wakeHub
-	agent hub.AgentID
-	key   sessions.Key
+	agent  hub.AgentID
+	secret string // its key for the hub
+	key    sessions.Key
 
 	mechanism string
 	attended  bool
@@ -155,7 +156,7 @@ func (w *wakeHub) terminalOf(agent hub.AgentID, turn func(*terminal, sessions.Wa
 // terminalWith is terminalOf for a mechanism, with or without a person.
 func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended bool, turn func(*terminal, sessions.Wake)) *terminal {
 	w.t.Helper()
-	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, key: sessions.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn,
+	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, secret: w.keys[agent], key: sessions.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn,
 		wakes: make(chan sessions.Wake, 100), gone: make(chan struct{}), done: make(chan struct{})}
 	t.report(sessions.EventStart)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +173,7 @@ func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended boo
 	return t
 }
 
-func (t *terminal) client() *rpc.Client { return t.live.Load().as(t.keys[t.agent]) }
+func (t *terminal) client() *rpc.Client { return t.live.Load().as(t.secret) }
 
 // wait is the waiter: one long request after the other, also over restarts.
 func (t *terminal) wait(ctx context.Context) {
@@ -279,6 +280,7 @@ func (t *terminal) flush() {
 }
 
 func TestWake(t *testing.T) {
+	t.Parallel()
 	builder := api.Recipients{"builder"}
 	begin := func(t *testing.T, o server.Options, turn func(*terminal, sessions.Wake)) (*wakeHub, *terminal) {
 		t.Helper()
@@ -636,6 +638,7 @@ func (w *wakeHub) ended(agent hub.AgentID) {
 
 // TestForecast holds the forecast in the answer to a send against what happened.
 func TestForecast(t *testing.T) {
+	t.Parallel()
 	attended := true
 	for _, mechanism := range []string{"monitor", "rewake hook", "queue", "socket", "plugin", "extension"} {
 		for channelName, withPerson := range map[hub.Channel]bool{hub.ChannelSession: true, hub.ChannelWake: false} {
@@ -665,7 +668,7 @@ func TestForecast(t *testing.T) {
 	}
 	t.Run("a CLI that cannot be woken sees it at its next prompt, and the sender is told", func(t *testing.T) {
 		w := startWakes(t, server.Options{}, "planner", "builder")
-		g := &terminal{wakeHub: w, agent: "builder", key: sessions.Key{CLI: "gemini", ID: "s"}, wakes: make(chan sessions.Wake)}
+		g := &terminal{wakeHub: w, agent: "builder", secret: w.keys["builder"], key: sessions.Key{CLI: "gemini", ID: "s"}, wakes: make(chan sessions.Wake)}
 		mustCall(t, g.client(), api.ReportWake, api.WakeReportParams{Key: g.key, Event: sessions.EventStart, Attended: &attended})
 		id, got := w.forecast(hub.ChannelSession)
 		if got.Reach != hub.ReachOnPoll || got.Status != hub.DeliverySkipped || !strings.Contains(got.Reason, "idle in gemini, cannot be woken: it sees the message at its next prompt") {

@@ -128,7 +128,7 @@ func TestWire(t *testing.T) {
 // TestServerError looks at what callers get when the hub cannot work.
 func TestServerError(t *testing.T) {
 	t.Parallel()
-	r := start(t, onLoopback("back", "backend-api", "backend"))
+	r := start(t, server.Impatient(onLoopback("back", "backend-api", "backend")))
 	t.Run("R1-008 what is wrong with the hub is a server error", func(t *testing.T) {
 		other := openDB(t, r.home, sqlite3.OPEN_READWRITE)
 		defer other.Close()

@@ -32,6 +32,7 @@ func TestOperators(t *testing.T) {
 		h.ok(h.as("", "approve", id, "--key-file", file), nil)
 		contains(t, h.operator("audit", "--action", "message.approved").out, `"operator":"ana"`)
 		contains(t, h.operator("operator", "list").out, "ana")
+		h.ok(h.operator("audit", "verify"), nil)
 		h.ok(h.operator("operator", "remove", "ana"), nil)
 		refused(t, h.as("", "agent", "list", "--key-file", file, "--json"), 3, "unauthenticated")
 	})

@@ -1,6 +1,7 @@
-// Command conformance reads the output of `go test -json`. It prints the results of
-// packages and the output of failed tests while they come, and compares the tests
-// whose names begin with the number of a requirement with the list of requirements.
+// Command conformance reads the output of `go test -json` from the files that are
+// named, at the same time, or from standard input. It prints the results of packages
+// and the output of failed tests while they come, and compares the tests whose names
+// begin with the number of a requirement with the list of requirements.
 //
 // With -write it writes the table to a file, without it compares the table's verdicts
 // with the file, so that a table that is not true any more is found. It ends with
@@ -24,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed requirements.txt
@@ -33,22 +35,32 @@ func main() {
 	table := flag.String("table", "docs/conformance.md", "the table")
 	write := flag.Bool("write", false, "write the table in place of comparing it")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, requirements, *table, *write); err != nil {
+	in := flag.Args()
+	if len(in) == 0 {
+		in = []string{"/dev/stdin"}
+	}
+	if err := run(in, os.Stdout, requirements, *table, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer, list, path string, write bool) error {
+func run(in []string, out io.Writer, list, path string, write bool) error {
 	rows, err := parse(list)
 	if err != nil {
 		return err
 	}
-	found, failed, err := read(in, out)
-	if err != nil {
+	r := results{out: out, found: map[string][]result{}}
+	var reading sync.WaitGroup
+	errs := make([]error, len(in))
+	for i, name := range in {
+		reading.Go(func() { errs[i] = r.read(name) })
+	}
+	reading.Wait()
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	text, unmet := render(rows, found)
+	text, unmet := render(rows, r.found)
 	var stale error
 	if write {
 		stale = os.WriteFile(path, text, 0o644)
@@ -57,7 +69,7 @@ func run(in io.Reader, out io.Writer, list, path string, write bool) error {
 	} else if changed := compare(verdicts(have), verdicts(text)); len(changed) > 0 {
 		stale = fmt.Errorf("%s is stale: %s; make conformance writes it anew", path, strings.Join(changed, ", "))
 	}
-	if failed {
+	if r.failed {
 		return errors.Join(errors.New("tests failed"), unmet) // what they would have shown is not known
 	}
 	return errors.Join(unmet, stale)
@@ -147,50 +159,70 @@ func split(name string) (ids []string, rule string) {
 	return ids, strings.Join(words[n:], " ")
 }
 
-// read gathers the tests that have numbers, and reports whether one failed. The part
-// of a test's path that has the numbers is taken whole, also where it contains a
-// slash: go test joins the names of subtests by slashes, so that the rest of the path
-// may belong to either.
-func read(r io.Reader, out io.Writer) (found map[string][]result, failed bool, err error) {
-	found = map[string][]result{}
+// results are the results of tests so far.
+type results struct {
+	mu     sync.Mutex // guards the rest
+	out    io.Writer
+	found  map[string][]result // of the tests with a number
+	failed bool
+}
+
+// read gathers the results in one file. The part of a test's path that has the
+// numbers is taken whole, also where it contains a slash: go test joins the names of
+// subtests by slashes, so that the rest of the path may belong to either.
+func (r *results) read(name string) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
 	printed := map[string][]byte{} // output of tests that still run
-	dec := json.NewDecoder(bufio.NewReader(r))
+	dec := json.NewDecoder(bufio.NewReader(in))
 	for {
-		var e struct{ Action, Package, Test, Output string }
+		var e event
 		if err := dec.Decode(&e); err == io.EOF {
-			return found, failed, nil
+			return nil
 		} else if err != nil {
-			return nil, failed, err
+			return err
 		}
-		pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
-		key := e.Package + " " + e.Test
-		switch e.Action {
-		case "output", "build-output":
-			if e.Test == "" && !strings.HasPrefix(e.Output, "?") && e.Output != "PASS\n" {
-				io.WriteString(out, e.Output) // a package's own line, a panic, a compiler's message
-			} else if e.Test != "" {
-				printed[key] = append(printed[key], e.Output...)
+		r.add(e, printed)
+	}
+}
+
+// An event is a line of the output of go test -json.
+type event struct{ Action, Package, Test, Output string }
+
+func (r *results) add(e event, printed map[string][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output", "build-output":
+		if e.Test == "" && !strings.HasPrefix(e.Output, "?") && e.Output != "PASS\n" {
+			io.WriteString(r.out, e.Output) // a package's own line, a panic, a compiler's message
+		} else if e.Test != "" {
+			printed[key] = append(printed[key], e.Output...)
+		}
+	case "pass", "fail", "skip":
+		if e.Action == "fail" {
+			r.failed = true
+			r.out.Write(printed[key])
+		}
+		delete(printed, key)
+		at := strings.Split(e.Test, "/")
+		for i, part := range at {
+			ids, rule := split(part)
+			if len(ids) == 0 {
+				continue
 			}
-		case "pass", "fail", "skip":
-			if e.Action == "fail" {
-				failed = true
-				out.Write(printed[key])
+			if rest := strings.Join(at[i+1:], "/"); rest != "" {
+				rule += "/" + strings.ReplaceAll(rest, "_", " ")
 			}
-			delete(printed, key)
-			at := strings.Split(e.Test, "/")
-			for i, part := range at {
-				ids, rule := split(part)
-				if len(ids) == 0 {
-					continue
-				}
-				if rest := strings.Join(at[i+1:], "/"); rest != "" {
-					rule += "/" + strings.ReplaceAll(rest, "_", " ")
-				}
-				for _, id := range ids {
-					found[id] = append(found[id], result{pkg, rule, e.Action})
-				}
-				break
+			for _, id := range ids {
+				r.found[id] = append(r.found[id], result{pkg, rule, e.Action})
 			}
+			break
 		}
 	}
 }

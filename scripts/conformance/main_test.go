@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,17 +15,29 @@ double R1-004 - a stand-in
 absent R1-005 - not begun
 `
 
-func event(action, test string) string {
+func ended(action, test string) string {
 	return `{"Action":"` + action + `","Package":"github.com/parley-agents/parley/x","Test":"` + test + `"}` + "\n"
 }
 
-var passes = event("pass", "TestA/R1-001_a_rule_with_a/slash_in_it") + event("pass", "TestA/R1-001_another") +
-	event("pass", "TestB/R1-002_R1-003_one_test_for_two") + event("pass", "TestC/R1-004_x") + event("pass", "TestD")
+var passes = ended("pass", "TestA/R1-001_a_rule_with_a/slash_in_it") + ended("pass", "TestA/R1-001_another") +
+	ended("pass", "TestB/R1-002_R1-003_one_test_for_two") + ended("pass", "TestC/R1-004_x") + ended("pass", "TestD")
+
+// files writes each text to a file, and returns their names.
+func files(t *testing.T, texts ...string) (names []string) {
+	t.Helper()
+	for i, text := range texts {
+		names = append(names, filepath.Join(t.TempDir(), fmt.Sprint(i)))
+		if err := os.WriteFile(names[i], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
 
 func TestConformance(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "table.md")
 	var out bytes.Buffer
-	if err := run(strings.NewReader(passes), &out, listed, table, true); err != nil {
+	if err := run(files(t, passes), &out, listed, table, true); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(table)
@@ -44,19 +57,28 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	t.Run("a true table is accepted", func(t *testing.T) {
-		if err := run(strings.NewReader(passes), &out, listed, table, false); err != nil {
+		if err := run(files(t, passes), &out, listed, table, false); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("several files are one result", func(t *testing.T) {
+		half := strings.Index(passes, "\n") + 1
+		if err := run(files(t, passes[:half], passes[half:]), &out, listed, table, false); err != nil {
+			t.Error(err)
+		}
+		if err := run(files(t, passes, ended("fail", "TestE")), &out, listed, table, false); err == nil {
+			t.Error("a failed test in the second file was not found")
 		}
 	})
 	for _, tt := range []struct{ name, events, list, want string }{
 		{"a row whose test went", strings.Replace(passes, "R1-002_R1-003", "R1-003", 1), listed, "R1-002 (no test)"},
-		{"a row whose test failed", passes + event("fail", "TestE/R1-003_more"), listed, "tests failed"},
-		{"a row whose test was skipped", passes + event("skip", "TestE/R1-003_more"), listed, "R1-003 (skip: more)"},
-		{"a row that is built by now", passes + event("pass", "TestE/R1-005_x"), listed, "R1-005 (has a test, and is listed as not built)"},
-		{"a number that is none", passes + event("pass", "TestE/R1-006_x"), listed, "R1-006 (not in the list of requirements)"},
+		{"a row whose test failed", passes + ended("fail", "TestE/R1-003_more"), listed, "tests failed"},
+		{"a row whose test was skipped", passes + ended("skip", "TestE/R1-003_more"), listed, "R1-003 (skip: more)"},
+		{"a row that is built by now", passes + ended("pass", "TestE/R1-005_x"), listed, "R1-005 (has a test, and is listed as not built)"},
+		{"a number that is none", passes + ended("pass", "TestE/R1-006_x"), listed, "R1-006 (not in the list of requirements)"},
 		{"a table that says less", passes, strings.Replace(listed, "double R1-004 - a stand-in", "built R1-004", 1), "R1-004 is met, the table says met against a double only"},
 		{"a table that lacks a row", passes, listed + "absent R1-007 - x\n", "R1-007 is not built, the table says not listed"},
-		{"a failed test without a number", passes + event("fail", "TestE"), listed, "tests failed"},
+		{"a failed test without a number", passes + ended("fail", "TestE"), listed, "tests failed"},
 		{"a list that names a row twice", passes, listed + "built R1-001\n", "R1-001 is listed twice"},
 		{"a state that is none", passes, "done R1-001\n", "a line is a state"},
 		{"a state without a reason", passes, "absent R1-001\n", "a line is a state"},
@@ -64,7 +86,7 @@ func TestConformance(t *testing.T) {
 		{"output that is cut off", passes[:len(passes)-4], listed, "unexpected"},
 	} {
 		t.Run(tt.name+" is found", func(t *testing.T) {
-			err := run(strings.NewReader(tt.events), &out, tt.list, table, false)
+			err := run(files(t, tt.events), &out, tt.list, table, false)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -74,7 +96,7 @@ func TestConformance(t *testing.T) {
 		out.Reset()
 		events := `{"Action":"output","Package":"p","Test":"TestA","Output":"quiet\n"}` + "\n" + `{"Action":"output","Package":"p","Test":"TestB","Output":"why\n"}` + "\n" +
 			`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" + `{"Action":"output","Package":"p","Output":"FAIL\tp\n"}` + "\n"
-		run(strings.NewReader(events), &out, listed, table, false)
+		run(files(t, events), &out, listed, table, false)
 		if got := out.String(); got != "why\nFAIL\tp\n" {
 			t.Errorf("output: got %q", got)
 		}

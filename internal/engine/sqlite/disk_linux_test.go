@@ -10,7 +10,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	t.Run("R3-115 a full disk is reported, and forgotten when there is room", func(t *testing.T) {
 		dir := hubtest.SmallDisk(t, 4)
-		s := openAt(t, dir, &Options{busy: testBusy})
+		s := openAt(t, dir, &Options{Busy: testBusy})
 		first := put(t, s)
 
 		empty := hubtest.FillDisk(t, dir)

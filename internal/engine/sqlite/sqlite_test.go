@@ -703,7 +703,7 @@ func TestDamage(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	t.Run("R3-115 a database held by another process is reported, and used when it is free", func(t *testing.T) {
 		dir := t.TempDir()
-		s := openAt(t, dir, &Options{busy: testBusy})
+		s := openAt(t, dir, &Options{Busy: testBusy})
 		first := put(t, s)
 		other := raw(t, dir)
 		for _, how := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {

@@ -49,7 +49,8 @@ type Options struct {
 	Readers int          // connections for View; 4 if zero
 	Log     *slog.Logger // silent if nil
 
-	busy     time.Duration // how long to wait for another process; 5 s if zero
+	Busy time.Duration // how long to wait for another process; 5 s if zero
+
 	patience time.Duration // how long the writer waits for changes before it indexes words; 100 ms if zero
 }
 
@@ -101,8 +102,8 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
-	if o.busy == 0 {
-		o.busy = 5 * time.Second
+	if o.Busy == 0 {
+		o.Busy = 5 * time.Second
 	}
 	if o.patience == 0 {
 		o.patience = 100 * time.Millisecond
@@ -124,7 +125,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	s := &Store{
 		path:            filepath.Join(dir, databaseName),
 		full:            o.Full,
-		busy:            o.busy,
+		busy:            o.Busy,
 		patience:        o.patience,
 		log:             o.Log,
 		leases:          map[string]hub.Lease{},
