@@ -67,10 +67,11 @@ var layers = map[string][]string{
 	"internal/handshake": {"hub"},
 
 	// What a hub stands on.
-	"internal/engine/rows":   {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
-	"internal/engine/sqlite": {"hub", "internal/durable", "internal/engine/rows"},
-	"internal/engine/blobs":  {"hub"},
-	"internal/engine/bus":    {"hub"},
+	"internal/engine/rows":     {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
+	"internal/engine/sqlite":   {"hub", "internal/durable", "internal/engine/rows"},
+	"internal/engine/postgres": {"hub", "internal/engine/bus", "internal/engine/rows"}, // bus: hints of other hubs go to the subscribers of this one
+	"internal/engine/blobs":    {"hub"},
+	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
 	"internal/reach/catalog":  {"hub", "internal/nearest"},
@@ -142,6 +143,7 @@ var layers = map[string][]string{
 	"internal/hubtest":   {"hub"},
 	"internal/acptest":   {},
 	"internal/patience":  {},
+	"internal/pgtest":    {"internal/patience"},
 	"internal/lobbytest": {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
 	"internal/reftest":   {},
 
@@ -163,6 +165,7 @@ var layers = map[string][]string{
 // import what they compare with.
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
+	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/pgtest"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},

@@ -26,6 +26,20 @@ func (b *Local) Publish(topic string) {
 	}
 }
 
+// PublishAll wakes every subscriber: something may have changed anywhere.
+func (b *Local) PublishAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, subs := range b.subs {
+		for s := range subs {
+			select {
+			case s.hints <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 // Subscribe returns a channel that receives after a Publish to any of topics.
 func (b *Local) Subscribe(topics ...string) (<-chan struct{}, func()) {
 	s := &subscription{hints: make(chan struct{}, 1)}

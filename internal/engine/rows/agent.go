@@ -28,7 +28,7 @@ var (
 	putAgent   = statement(`UPDATE agents SET state = ?2, role = ?4 WHERE id = ?1 AND state = ?3`)
 	keyByHash  = keys.query(`WHERE hash = ?1`)
 	keysOf     = keys.query(`WHERE agent = ?1 ORDER BY created_at, rowid`)
-	revokeKeys = statement(`UPDATE agent_keys SET revoked_at = ?3 WHERE agent = ?1 AND revoked_at IS NULL AND (?2 IS NULL OR label = ?2)`)
+	revokeKeys = statement(`UPDATE agent_keys SET revoked_at = ?3 WHERE agent = ?1 AND revoked_at IS NULL AND label = coalesce(?2, label)`)
 )
 
 func (r *reader) Agent(id hub.AgentID) (hub.Agent, error) {

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -181,10 +180,12 @@ func (t *tx) addHandoff(op string, h hub.Handoff) error {
 
 // moveHandoff stores a move without its step.
 func (t *tx) moveHandoff(op string, h hub.Handoff, was hub.HandoffState) error {
-	err := t.compareAndSet("handoff", string(h.ID), putHandoff, string(h.ID), string(h.Status), h.ResolvedAt, orNull(h.Notes), string(was))
-	if hub.CodeOf(err) == hub.CodeConflict && h.Status.Active() && !was.Active() { // a draft that is proposed claims its task
-		return cmp.Or(t.claimed(op, h.TaskID), err)
+	if h.Status.Active() && !was.Active() { // a draft that is proposed claims its task
+		if err := t.claimed(op, h.TaskID); err != nil {
+			return err
+		}
 	}
+	err := t.compareAndSet("handoff", string(h.ID), putHandoff, string(h.ID), string(h.Status), h.ResolvedAt, orNull(h.Notes), string(was))
 	if err == nil {
 		_, err = t.run(op, putHandoffMeta, append([]any{string(h.ID), string(h.Status)}, progress(h)...)...)
 	}

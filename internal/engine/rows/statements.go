@@ -49,7 +49,7 @@ const (
 // the engine needs no table for the list of states.
 const (
 	countHead = `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox WHERE agent = ?1 AND state = `
-	countRest = ` AND state IN ('unread','delivered') LIMIT ?2)`
+	countRest = ` AND state IN ('unread','delivered') LIMIT ?2) AS n`
 )
 
 // notHandoff leaves out the messages about handoffs, which are kept for ever.
@@ -72,9 +72,9 @@ var (
 	stmtInboxDelivered = statement(inboxHead + `'delivered'` + inboxRest)
 	stmtCountUnread    = statement(countHead + `'unread'` + countRest)
 	stmtCountDelivered = statement(countHead + `'delivered'` + countRest)
-	stmtThreadSize     = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread WHERE thread_id = ?1 LIMIT ?2)`)
+	stmtThreadSize     = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread WHERE thread_id = ?1 LIMIT ?2) AS n`)
 	stmtThreadRounds   = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread
-		WHERE thread_id = ?1 AND type = ?3 LIMIT ?2)`)
+		WHERE thread_id = ?1 AND type = ?3 LIMIT ?2) AS n`)
 	stmtThreadSequence = statement(`SELECT sequence FROM messages INDEXED BY message_sequences
 		WHERE thread_id = ?1 AND sequence IS NOT NULL ORDER BY sequence DESC LIMIT 1`)
 	stmtSentSince = statement(`SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY idx_messages_from

@@ -43,6 +43,9 @@ type head struct {
 // Use lets the tx go on with another connection and index.
 func (t *tx) Use(c Conn, index Index) { t.reader, t.index = *NewReader(c), index }
 
+// Reading returns the reader of the transaction.
+func (t *tx) Reading() *Reader { return &t.reader }
+
 // Start tells the tx the newest journal entry and the greatest seq of a message.
 func (t *tx) Start(newest hub.Head, topSeq int64) {
 	t.head, t.topSeq = head{newest.Seq, newest.Hash}, topSeq
@@ -92,6 +95,14 @@ func (t *tx) refused(err error) error {
 		t.spoil(err)
 	}
 	return err
+}
+
+// Later runs an engine's own statement that writes one row, whose outcome is not in
+// question.
+func (t *tx) Later(op string, id StmtID, args ...any) error {
+	q := t.query(id)
+	q.bind(args...)
+	return t.later(op, &q)
 }
 
 // later runs a statement that writes one row, whose outcome is not in question. The

@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// chunkSize is how many bytes of an artifact one row has.
+const chunkSize = 1 << 20
+
+// artifactLimit is how long the transfer of an artifact may take.
+const artifactLimit = 5 * time.Minute
+
+// Files keeps content in files named by its SHA-256.
+type Files interface {
+	Put(r io.Reader) (path, sha256 string, size int64, err error)
+	Open(sha256 string) (*os.File, error)
+	Remove(sha256 string) error
+}
+
+// Artifacts keeps artifacts in the database, in chunks. Every hub has files with copies
+// of those that went through it, from which it reads; the database says which there
+// are.
+type Artifacts struct {
+	s     *Store
+	files Files
+}
+
+// Artifacts returns the artifacts of the database, with copies in files.
+func (s *Store) Artifacts(files Files) *Artifacts { return &Artifacts{s, files} }
+
+// Put stores the content of r. Content that is there already is not stored twice.
+func (a *Artifacts) Put(r io.Reader) (path, sum string, size int64, err error) {
+	path, sum, size, err = a.files.Put(r)
+	if err != nil {
+		return "", "", 0, err
+	}
+	f, err := a.files.Open(sum)
+	if err == nil {
+		err = a.send(sum, size, f)
+		f.Close()
+	}
+	if err != nil {
+		return "", "", 0, err
+	}
+	return path, sum, size, nil
+}
+
+// send copies content into the database, in one transaction.
+func (a *Artifacts) send(sum string, size int64, r io.Reader) error {
+	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
+	defer cancel()
+	return a.s.borrow(ctx, "postgres.Put", func(c *reader) error {
+		exec := func(sql string, params [][]byte, formats ...int16) (int64, error) {
+			got := c.c.pg.ExecParams(ctx, sql, params, nil, formats, nil).Read()
+			if got.Err != nil {
+				c.c.failed = c.c.Refine(got.Err)
+				return 0, c.c.failed
+			}
+			return got.CommandTag.RowsAffected(), nil
+		}
+		if _, err := exec(`BEGIN`, nil); err != nil {
+			return err
+		}
+		n, err := exec(`INSERT INTO artifacts (sha256, size) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [][]byte{[]byte(sum), digits(size)})
+		if err != nil {
+			return err
+		}
+		chunk := make([]byte, chunkSize)
+		for i := int64(0); n > 0; i++ {
+			got, err := io.ReadFull(r, chunk)
+			if err == io.EOF {
+				break
+			}
+			if err != nil && err != io.ErrUnexpectedEOF {
+				c.c.failed = err // ends the transaction with the connection
+				return hub.Errorf(hub.CodeDegraded, "postgres.Put", "the artifact cannot be read: %v", err)
+			}
+			if _, err := exec(`INSERT INTO artifact_chunks (sha256, n, content) VALUES ($1, $2, $3)`, [][]byte{[]byte(sum), digits(i), chunk[:got]}, 0, 0, 1); err != nil {
+				return err
+			}
+		}
+		_, err = exec(`COMMIT`, nil)
+		return err
+	})
+}
+
+// Open returns stored content. It reports CodeNotFound when there is none.
+func (a *Artifacts) Open(sum string) (*os.File, error) {
+	const op = "postgres.Open"
+	f, err := a.files.Open(sum)
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
+	defer cancel()
+	size := int64(-1)
+	ask := a.s.borrow(ctx, op, func(c *reader) error {
+		got := c.c.pg.ExecParams(ctx, `SELECT size FROM artifacts WHERE sha256 = $1`, [][]byte{[]byte(sum)}, nil, nil, nil).Read()
+		if len(got.Rows) == 1 {
+			size = number(got.Rows[0][0])
+		}
+		return c.c.Refine(got.Err)
+	})
+	switch {
+	case ask == nil && size >= 0 && f != nil:
+		return f, nil
+	case f != nil:
+		f.Close()
+	}
+	if ask != nil {
+		return nil, ask
+	}
+	if size < 0 { // another hub removed it
+		return nil, errors.Join(hub.Errorf(hub.CodeNotFound, op, "there is no artifact %s", sum), a.files.Remove(sum))
+	}
+	_, got, _, err := a.files.Put(&chunks{a: a, ctx: ctx, sum: sum, size: size})
+	if err != nil {
+		return nil, err
+	}
+	if got != sum {
+		return nil, errors.Join(hub.Errorf(hub.CodeHashMismatch, op, "the database has other content under %s", sum), a.files.Remove(got))
+	}
+	return a.files.Open(sum)
+}
+
+// Remove removes stored content, if it is there. Another hub that has a copy removes it
+// when it is asked for it, or when it starts.
+func (a *Artifacts) Remove(sum string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
+	defer cancel()
+	err := a.s.borrow(ctx, "postgres.Remove", func(c *reader) error {
+		return c.c.Refine(c.c.pg.ExecParams(ctx, `DELETE FROM artifacts WHERE sha256 = $1`, [][]byte{[]byte(sum)}, nil, nil, nil).Read().Err)
+	})
+	return errors.Join(err, a.files.Remove(sum))
+}
+
+// chunks reads an artifact out of the database.
+type chunks struct {
+	a    *Artifacts
+	ctx  context.Context
+	sum  string
+	size int64
+	next int64
+	rest []byte
+}
+
+func (r *chunks) Read(b []byte) (int, error) {
+	if len(r.rest) == 0 {
+		if r.next*chunkSize >= r.size {
+			return 0, io.EOF
+		}
+		err := r.a.s.borrow(r.ctx, "postgres.Open", func(c *reader) error {
+			got := c.c.pg.ExecParams(r.ctx, `SELECT encode(content, 'hex') FROM artifact_chunks WHERE sha256 = $1 AND n = $2`, [][]byte{[]byte(r.sum), digits(r.next)}, nil, nil, nil).Read()
+			if got.Err != nil || len(got.Rows) == 0 {
+				return errors.Join(io.ErrUnexpectedEOF, c.c.Refine(got.Err))
+			}
+			var err error
+			r.rest, err = hex.DecodeString(string(got.Rows[0][0]))
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		r.next++
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}

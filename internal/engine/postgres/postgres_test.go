@@ -1,0 +1,337 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
+	"github.com/parley-agents/parley/internal/engine/postgres"
+	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/pgtest"
+)
+
+// open opens a store as a further hub would.
+func open(t *testing.T, address string, opts *postgres.Options) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(context.Background(), address, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// exec runs statements beside the stores.
+func exec(t *testing.T, address, sql string) {
+	t.Helper()
+	c, err := pgconn.Connect(context.Background(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(context.Background(), sql).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func wantCode(t *testing.T, err error, want hub.Code) {
+	t.Helper()
+	if got := hub.CodeOf(err); got != want {
+		t.Errorf("got %q (%v), want %q", got, err, want)
+	}
+}
+
+func note(s hub.Store, subject string) error {
+	return s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: "ada", Action: hub.ActionMessageSent, Subject: subject, Outcome: hub.OutcomeOK})
+		return err
+	})
+}
+
+// chain reads the journal and checks that it is one chain.
+func chain(t *testing.T, s hub.Store) map[string]int {
+	t.Helper()
+	subjects := map[string]int{}
+	err := s.View(context.Background(), func(r hub.Reader) error {
+		all, err := r.Journal(hub.JournalQuery{Limit: 1 << 20})
+		var last hub.Entry
+		for _, e := range all {
+			if e.Seq != last.Seq+1 || e.Hash != e.Chain(last.Hash) {
+				t.Fatalf("entry %d does not follow %d", e.Seq, last.Seq)
+			}
+			last = e
+			subjects[e.Subject]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subjects
+}
+
+func TestOpen(t *testing.T) {
+	t.Run("hubs that start together make the tables once", func(t *testing.T) {
+		address := pgtest.Address(t)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { open(t, address, nil) })
+		}
+		wg.Wait()
+	})
+	t.Run("tables of a newer version are refused and stay", func(t *testing.T) {
+		address := pgtest.Address(t)
+		open(t, address, nil)
+		exec(t, address, fmt.Sprintf(`UPDATE parley_schema SET version = %d`, postgres.Schema()+1))
+		_, err := postgres.Open(context.Background(), address, nil)
+		wantCode(t, err, hub.CodeConflict)
+	})
+	t.Run("a password in the address is refused, one in a file is used", func(t *testing.T) {
+		for _, address := range []string{"postgres://u:secret@h/d", "postgres://u@h/d?password=secret"} {
+			_, err := postgres.Open(context.Background(), address, nil)
+			wantCode(t, err, hub.CodeInvalid)
+			if strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		}
+		for _, address := range []string{"", "mysql://h", "postgres://h:port/x"} {
+			_, err := postgres.Open(context.Background(), address, nil)
+			wantCode(t, err, hub.CodeInvalid)
+		}
+		file := t.TempDir() + "/password"
+		if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open(t, pgtest.Address(t), &postgres.Options{PasswordFile: file})
+		_, err := postgres.Open(context.Background(), pgtest.Address(t), &postgres.Options{PasswordFile: file + ".none"})
+		wantCode(t, err, hub.CodeInvalid)
+	})
+	t.Run("a database that is away is degraded, with a hint", func(t *testing.T) {
+		_, err := postgres.Open(context.Background(), "postgres:///d?host="+t.TempDir(), nil)
+		wantCode(t, err, hub.CodeDegraded)
+		if e, ok := errors.AsType[*hub.Error](err); !ok || e.Hint == "" {
+			t.Errorf("got %v, want a hint", err)
+		}
+	})
+}
+
+func TestSeveralHubs(t *testing.T) {
+	t.Run("several hubs write one chain, and each sees what another acknowledged", func(t *testing.T) {
+		hubtest.NoGoroutinesLeft(t)
+		address := pgtest.Address(t)
+		stores := []*postgres.Store{open(t, address, nil), open(t, address, nil), open(t, address, nil)}
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				for n := range 10 {
+					subject := fmt.Sprintf("%d/%d", i, n)
+					if err := note(stores[i%3], subject); err != nil {
+						t.Error(err)
+						return
+					}
+					err := stores[(i+1)%3].View(context.Background(), func(r hub.Reader) error {
+						found, err := r.Journal(hub.JournalQuery{Subject: subject, Limit: 2})
+						if len(found) != 1 {
+							t.Errorf("%s: another hub finds %d entries", subject, len(found))
+						}
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := chain(t, stores[0]); len(got) != 120 {
+			t.Errorf("got %d entries, want 120", len(got))
+		}
+	})
+	t.Run("connections that the database ends cost nothing that was acknowledged, and nothing is done twice", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, b := open(t, address, nil), open(t, address, nil)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		var mu sync.Mutex
+		acknowledged := map[string]bool{}
+		for i, s := range []*postgres.Store{a, b, a, b} {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					subject := fmt.Sprintf("%d/%d", i, n)
+					if err := note(s, subject); err == nil {
+						mu.Lock()
+						acknowledged[subject] = true
+						mu.Unlock()
+					} else if hub.CodeOf(err) != hub.CodeDegraded {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(acknowledged)
+		}
+		deadline := time.Now().Add(patience.For(time.Minute))
+		for round := range 10 {
+			exec(t, address, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'parley' AND pid <> pg_backend_pid()`)
+			for before := count(); count() < before+5 && time.Now().Before(deadline); {
+				if err := note(a, fmt.Sprintf("beside/%d", round)); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
+					t.Error(err)
+				}
+			}
+		}
+		close(stop)
+		wg.Wait()
+		got := chain(t, a)
+		for subject := range acknowledged {
+			if got[subject] != 1 {
+				t.Errorf("%s was acknowledged and is there %d times", subject, got[subject])
+			}
+		}
+		for subject, n := range got {
+			if n > 1 && !strings.HasPrefix(subject, "beside/") {
+				t.Errorf("%s is there %d times", subject, n)
+			}
+		}
+		if len(acknowledged) < 50 {
+			t.Errorf("only %d were acknowledged", len(acknowledged))
+		}
+	})
+	t.Run("one hub has a lease, another gets it with a greater number when it is given back or over", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, err := postgres.Open(context.Background(), address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := open(t, address, nil)
+		first, err := a.Lease(context.Background(), "sweep", time.Minute)
+		wantCode(t, err, "")
+		_, err = b.Lease(context.Background(), "sweep", time.Minute)
+		wantCode(t, err, hub.CodeConflict)
+		exec(t, address, `UPDATE leases SET until = now() - interval '1 second'`) // as after ten seconds of silence
+		second, err := b.Lease(context.Background(), "sweep", time.Minute)
+		wantCode(t, err, "")
+		if second.Number <= first.Number {
+			t.Errorf("got %d after %d", second.Number, first.Number)
+		}
+		err = a.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return errors.Join(tx.CheckLease(first), tx.PutMeta("swept", "a")) })
+		wantCode(t, err, hub.CodeConflict)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a hint reaches the subscribers of every hub", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, b := open(t, address, nil), open(t, address, nil)
+		here, endHere := a.Bus().Subscribe("inbox/bob")
+		defer endHere()
+		there, endThere := b.Bus().Subscribe("inbox/bob")
+		defer endThere()
+		other, endOther := b.Bus().Subscribe("inbox/eve")
+		defer endOther()
+		for len(other) > 0 {
+			<-other // of the beginning
+		}
+		a.Bus().Publish("inbox/bob")
+		for name, hints := range map[string]<-chan struct{}{"here": here, "there": there} {
+			select {
+			case <-hints:
+			case <-time.After(patience.For(30 * time.Second)):
+				t.Errorf("no hint %s", name)
+			}
+		}
+	})
+	t.Run("a hub that died after its commit is noticed without its hint", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, b := open(t, address, nil), open(t, address, nil)
+		hints, end := b.Bus().Subscribe("inbox/bob")
+		defer end()
+		if err := note(a, "unheard"); err != nil { // without Publish
+			t.Fatal(err)
+		}
+		deadline := time.After(patience.For(time.Minute))
+		for found := false; !found; {
+			select {
+			case <-hints:
+			case <-deadline:
+				t.Fatal("nobody was woken")
+			}
+			if err := b.View(context.Background(), func(r hub.Reader) error {
+				all, err := r.Journal(hub.JournalQuery{Limit: 1})
+				found = len(all) == 1
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Run("roots belong to their machine", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, b := open(t, address, &postgres.Options{Machine: "a"}), open(t, address, &postgres.Options{Machine: "b"})
+		root := hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: hub.At(time.Now())}
+		if err := a.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddRoot(root) }); err != nil {
+			t.Fatal(err)
+		}
+		for s, want := range map[*postgres.Store]int{a: 1, b: 0} {
+			roots, err := hub.Read(context.Background(), s, func(r hub.Reader) ([]hub.Root, error) { return r.Roots() })
+			if err != nil || len(roots) != want {
+				t.Errorf("got %v (%v), want %d", roots, err, want)
+			}
+		}
+	})
+	t.Run("an artifact can be read on every hub until it is removed on one", func(t *testing.T) {
+		address := pgtest.Address(t)
+		var all []*postgres.Artifacts
+		for range 2 {
+			files, err := blobs.Open(t.TempDir(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, open(t, address, nil).Artifacts(files))
+		}
+		for _, size := range []int{0, 1, 1 << 20, 5<<20 + 3} {
+			content := bytes.Repeat([]byte{0, 'a', 0xff}, size/3+1)[:size]
+			_, sum, n, err := all[0].Put(bytes.NewReader(content))
+			if err != nil || n != int64(size) {
+				t.Fatalf("Put: %d, %v", n, err)
+			}
+			f, err := all[1].Open(sum)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(f)
+			f.Close()
+			if err != nil || !bytes.Equal(got, content) {
+				t.Errorf("%d bytes: got %d other bytes (%v)", size, len(got), err)
+			}
+			if err := all[0].Remove(sum); err != nil {
+				t.Fatal(err)
+			}
+			_, err = all[1].Open(sum)
+			wantCode(t, err, hub.CodeNotFound)
+		}
+	})
+}

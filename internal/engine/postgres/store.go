@@ -1,0 +1,312 @@
+// Package postgres is hub.Store on PostgreSQL 15 or later: one database for any
+// number of hubs.
+//
+// It keeps the promises of hub.Store across processes. Updates of one hub that arrive
+// together share a transaction (package rows). Transactions of several hubs run one
+// after the other: each begins with the database's write lock, so that the journal is
+// one chain in the order of its commits, and a reader that sees an entry sees every
+// entry before it. A hub that stops in the middle of a transaction loses it after
+// idleLimit, so that it holds up the others no longer than that.
+//
+// A transaction whose connection breaks before its commit runs again on another one.
+// If the connection breaks during the commit, the hub asks the database whether it was
+// made (see writer.go). While the database is away, calls wait for a few seconds and
+// report CodeDegraded; the hub goes on by itself when it is back.
+//
+// Every commit is as durable as the server's synchronous_commit says, which Open sets
+// to on.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
+)
+
+const (
+	connectWait = 3 * time.Second  // for a connection, while the database is away
+	idleLimit   = 5 * time.Second  // a transaction in which a hub does nothing ends after that
+	sendLimit   = 20 * time.Second // for an answer of the database to a transaction
+	closeWait   = 2 * time.Second  // for the farewell on a connection
+	retryAfter  = time.Second      // callers may try again after that
+)
+
+// PasswordVariable is the environment variable with the password of the database.
+const PasswordVariable = "PARLEY_STORE_PASSWORD"
+
+// Options are the choices that Open leaves to its caller. The zero value works.
+type Options struct {
+	PasswordFile string       // holds the password; else PasswordVariable, PGPASSWORD and ~/.pgpass are asked
+	Machine      string       // whose folders the hub reads; the name of the host if empty
+	Readers      int          // connections for View; 8 if zero
+	Log          *slog.Logger // silent if nil
+}
+
+// A Store is a hub.Store in a PostgreSQL database.
+type Store struct {
+	config  *pgconn.Config
+	machine string
+	bus     *Bus
+	id      string // of this process, in leases and among the writers
+	log     *slog.Logger
+
+	gate    rows.Gate
+	conn    *writer
+	writer  *rows.Writer
+	readers chan struct{} // holds a token for each reader that is in use
+	idleMu  sync.Mutex
+	idle    []*reader // those not in use; the last one was used last, and has the most statements prepared
+
+	fault atomic.Pointer[error] // why changes fail
+
+	leaseMu sync.Mutex // guards leases
+	leases  map[string]time.Time
+	stop    context.CancelFunc // ends the work beside calls
+	working sync.WaitGroup
+}
+
+var _ hub.Store = (*Store)(nil)
+
+// Open opens the database at an address postgres://USER@HOST:PORT/NAME and brings its
+// tables up to date. opts may be nil. It reports CodeInvalid for an address that is
+// none or holds a password, CodeConflict when a newer version made the tables, and
+// CodeDegraded when the database cannot be used.
+func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
+	const op = "postgres.Open"
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Readers <= 0 {
+		o.Readers = 8
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	config, err := parse(address, o.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		config: config, id: string(hub.NewIDs(time.Now).Next()), log: o.Log, leases: map[string]time.Time{}, readers: make(chan struct{}, o.Readers),
+	}
+	s.conn = &writer{s: s}
+	if s.machine = o.Machine; s.machine == "" {
+		if s.machine, err = os.Hostname(); err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "this machine has no name: %v", err)
+		}
+	}
+	schema, err := s.migrate(ctx)
+	if err != nil {
+		return nil, named(op, err)
+	}
+	s.writer = rows.NewWriter(&s.gate, s.conn, time.Hour, s.log)
+	work, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.startBus(work, schema)
+	go s.writer.Run()
+	s.working.Go(func() { s.keepLeases(work) })
+	return s, nil
+}
+
+// parse reads an address. The password comes from a file or the environment: what
+// stands in an address can be read in the list of processes.
+func parse(address, passwordFile string) (*pgconn.Config, error) {
+	const op = "postgres.Open"
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store is not postgres://USER@HOST:PORT/NAME")
+	}
+	_, inUser := u.User.Password()
+	if inUser || u.Query().Has("password") {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store holds a password, which every process of the machine could read").
+			WithHint("put it into a file and name that with --store-password-file, or into the environment variable %s", PasswordVariable)
+	}
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store cannot be understood").WithHint("write postgres://USER@HOST:PORT/NAME?sslmode=verify-full")
+	}
+	if passwordFile != "" {
+		b, err := os.ReadFile(passwordFile)
+		if err != nil {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "the file with the password of the store cannot be read: %v", err)
+		}
+		config.Password = strings.TrimSpace(string(b))
+	} else if p := os.Getenv(PasswordVariable); p != "" {
+		config.Password = p
+	}
+	config.ConnectTimeout = connectWait
+	for name, value := range map[string]string{
+		"application_name": "parley", "client_encoding": "UTF8", "timezone": "UTC", "synchronous_commit": "on", "jit": "off",
+		"idle_in_transaction_session_timeout": "5s", "default_transaction_isolation": "read committed",
+		// Each statement is there for an index, and is planned once.
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	} {
+		if config.RuntimeParams[name] == "" {
+			config.RuntimeParams[name] = value
+		}
+	}
+	return config, nil
+}
+
+// named gives an error the name of the operation that failed.
+func named(op string, err error) error {
+	if e, ok := errors.AsType[*hub.Error](err); ok && e.Op == "" {
+		e.Op = op
+	}
+	return err
+}
+
+// Close implements hub.Store. Closing again does nothing.
+func (s *Store) Close() error {
+	if !s.gate.Close() {
+		return nil
+	}
+	s.writer.Stop()
+	s.stop()
+	s.working.Wait()
+	s.release()
+	for _, r := range s.idle {
+		r.c.close()
+	}
+	s.conn.disconnect()
+	return nil
+}
+
+// Update implements hub.Store.
+func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx) error) error {
+	return s.writer.Update(ctx, d, fn)
+}
+
+// IndexText implements hub.Store: words are indexed with their message.
+func (s *Store) IndexText(context.Context) error { return nil }
+
+// A reader is a connection with its reader.
+type reader struct {
+	*rows.Reader
+	c       *conn
+	machine string
+}
+
+var (
+	beginRead = rows.Statement(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	snapshot  = rows.Statement(`SELECT 1`)
+	endRead   = rows.Statement(`COMMIT`)
+)
+
+// View implements hub.Store.
+func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
+	return s.read(ctx, "store.View", func(r *reader) error { return fn(r) })
+}
+
+// read calls fn with a reader that stands on a snapshot.
+func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
+	return s.borrow(ctx, op, func(r *reader) error {
+		if _, err := r.c.ask(beginRead, snapshot); err != nil {
+			return err
+		}
+		err := fn(r)
+		r.c.ask(endRead) // a failure of it costs the connection
+		return err
+	})
+}
+
+// borrow calls fn with a connection for reading.
+func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) error {
+	if err := s.gate.Enter(op); err != nil {
+		return err
+	}
+	defer s.gate.Leave()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.readers <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.readers }()
+	r, err := s.reader(ctx)
+	if err != nil {
+		return named(op, err)
+	}
+	clean := false
+	defer func() {
+		if !clean || r.c.failed != nil || r.c.lost() { // or fn ended in a panic, which goes on
+			r.c.close()
+			return
+		}
+		s.idleMu.Lock()
+		defer s.idleMu.Unlock()
+		s.idle = append(s.idle, r)
+	}()
+	r.c.ctx = ctx
+	err = fn(r)
+	clean = true
+	if errors.Is(err, rows.ErrInterrupted) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return named(op, err)
+}
+
+// reader returns a reader that is not in use, or makes one. Connections that were
+// lost while they were not in use are closed.
+func (s *Store) reader(ctx context.Context) (*reader, error) {
+	for {
+		s.idleMu.Lock()
+		n := len(s.idle)
+		if n == 0 {
+			s.idleMu.Unlock()
+			c, err := s.connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &reader{rows.NewReader(c), c, s.machine}, nil
+		}
+		r := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		s.idleMu.Unlock()
+		if r.c.pg.CheckConn() == nil {
+			return r, nil
+		}
+		r.c.close()
+	}
+}
+
+// connect makes a connection, and tries for a while if the database is away.
+func (s *Store) connect(ctx context.Context) (*conn, error) {
+	wait, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		c, err := connect(wait, s.config)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		err = engineError(err)
+		if e, ok := errors.AsType[*hub.Error](err); !ok || e.RetryAfter == 0 {
+			return nil, err // no wait helps
+		}
+		select {
+		case <-time.After(pause):
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package pgtest
+
+import "syscall"
+
+// endsWithParent does nothing here: Main ends the server.
+func endsWithParent(*syscall.SysProcAttr) {}
