@@ -586,37 +586,97 @@ func TestWake(t *testing.T) {
 			t.Errorf("stored: got %+v", p)
 		}
 	})
-	t.Run("three agents that answer everything stay within their budgets, and the operator is told once", func(t *testing.T) {
-		names := []hub.AgentID{"ada", "bob", "cyd"}
-		w := startWakes(t, server.Options{Wakes: server.WakeLimits{PerHour: 3, Gap: time.Millisecond}}, append([]hub.AgentID{"planner"}, names...)...)
-		var turns atomic.Int64
-		answers := func(t *terminal, wk sessions.Wake) {
-			t.takeTurn(wk, func() {
-				turns.Add(1)
-				in, _ := rpc.Call(context.Background(), t.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
-				for _, m := range in.Messages {
-					for _, to := range names {
-						if to != t.agent {
-							rpc.Call(context.Background(), t.client(), api.Send, api.SendParams{To: api.Recipients{to}, Text: fmt.Sprintf("re %s to %s", m.ID, to)})
+	for name, limits := range map[string]server.WakeLimits{
+		"their budgets": {PerHour: 3, Gap: time.Millisecond},
+		"a chain of 8":  {PerHour: 1000, PairPerHour: 1000, Gap: time.Millisecond},
+	} {
+		t.Run("three agents that answer everything stay within "+name+", and the operator is told once", func(t *testing.T) {
+			names := []hub.AgentID{"ada", "bob", "cyd"}
+			w := startWakes(t, server.Options{Wakes: limits}, append([]hub.AgentID{"planner"}, names...)...)
+			var turns atomic.Int64
+			answers := func(t *terminal, wk sessions.Wake) {
+				t.takeTurn(wk, func() {
+					turns.Add(1)
+					in, _ := rpc.Call(context.Background(), t.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+					for _, m := range in.Messages {
+						for _, to := range names {
+							if to != t.agent {
+								rpc.Call(context.Background(), t.client(), api.Send, api.SendParams{To: api.Recipients{to}, Text: fmt.Sprintf("re %s to %s", m.ID, to)})
+							}
 						}
 					}
+				})
+			}
+			var last *terminal
+			for _, n := range names {
+				last = w.terminalOf(n, answers)
+			}
+			w.send("planner", api.SendParams{To: api.Recipients{"ada"}})
+			told := func() int { return len(mustCall(t, w.as(w.operator), api.Inbox, api.InboxParams{Peek: true}).Messages) }
+			w.until("the operator is told", func() bool { return told() > 0 }, func() any { return turns.Load() })
+			w.until("no turn runs", func() bool {
+				before := turns.Load()
+				last.flush()
+				return turns.Load() == before
+			}, func() any { return turns.Load() })
+			// A chain of 8 is at most 8 turns of each agent; mail of one turn comes together.
+			if n := turns.Load(); n > 24 || limits.PerHour == 3 && n > 9 {
+				t.Errorf("got %d turns", n)
+			}
+			if n := told(); n != 1 {
+				t.Errorf("the operator was told %d times", n)
+			}
+		})
+	}
+	t.Run("the ninth message of a chain is held for the operator, who lets it go on", func(t *testing.T) {
+		names := []hub.AgentID{"ada", "bob", "cyd"}
+		w := startWakes(t, server.Options{}, append([]hub.AgentID{"planner", "dan"}, names...)...)
+		dan := w.terminalOf("dan", obeys)
+		var last mailroom.Receipt
+		for i := range 10 {
+			from := w.as(w.keys[names[i%3]])
+			if i > 0 {
+				mustCall(t, from, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+			}
+			if last.ID != "" && slices.ContainsFunc(last.Deliveries, func(f mailroom.Forecast) bool { return f.Status == hub.DeliveryHeld }) {
+				t.Errorf("message %d of the chain is held", i)
+			}
+			to := names[(i+1)%3]
+			if i == 9 {
+				to = "dan"
+			}
+			last = mustCall(t, from, api.Send, api.SendParams{To: api.Recipients{to}, Text: fmt.Sprint("step ", i)})
+		}
+		if f := last.Deliveries[1]; f.Reach != hub.ReachHeld || f.Status != hub.DeliveryHeld || !strings.Contains(f.Reason, "parley wake resume dan") {
+			t.Errorf("the forecast: got %+v", f)
+		}
+		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages caused each other") {
+			t.Errorf("got %+v", row)
+		}
+		dan.none("its message is held")
+		mustCall(t, w.as(w.operator), api.ResumeWake, api.WakePauseParams{Agent: "dan"})
+		dan.next()
+		w.untilRow(last.ID, hub.DeliveryAccepted)
+	})
+	t.Run("the sixth answer of a pair in a row is held, and a change of a task begins anew", func(t *testing.T) {
+		for _, task := range []bool{false, true} {
+			w := startWakes(t, server.Options{}, "planner", "builder")
+			w.allow(api.WakeAllowParams{Agent: "planner", Allow: true})
+			pair := []hub.AgentID{"planner", "builder"}
+			last := mustCall(t, w.as(w.keys["planner"]), api.Send, api.SendParams{To: builder, Text: "a question"})
+			for i := range 6 {
+				p := api.SendParams{To: api.Recipients{pair[i%2]}, Text: fmt.Sprint("answer ", i), ReplyTo: last.ID}
+				if task && i == 3 {
+					p.Type = hub.TypeStatusComplete
 				}
-			})
-		}
-		var last *terminal
-		for _, n := range names {
-			last = w.terminalOf(n, answers)
-		}
-		w.send("planner", api.SendParams{To: api.Recipients{"ada"}})
-		w.until("the operator is told", func() bool {
-			return len(mustCall(t, w.as(w.operator), api.Inbox, api.InboxParams{Peek: true}).Messages) > 0
-		}, func() any { return nil })
-		last.flush()
-		if n := turns.Load(); n > 9 {
-			t.Errorf("got %d turns within an hour, want at most 3 for each agent", n)
-		}
-		if n := len(mustCall(t, w.as(w.operator), api.Inbox, api.InboxParams{Peek: true}).Messages); n != 1 {
-			t.Errorf("the operator was told %d times", n)
+				last = mustCall(t, w.as(w.keys[pair[(i+1)%2]]), api.Send, p)
+				if held := last.Deliveries[1].Status == hub.DeliveryHeld; held != (!task && i == 5) {
+					t.Errorf("task %t, answer %d: got %+v", task, i+1, last.Deliveries[1])
+				}
+			}
+			if !task {
+				w.untilRow(last.ID, hub.DeliveryHeld)
+			}
 		}
 	})
 }

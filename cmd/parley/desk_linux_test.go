@@ -28,6 +28,7 @@ type realCLI struct {
 	ready   string            // on the screen when it takes a prompt
 	dialogs []dialog          // that it may show before
 	first   bool              // the hub knows its session after the first prompt only
+	asleep  bool              // no mechanism wakes it
 }
 
 // A dialog is a question of a CLI that is answered with keys.
@@ -36,38 +37,38 @@ type dialog struct {
 	keys  []string
 }
 
-// realCLIs are the CLIs that mail can wake. In their texts MODEL is the address of the
-// scripted model and DIR the working folder.
+// realCLIs are the CLIs that mail can wake. In their texts {model} is the address of
+// the scripted model and {dir} the working folder.
 var realCLIs = []realCLI{
 	{
 		name: "claude", program: "node_modules/@anthropic-ai/claude-code-*/claude", args: []string{"--allowedTools", "Bash"},
-		env: []string{"ANTHROPIC_API_KEY=none", "ANTHROPIC_BASE_URL=MODEL", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1"},
+		env: []string{"ANTHROPIC_API_KEY=none", "ANTHROPIC_BASE_URL={model}", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1"},
 		files: map[string]string{".claude.json": `{"hasCompletedOnboarding":true,"lastOnboardingVersion":"2.1.325","theme":"dark","numStartups":3,
-			"customApiKeyResponses":{"approved":["none"],"rejected":[]},"projects":{"DIR":{"hasTrustDialogAccepted":true,"allowedTools":[]}}}`},
+			"customApiKeyResponses":{"approved":["none"],"rejected":[]},"projects":{"{dir}":{"hasTrustDialogAccepted":true,"allowedTools":[]}}}`},
 		ready: "1 monitor",
 	},
 	{
 		name: "codex", program: "node_modules/@openai/codex-*/vendor/*/bin/codex", args: []string{"-a", "never", "-s", "danger-full-access"},
 		env: []string{"PARLEY_MODEL_KEY=none"},
-		files: map[string]string{".codex/config.toml": `model = "gpt-6-sol"
+		files: map[string]string{".codex/config.toml": `model = "gpt-5.5"
 model_provider = "parley"
 check_for_update_on_startup = false
 [model_providers.parley]
 name = "Parley"
-base_url = "MODEL/v1"
+base_url = "{model}/v1"
 env_key = "PARLEY_MODEL_KEY"
 wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
-[projects."DIR"]
+[projects."{dir}"]
 trust_level = "trusted"
 `},
 		ready: "Ask Codex to do anything", first: true,
-		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}},
+		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}, {"Use existing model", []string{"2", "Enter"}}},
 	},
 	{
 		name: "qwen", program: "node_modules/.bin/qwen", args: []string{"--yolo"},
-		env: []string{"OPENAI_API_KEY=none", "OPENAI_BASE_URL=MODEL/v1", "OPENAI_MODEL=parley-model"},
+		env: []string{"OPENAI_API_KEY=none", "OPENAI_BASE_URL={model}/v1", "OPENAI_MODEL=parley-model"},
 		files: map[string]string{".qwen/settings.json": `{"security":{"auth":{"selectedType":"openai"},"folderTrust":{"enabled":false}},
 			"general":{"disableAutoUpdate":true,"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
 		ready: "Type your message",
@@ -76,22 +77,22 @@ trust_level = "trusted"
 		name: "opencode", program: "node_modules/opencode-linux-*64/bin/opencode",
 		env: []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"},
 		files: map[string]string{".config/opencode/opencode.json": `{"autoupdate":false,"model":"parley/parley-model","small_model":"parley/parley-model","provider":{"parley":{
-			"npm":"@ai-sdk/openai-compatible","name":"Parley","options":{"baseURL":"MODEL/v1","apiKey":"none"},
+			"npm":"@ai-sdk/openai-compatible","name":"Parley","options":{"baseURL":"{model}/v1","apiKey":"none"},
 			"models":{"parley-model":{"name":"Scripted model","tool_call":true,"limit":{"context":100000,"output":8000}}}}}}`},
 		ready: "Ask anything", first: true,
 	},
 	{
 		name: "copilot", program: "node_modules/@github/copilot-linux-*64/copilot", args: []string{"--allow-all-tools"},
 		env: []string{
-			"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_MODEL=gpt-4.1", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_PROVIDER_BASE_URL=MODEL/v1",
+			"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_MODEL=gpt-4.1", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_PROVIDER_BASE_URL={model}/v1",
 		},
-		files: map[string]string{".copilot/config.json": `{"trusted_folders":["DIR"],"trustedFolders":["DIR"],"banner":"never"}`},
+		files: map[string]string{".copilot/config.json": `{"trusted_folders":["{dir}"],"trustedFolders":["{dir}"],"banner":"never"}`},
 		ready: "Interactive",
 	},
 	{
 		name: "pi", program: "node_modules/.bin/pi", args: []string{"--model", "parley/parley-model"},
 		env:   []string{"PI_OFFLINE=1"},
-		files: map[string]string{".pi/agent/models.json": `{"providers":{"parley":{"baseUrl":"MODEL/v1","api":"openai-completions","apiKey":"none","models":[{"id":"parley-model"}]}}}`},
+		files: map[string]string{".pi/agent/models.json": `{"providers":{"parley":{"baseUrl":"{model}/v1","api":"openai-completions","apiKey":"none","models":[{"id":"parley-model"}]}}}`},
 		ready: "parley-model",
 	},
 }
@@ -126,6 +127,26 @@ type desk struct {
 	dir    string
 }
 
+// obedient returns the script of a model that reads its inbox when a notice says that
+// mail waits.
+func (c realCLI) obedient(t *testing.T) *model.Script {
+	t.Helper()
+	read := model.Step{Do: model.MCP, Server: "parley", Name: "acp_inbox", Args: json.RawMessage("{}")}
+	if c.name == "pi" { // it has no MCP
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read = model.Step{Do: model.Shell, Command: self + " inbox"}
+	}
+	s := model.Default()
+	s.Rules = []model.Rule{{
+		When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
+		Do:   []model.Step{read, {Do: model.Say, Text: "Read."}},
+	}}
+	return s
+}
+
 // slow is how long a CLI may take for anything: the machine may be busy.
 const slow = 4 * time.Minute
 
@@ -134,13 +155,13 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 	t.Helper()
 	program := c.command(t)
 	d := &desk{cli: c, agent: "builder", dir: t.TempDir(), socket: filepath.Join(t.TempDir(), "tmux")}
-	d.model = httptest.NewServer(model.New(nil))
+	d.model = httptest.NewServer(model.New(c.obedient(t)))
 	t.Cleanup(d.model.Close)
 	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
 	d.house = newHouse(t, d.flags...)
 	d.ok(d.operator("root", "add", d.dir), nil)
 	home, bin := t.TempDir(), t.TempDir()
-	fill := strings.NewReplacer("MODEL", d.model.URL, "DIR", d.dir)
+	fill := strings.NewReplacer("{model}", d.model.URL, "{dir}", d.dir)
 	for name, text := range c.files {
 		path := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -169,7 +190,8 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 		command = append(command, fill.Replace(e))
 	}
 	command = append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
-	d.tmux(append([]string{"new-session", "-d", "-s", "w", "-x", "150", "-y", "50", "-c", d.dir}, command...)...)
+	// A window stays when its program has ended, so that its last words can be read.
+	d.tmux(append([]string{"start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-s", "w", "-x", "150", "-y", "50", "-c", d.dir}, command...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the screen:\n%s", d.screen())
@@ -190,22 +212,25 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 		d.types("hello")
 		d.await("the first answer", func() bool {
 			d.answer(d.screen())
-			return d.idle()
+			return len(d.exchanges()) > 0 && d.idle()
 		})
 	}
 	return d
 }
 
-// answer answers a dialog on the screen. Codex shows its own at the first prompt.
-func (d *desk) answer(screen string) {
+// answer answers a dialog on the screen, and reports whether there was one. Codex shows
+// its own at the first prompt.
+func (d *desk) answer(screen string) bool {
 	for _, q := range d.cli.dialogs {
 		if strings.Contains(screen, q.shows) {
 			for _, key := range q.keys {
 				d.tmux("send-keys", "-t", "w", key)
 				<-time.After(time.Second) // keys that come at once are taken for pasted text
 			}
+			return true
 		}
 	}
+	return false
 }
 
 func (d *desk) tmux(args ...string) string {
@@ -246,8 +271,12 @@ func (d *desk) draft(text string) {
 	d.t.Helper()
 	var typed time.Time
 	d.await("the typed text", func() bool {
-		if strings.Contains(strings.Join(strings.Fields(d.screen()), ""), strings.Join(strings.Fields(text), "")) {
+		screen := d.screen()
+		if strings.Contains(strings.Join(strings.Fields(screen), ""), strings.Join(strings.Fields(text), "")) {
 			return true
+		}
+		if d.answer(screen) { // a dialog took the keys
+			return false
 		}
 		if time.Since(typed) > 5*time.Second {
 			d.tmux("send-keys", "-t", "w", "-l", text)
@@ -292,12 +321,18 @@ var wakeID = regexp.MustCompile(`w_[0-9a-z]{26}`)
 
 // wakes returns the ids of the wakes that began a turn, one for each model request
 // whose prompt has one. Requests that a CLI makes for itself and further requests of
-// the same turn do not count.
+// the same turn, after a call of a tool or a search for one, do not count.
 func (d *desk) wakes() (ids []string) {
+	var before model.Exchange
 	for _, x := range d.exchanges() {
-		if found := wakeID.FindAllString(x.Prompt, -1); !x.Side && x.Results == 0 && len(found) > 0 {
+		if x.Side {
+			continue
+		}
+		same := x.Prompt == before.Prompt && strings.HasSuffix(before.Answer, "calls")
+		if found := wakeID.FindAllString(x.Prompt, -1); !same && x.Results == 0 && len(found) > 0 {
 			ids = append(ids, found[len(found)-1])
 		}
+		before = x
 	}
 	return ids
 }
@@ -330,10 +365,8 @@ func (d *desk) idle() bool {
 	return len(all) == 1 && all[0].State == "idle" && all[0].Armed != ""
 }
 
-// mail sends messages to the agent.
-func (d *desk) mail(texts ...string) {
+// mail sends a message to the agent and returns its id.
+func (d *desk) mail(text string, flags ...string) string {
 	d.t.Helper()
-	for _, text := range texts {
-		d.ok(d.as("planner", "send", d.agent, text), nil)
-	}
+	return d.sent(d.as("planner", append([]string{"send", d.agent, text, "--json"}, flags...)...))
 }

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// quickWakes are settings under which one test needs no half minute between wakes.
-const quickWakes = "wakes:\n  gap: 1s\n"
+// quickWakes are settings under which a test does not wait for half a minute between
+// wakes. Ten mails in five seconds are within one gap.
+const quickWakes = "wakes:\n  gap: 10s\n"
 
 // TestWake has a real CLI in a terminal woken by mail, through parley launch. make
 // test runs one CLI, make test-real all.
@@ -20,6 +22,10 @@ func TestWake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "claude" && os.Getenv("PARLEY_REAL") == "" {
 				t.Skip("make test-real runs it")
+			}
+			if c.asleep {
+				testAsleep(t, c)
+				return
 			}
 			testWake(t, c)
 		})
@@ -30,74 +36,155 @@ func testWake(t *testing.T, c realCLI) {
 	d := c.open(t, quickWakes)
 	d.await("an armed session", d.idle)
 	turns := 0
-	// more waits for the turns of wakes and checks that between min and max came since
-	// the last call. A turn that should not come would have begun before the session
-	// was idle for a while.
-	more := func(what string, least, most int) {
-		t.Helper()
-		d.await(what, func() bool { return len(d.wakes()) >= turns+least && d.idle() })
-		quiet(d)
+	// more waits for the turns of wakes and checks that between least and most came
+	// since the last call. A turn that should not come would have begun before the
+	// session was idle for a while.
+	more := func(least, most int) {
+		d.t.Helper()
+		d.await("a turn", func() bool { return len(d.wakes()) >= turns+least && d.idle() })
+		quiet()
 		if got := len(d.wakes()) - turns; got < least || got > most {
-			t.Errorf("%s: %d turns, want %d to %d\n%s", what, got, least, most, strings.Join(d.summary(), "\n"))
+			d.t.Errorf("%d turns, want %d to %d\n%s", got, least, most, strings.Join(d.summary(), "\n"))
 		}
 		turns = len(d.wakes())
 	}
-	d.mail("are you there?")
-	more("one mail to an idle agent is one turn", 1, 1)
-
-	d.draft("half a thought")
-	d.mail("with a draft")
-	more("mail beside a draft is one turn", 1, 1)
-	if !strings.Contains(d.screen(), "half a thought") {
-		t.Errorf("the draft is gone:\n%s", d.screen())
+	step := func(name string, do func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			whole := d.t
+			d.t = t
+			defer func() { d.t = whole }()
+			do(t)
+		})
+		if t.Failed() {
+			t.FailNow() // the next step would begin in another state
+		}
 	}
-	d.clear("half a thought")
+	step("R3-087 one mail to an idle agent is one turn, and R3-112 the message is processed once", func(t *testing.T) {
+		id := d.mail("are you there?")
+		more(1, 1)
+		d.ledger(id, "inbox:offered session:accepted")
+		for range 2 {
+			d.ok(d.as(d.agent, "inbox", "--ack-id", id), nil)
+		}
+		d.ledger(id, "inbox:read session:accepted")
+	})
+	step("R3-086 mail of low priority starts no turn", func(t *testing.T) {
+		id := d.mail("no hurry", "--priority", "low")
+		quiet()
+		more(0, 0)
+		d.ledger(id, "inbox:stored")
+		d.ok(d.as(d.agent, "inbox"), nil)
+	})
+	step("R3-088 mail of high priority beside a draft is one turn, and the draft stays", func(t *testing.T) {
+		d.draft("half a thought")
+		id := d.mail("with a draft", "--priority", "high")
+		more(1, 1)
+		d.ledger(id, "inbox:offered session:accepted")
+		if !strings.Contains(d.screen(), "half a thought") {
+			t.Errorf("the draft is gone:\n%s", d.screen())
+		}
+		d.clear("half a thought")
+	})
+	step("R3-089 critical mail is one turn, and the ledger says which channels are off", func(t *testing.T) {
+		id := d.mail("at once", "--priority", "critical")
+		more(1, 1)
+		d.ledger(id, "channel:skipped inbox:offered session:accepted wake:skipped")
+	})
+	step("ten mails in five seconds are one or two turns", func(t *testing.T) {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for i := range 10 {
+			d.mail(fmt.Sprintf("burst %d", i))
+			<-tick.C
+		}
+		d.await("the last of the burst", func() bool { return d.unread() == 0 })
+		more(1, 2)
+	})
 
-	for i := range 10 {
-		d.mail(fmt.Sprintf("burst %d", i))
-		<-time.After(400 * time.Millisecond)
-	}
-	more("ten mails in five seconds are one or two turns", 1, 2)
-
-	var over string // the file that a tool call leaves at its end
+	over := "" // the file that a tool call leaves at its end
 	tasks := 0
 	busy := func() {
-		t.Helper()
+		d.t.Helper()
 		tasks++
 		over = filepath.Join(d.dir, fmt.Sprint("over", tasks))
 		d.types(fmt.Sprintf(`parley:shell command="sleep 12; touch over%d"`, tasks))
 		d.await("a turn of the user", func() bool { return !d.idle() })
 	}
 	finished := func() {
-		t.Helper()
+		d.t.Helper()
 		d.await("the end of the tool call", func() bool { _, err := os.Stat(over); return err == nil })
 		d.await("the end of the turn", d.idle)
 	}
-	busy()
-	for i := range 5 {
-		d.mail(fmt.Sprintf("busy %d", i))
+	step("R3-085 five mails to a busy agent cancel nothing and are at most one turn, and a notice is no delivery", func(t *testing.T) {
+		busy()
+		var ids []string
+		for i := range 5 {
+			ids = append(ids, d.mail(fmt.Sprintf("busy %d", i)))
+		}
+		finished()
+		more(0, 1)
+		if d.unread() > 0 && d.status(ids[0]) != "pending" {
+			t.Errorf("a message that was announced and not fetched is %s", d.status(ids[0]))
+		}
+		d.ok(d.as(d.agent, "inbox"), nil)
+	})
+	step("mail that the recipient fetched first is no turn", func(t *testing.T) {
+		busy()
+		id := d.mail("read it yourself")
+		d.ok(d.as(d.agent, "inbox"), nil)
+		finished()
+		more(0, 0)
+		d.ledger(id, "inbox:offered session:skipped")
+	})
+	step("R3-083 a hub that is killed between mail and wake wakes once", func(t *testing.T) {
+		id := d.mail("before the end of the hub")
+		d.hub.signal(t, syscall.SIGKILL)
+		d.start(append(d.flags, "--addr", strings.TrimPrefix(d.url, "http://"))...)
+		more(1, 1)
+		d.ledger(id, "inbox:offered session:accepted")
+	})
+	step("R3-125 a probe is one turn, with mechanism and seconds", func(t *testing.T) {
+		var got struct {
+			Proven    bool
+			Mechanism string
+			Seconds   float64
+		}
+		d.ok(d.operator("probe", d.agent, "--json"), &got)
+		if !got.Proven || got.Mechanism == "" || got.Seconds <= 0 {
+			t.Errorf("got %+v", got)
+		}
+		more(1, 1)
+	})
+	step("R3-095 R3-116 a CLI that has ended leaves mail in the inbox, and the ledger says why", func(t *testing.T) {
+		d.tmux("kill-session", "-t", "w")
+		d.await("the end of the session", func() bool { return len(d.sessions()) == 0 })
+		id := d.mail("too late")
+		d.ledger(id, "inbox:stored session:skipped")
+		contains(t, d.operator("trace", id).out, "no live session")
+	})
+}
+
+// testAsleep has a CLI that no mechanism wakes: the sender is told, and the agent is
+// told with its next prompt.
+func testAsleep(t *testing.T, c realCLI) {
+	d := c.open(t, quickWakes)
+	d.await("a session", func() bool { return len(d.sessions()) == 1 })
+	r := d.as("planner", "send", d.agent, "are you there?", "--json")
+	d.ok(r, nil)
+	contains(t, r.out, "cannot be woken")
+	quiet()
+	if got := d.wakes(); len(got) > 0 {
+		t.Errorf("it was woken: %q", got)
 	}
-	finished()
-	more("five mails to a busy agent are at most one turn", 0, 1)
-
-	busy()
-	d.mail("read it yourself")
-	d.ok(d.as(d.agent, "inbox"), nil)
-	finished()
-	more("mail that was fetched before is no turn", 0, 0)
-
-	busy()
-	d.mail("before the end of the hub")
-	d.hub.signal(t, syscall.SIGKILL)
-	d.start(d.flags...)
-	finished()
-	d.await("the notice", func() bool { return d.told() })
-	more("mail before the end of a hub is at most one turn after it", 0, 1)
+	d.types("what now?")
+	d.await("the notice", func() bool {
+		return slices.ContainsFunc(d.summary(), func(line string) bool { return strings.Contains(line, "what now?") }) && d.told()
+	})
 }
 
 // quiet waits while a turn that should not come would come: longer than the hub waits
 // for a burst to end and than a CLI takes to begin a turn.
-func quiet(d *desk) { <-time.After(5 * time.Second) }
+func quiet() { <-time.After(5 * time.Second) }
 
 // clear removes a draft.
 func (d *desk) clear(text string) {
@@ -106,8 +193,52 @@ func (d *desk) clear(text string) {
 	}
 }
 
-// told reports whether the last request of the CLI has a notice anywhere.
+// told reports whether a request of the CLI has a notice anywhere.
 func (d *desk) told() bool {
-	all := d.exchanges()
-	return len(all) > 0 && wakeID.Match(all[len(all)-1].Body)
+	for _, x := range d.exchanges() {
+		if wakeID.Match(x.Body) {
+			return true
+		}
+	}
+	return false
+}
+
+// ledger waits until the rows of a message are these.
+func (d *desk) ledger(id, want string) {
+	d.t.Helper()
+	got := ""
+	defer func() {
+		if d.t.Failed() {
+			d.t.Logf("the ledger of %s: %s", id, got)
+		}
+	}()
+	d.await("the ledger "+want, func() bool {
+		var trace struct {
+			Deliveries []struct{ Channel, Status string }
+		}
+		d.ok(d.operator("trace", id, "--json"), &trace)
+		var words []string
+		for _, row := range trace.Deliveries {
+			words = append(words, row.Channel+":"+row.Status)
+		}
+		slices.Sort(words)
+		got = strings.Join(words, " ")
+		return got == want
+	})
+}
+
+// status returns the status of a message.
+func (d *desk) status(id string) string {
+	d.t.Helper()
+	var trace struct{ Message struct{ Status string } }
+	d.ok(d.operator("trace", id, "--json"), &trace)
+	return trace.Message.Status
+}
+
+// unread counts the messages of the agent that nobody has fetched.
+func (d *desk) unread() int {
+	d.t.Helper()
+	var got struct{ Messages []struct{ ID string } }
+	d.ok(d.as(d.agent, "inbox", "--peek", "--new", "--json"), &got)
+	return len(got.Messages)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -143,7 +144,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 		return
 	}
 	in, err := readHook(ctx, a.in)
-	if err != nil || in.Session == "" {
+	if err != nil || in.Session == "" || h.Event == terminal.Waiting && in.Reminds {
 		return
 	}
 	w := waiter{app: a, cli: c, key: sessions.Key{ID: in.Session}, dir: in.Dir}
@@ -331,7 +332,7 @@ func (w *waiter) each(ctx context.Context, mechanism string, write func(terminal
 			}
 		}
 	}()
-	params := sessions.Waiter{Key: w.key, Cwd: w.dir, Mechanism: mechanism, Attended: w.attended(), Seconds: waitSeconds}
+	params := sessions.Waiter{Key: w.key, Cwd: w.dir, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.client() // anew: a hub that was started again may have another address
 		var got sessions.Call

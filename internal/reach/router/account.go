@@ -17,6 +17,7 @@ type account struct {
 	Paused    bool       `json:"paused,omitempty"`
 	Disarmed  string     `json:"disarmed,omitempty"` // why the agent is woken no more
 	Barren    int        `json:"barren,omitempty"`   // wakes in a row that led to nothing
+	Released  hub.Time   `json:"released,omitzero"`  // messages up to then start turns, whatever caused them
 	Attempts  []*attempt `json:"attempts,omitempty"` // oldest first
 }
 
@@ -152,9 +153,9 @@ func (r *Router) blocked(rd hub.Reader, agent hub.AgentID, a account) (string, e
 	return "", nil
 }
 
-// Reach forecasts a message of a sender to an agent over the channels of one kind.
-// later says that an attempt waits for the end of a turn.
-func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to, from hub.AgentID) (when hub.Reach, later bool, reason string, err error) {
+// Reach forecasts a message to an agent over the channels of one kind. later says that
+// an attempt waits for the end of a turn.
+func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
 	if startsTurns(kind) {
 		a, err := hub.ReadMeta[account](rd, accountKey(to))
 		if err != nil {
@@ -164,7 +165,10 @@ func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to, from hub.AgentID) (w
 		if err != nil || reason != "" {
 			return hub.ReachUnreachable, false, reason, err
 		}
-		if reason, _ := r.budget(&a, r.o.Clock.Now(), from); reason != "" {
+		if reason, err := r.loop(rd, a, m, to); err != nil || reason != "" {
+			return hub.ReachHeld, false, reason, err
+		}
+		if reason, _ := r.budget(&a, r.o.Clock.Now(), m.From); reason != "" {
 			return hub.ReachOnPoll, false, reason, nil
 		}
 	}

@@ -83,12 +83,13 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt}, func(a *account, all *common) {
+	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt}, func(_ hub.Tx, a *account, all *common) error {
 		a.Allowed, a.Interrupt = p.Allow, p.Allow && p.Interrupt
 		all.Allowed = slices.DeleteFunc(all.Allowed, func(id hub.AgentID) bool { return id == p.Agent })
 		if p.Allow {
 			all.Allowed = append(all.Allowed, p.Agent)
 		}
+		return nil
 	})
 }
 
@@ -98,7 +99,8 @@ func (r *Router) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID)
 	return r.pause(ctx, "router.Pause", actor, agent, hub.ActionWakePaused, true)
 }
 
-// Resume ends a pause, and arms an agent again that was disarmed.
+// Resume ends a pause, arms an agent again that was disarmed, and lets messages start
+// turns that are held as the end of a loop.
 func (r *Router) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
 	return r.pause(ctx, "router.Resume", actor, agent, hub.ActionWakeResumed, false)
 }
@@ -107,21 +109,22 @@ func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent h
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return r.change(ctx, op, actor, agent, action, nil, func(a *account, all *common) {
+	return r.change(ctx, op, actor, agent, action, nil, func(tx hub.Tx, a *account, all *common) error {
 		if agent == "" {
 			all.Paused = paused
-			return
+			return nil
 		}
-		a.Paused = paused
-		if !paused {
-			a.Disarmed, a.Barren = "", 0
+		if a.Paused = paused; paused {
+			return nil
 		}
+		a.Disarmed, a.Barren = "", 0
+		return r.release(tx, agent, a)
 	})
 }
 
 // change changes the state of an agent, or of all if there is no name, with a journal
 // entry, and visits the agents concerned.
-func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(*account, *common)) error {
+func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
 	var visits []hub.AgentID
 	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, commonKey)
@@ -140,7 +143,9 @@ func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent 
 				return err
 			}
 		}
-		do(&a, &all)
+		if err := do(tx, &a, &all); err != nil {
+			return err
+		}
 		visits = []hub.AgentID{agent}
 		if agent == "" {
 			visits = all.Allowed

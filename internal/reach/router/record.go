@@ -210,7 +210,11 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 			continue
 		}
 		if turn {
-			if reason, _ := r.budget(&a, now, m.From); reason != "" {
+			looped, err := r.loop(tx, a, m.Message, b.Recipient)
+			if err != nil {
+				return false, err
+			}
+			if spent, _ := r.budget(&a, now, m.From); spent != "" || looped != "" {
 				continue
 			}
 		}

@@ -269,7 +269,7 @@ func (v *visitor) later(at hub.Time) {
 }
 
 // consider announces messages over the channels of one kind if that can be done now.
-func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel.Reach) error {
+func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel.Reach) (err error) {
 	turns := startsTurns(kind)
 	if t := v.account.open(kind); t != nil && t.State == "" && t.Channel == kind && t.At.Before(v.now.Time) { // reserved before a crash
 		return v.retry(t, over, reach)
@@ -294,6 +294,11 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 	}
 	if turns && v.busy != nil || !turns && v.account.open(kind) != nil {
 		return nil // one at a time; the next visit is when it ends
+	}
+	if turns {
+		if due, err = v.hold(kind, due); err != nil || len(due) == 0 {
+			return err
+		}
 	}
 	interrupt, err := v.interrupts(due)
 	if err != nil {

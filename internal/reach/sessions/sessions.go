@@ -69,6 +69,7 @@ const (
 	maxSessions  = 16               // for one agent; the oldest leaves first
 	maxUnread    = 200              // unread messages that a notice considers
 	longestWait  = time.Minute      // of one Wait
+	maxReplaced  = 8                // waiters of a session that are remembered, so that they do not come back
 	longText     = 512              // bytes of any text in a report
 )
 
@@ -96,6 +97,9 @@ type Session struct {
 	Wake      *wake  `json:"wake,omitempty"`      // the one under way
 	Turn      string `json:"turn,omitempty"`      // the wake whose turn runs
 	Continued bool   `json:"continued,omitempty"` // the turn that runs was continued with a notice
+
+	Waiter   string   `json:"waiter,omitempty"`   // the waiter that serves it
+	Replaced []string `json:"replaced,omitempty"` // waiters that served it before, the newest last
 }
 
 // A wake is a batch on its way into a session. Its messages are those that wait when
@@ -111,6 +115,23 @@ type wake struct {
 
 // live reports whether the session still is there, as far as the hub knows.
 func (s Session) live() bool { return s.State != StateEnded }
+
+// serve makes a waiter the one of the session, unless a newer one took its place; then
+// it reports false. Waiters may come to several hubs on one store, so the session says
+// who serves it. A waiter without a name is the newest while its request lasts.
+func (s *Session) serve(name string) bool {
+	switch {
+	case name == "" || name == s.Waiter:
+		return true
+	case slices.Contains(s.Replaced, name):
+		return false
+	case s.Waiter != "":
+		s.Replaced = append(s.Replaced, s.Waiter)
+		s.Replaced = slices.Delete(s.Replaced, 0, max(len(s.Replaced)-maxReplaced, 0))
+	}
+	s.Waiter = name
+	return true
+}
 
 // armed reports whether a waiter serves a session now: its request waits in this
 // process, or it was here a short time ago.

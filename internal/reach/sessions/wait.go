@@ -15,6 +15,7 @@ type Waiter struct {
 	Key
 	Cwd       string `json:"cwd,omitempty"`
 	Mechanism string `json:"mechanism"`          // by which it writes a notice into the session
+	Waiter    string `json:"waiter,omitempty"`   // its name, the same in all its requests and in no other waiter's
 	Attended  bool   `json:"attended,omitempty"` // a person has the session in a terminal
 	Seconds   int    `json:"seconds,omitempty"`  // the longest wait, at most 60; 0 means 30
 }
@@ -40,7 +41,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if err := w.check(op); err != nil {
 		return Call{}, err
 	}
-	if err := checkTexts(op, w.Cwd, w.Mechanism); err != nil {
+	if err := checkTexts(op, w.Cwd, w.Mechanism, w.Waiter); err != nil {
 		return Call{}, err
 	}
 	if w.Seconds == 0 {
@@ -53,8 +54,12 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	defer leave()
 	hints, cancel := g.bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
 	defer cancel()
-	if err := g.arm(ctx, actor.ID, w); err != nil {
+	served, err := g.arm(ctx, actor.ID, w)
+	if err != nil {
 		return Call{}, fmt.Errorf("sessions: wait: %w", err)
+	}
+	if !served {
+		return Call{Gone: true}, nil
 	}
 	timeout := time.NewTimer(time.Duration(w.Seconds) * time.Second)
 	defer timeout.Stop()
@@ -62,8 +67,8 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 		if err := g.admitted(ctx, op, actor); err != nil {
 			return Call{}, err
 		}
-		if due, err := g.take(ctx, actor.ID, w.Key); err != nil || due != nil {
-			return Call{Wake: due}, err
+		if call, err := g.take(ctx, actor.ID, w); err != nil || call != (Call{}) {
+			return call, err
 		}
 		select {
 		case <-hints:
@@ -100,22 +105,26 @@ func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, le
 // armRefresh is the time after which a wait is recorded again though nothing changed.
 const armRefresh = 30 * time.Second
 
-// arm records that a waiter serves a session. A wait that changes nothing is written
-// down at most every armRefresh, so that an idle hub stays idle.
-func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) error {
+// arm records that a waiter serves a session, and reports false if a newer one does. A
+// wait that changes nothing is written down at most every armRefresh, so that an idle
+// hub stays idle.
+func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served bool, err error) {
 	known := false
-	err := g.store.View(ctx, func(r hub.Reader) error {
+	err = g.store.View(ctx, func(r hub.Reader) error {
 		d, err := hub.ReadMeta[document](r, metaKey(agent))
 		s, now := d.find(w.Key), g.clock.Now()
-		known = s != nil && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && now.Sub(s.Seen.Time) < armRefresh
+		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && now.Sub(s.Seen.Time) < armRefresh
 		return err
 	})
 	if err != nil || known {
-		return err
+		return known, err
 	}
 	visit := false
 	err = g.update(ctx, agent, func(_ hub.Tx, d *document, now hub.Time) error {
 		s := d.ensure(w.Key, now)
+		if served, visit = s.serve(w.Waiter), false; !served {
+			return nil
+		}
 		if visit = s.Armed.IsZero() || !s.live() || now.Sub(s.Seen.Time) >= staleAfter; visit || s.Mechanism != w.Mechanism {
 			s.Armed = now
 		}
@@ -131,7 +140,7 @@ func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) error {
 	if err == nil && visit {
 		g.turns.Visit(agent)
 	}
-	return err
+	return served, err
 }
 
 // admitted checks that the key of a caller that has waited is still valid.
@@ -150,23 +159,34 @@ func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) er
 	return nil
 }
 
-// take returns the wake that is due in a session, nil if there is none. Just before a
-// wake leaves, the router says whether its messages still wait; the counts in the
-// notice are those of now.
-func (g *Register) take(ctx context.Context, agent hub.AgentID, k Key) (*Wake, error) {
-	due, err := hub.Read(ctx, g.store, func(r hub.Reader) (bool, error) {
+// take returns the wake that is due in a session, or that another waiter serves it; the
+// zero Call if neither. Just before a wake leaves, the router says whether its messages
+// still wait; the counts in the notice are those of now.
+func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (out Call, err error) {
+	// look returns the session if a wake is due in it.
+	look := func(d document) (*Session, Call) {
+		s := d.find(waiter.Key)
+		if s != nil && waiter.Waiter != "" && s.Waiter != waiter.Waiter {
+			return nil, Call{Gone: true}
+		}
+		if s == nil || s.Wake == nil || !s.Wake.Handed.IsZero() {
+			return nil, Call{}
+		}
+		return s, Call{}
+	}
+	due := false
+	err = g.store.View(ctx, func(r hub.Reader) error {
 		d, err := hub.ReadMeta[document](r, metaKey(agent))
-		s := d.find(k)
-		return s != nil && s.Wake != nil && s.Wake.Handed.IsZero(), err
+		s, call := look(d)
+		due, out = s != nil, call
+		return err
 	})
 	if err != nil || !due {
-		return nil, err
+		return out, err
 	}
-	var out *Wake
 	err = g.update(ctx, agent, func(tx hub.Tx, d *document, now hub.Time) error {
-		out = nil
-		s := d.find(k)
-		if s == nil || s.Wake == nil || !s.Wake.Handed.IsZero() {
+		s, call := look(*d)
+		if out = call; s == nil {
 			return nil
 		}
 		w := s.Wake
@@ -191,7 +211,7 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, k Key) (*Wake, e
 			err = g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
 		}
 		b := channel.Batch{ID: w.ID, Recipient: agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
-		out = &Wake{ID: w.ID, Notice: b.Notice(inboxTool(s.CLI)), Interrupt: w.Interrupt}
+		out.Wake = &Wake{ID: w.ID, Notice: b.Notice(inboxTool(s.CLI)), Interrupt: w.Interrupt}
 		return err
 	})
 	return out, err

@@ -10,6 +10,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,7 +108,13 @@ type Input struct {
 	Dir        string
 	Wakes      []string
 	StopActive bool // a hook made this turn go on already
+
+	// Reminds says that a notification asks no question: CLIs also send one when they
+	// have been idle for a while.
+	Reminds bool
 }
+
+var question = regexp.MustCompile(`(?i)permission|elicitation|approv`)
 
 var wakeForm = regexp.MustCompile(`\bw_[0-9A-Za-z]{26}\b`)
 
@@ -120,6 +127,9 @@ func ReadInput(raw []byte) (Input, error) {
 		Prompt       string `json:"prompt"`
 		Stop         bool   `json:"stop_hook_active"`
 		StopCamel    bool   `json:"stopHookActive"`
+		Kind         string `json:"notification_type"`
+		KindCamel    string `json:"notificationType"`
+		Message      string `json:"message"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return Input{}, fmt.Errorf("terminal: input of a hook: %w", err)
@@ -127,6 +137,9 @@ func ReadInput(raw []byte) (Input, error) {
 	out := Input{Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
 	if out.Session == "" {
 		out.Session = in.SessionCamel
+	}
+	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
+		out.Reminds = !question.MatchString(said)
 	}
 	return out, nil
 }

@@ -141,6 +141,18 @@ func TestReadInput(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", raw, got, err)
 		}
 	}
+	for raw, reminds := range map[string]bool{
+		`{"notification_type":"idle_prompt","message":"waiting for your input"}`: true,
+		`{"notification_type":"permission_prompt"}`:                              false,
+		`{"notificationType":"agent_idle"}`:                                      true,
+		`{"notification_type":"ToolPermission"}`:                                 false,
+		`{"message":"Claude needs your permission to use Bash"}`:                 false,
+		`{"tool_name":"shell"}`:                                                  false, // the hook itself is the question
+	} {
+		if got, err := terminal.ReadInput([]byte(raw)); err != nil || got.Reminds != reminds {
+			t.Errorf("%s: got %+v, %v", raw, got, err)
+		}
+	}
 	if _, err := terminal.ReadInput([]byte("{")); err == nil {
 		t.Error("input that is not JSON is read")
 	}

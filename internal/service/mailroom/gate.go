@@ -147,7 +147,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 			}
 		case d.Channel == hub.ChannelInbox:
 			d.Status = hub.DeliveryStored
-			f, err := m.forecast(tx, d, "", true)
+			f, err := m.forecast(tx, d, hub.Message{}, true)
 			if err != nil {
 				return nil, err
 			}

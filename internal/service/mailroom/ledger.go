@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,10 +16,10 @@ type Router interface {
 	// Capability returns how a channel stands.
 	Capability(c hub.Channel) hub.Capability
 
-	// Reach forecasts a message of one agent to another over a channel. later says
-	// that an attempt waits for the end of a turn of the recipient. It is called
-	// inside the transaction of a send and must not block.
-	Reach(r hub.Reader, c hub.Channel, to, from hub.AgentID) (when hub.Reach, later bool, reason string, err error)
+	// Reach forecasts a message to an agent over a channel. later says that an attempt
+	// waits for the end of a turn of the recipient. It is called inside the
+	// transaction of a send and must not block.
+	Reach(r hub.Reader, c hub.Channel, to hub.AgentID, msg hub.Message) (when hub.Reach, later bool, reason string, err error)
 }
 
 // A routeStep is one channel that a message takes.
@@ -59,8 +60,10 @@ func steps(e hub.Envelope) []routeStep {
 	return list
 }
 
-// route returns the first ledger rows for one recipient of e, with their forecasts.
-func (m *Mailroom) route(r hub.Reader, e hub.Envelope, to recipient) (rows []hub.Delivery, forecasts []Forecast, err error) {
+// route returns the first ledger rows for one recipient of a message, with their
+// forecasts.
+func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient) (rows []hub.Delivery, forecasts []Forecast, err error) {
+	e := msg.Envelope
 	held := e.Policy.HumanGate == hub.GateRequired
 	for _, s := range steps(e) {
 		d := hub.Delivery{MessageID: e.ID, Recipient: to.agent, Channel: s.channel, Status: hub.DeliveryPending}
@@ -75,7 +78,7 @@ func (m *Mailroom) route(r hub.Reader, e hub.Envelope, to recipient) (rows []hub
 		if held && d.Status != hub.DeliverySkipped {
 			d.Status = hub.DeliveryHeld
 		}
-		f, err := m.forecast(r, d, e.From, to.keyed)
+		f, err := m.forecast(r, d, msg, to.keyed)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -83,7 +86,7 @@ func (m *Mailroom) route(r hub.Reader, e hub.Envelope, to recipient) (rows []hub
 		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {
 			continue
 		}
-		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped {
+		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped { // the router holds others, and tells the operator
 			d.Status, d.Error = f.Status, f.Error
 		}
 		rows, forecasts = append(rows, d), append(forecasts, f)
@@ -93,12 +96,12 @@ func (m *Mailroom) route(r hub.Reader, e hub.Envelope, to recipient) (rows []hub
 
 // forecast returns the forecast for a row of the ledger. keyed tells whether the
 // recipient can log in. A pending row of a channel that does not reach the recipient
-// is forecast as skipped.
-func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, from hub.AgentID, keyed bool) (Forecast, error) {
+// is forecast as skipped, and one that waits for the operator as held.
+func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, msg hub.Message, keyed bool) (Forecast, error) {
 	l := Forecast{Recipient: d.Recipient, Channel: d.Channel, Status: d.Status, Error: d.Error}
 	switch {
 	case d.Status == hub.DeliveryHeld:
-		l.Reach, l.Reason = hub.ReachHeld, "the operator must approve it first"
+		l.Reach, l.Reason = hub.ReachHeld, cmp.Or(d.Error, "the operator must approve it first")
 	case d.Status == hub.DeliverySkipped || d.Status == hub.DeliveryFailed:
 		l.Reach, l.Reason = hub.ReachUnreachable, "not over this channel"
 	case d.Status == hub.DeliveryRead:
@@ -110,12 +113,15 @@ func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, from hub.AgentID, keye
 	case d.Channel == hub.ChannelInbox || m.router == nil:
 		l.Reach, l.Reason = hub.ReachOnPoll, "when it reads its inbox"
 	default:
-		when, later, reason, err := m.router.Reach(r, d.Channel, d.Recipient, from)
+		when, later, reason, err := m.router.Reach(r, d.Channel, d.Recipient, msg)
 		if err != nil {
 			return l, err
 		}
 		l.Reach, l.Reason = when, reason
-		if d.Status == hub.DeliveryPending && d.Error == "" && when != hub.ReachNow && !later {
+		switch waits := d.Status == hub.DeliveryPending && d.Error == ""; {
+		case waits && when == hub.ReachHeld:
+			l.Status, l.Error = hub.DeliveryHeld, reason
+		case waits && when != hub.ReachNow && !later:
 			l.Status, l.Error = hub.DeliverySkipped, reason
 		}
 	}
@@ -130,7 +136,7 @@ func (m *Mailroom) reach(r hub.Reader, to hub.AgentID, keyed bool) (hub.Reach, e
 		if s.channel != hub.ChannelInbox && !m.capability(s.channel).Enabled {
 			continue
 		}
-		f, err := m.forecast(r, hub.Delivery{Recipient: to, Channel: s.channel, Status: hub.DeliveryPending}, "", keyed)
+		f, err := m.forecast(r, hub.Delivery{Recipient: to, Channel: s.channel, Status: hub.DeliveryPending}, hub.Message{}, keyed)
 		if err != nil || f.Reach == hub.ReachNow {
 			return f.Reach, err
 		}

@@ -363,7 +363,7 @@ func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub
 		if err != nil {
 			return sendResult{}, err
 		}
-		f, err := m.forecast(tx, d, actor.ID, keyed)
+		f, err := m.forecast(tx, d, out.message, keyed)
 		if err != nil {
 			return sendResult{}, err
 		}

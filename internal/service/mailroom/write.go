@@ -245,7 +245,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	}
 	var forecasts []Forecast
 	for _, r := range to {
-		rows, some, err := m.route(tx, msg.Envelope, r)
+		rows, some, err := m.route(tx, msg, r)
 		if err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ func (s *Services) wakes(r hub.Reader, agent hub.AgentID) (AgentWakes, error) {
 		return out, err
 	}
 	for _, kind := range []hub.Channel{hub.ChannelSession, hub.ChannelWake} {
-		when, _, reason, err := s.Router.Reach(r, kind, agent, "")
+		when, _, reason, err := s.Router.Reach(r, kind, agent, hub.Message{})
 		if err != nil {
 			return out, err
 		}

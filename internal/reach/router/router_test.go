@@ -1,0 +1,124 @@
+package router
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// TestWords holds the table of the states of an attempt and the words of the ledger.
+func TestWords(t *testing.T) {
+	want := map[channel.State]hub.DeliveryStatus{
+		channel.Waiting: "pending", channel.Handed: "pending", channel.Offered: "offered", channel.Accepted: "accepted",
+		channel.TurnStarted: "accepted", channel.TurnEnded: "accepted", channel.Read: "read", channel.Held: "held",
+		channel.Refused: "skipped", channel.Failed: "failed",
+	}
+	for state, word := range want {
+		if words[state] != word {
+			t.Errorf("%s: got %s, want %s", state, words[state], word)
+		}
+	}
+	if len(words) != len(want) {
+		t.Errorf("got %d states, want %d", len(words), len(want))
+	}
+}
+
+func TestLimits(t *testing.T) {
+	got, err := Limits{PerHour: 7}.complete()
+	if err != nil || got != (Limits{Gap: 30 * time.Second, PerHour: 7, PairPerHour: 20}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, l := range []Limits{{Gap: -1}, {PerHour: -1}, {PairPerHour: -1}} {
+		if _, err := New(nil, nil, nil, Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("%+v: got %v", l, err)
+		}
+	}
+}
+
+// named is a channel with a name and nothing else.
+type named struct {
+	channel.Channel
+	name hub.Channel
+}
+
+func (n named) Name() hub.Channel { return n.name }
+
+func TestNewRefusesOtherChannels(t *testing.T) {
+	for _, name := range []hub.Channel{hub.ChannelInbox, "pigeon", ""} {
+		if _, err := New(nil, nil, []channel.Channel{named{name: name}}, Options{}); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("%q: got %v", name, err)
+		}
+	}
+}
+
+// broken is a channel whose methods panic.
+type broken struct{ named }
+
+func (broken) Check(context.Context) error                      { panic("check") }
+func (broken) Reach(context.Context, hub.AgentID) channel.Reach { panic("reach") }
+
+func TestBrokenChannel(t *testing.T) {
+	now := time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)
+	r, err := New(nil, nil, []channel.Channel{broken{named{name: hub.ChannelNotify}}}, Options{Clock: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over, reach := r.best(hub.ChannelNotify, "builder"); over != nil || reach.When != hub.ReachUnreachable || reach.Reason == "" {
+		t.Errorf("got %v, %+v", over, reach)
+	}
+	r.check(t.Context(), hub.ChannelNotify, r.channels[hub.ChannelNotify])
+	if got := r.Capability(hub.ChannelNotify); got.Enabled || got.State != hub.Failed {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	start := hub.At(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
+	r := &Router{o: Options{Limits: Limits{PerHour: 4, PairPerHour: 2}}}
+	var a account
+	for i, attempt := range []*attempt{
+		{Cost: 1, Senders: []hub.AgentID{"ada"}},
+		{Cost: 0, Senders: []hub.AgentID{"ada"}}, // context costs nothing
+		{Cost: 1, Senders: []hub.AgentID{"ada", "bob"}},
+	} {
+		attempt.ID, attempt.At, attempt.Closed = string(rune('a'+i)), start.Add(time.Duration(i)*time.Minute), true
+		a.add(attempt)
+	}
+	now := start.Add(10 * time.Minute)
+	for sender, spent := range map[hub.AgentID]bool{"ada": true, "bob": false, "": false} {
+		reason, until := r.budget(&a, now, sender)
+		if (reason != "") != spent || spent && until != start.Add(time.Hour) {
+			t.Errorf("%q: got %q until %s", sender, reason, until)
+		}
+	}
+	a.add(&attempt{ID: "d", Cost: 2, At: now, Closed: true}) // one that led to nothing
+	if reason, _ := r.budget(&a, now, "bob"); reason == "" {
+		t.Error("the budget of the agent is not spent")
+	}
+	if reason, _ := r.budget(&a, start.Add(time.Hour), ""); reason != "" {
+		t.Errorf("after an hour: %s", reason)
+	}
+	a.add(&attempt{ID: "e", At: start.Add(3 * time.Hour)})
+	if len(a.Attempts) != 1 {
+		t.Errorf("%d attempts are kept, want those of the last hour", len(a.Attempts))
+	}
+}
+
+func TestAttemptsAreBounded(t *testing.T) {
+	var a account
+	at := hub.At(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
+	for range 2 * maxAttempts {
+		at = at.Add(time.Second)
+		a.add(&attempt{ID: at.String(), At: at, Closed: true})
+	}
+	if len(a.Attempts) != maxAttempts || a.find(at.String()) == nil {
+		t.Errorf("%d attempts are kept, want the last %d", len(a.Attempts), maxAttempts)
+	}
+	a.add(&attempt{ID: "open", Channel: hub.ChannelSession, At: at})
+	if a.open(hub.ChannelWake) == nil || a.open(hub.ChannelNotify) != nil {
+		t.Error("an attempt to start a turn bars the others, and none to tell people")
+	}
+}
