@@ -48,9 +48,9 @@ func testWake(t *testing.T, c realCLI) {
 		}
 		turns = len(d.wakes())
 	}
+	whole := d.t
 	step := func(name string, do func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) {
-			whole := d.t
 			d.t = t
 			defer func() { d.t = whole }()
 			do(t)
@@ -59,7 +59,7 @@ func testWake(t *testing.T, c realCLI) {
 			t.FailNow() // the next step would begin in another state
 		}
 	}
-	step("R3-087 one mail to an idle agent is one turn, and R3-112 the message is processed once", func(t *testing.T) {
+	step("R3-087 R3-112 one mail to an idle agent is one turn, and the message is processed once", func(t *testing.T) {
 		id := d.mail("are you there?")
 		more(1, 1)
 		d.ledger(id, "inbox:offered session:accepted")
@@ -139,7 +139,9 @@ func testWake(t *testing.T, c realCLI) {
 	step("R3-083 a hub that is killed between mail and wake wakes once", func(t *testing.T) {
 		id := d.mail("before the end of the hub")
 		d.hub.signal(t, syscall.SIGKILL)
+		d.t = whole // the hub outlives this step
 		d.start(append(d.flags, "--addr", strings.TrimPrefix(d.url, "http://"))...)
+		d.t = t
 		more(1, 1)
 		d.ledger(id, "inbox:offered session:accepted")
 	})
