@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -30,6 +32,7 @@ type connection struct {
 	home    string // of the hub
 	keyFile string // where the key is kept for the CLI
 	allow   bool   // let the CLI use the tools without asking
+	wake    bool   // hooks in every session, and mail may start turns
 }
 
 // connected is the answer of connect with --json.
@@ -59,10 +62,14 @@ func (a *app) connectCommand() *cobra.Command {
 own, and one line of instruction that makes the agent look at its inbox. The
 agent is added to the hub if there is none with that name. A backup of
 each changed file is kept in the hub's home. claude -p refuses tools that it was
-not allowed to use; on a terminal you are asked, scripts say --allow-tools. Known
-are ` + strings.Join(names, ", ") + `.`,
+not allowed to use; on a terminal you are asked, scripts say --allow-tools. With
+--wake every session of the CLI also tells the hub what it does and is told of mail,
+and mail may start a turn while it is idle, which spends tokens; parley launch does
+the same for one session without a change to a file. Known are
+` + strings.Join(names, ", ") + `.`,
 		Example: `  parley connect claude --agent planner
   parley connect codex --agent builder --print
+  parley connect claude --agent planner --wake
   parley connect claude --agent planner --undo`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
@@ -85,6 +92,8 @@ are ` + strings.Join(names, ", ") + `.`,
 				return err
 			}
 			switch {
+			case c.wake && http:
+				return usagef("--wake needs a key in a file, which hooks can read").WithHint("leave --http out")
 			case undo:
 				return c.undo(cmd.Context(), printOnly)
 			case c.agent == "":
@@ -102,6 +111,7 @@ are ` + strings.Join(names, ", ") + `.`,
 	f.StringVar(&c.entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+catalog.DefaultName+")")
 	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
 	f.BoolVar(&c.allow, "allow-tools", false, "let the CLI use the hub's tools without asking, where it would refuse them")
+	f.BoolVar(&c.wake, "wake", false, "add hooks, and let mail start a turn of an idle session where the CLI can do it")
 	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
 	f.BoolVar(&c.entry.Force, "force", false, "also for a CLI that is not found on this machine")
 	f.BoolVar(&printOnly, "print", false, "print the changes of files, and write nothing")
@@ -169,10 +179,40 @@ func (c *connection) plan(key string) (catalog.Change, error) {
 		allowed, err = catalog.Allow(c.cli, c.entry.Name, c.place, true)
 		change.Edits = append(change.Edits, allowed.Edits...)
 	}
+	if err == nil && c.wake {
+		change, err = c.hooks(change, true)
+	}
 	if _, missing := errors.AsType[*catalog.NotInstalledError](err); missing {
 		return change, hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint("install it, put it on the PATH, or use --force")
 	}
 	return change, err
+}
+
+// hooks adds the hooks of every session to a change, or takes them out.
+func (c *connection) hooks(change catalog.Change, on bool) (catalog.Change, error) {
+	known, err := terminal.Lookup(c.cli.Name)
+	if err != nil {
+		return change, err
+	}
+	var additions []catalog.Addition
+	for _, f := range known.Permanent([]string{c.entry.Command, "--home", c.home, "--key-file", c.keyFile}) {
+		a := catalog.Addition{Path: f.Path, Text: f.Text, Mark: f.Mark}
+		for event, entry := range f.Hooks {
+			raw, err := json.Marshal(entry)
+			if err != nil {
+				return change, err
+			}
+			if a.Hooks == nil {
+				a.Hooks = map[string]json.RawMessage{}
+			}
+			a.Hooks[event] = raw
+		}
+		additions = append(additions, a)
+	}
+	if on && known.Stays != "" {
+		change.Notes = append(change.Notes, known.Stays)
+	}
+	return catalog.Extend(c.cli, change, additions, c.place, on)
 }
 
 // label marks the keys that connect makes for a CLI.
@@ -224,6 +264,11 @@ func (c *connection) connect(ctx context.Context) error {
 	}
 	if c.entry.Transport != catalog.HTTP {
 		out.KeyFile = c.keyFile
+	}
+	if c.wake {
+		if _, err := rpc.Call(ctx, client, api.AllowWake, api.WakeAllowParams{Agent: c.agent, Allow: true}); err != nil {
+			return err
+		}
 	}
 	err = c.print(out, func(w io.Writer) {
 		if out.Added {
@@ -362,6 +407,11 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		return err
 	}
 	change.Edits = append(change.Edits, allowed.Edits...)
+	if c.place.Scope != catalog.ScopeProject {
+		if change, err = c.hooks(change, false); err != nil {
+			return err
+		}
+	}
 	if printOnly {
 		return c.preview(change)
 	}
@@ -370,6 +420,9 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 		return err
 	}
 	here := c.record()
+	if err := c.disallow(ctx, here); err != nil {
+		fmt.Fprintf(c.err, "%s mail may still start turns: %v\n", c.paint(c.err, "33", "note:"), err)
+	}
 	left := slices.DeleteFunc(connections(c.home), here.samePlace)
 	if err := saveConnections(c.home, left); err != nil {
 		return err
@@ -403,6 +456,23 @@ func (c *connection) undo(ctx context.Context, printOnly bool) error {
 			fmt.Fprintf(c.err, "%s the key of %s could not be revoked: parley agent list, then parley agent revoke %s --label LABEL\n", c.paint(c.err, "33", "note:"), agent, agent)
 		}
 	})
+}
+
+// disallow takes back that mail may start turns of the agents that --wake connected here.
+func (c *connection) disallow(ctx context.Context, here connectionRecord) error {
+	for _, r := range connections(c.home) {
+		if !r.Wake || !r.samePlace(here) {
+			continue
+		}
+		client, err := c.client()
+		if err == nil {
+			_, err = rpc.Call(ctx, client, api.AllowWake, api.WakeAllowParams{Agent: r.Agent})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // revokeOf revokes the keys that connect made for an agent.

@@ -25,6 +25,7 @@ type connectionRecord struct {
 	Dir       string            `json:"dir,omitempty"` // for scope project
 	Name      string            `json:"name"`          // among the CLI's MCP servers
 	Transport catalog.Transport `json:"transport,omitempty"`
+	Wake      bool              `json:"wake,omitempty"` // with hooks, and mail may start turns
 }
 
 // samePlace reports whether two records are about one entry of one CLI.
@@ -85,7 +86,7 @@ func (a *app) connectedAgent(cli string) hub.AgentID {
 
 // record returns the connection as it is recorded.
 func (c *connection) record() connectionRecord {
-	r := connectionRecord{CLI: c.cli.Name, Agent: c.agent, Scope: c.place.Scope, Name: c.entry.Name, Transport: c.entry.Transport}
+	r := connectionRecord{CLI: c.cli.Name, Agent: c.agent, Scope: c.place.Scope, Name: c.entry.Name, Transport: c.entry.Transport, Wake: c.wake}
 	if r.Name == "" {
 		r.Name = catalog.DefaultName
 	}

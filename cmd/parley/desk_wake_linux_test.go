@@ -107,7 +107,7 @@ func testWake(t *testing.T, c realCLI) {
 		d.t.Helper()
 		tasks++
 		over = filepath.Join(d.dir, fmt.Sprint("over", tasks))
-		d.types(fmt.Sprintf(`parley:shell command="sleep 12; touch over%d"`, tasks))
+		d.types(fmt.Sprintf(`parley:shell command="timeout 12 tail -f /dev/null; touch over%d"`, tasks))
 		d.await("a turn of the user", func() bool { return !d.idle() })
 	}
 	finished := func() {

@@ -59,7 +59,7 @@ a line on standard output, or as the CLI takes it. It holds one request to the h
 marks no message as read, and ends when the CLI ends or when another one waits.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if w.cli, err = terminal.Lookup(args[0]); err != nil {
+			if w.cli, err = terminal.Lookup(args[0]); err != nil || a.displaced() {
 				return err
 			}
 			return w.watch(cmd.Context())

@@ -238,6 +238,8 @@ func (l style) render(v any, indent string) string {
 			parts = append(parts, l.quote(text))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
+	case raw:
+		return string(v)
 	case bool:
 		if v {
 			return "true"

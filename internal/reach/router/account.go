@@ -119,6 +119,14 @@ func (r *Router) budget(a *account, now hub.Time, sender hub.AgentID) (string, h
 	return "", hub.Time{}
 }
 
+// freeAt returns when the gap after the last turn that mail started before now ends.
+func (r *Router) freeAt(a *account, now hub.Time) hub.Time {
+	if last := a.last(); last != nil && last.Cost > 0 && last.At.Before(now.Time) {
+		return last.At.Add(r.o.Limits.Gap)
+	}
+	return hub.Time{}
+}
+
 // blocked returns why an agent must not be woken at all, "" if it may.
 func (r *Router) blocked(rd hub.Reader, agent hub.AgentID, a account) (string, error) {
 	all, err := hub.ReadMeta[common](rd, commonKey)

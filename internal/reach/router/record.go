@@ -225,7 +225,7 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 	}
 	if turn {
 		reason, err := r.blocked(tx, b.Recipient, a)
-		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil {
+		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || r.freeAt(&a, now).After(now.Time) {
 			return false, err
 		}
 		t.Cost = 1

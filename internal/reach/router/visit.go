@@ -315,11 +315,9 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 		if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
 			return err
 		}
-		if last := v.account.last(); last != nil && last.Cost > 0 && last.At.Before(v.now.Time) {
-			if free := last.At.Add(v.o.Limits.Gap); v.now.Before(free.Time) {
-				v.later(free)
-				return nil
-			}
+		if free := v.freeAt(&v.account, v.now); v.now.Before(free.Time) {
+			v.later(free)
+			return nil
 		}
 	}
 	return v.reserve(kind, over, due, interrupt && reach.Later, false)

@@ -8,6 +8,15 @@ var claude = CLI{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
+	stay: func(c CLI, program []string) []File {
+		files := hookFile("settings.json", hookSeconds)(c, program)
+		arm := object{"type": "command", "command": commandLine(program, "wake", "arm", c.Name), "asyncRewake": true, "timeout": 86400}
+		for _, event := range []string{"SessionStart", "UserPromptSubmit", "Stop"} { // it fires once, and no Stop comes after Esc
+			entry := files[0].Hooks[event]
+			entry["hooks"] = append(entry["hooks"].([]object), arm)
+		}
+		return files
+	},
 	plan: func(c CLI, p *planner) {
 		manifest := p.json("plugin/.claude-plugin/plugin.json", object{"name": "parley", "version": "1.0.0", "description": "Mail of a Parley hub"})
 		p.json("plugin/hooks/hooks.json", object{"hooks": c.hookSettings(p.Program, hookSeconds)})

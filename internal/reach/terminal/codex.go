@@ -16,11 +16,13 @@ import (
 // pointed at and which ends with the launch.
 var codex = CLI{
 	Name: "codex", Title: "Codex CLI", Mechanism: "queue", Detached: true,
+	Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
 	hand:   queue,
+	stay:   hookFile("hooks.json", hookSeconds),
 	plan: func(c CLI, p *planner) {
 		socket := filepath.Join(p.Folder, "codex.sock")
 		p.plan.Launch.Socket = "unix://" + socket

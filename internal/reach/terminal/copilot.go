@@ -1,6 +1,9 @@
 package terminal
 
-import _ "embed"
+import (
+	_ "embed"
+	"encoding/json"
+)
 
 //go:embed plugin/copilot.mjs
 var copilotExtension string
@@ -9,6 +12,7 @@ var copilotExtension string
 // process that the CLI runs beside the session; extensions are experimental there.
 var copilot = CLI{
 	Name: "copilot", Title: "GitHub Copilot CLI", Mechanism: "extension",
+	Stays: "mail starts a turn of sessions that run with copilot --experimental, which its extensions need",
 	hooks: []Hook{
 		{"sessionStart", Start}, {"userPromptSubmitted", Prompt}, {"postToolUse", Tool}, {"agentStop", TurnEnd}, {"notification", Waiting}, {"sessionEnd", End},
 	},
@@ -17,6 +21,16 @@ var copilot = CLI{
 			return map[string]string{"decision": "block", "reason": text}
 		}
 		return map[string]string{"additionalContext": text}
+	},
+	stay: func(c CLI, program []string) []File {
+		hooks, err := json.MarshalIndent(c.copilotHooks(program), "", "  ")
+		if err != nil {
+			panic(err) // strings always encode
+		}
+		return []File{
+			{Path: "hooks/parley.json", Text: string(hooks) + "\n", Mark: " wake hook copilot"},
+			{Path: "extensions/parley/extension.mjs", Text: Script(copilotExtension, program, true), Mark: "Parley in Copilot"},
+		}
 	},
 	plan: func(c CLI, p *planner) {
 		manifest := object{"name": "parley", "version": "1.0.0", "description": "Mail of a Parley hub", "hooks": "hooks/hooks.json"}

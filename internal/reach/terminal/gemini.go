@@ -4,6 +4,7 @@ package terminal
 // agent sees mail with its next prompt, after a tool call and at the end of a turn.
 var gemini = CLI{
 	Name: "gemini", Title: "Gemini CLI", Tells: true,
+	Stays: "Gemini CLI cannot be woken while it is idle: it sees mail with your next prompt, after a tool call and at the end of a turn",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"BeforeAgent", Prompt}, {"AfterTool", Tool}, {"AfterAgent", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
@@ -13,6 +14,7 @@ var gemini = CLI{
 		}
 		return claudeAnswer(h, text)
 	},
+	stay: hookFile("settings.json", hookSeconds*1000), // milliseconds
 	plan: func(c CLI, p *planner) {
 		s := p.server()
 		s["trust"] = true

@@ -14,6 +14,9 @@ var opencode = CLI{
 	Name: "opencode", Title: "opencode", Mechanism: "plugin",
 	hooks:  pluginHooks,
 	answer: pluginAnswer,
+	stay: func(_ CLI, program []string) []File {
+		return []File{{Path: "plugin/parley.js", Text: Script(opencodePlugin, program, true), Mark: "Parley in opencode"}}
+	},
 	plan: func(c CLI, p *planner) {
 		config := object{}
 		if raw := p.Getenv(opencodeConfig); raw != "" {

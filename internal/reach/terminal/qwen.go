@@ -11,10 +11,12 @@ import (
 // qwen is Qwen Code. It reads prompts from a file that launch names.
 var qwen = CLI{
 	Name: "qwen", Title: "Qwen Code", Mechanism: "input-file", Detached: true,
+	Stays: "Qwen Code tells the agent of mail with your next prompt, after a tool call and at the end of a turn; to wake it while it is idle, start it with parley qwen",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
+	stay:   hookFile("settings.json", hookSeconds),
 	hand: func(_ context.Context, t Target, n Notice) error {
 		if t.Launch.Input == "" {
 			return errors.New("terminal: qwen was not started with an input file: start it with parley qwen")

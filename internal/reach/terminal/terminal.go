@@ -54,8 +54,13 @@ type CLI struct {
 	// session shows them.
 	Tells bool
 
-	hooks  []Hook
-	plan   func(CLI, *planner)
+	hooks []Hook
+	plan  func(CLI, *planner)
+	stay  func(CLI, []string) []File // the files that connect every session; nil if there are none
+
+	// Stays says what a user has to know of sessions that these files connect.
+	Stays string
+
 	answer func(h Hook, text string) any               // output of a hook that shows a text
 	hand   func(context.Context, Target, Notice) error // writes a notice; nil: a line on standard output
 }
@@ -221,6 +226,36 @@ type Plan struct {
 	Beside []string          // arguments of the CLI's own server, which runs as long as the CLI; nil for none
 	Notes  []string          // for the user
 	Launch Launch
+}
+
+// A File is a part of the user's files that connects every session of a CLI with the
+// hub, as a Plan connects one.
+type File struct {
+	Path  string            // in the folder of the CLI's configuration
+	Hooks map[string]object // entries of the hooks in a JSON file, by event; nil for a file of its own
+	Text  string            // of a file of its own
+	Mark  string            // a part of each entry and of the text, by which it is known again
+}
+
+// Permanent returns the files that connect every session, for a program with its
+// flags.
+func (c CLI) Permanent(program []string) []File {
+	if c.stay == nil {
+		return nil
+	}
+	return c.stay(c, program)
+}
+
+// hookFile returns a file with the hooks of the CLI among others. timeout is in the
+// unit of the CLI.
+func hookFile(path string, timeout int) func(CLI, []string) []File {
+	return func(c CLI, program []string) []File {
+		hooks := map[string]object{}
+		for _, h := range c.hooks {
+			hooks[h.Name] = object{"hooks": []object{{"type": "command", "command": c.command(program, h), "timeout": timeout}}}
+		}
+		return []File{{Path: path, Hooks: hooks, Mark: " wake hook " + c.Name}}
+	}
 }
 
 type planner struct {
