@@ -137,7 +137,7 @@ func (c realCLI) obedient(t *testing.T) *model.Script {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read = model.Step{Do: model.Shell, Command: self + " inbox"}
+		read = model.Step{Do: model.Shell, Command: asParley + "=1 " + self + " inbox"}
 	}
 	s := model.Default()
 	s.Rules = []model.Rule{{
