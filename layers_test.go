@@ -105,7 +105,7 @@ var layers = map[string][]string{
 	"internal/surface/api": {
 		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run",
-		"internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
+		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
@@ -116,12 +116,15 @@ var layers = map[string][]string{
 	// report, so it stands above both. It declares the hub that it needs.
 	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
 
+	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/reach/fleet", "internal/reach/sessions", "internal/run"},
+
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
-		"channel", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
@@ -131,7 +134,7 @@ var layers = map[string][]string{
 	"cmd/parley": {
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
-		"internal/run", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
 	},
 

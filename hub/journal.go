@@ -29,6 +29,12 @@ const (
 	ActionWakeDisarmed Action = "wake.disarmed" // the wakes of an agent led to nothing
 	ActionWakeProbed   Action = "wake.probed"
 
+	ActionAgentKept      Action = "agent.kept" // the hub runs the agent
+	ActionAgentStopped   Action = "agent.stopped"
+	ActionAgentRestarted Action = "agent.restarted"
+	ActionAgentAnswered  Action = "agent.answered" // a question of a kept agent
+	ActionAgentPrompted  Action = "agent.prompted" // by the operator
+
 	ActionHandoffDrafted    Action = "handoff.draft"
 	ActionHandoffProposed   Action = "handoff.proposed"
 	ActionHandoffValidating Action = "handoff.validating"

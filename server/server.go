@@ -28,6 +28,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/router"
@@ -80,6 +81,9 @@ type Options struct {
 	Channels []channel.Channel
 	Wakes    WakeLimits // bounds the turns that mail may start; zero members mean the default
 
+	Kept   int    // processes of agents that the hub runs at a time; default 8
+	Bridge string // path of the parley program, for agents whose MCP client does not speak HTTP
+
 	Clock hub.Clock // default the clock of the machine; the hub never lets it go back
 
 	Coordination Coordination // with other hubs
@@ -129,6 +133,7 @@ type Server struct {
 	router    *router.Router
 	handoffs  *handoff.Service
 	runs      *run.Service
+	keeper    *keeper.Keeper
 	roots     *roots.Service
 	contracts *contract.Service
 	client    *peer.Client // calls other hubs
@@ -246,7 +251,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	}
 	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Clock: s.clock, Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
-	return nil
+	return s.openKeeper()
 }
 
 // openRouter builds the register of sessions and the router over it and over the
@@ -310,7 +315,7 @@ func (s *Server) openDoor(context.Context) error {
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -357,7 +362,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "runs": s.runs.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "check of the database": s.store.CheckBeside,
 	} {
 		background.Go(func() { s.keepRunning(work, name, run) })

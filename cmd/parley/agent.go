@@ -20,6 +20,7 @@ func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Add agents, list them, and manage their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
 		a.agentRoleCommand(),
+		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(),
 		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
 		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
 		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", api.ResetAgent),

@@ -48,6 +48,7 @@ type config struct {
 	Exchange     string   `yaml:"exchange"`
 	Limits       limits   `yaml:"limits"`
 	Wakes        wakes    `yaml:"wakes"`
+	Kept         int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
 }
 
 // wakes bounds the turns that mail may start of one agent; zero means the default.

@@ -68,10 +68,10 @@ func momentFlag(cmd *cobra.Command, into *hub.Time, sign time.Duration, name, us
 }
 
 // secondsFlag adds a flag whose value is a span that the hub takes in seconds.
-func secondsFlag(cmd *cobra.Command, into *int64, name, usage string) preparation {
+func secondsFlag[T ~int64](cmd *cobra.Command, into *T, name, usage string) preparation {
 	value := cmd.Flags().Duration(name, 0, usage)
 	return func(context.Context, []string) error {
-		*into = int64(*value / time.Second)
+		*into = T(*value / time.Second)
 		return nil
 	}
 }

@@ -145,11 +145,18 @@ func tuneMemory() {
 
 func is(b *bool) bool { return b != nil && *b }
 
+// ownProgram returns the path of this program, "" if the system does not tell.
+func ownProgram() string {
+	self, _ := os.Executable()
+	return self
+}
+
 // options turns a configuration into the server's options.
 func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
+		Bridge: ownProgram(), Kept: c.Kept,
 		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,

@@ -56,7 +56,7 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	}
 	defer cancel()
 	var claims *report.Report
-	if end.state == hub.RunDone {
+	if end.state == hub.RunDone && end.report != nil {
 		claims = &end.report.Report
 	}
 	found, record, err := e.base.Check(ctx, claims, opts)

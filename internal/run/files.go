@@ -158,7 +158,7 @@ func (f *Files) Recover(now hub.Time) (unreported []Record, err error) {
 	for _, r := range all {
 		if !r.State.Over() && !r.Owner.alive() {
 			folder := f.reopen(r)
-			killLeft(r.ID)
+			KillLeft(r.ID)
 			errs = append(errs, folder.Update(func(r *Record) {
 				if moved, err := r.Advance(hub.RunInterrupted, now); err == nil {
 					r.Run = moved

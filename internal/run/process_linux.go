@@ -39,11 +39,11 @@ func began(pid int) string {
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[statBegan])
 }
 
-// killLeft kills the remaining processes of a run: every process with the run's id in
+// KillLeft kills the remaining processes of a run: every process with the run's id in
 // its environment, and the process group that it is in, unless that is the group of this
 // process. Every process of a run gets the id; one that clears its environment dies with
 // its group.
-func killLeft(run hub.RunID) {
+func KillLeft(run hub.RunID) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return

@@ -20,5 +20,5 @@ func exists(pid int) bool {
 // began is not known here.
 func began(int) string { return "" }
 
-// killLeft does nothing here: the environment of another process cannot be read.
-func killLeft(hub.RunID) {}
+// KillLeft does nothing here: the environment of another process cannot be read.
+func KillLeft(hub.RunID) {}

@@ -40,6 +40,10 @@ type Spec struct {
 	Worktree bool   // work in a git worktree that is made for the run
 	Handoff  hub.HandoffID
 	Timeout  time.Duration // for the agent's work; 0 for no limit
+
+	// Prompt is given in place of the dispatch, whose task is recorded. The answer
+	// need not be a report then.
+	Prompt []string
 }
 
 // Options changes how a run is executed. The zero value works.
@@ -55,6 +59,20 @@ type Options struct {
 
 	CommandTimeout time.Duration // for Verify and Build each; default that of evidence
 	On             Events
+
+	// Start returns the agent that works, and a function that is called when it has;
+	// default one that fleet launches and that is closed. Both contexts are those of
+	// fleet.Launch.
+	Start func(ctx, alive context.Context, spec fleet.Spec, opts *fleet.Options) (*fleet.Agent, func() error, error)
+}
+
+// launch starts an agent for one run.
+func launch(ctx, alive context.Context, spec fleet.Spec, opts *fleet.Options) (*fleet.Agent, func() error, error) {
+	a, err := fleet.Launch(ctx, alive, spec, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, a.Close, nil
 }
 
 // Events are called as a run proceeds. Each may be nil.
@@ -105,6 +123,9 @@ func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result
 	}
 	if e.opts.Clock == nil {
 		e.opts.Clock = time.Now
+	}
+	if e.opts.Start == nil {
+		e.opts.Start = launch
 	}
 	home, err := filepath.Abs(home)
 	if err == nil {
@@ -212,7 +233,7 @@ func (e *execution) work(ctx context.Context) ending {
 	if e.key != "" {
 		spec.Tools = e.opts.Hub.Tools(e.key)
 	}
-	agent, err := fleet.Launch(ctx, e.opts.Kill, spec, &opts)
+	agent, release, err := e.opts.Start(ctx, e.opts.Kill, spec, &opts)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ending{state: hub.RunInterrupted, reason: hub.RunCancelled, err: err}
@@ -224,9 +245,14 @@ func (e *execution) work(ctx context.Context) ending {
 	if e.spec.Timeout > 0 {
 		within, cancel = context.WithTimeoutCause(ctx, e.spec.Timeout, errTimeout)
 	}
-	reply, err := agent.Work(within, e.spec.Dispatch)
+	var reply fleet.Reply
+	if len(e.spec.Prompt) > 0 {
+		reply, err = agent.Turn(within, e.spec.Prompt...)
+	} else {
+		reply, err = agent.Work(within, e.spec.Dispatch)
+	}
 	cancel()
-	e.problem(agent.Close())
+	e.problem(release())
 	end := ending{state: hub.RunDone, stop: string(reply.StopReason), report: reply.Report, err: err}
 	switch {
 	case ctx.Err() != nil:
@@ -235,7 +261,7 @@ func (e *execution) work(ctx context.Context) ending {
 		end.state, end.reason = hub.RunFailed, hub.RunTimeout
 	case err != nil:
 		end.state, end.reason = hub.RunFailed, hub.RunBroke
-	case reply.Report == nil:
+	case reply.Report == nil && len(e.spec.Prompt) == 0:
 		end.state, end.reason = hub.RunFailed, hub.RunNoReport
 	}
 	e.check(ctx, &end)

@@ -40,7 +40,9 @@ type Spec struct {
 	Command []string // program and arguments; it speaks ACP on its standard streams
 	Dir     string   // absolute path of the working folder
 	Run     hub.RunID
-	Tools   *Tools // nil without the hub's tools
+	Tools   *Tools   // nil without the hub's tools
+	Session string   // to take up again if the agent can; else, or if it is empty, a new one is opened
+	Env     []string // NAME=value, besides that of this process
 }
 
 // Options changes how an agent is started. The zero value works: it offers nothing
@@ -56,6 +58,8 @@ type Options struct {
 type Agent struct {
 	client  *acp.Client
 	session *acp.Session
+	resumed bool
+	pid     int
 	kill    context.CancelFunc
 	opts    Options
 }
@@ -72,7 +76,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	}
 	alive, a.kill = context.WithCancel(alive)
 	cmd := exec.CommandContext(alive, spec.Command[0], spec.Command[1:]...)
-	cmd.Dir, cmd.Env = spec.Dir, Environment(spec.Run)
+	cmd.Dir, cmd.Env = spec.Dir, append(Environment(spec.Run), spec.Env...)
 	DieWithParent(cmd)
 	client := a.opts.Options
 	client.Terminal.Env = append(sandbox.Environment(), RunVariable+"="+string(spec.Run))
@@ -80,6 +84,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 		a.kill()
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
+	a.pid = cmd.Process.Pid
 	defer func() {
 		if err != nil {
 			a.Close() // its standard error is complete after that
@@ -95,11 +100,45 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	if spec.Tools != nil {
 		session.MCPServers = []acpv2.MCPServer{spec.Tools.server(a.client.Agent())}
 	}
+	if spec.Session != "" {
+		a.resume(ctx, spec, &session)
+	}
+	if a.session != nil {
+		return a, nil
+	}
 	if a.session, err = a.client.NewSession(ctx, spec.Dir, &session); err != nil {
 		return nil, fmt.Errorf("fleet: open a session: %w", err)
 	}
 	return a, nil
 }
+
+// resume takes up the session of the spec, if the agent can and still has it.
+func (a *Agent) resume(ctx context.Context, spec Spec, opts *acp.SessionOptions) {
+	for _, way := range []struct {
+		needs acp.Capability
+		take  func(context.Context, acp.SessionID, string, *acp.SessionOptions) (*acp.Session, error)
+	}{{acp.CanResume, a.client.ResumeSession}, {acp.CanLoad, a.client.LoadSession}} {
+		if !a.client.Agent().Can(way.needs) {
+			continue
+		}
+		if s, err := way.take(ctx, acp.SessionID(spec.Session), spec.Dir, opts); err == nil {
+			a.session, a.resumed = s, true
+			return
+		}
+	}
+}
+
+// Resumed reports whether the session is one that was taken up again.
+func (a *Agent) Resumed() bool { return a.resumed }
+
+// Done is closed when the connection to the agent has ended.
+func (a *Agent) Done() <-chan struct{} { return a.client.Done() }
+
+// Pid returns the number of the agent's process.
+func (a *Agent) Pid() int { return a.pid }
+
+// OnUpdate sets the function that gets the updates of the next turns.
+func (a *Agent) OnUpdate(f func(*acp.Update)) { a.opts.OnUpdate = f }
 
 // Profile returns the agent's answer to initialize.
 func (a *Agent) Profile() *acp.Profile { return a.client.Agent() }

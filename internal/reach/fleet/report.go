@@ -31,7 +31,7 @@ func (a *Agent) Work(ctx context.Context, d report.Dispatch) (Reply, error) {
 		return Reply{}, fmt.Errorf("fleet: %w", err)
 	}
 	var reply Reply
-	if reply.Text, reply.StopReason, err = a.prompt(ctx, text, instruction()); err != nil {
+	if reply.Text, reply.StopReason, err = a.prompt(ctx, text, Instruction()); err != nil {
 		return reply, err
 	}
 	found, err := report.ParseAny(reply.Text, nil)
@@ -55,8 +55,20 @@ func (a *Agent) Work(ctx context.Context, d report.Dispatch) (Reply, error) {
 	return reply, nil
 }
 
-// instruction returns the prompt that explains the report format.
-func instruction() string {
+// Turn gives the agent a prompt of several texts and returns its answer, with the
+// report if there is one in it. Otherwise it is like Work.
+func (a *Agent) Turn(ctx context.Context, texts ...string) (reply Reply, err error) {
+	if reply.Text, reply.StopReason, err = a.prompt(ctx, texts...); err != nil {
+		return reply, err
+	}
+	if found, err := report.ParseAny(reply.Text, nil); err == nil {
+		reply.Report = &found
+	}
+	return reply, nil
+}
+
+// Instruction returns the prompt that explains the report format.
+func Instruction() string {
 	for _, p := range report.Prompts() {
 		if p.Name == "system" {
 			return p.Text

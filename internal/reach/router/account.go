@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 type account struct {
 	Allowed   bool       `json:"allowed,omitempty"`   // mail may start turns
 	Interrupt bool       `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt one
+	PerHour   int        `json:"per_hour,omitempty"`  // wakes of this agent; 0 for the limit of the hub
 	Paused    bool       `json:"paused,omitempty"`
 	Disarmed  string     `json:"disarmed,omitempty"` // why the agent is woken no more
 	Barren    int        `json:"barren,omitempty"`   // wakes in a row that led to nothing
@@ -107,8 +109,9 @@ func (a *account) spent(now hub.Time, sender hub.AgentID) (n int, until hub.Time
 // budget returns why no turn may be started for messages of a sender now, and until
 // when; "" if one may. Without a sender only the budget of the agent counts.
 func (r *Router) budget(a *account, now hub.Time, sender hub.AgentID) (string, hub.Time) {
-	if n, until := a.spent(now, ""); n >= r.o.Limits.PerHour {
-		return fmt.Sprintf("rate: %d wakes within an hour, so it waits in the inbox", r.o.Limits.PerHour), until
+	spentInHour, until := a.spent(now, "")
+	if limit := cmp.Or(a.PerHour, r.o.Limits.PerHour); limit <= spentInHour {
+		return fmt.Sprintf("rate: %d wakes within an hour, so it waits in the inbox", limit), until
 	}
 	if sender == "" {
 		return "", hub.Time{}

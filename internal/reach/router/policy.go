@@ -13,6 +13,7 @@ type Permission struct {
 	Agent     hub.AgentID `json:"agent"`
 	Allow     bool        `json:"allow"`               // mail may start turns, which cost tokens
 	Interrupt bool        `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt a turn
+	PerHour   int         `json:"per_hour,omitempty"`  // wakes within an hour; 0 for the limit of the hub
 }
 
 // A Standing says how the wakes of an agent stand.
@@ -83,8 +84,11 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt}, func(_ hub.Tx, a *account, all *common) error {
-		a.Allowed, a.Interrupt = p.Allow, p.Allow && p.Interrupt
+	if p.PerHour < 0 || p.PerHour > maxAttempts {
+		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxAttempts)
+	}
+	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt, "per_hour": p.PerHour}, func(_ hub.Tx, a *account, all *common) error {
+		a.Allowed, a.Interrupt, a.PerHour = p.Allow, p.Allow && p.Interrupt, p.PerHour
 		all.Allowed = slices.DeleteFunc(all.Allowed, func(id hub.AgentID) bool { return id == p.Agent })
 		if p.Allow {
 			all.Allowed = append(all.Allowed, p.Agent)

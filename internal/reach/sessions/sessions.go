@@ -153,7 +153,7 @@ func (s Session) busy(now hub.Time) bool {
 // proof returns the time that the session has to show a notice.
 func (s Session) proof(now hub.Time) time.Duration {
 	switch {
-	case s.Reported.IsZero():
+	case s.Reported.IsZero(), s.State == StateStarting:
 		return proofUnknown
 	case s.busy(now):
 		return proofBusy

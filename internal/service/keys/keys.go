@@ -251,21 +251,8 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 	if err := actor.OperatorOnly(op); err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
 	}
-	if !agent.ID.Valid() {
-		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an agent", agent.ID).
-			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
-	}
-	if agent.ID == hub.Operator || agent.ID == hub.Self {
-		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeConflict, op, "the name %q is taken by the hub itself", agent.ID)
-	}
-	if agent.Role == "" {
-		agent.Role = hub.RoleExecutor
-	}
-	if err := knownRole(op, agent.Role); err != nil {
+	if err := complete(op, &agent); err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
-	}
-	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
-		return hub.Agent{}, hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ -", maxAbilities)
 	}
 	k.Agent = agent.ID
 	key, secret, err := s.makeKey(k)
@@ -289,6 +276,27 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 		return hub.Agent{}, hub.Key{}, "", err
 	}
 	return agent, key, secret, nil
+}
+
+// complete checks a new agent and gives it the role of an executor if it has none.
+func complete(op string, agent *hub.Agent) error {
+	if !agent.ID.Valid() {
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an agent", agent.ID).
+			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
+	}
+	if agent.ID == hub.Operator || agent.ID == hub.Self {
+		return hub.Errorf(hub.CodeConflict, op, "the name %q is taken by the hub itself", agent.ID)
+	}
+	if agent.Role == "" {
+		agent.Role = hub.RoleExecutor
+	}
+	if err := knownRole(op, agent.Role); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
+		return hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ -", maxAbilities)
+	}
+	return nil
 }
 
 // knownRole reports CodeInvalid for a role that does not exist.

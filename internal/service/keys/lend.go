@@ -23,13 +23,16 @@ func (s *Service) Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label
 	return err
 }
 
-// Enlist adds an agent without a key, as an executor, inside the transaction of
-// another service, if no agent has that name yet. After the commit the service
-// calls Changed.
-func (s *Service) Enlist(tx hub.Tx, actor hub.Caller, id hub.AgentID) error {
-	_, err := tx.Agent(id)
+// Enlist adds an agent without a key inside the transaction of another service, if no
+// agent has that name yet. After the commit the service calls Changed.
+func (s *Service) Enlist(tx hub.Tx, actor hub.Caller, agent hub.Agent) error {
+	_, err := tx.Agent(agent.ID)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
-	return putAgent(tx, actor, hub.Agent{ID: id, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: s.clock.Now()})
+	if err := complete("keys.Enlist", &agent); err != nil {
+		return err
+	}
+	agent.State, agent.CreatedAt = hub.AgentActive, s.clock.Now()
+	return putAgent(tx, actor, agent)
 }

@@ -31,7 +31,7 @@ type Keys interface {
 	// Changed applies the changes of a committed transaction.
 	Changed()
 	// Enlist adds an agent inside tx unless there is one of that name.
-	Enlist(tx hub.Tx, actor hub.Caller, agent hub.AgentID) error
+	Enlist(tx hub.Tx, actor hub.Caller, agent hub.Agent) error
 }
 
 // A Sender writes the messages about runs. The mailroom implements it.
@@ -130,7 +130,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 			r.ThreadID = string(r.ID)
 		}
 		if actor.IsOperator() {
-			if err := s.keys.Enlist(tx, actor, b.Agent); err != nil {
+			if err := s.keys.Enlist(tx, actor, hub.Agent{ID: b.Agent}); err != nil {
 				return err
 			}
 		}

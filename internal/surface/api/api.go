@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/handoff"
@@ -30,6 +31,7 @@ type Services struct {
 	Store    hub.Store
 	Router   *router.Router
 	Sessions *sessions.Register
+	Keeper   *keeper.Keeper
 	Stop     func() // stops the hub after the answer
 }
 
@@ -63,6 +65,14 @@ var (
 	PauseAgent  = administers("parley/agent/pause", "Keep an agent from sending.", agentState(hub.AgentPaused))
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
+
+	KeepAgent    = administers("parley/agent/keep", "Run an agent on the hub's machine over ACP, and let mail start its turns.", keep)
+	ListKept     = reads("parley/agent/kept", "List the agents that the hub runs.", keptList)
+	StopAgent    = patient(administers("parley/agent/stop", "Stop an agent that the hub runs; its mail waits.", keptStop))
+	RestartAgent = patient(administers("parley/agent/restart", "End the process of an agent that the hub runs, and let mail start it again.", keptRestart))
+	LogAgent     = patient(administers("parley/agent/log", "Return the last lines of an agent that the hub runs, or wait for one.", keptLog))
+	PromptAgent  = administers("parley/agent/prompt", "Give an agent that the hub runs words of the operator.", keptPrompt)
+	AnswerAgent  = administers("parley/agent/answer", "Answer a question of an agent that the hub runs, or deny it.", keptAnswer)
 
 	ListOperators  = reads("parley/operator/list", "List the people who operate this hub.", operatorList)
 	AddOperator    = administers("parley/operator/add", "Make a key for a further operator.", operatorAdd)
@@ -99,6 +109,7 @@ var (
 var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
+	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,
 	ListOperators, AddOperator, RemoveOperator, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
 }

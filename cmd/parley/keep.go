@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+func (a *app) agentKeepCommand() *cobra.Command {
+	var p api.KeepParams
+	var budget string
+	cmd := &cobra.Command{
+		Use:   "keep NAME --cli CLI [flags] | keep NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run an agent on the hub's machine: mail starts it, and gives it turns",
+		Long: `The hub starts the agent over ACP when mail comes for it, in a folder that no
+other kept agent works in, and gives it a notice as a prompt. It never gives a
+second prompt while one runs. An agent that was idle for a while is stopped; the
+next mail starts it again and takes up its session, if the agent can.
+
+Turns cost tokens. To keep an agent is the yes to turns that mail starts, within
+the budget. The agent may read files in its folder; --policy write lets it change
+them, and --policy ask holds each question for a person.`,
+		Example: `  parley agent keep builder --cli codex --dir ../app --worktree --policy write --budget 20/h
+  parley agent keep reviewer --dir . --role reviewer -- my-agent --acp`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.CLI, "cli", "", "a known agent: parley agents detect lists them")
+	f.StringVar(&p.Dir, "dir", ".", "the folder that it works in")
+	f.BoolVar(&p.Worktree, "worktree", false, "work in a git worktree made for the agent, on the branch parley/NAME")
+	f.StringVar((*string)(&p.Policy), "policy", "read", "permissions of the agent: read, write, or ask for a person who answers")
+	f.StringVar(&budget, "budget", "", "turns that mail may start within an hour, as in 20/h (default that of the hub)")
+	f.StringVar((*string)(&p.Role), "role", "", "role of an agent that is new (default executor)")
+	f.StringSliceVar(&p.Can, "can", nil, "abilities of an agent that is new, which other agents see: go,sql")
+	f.IntVar(&p.Memory, "memory", 0, "MiB that its processes may take (default 4096)")
+	choices(cmd, "policy", "read", "write", "ask")
+	choices(cmd, "role", words(hub.Roles)...)
+	return operation(a, cmd, api.KeepAgent, &p, func(w io.Writer, got api.KeptAgent) {
+		fmt.Fprintf(w, "%s is kept in %s: mail starts it\n", got.Agent, visible(got.Dir))
+		if got.Branch != "" {
+			fmt.Fprintf(w, "it works on branch %s\n", got.Branch)
+		}
+	}, argument(0, &p.Agent), secondsFlag(cmd, &p.Idle, "idle", "after which time without mail its process is stopped (default 5m)"),
+		secondsFlag(cmd, &p.Hang, "hang", "after which time without a sign of life a turn is cancelled (default 10m)"),
+		secondsFlag(cmd, &p.Question, "answer-within", "how long a question waits for a person before it is denied (default 10m)"),
+		func(_ context.Context, args []string) (err error) {
+			if p.PerHour, err = perHour(budget); err != nil {
+				return err
+			}
+			command := args[1:]
+			switch {
+			case (p.CLI == "") == (len(command) == 0):
+				return usagef("give a known agent with --cli, or a command behind two dashes")
+			case p.CLI != "":
+				if command, err = agentCommand(p.CLI); err != nil {
+					return err
+				}
+			}
+			program, err := exec.LookPath(command[0])
+			if err == nil {
+				program, err = filepath.Abs(program)
+			}
+			if err != nil {
+				return usagef("there is no program %s on the PATH", command[0])
+			}
+			p.Command, p.Path = append([]string{program}, command[1:]...), os.Getenv("PATH")
+			p.Dir, err = filepath.Abs(p.Dir)
+			return err
+		})
+}
+
+var budgetForm = regexp.MustCompile(`^([1-9][0-9]{0,3})/h$`)
+
+// perHour reads a budget.
+func perHour(budget string) (int, error) {
+	if budget == "" {
+		return 0, nil
+	}
+	m := budgetForm.FindStringSubmatch(budget)
+	if m == nil {
+		return 0, usagef("--budget: %q is not of the form 20/h", budget)
+	}
+	return strconv.Atoi(m[1])
+}
+
+func (a *app) agentKeptCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "kept", Short: "List the agents that the hub runs, and what they ask", Args: cobra.NoArgs}
+	return operation(a, cmd, api.ListKept, &api.None{}, func(w io.Writer, got api.KeptList) {
+		if len(got.Agents) == 0 {
+			fmt.Fprintln(w, "the hub runs no agents: parley agent keep NAME --cli CLI --dir FOLDER")
+			return
+		}
+		writeTable(w, "NAME, STATE, SINCE, CLI, POLICY, MEMORY, FOLDER", got.Agents, func(k api.KeptAgent) []any {
+			size := "-"
+			if k.Resident > 0 {
+				size = fmt.Sprintf("%d MiB", k.Resident)
+			}
+			return []any{k.Agent, k.State, ago(k.Since), cmp.Or(k.CLI, filepath.Base(k.Command[0])), k.Policy, size, visible(k.Dir)}
+		})
+		for _, k := range got.Agents {
+			if k.Problem != "" {
+				fmt.Fprintf(w, "%s: %s\n", k.Agent, visible(k.Problem))
+			}
+			for _, q := range k.Asks {
+				fmt.Fprintf(w, "%s asks (%d): %s\n", k.Agent, q.ID, visible(q.Text))
+				for _, c := range q.Choices {
+					fmt.Fprintf(w, "  parley agent answer %s %d %s  (%s)\n", k.Agent, q.ID, visible(c.ID), visible(c.Name))
+				}
+			}
+		}
+	})
+}
+
+func (a *app) agentStopCommand() *cobra.Command {
+	var p api.StopParams
+	cmd := &cobra.Command{Use: "stop NAME", Short: "Stop an agent that the hub runs; its mail waits", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&p.Forget, "forget", false, "do not keep it any more")
+	return operation(a, cmd, api.StopAgent, &p, func(w io.Writer, _ api.None) {
+		if p.Forget {
+			fmt.Fprintf(w, "%s is not kept any more\n", p.Agent)
+			return
+		}
+		fmt.Fprintf(w, "%s is stopped; its mail waits until parley agent restart %s\n", p.Agent, p.Agent)
+	}, argument(0, &p.Agent))
+}
+
+func (a *app) agentRestartCommand() *cobra.Command {
+	var p api.RestartParams
+	cmd := &cobra.Command{Use: "restart NAME", Short: "End the process of an agent that the hub runs; mail starts it again", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&p.Fresh, "fresh", false, "begin a new session; the agent forgets the old one")
+	return operation(a, cmd, api.RestartAgent, &p, func(w io.Writer, got api.KeptAgent) {
+		fmt.Fprintf(w, "%s is %s: mail starts it\n", got.Agent, got.State)
+	}, argument(0, &p.Agent))
+}
+
+func (a *app) agentAnswerCommand() *cobra.Command {
+	var p api.AnswerParams
+	cmd := &cobra.Command{
+		Use: "answer NAME QUESTION [CHOICE]", Short: "Answer a question of an agent that the hub runs; without a choice it is denied",
+		Example: "  parley agent answer builder 1 allow_once", Args: cobra.RangeArgs(2, 3),
+	}
+	return operation(a, cmd, api.AnswerAgent, &p, func(w io.Writer, _ api.None) {
+		fmt.Fprintf(w, "question %d of %s is answered: %s\n", p.Question, p.Agent, cmp.Or(p.Choice, "denied"))
+	}, argument(0, &p.Agent), func(_ context.Context, args []string) (err error) {
+		if p.Question, err = strconv.Atoi(args[1]); err != nil {
+			return usagef("%q is not the number of a question", args[1])
+		}
+		if len(args) == 3 {
+			p.Choice = args[2]
+		}
+		return nil
+	})
+}
+
+func (a *app) agentLogsCommand() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs NAME", Short: "Show the last lines of an agent that the hub runs", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.followLog(cmd.Context(), c, hub.AgentID(args[0]), follow)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	return cmd
+}
+
+// followLog prints the lines of a kept agent.
+func (a *app) followLog(ctx context.Context, c *rpc.Client, name hub.AgentID, follow bool) error {
+	p, text := api.KeptLogParams{Agent: name}, false
+	for {
+		got, err := rpc.Call(ctx, c, api.LogAgent, p)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		for _, l := range got.Lines {
+			p.After = l.N
+			text = a.writeLine(l, text)
+		}
+		if !follow {
+			if text {
+				fmt.Fprintln(a.out)
+			}
+			return nil
+		}
+		p.WaitS = 30
+	}
+}
+
+// writeLine prints a line of a kept agent and reports whether it was a part of a text,
+// which the next part continues.
+func (a *app) writeLine(l keeper.Line, within bool) bool {
+	if a.json {
+		encoder(a.out).Encode(l) // the reader may have ended
+		return false
+	}
+	if l.Kind == "text" {
+		fmt.Fprint(a.out, visible(l.Text))
+		return true
+	}
+	if within {
+		fmt.Fprintln(a.out)
+	}
+	fmt.Fprintf(a.out, "%s %s %s\n", a.paint(a.out, "2", l.At.Local().Format(time.TimeOnly)), a.paint(a.out, "36", l.Kind), visible(l.Text))
+	return false
+}
+
+func (a *app) agentAttachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "attach NAME", Short: "Watch an agent that the hub runs, and type prompts for it", Args: cobra.ExactArgs(1),
+		Long: `Show the turns of the agent as they happen. Each line that you type is a prompt
+for it, after the turn that runs. Ctrl-C leaves; the agent goes on.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			name := hub.AgentID(args[0])
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			go func() {
+				typed := bufio.NewScanner(a.in)
+				for typed.Scan() {
+					if typed.Text() == "" {
+						continue
+					}
+					if _, err := rpc.Call(ctx, c, api.PromptAgent, api.PromptParams{Agent: name, Text: typed.Text()}); err != nil {
+						cancel(err)
+						return
+					}
+				}
+			}()
+			err = a.followLog(ctx, c, name, true)
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return err
+		},
+	}
+}
+

@@ -1,0 +1,318 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/run"
+)
+
+const (
+	longestWait = 60                     // seconds of one wait for a wake
+	maxTries    = 3                      // of a turn that breaks off
+	maxFailures = 5                      // starts in a row that fail, before the agent is stopped
+	firstRest   = 200 * time.Millisecond // before an agent is started again; doubled for each further failure
+	longestRest = 5 * time.Minute        // between two starts
+	startTime   = 90 * time.Second       // for an agent to answer initialize and to open a session
+	maxPrompts  = 16                     // words of the operator that wait
+)
+
+// An agent serves one kept agent. One goroutine runs serve; the others read what mu
+// guards.
+type agent struct {
+	*Keeper
+	name    hub.AgentID
+	actor   hub.Caller
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when serve has returned
+	prompts chan string   // words of the operator
+	log     *lines
+
+	// Of the goroutine of serve alone.
+	record   record
+	process  *fleet.Agent // nil while it sleeps
+	key      string       // of the process
+	failures int          // starts in a row that failed
+	fresh    bool         // no turn was given in this session yet
+	tap      tap
+
+	mu       sync.Mutex // guards what follows
+	state    State
+	since    hub.Time
+	pid      int
+	resident int
+	run      hub.RunID
+	asks     []*Question
+	alive    time.Time // the last sign of life in a turn
+}
+
+func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
+	return &agent{
+		Keeper: k, name: name, actor: hub.Caller{Kind: hub.CallerAgent, ID: name}, cancel: cancel,
+		done: make(chan struct{}), prompts: make(chan string, maxPrompts), log: newLines(), state: Sleeping, since: k.o.Clock.Now(),
+	}
+}
+
+// show adds how the agent stands now.
+func (a *agent) show(s *Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.State, s.Since, s.Process, s.Resident, s.Run = a.state, a.since, a.pid, a.resident, a.run
+	for _, q := range a.asks {
+		s.Asks = append(s.Asks, *q)
+	}
+}
+
+func (a *agent) move(next State) {
+	a.mu.Lock()
+	if a.state != next {
+		a.state, a.since = next, a.o.Clock.Now()
+	}
+	a.mu.Unlock()
+	a.log.add("state", string(next))
+}
+
+// sessionKey names the one session of a kept agent in the register.
+func (a *agent) sessionKey() sessions.Key {
+	cli := a.record.CLI
+	if cli == "" {
+		cli = "acp"
+	}
+	return sessions.Key{CLI: cli, ID: "kept"}
+}
+
+// serve keeps the agent until ctx ends: it waits for wakes and for words of the
+// operator, gives turns, and ends the process when it is idle.
+func (a *agent) serve(ctx context.Context) (err error) {
+	if a.record, err = a.find(ctx, "keeper.serve", a.name); err != nil {
+		return err
+	}
+	if a.record.Stopped {
+		return nil
+	}
+	unlock, err := lockFolder(a.record.Dir)
+	if err != nil {
+		return a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
+	}
+	defer unlock()
+	defer a.end()
+	if id := a.record.Launch; id != "" {
+		run.KillLeft(hub.RunID(id)) // processes of a hub that was killed
+	}
+	if t := a.record.Turn; t != nil {
+		t.Tries++
+		a.work(ctx, *t)
+	}
+	for ctx.Err() == nil && !a.record.Stopped {
+		t, err := a.next(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.o.Log.Warn("a kept agent waits in vain", "agent", a.name, "err", err)
+			a.rest(ctx, time.Second)
+		}
+		if t != nil {
+			a.work(ctx, *t)
+		}
+	}
+	if ctx.Err() != nil { // its session is not armed any more
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		a.report(leave, sessions.EventEnd, "")
+	}
+	return nil
+}
+
+// next returns the next turn, nil if there is none yet. It ends a process that was
+// idle for too long, has grown too large or has broken down.
+func (a *agent) next(ctx context.Context) (*turn, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		call sessions.Call
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		call, err := a.sessions.Wait(waiting, a.actor, sessions.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait})
+		answers <- answer{call, err}
+	}()
+	var ended <-chan struct{}
+	var idle <-chan time.Time
+	if a.process != nil {
+		ended = a.process.Done()
+		timer := time.NewTimer(a.record.Idle.or(defaultIdle))
+		defer timer.Stop()
+		idle = timer.C
+	}
+	var t *turn
+	var err error
+	select {
+	case got := <-answers:
+		if err = got.err; err == nil && got.call.Wake != nil {
+			t = &turn{Wake: got.call.Wake.ID, Prompt: got.call.Wake.Notice}
+		}
+		a.measure()
+		return t, err
+	case text := <-a.prompts:
+		t = &turn{Prompt: text}
+	case <-idle:
+		a.log.add("stop", "idle")
+		a.end()
+	case <-ended:
+		a.log.add("stop", "the process ended")
+		a.end()
+	case <-ctx.Done():
+	}
+	cancel()
+	<-answers // a wake that it may have got is given again
+	return t, nil
+}
+
+// rest waits, but not longer than ctx.
+func (a *agent) rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// work gives the agent a turn, and the turns that follow from it: one for messages that
+// came meanwhile, and one for a report that was contradicted.
+func (a *agent) work(ctx context.Context, t turn) {
+	if t.Wake != "" {
+		a.handed(ctx, t.Wake, channel.Handed, "given to the agent")
+	}
+	repairs := 0
+	for {
+		a.keepTurn(ctx, &t)
+		result, given := a.attempt(ctx, t)
+		switch {
+		case ctx.Err() != nil:
+			return // the next start continues it
+		case result.ok():
+			a.failures = 0
+		case !given && a.failures < maxFailures, given && t.Tries < maxTries:
+			if given {
+				t.Tries++
+			}
+			a.move(Failing)
+			a.rest(ctx, min(firstRest<<max(a.failures, t.Tries), longestRest))
+			continue
+		default:
+			a.keepTurn(ctx, nil)
+			if !given && t.Wake != "" {
+				a.handed(ctx, t.Wake, channel.Failed, result.problem)
+			}
+			a.report(ctx, sessions.EventTurnEnd, "")
+			if !given {
+				a.problem(ctx, a.giveUp(ctx, result.problem))
+			} else {
+				a.tell(ctx, fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
+			}
+			return
+		}
+		a.move(Idle)
+		a.keepTurn(ctx, nil)
+		notice := a.report(ctx, sessions.EventTurnEnd, "")
+		switch {
+		case result.refusal != "" && repairs < maxRepairs:
+			repairs++
+			t = turn{Prompt: result.refusal + notice}
+		case notice != "":
+			a.setTell(ctx, result.refusal)
+			t = turn{Prompt: notice}
+		default:
+			a.setTell(ctx, result.refusal)
+			return
+		}
+	}
+}
+
+// maxRepairs is the number of turns that follow at once on a report that was
+// contradicted. A refusal after them begins the next turn.
+const maxRepairs = 2
+
+// keepTurn stores the turn that is under way, nil for none, so that a crash does not
+// lose it.
+func (a *agent) keepTurn(ctx context.Context, t *turn) {
+	a.record.Turn = t
+	a.save(ctx, func(r *record) { r.Turn = t })
+}
+
+// setTell stores the refusal that the next turn begins with.
+func (a *agent) setTell(ctx context.Context, text string) {
+	if a.record.Tell != text {
+		a.record.Tell = text
+		a.save(ctx, func(r *record) { r.Tell = text })
+	}
+}
+
+// save changes the stored state. It goes on when ctx ends: the end of a turn must be
+// stored.
+func (a *agent) save(ctx context.Context, change func(*record)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	a.problem(ctx, a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		r, err := hub.ReadMeta[record](tx, recordKey(a.name))
+		if err != nil || r.Agent == "" { // not kept any more
+			return err
+		}
+		change(&r)
+		return hub.WriteMeta(tx, recordKey(a.name), r)
+	}))
+}
+
+// giveUp stops the agent after too many failures and tells the operator.
+func (a *agent) giveUp(ctx context.Context, problem string) error {
+	a.record.Stopped = true
+	a.save(ctx, func(r *record) { r.Stopped, r.Problem, r.Turn, r.Since = true, problem, nil, a.o.Clock.Now() })
+	a.log.add("stop", problem)
+	a.tell(ctx, fmt.Sprintf("%s is stopped, its mail waits: %s; parley agent restart %s", a.name, problem, a.name))
+	return nil
+}
+
+// tell tells the operator.
+func (a *agent) tell(ctx context.Context, text string) {
+	var msg hub.Message
+	err := a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
+		msg, err = a.o.Tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": a.name})
+		return err
+	})
+	if a.problem(ctx, err); err == nil && msg.ID != "" {
+		a.o.Announce(msg)
+	}
+}
+
+// problem logs an error after which the agent is served on; nil is none.
+func (a *agent) problem(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.o.Log.Warn("kept agent", "agent", a.name, "err", err)
+	}
+}
+
+// handed tells the register what became of a wake.
+func (a *agent) handed(ctx context.Context, wake string, state channel.State, detail string) {
+	err := a.sessions.Handed(ctx, a.actor, sessions.Handing{Wake: wake, Outcome: state, Detail: detail})
+	if hub.CodeOf(err) != hub.CodeNotFound { // proven already, or of a time before a crash
+		a.problem(ctx, err)
+	}
+}
+
+// report tells the register what the session does, and returns the notice that it
+// answers at the end of a turn.
+func (a *agent) report(ctx context.Context, e sessions.Event, wake string) string {
+	no := false
+	r := sessions.Report{Key: a.sessionKey(), Cwd: a.record.Dir, Event: e, Attended: &no, Quiet: e != sessions.EventTurnEnd}
+	if wake != "" {
+		r.Wakes = []string{wake}
+	}
+	advice, err := a.sessions.Report(ctx, a.actor, r)
+	a.problem(ctx, err)
+	return advice.Notice
+}

@@ -1,0 +1,110 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// A Question of a kept agent waits for a person.
+type Question struct {
+	ID      int      `json:"id"`
+	Text    string   `json:"text"`
+	Choices []Choice `json:"choices"`
+	Until   hub.Time `json:"until"` // after which it is denied
+
+	answer chan string
+}
+
+// A Choice is an answer to a question.
+type Choice struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// ask holds a question of the agent for a person. Without an answer in time it is
+// denied.
+func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
+	allowed := a.record.Question.or(defaultQuestion)
+	q := &Question{Text: shorten.Text(r.Title, 400), Until: a.o.Clock.Now().Add(allowed), answer: make(chan string, 1)}
+	for _, o := range r.Options {
+		q.Choices = append(q.Choices, Choice{o.ID, o.Name})
+	}
+	a.mu.Lock()
+	for _, other := range a.asks {
+		q.ID = max(q.ID, other.ID)
+	}
+	q.ID++
+	a.asks = append(a.asks, q)
+	a.mu.Unlock()
+	a.move(Asking)
+	a.report(ctx, sessions.EventWaiting, "")
+	a.tell(ctx, fmt.Sprintf("%s asks: %s; parley agent answer %s %d", a.name, q.Text, a.name, q.ID))
+	defer func() {
+		a.mu.Lock()
+		a.asks = slices.DeleteFunc(a.asks, func(other *Question) bool { return other == q })
+		rest := len(a.asks)
+		a.mu.Unlock()
+		a.live()
+		if rest == 0 {
+			a.move(Working)
+			a.report(ctx, sessions.EventTool, "")
+		}
+	}()
+	timeout := time.NewTimer(allowed)
+	defer timeout.Stop()
+	select {
+	case option := <-q.answer:
+		return option, nil
+	case <-timeout.C:
+		a.log.add("denied", q.Text+": nobody answered in time")
+		return "", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// Answer answers a question of a kept agent with the id of an option, or denies it with
+// none.
+func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID, id int, option string) error {
+	const op = "keeper.Answer"
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	a, err := k.serving(ctx, op, name)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	i := slices.IndexFunc(a.asks, func(q *Question) bool { return q.ID == id })
+	var q *Question
+	if i >= 0 {
+		q = a.asks[i]
+	}
+	a.mu.Unlock()
+	switch {
+	case q == nil:
+		return hub.Errorf(hub.CodeNotFound, op, "%s has no question %d that waits", name, id).WithHint("parley agent kept lists them")
+	case option != "" && !slices.ContainsFunc(q.Choices, func(c Choice) bool { return c.ID == option }):
+		return hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("parley agent kept --json lists them")
+	}
+	err = k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), hub.ActionAgentAnswered, "kept/"+string(name), map[string]any{"option": option}))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeper: answer: %w", err)
+	}
+	select {
+	case q.answer <- option:
+		return nil
+	default:
+		return hub.Errorf(hub.CodeConflict, op, "question %d of %s was answered already", id, name)
+	}
+}

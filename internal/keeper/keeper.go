@@ -1,0 +1,526 @@
+// Package keeper runs agents for the hub: it starts a kept agent over the Agent Client
+// Protocol when mail comes for it, gives it the notice as a prompt, and stops it when
+// it has been idle for some time.
+//
+// A kept agent is reached as an agent in a terminal is: the keeper is the waiter of its
+// one session in the register, so that the router's permissions, budgets and proofs hold
+// for it, too. The keeper never gives a second prompt while one runs. The session of the
+// agent outlives its process: the next start takes it up again if the agent can, else a
+// new session begins with a summary of the agent's open work.
+//
+// Every turn is recorded as a run is: its frames and a comparison of the folder before
+// and after it are kept in files, and a turn whose answer is a compact report becomes a
+// run on the hub, with its verdict. A report that the files contradict is told to the
+// agent, in a turn that follows at once.
+//
+// Definitions are kept in the store. A turn under way is, too: after a crash of the
+// agent or of the hub the next start continues it.
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// A Definition describes a kept agent. It is stored.
+type Definition struct {
+	Agent   hub.AgentID `json:"agent"`
+	CLI     string      `json:"cli,omitempty"`    // its name in the catalog; empty for another command
+	Command []string    `json:"command"`          // program, by its path, and arguments; it speaks ACP
+	Path    string      `json:"path,omitempty"`   // the PATH under which the command was found
+	Dir     string      `json:"dir"`              // the folder in which it works
+	Branch  string      `json:"branch,omitempty"` // of the worktree that was made for it
+
+	Policy   sandbox.Policy `json:"policy"`             // read, write or ask
+	Idle     seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
+	Hang     seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
+	Memory   int            `json:"memory,omitempty"`   // MiB that its processes may have; default 4096
+	Question seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
+}
+
+type seconds int64
+
+func (s seconds) or(d time.Duration) time.Duration {
+	if s == 0 {
+		return d
+	}
+	return time.Duration(s) * time.Second
+}
+
+const (
+	defaultIdle     = 5 * time.Minute
+	defaultHang     = 10 * time.Minute
+	defaultQuestion = 10 * time.Minute
+	defaultMemory   = 4096 // MiB
+)
+
+// check refuses a definition that cannot be kept.
+func (d Definition) check(op string) error {
+	switch {
+	case !d.Agent.Valid() || d.Agent == hub.Operator || d.Agent == hub.Self:
+		return hub.Errorf(hub.CodeInvalid, op, "agent: %q is not valid as the name of an agent", d.Agent)
+	case len(d.Command) == 0 || !filepath.IsAbs(d.Command[0]):
+		return hub.Errorf(hub.CodeInvalid, op, "command: the path of a program must be given")
+	case !slices.Contains(policies, d.Policy):
+		return hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %v", d.Policy, policies).
+			WithHint("an agent that no person watches is never allowed everything")
+	case d.Idle < 0 || d.Hang < 0 || d.Question < 0 || d.Memory < 0:
+		return hub.Errorf(hub.CodeInvalid, op, "idle_s, hang_s, answer_s and memory must not be negative")
+	case !filepath.IsAbs(d.Dir):
+		return hub.Errorf(hub.CodeInvalid, op, "dir: %q is not an absolute path", d.Dir)
+	}
+	if info, err := os.Stat(d.Dir); err != nil || !info.IsDir() {
+		return hub.Errorf(hub.CodeInvalid, op, "dir: %s is not a folder on the hub's machine", d.Dir)
+	}
+	if info, err := os.Stat(d.Command[0]); err != nil || info.IsDir() {
+		return hub.Errorf(hub.CodeInvalid, op, "command: there is no program %s on the hub's machine", d.Command[0])
+	}
+	return nil
+}
+
+var policies = []sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk}
+
+// A record is the stored state of a kept agent.
+type record struct {
+	Definition
+	Stopped bool     `json:"stopped,omitempty"` // by the operator, or after too many failures
+	Problem string   `json:"problem,omitempty"` // why it does not run, for people
+	Session string   `json:"session,omitempty"` // of the agent, to be taken up again
+	Turn    *turn    `json:"turn,omitempty"`    // under way
+	Tell    string   `json:"tell,omitempty"`    // the refusal that its next turn begins with
+	Launch  string   `json:"launch,omitempty"`  // the id that its processes carry in their environment
+	Label   string   `json:"label,omitempty"`   // of its key
+	Since   hub.Time `json:"since"`
+}
+
+// A turn is one that was begun and may have to be continued.
+type turn struct {
+	Wake   string `json:"wake,omitempty"` // that started it; empty for words of the operator
+	Prompt string `json:"prompt"`
+	Tries  int    `json:"tries,omitempty"` // how often it was begun again
+}
+
+// recordKey is the key of the stored state of one agent; listKey that of the names.
+func recordKey(agent hub.AgentID) string { return "kept/" + string(agent) }
+
+const listKey = "kept"
+
+// maxKept is the number of agents that a hub keeps.
+const maxKept = 64
+
+// A State says how a kept agent stands.
+type State string
+
+// The states.
+const (
+	Stopped  State = "stopped"  // mail waits in its inbox until it is restarted
+	Sleeping State = "sleeping" // it has no process; mail starts one
+	Starting State = "starting"
+	Working  State = "working" // a turn runs
+	Asking   State = "asking"  // the turn waits for a person
+	Idle     State = "idle"    // its process waits for mail
+	Failing  State = "failing" // it is started again after a pause
+)
+
+// A Status is a kept agent as people see it.
+type Status struct {
+	Definition
+	State    State      `json:"state"`
+	Since    hub.Time   `json:"since"`
+	Problem  string     `json:"problem,omitempty"`
+	Session  string     `json:"session,omitempty"`
+	Process  int        `json:"process,omitempty"`
+	Resident int        `json:"resident,omitempty"` // MiB of its processes, as last seen
+	Run      hub.RunID  `json:"run_id,omitempty"`   // the turn that runs, or the last one
+	Asks     []Question `json:"asks,omitempty"`
+}
+
+// Sessions is the part of the register of sessions that a waiter needs.
+type Sessions interface {
+	Wait(ctx context.Context, actor hub.Caller, w sessions.Waiter) (sessions.Call, error)
+	Handed(ctx context.Context, actor hub.Caller, h sessions.Handing) error
+	Report(ctx context.Context, actor hub.Caller, r sessions.Report) (sessions.Advice, error)
+}
+
+// Keys lends keys to agents. Service keys implements it.
+type Keys interface {
+	Lend(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, until hub.Time) (hub.KeyID, string, error)
+	Withdraw(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string) error
+	Changed()
+	Enlist(tx hub.Tx, actor hub.Caller, agent hub.Agent) error
+}
+
+// Options changes how a Keeper works.
+type Options struct {
+	Home    string // for the files of runs
+	URL     string // of the hub
+	Bridge  []string
+	Version string
+	Clock   hub.Clock
+	Log     *slog.Logger
+	Bus     hub.Bus
+
+	Running int // processes at a time; default 8
+
+	// Record makes a turn with a report a run on the hub.
+	Record func(ctx context.Context, r hub.Run) (hub.Run, error)
+	// Summary returns the open work of an agent, for a session that begins anew.
+	Summary func(ctx context.Context, agent hub.AgentID) (string, error)
+	// Tell writes a message of the hub to the operator inside a transaction;
+	// Announce wakes its reader after the commit.
+	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
+	Announce func(...hub.Message)
+}
+
+// A Keeper keeps agents. It is safe for concurrent use.
+type Keeper struct {
+	store    hub.Store
+	sessions Sessions
+	keys     Keys
+	o        Options
+	slots    chan struct{} // one for each process that runs
+
+	mu     sync.Mutex      // guards what follows
+	ctx    context.Context // while Run works; else nil
+	agents map[hub.AgentID]*agent
+	wg     sync.WaitGroup
+}
+
+// New returns a keeper. Run makes it work.
+func New(store hub.Store, s Sessions, keys Keys, o Options) *Keeper {
+	if o.Running <= 0 {
+		o.Running = 8
+	}
+	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}}
+}
+
+// Run keeps the agents that are defined until ctx ends, and returns when their
+// processes have ended.
+func (k *Keeper) Run(ctx context.Context) {
+	names, err := hub.Read(ctx, k.store, func(r hub.Reader) ([]hub.AgentID, error) { return hub.ReadMeta[[]hub.AgentID](r, listKey) })
+	if err != nil && ctx.Err() == nil {
+		k.o.Log.Error("the kept agents cannot be read", "op", "keeper.Run", "err", err)
+	}
+	k.mu.Lock()
+	k.ctx = ctx
+	for _, name := range names {
+		k.start(name)
+	}
+	k.mu.Unlock()
+	<-ctx.Done()
+	k.mu.Lock()
+	k.ctx = nil
+	k.mu.Unlock()
+	k.wg.Wait()
+}
+
+// start begins to serve an agent, unless Run does not work. The caller holds mu.
+func (k *Keeper) start(name hub.AgentID) {
+	if k.ctx == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(k.ctx)
+	a := newAgent(k, name, cancel)
+	k.agents[name] = a
+	k.wg.Go(func() {
+		defer close(a.done)
+		err := hub.Contain("kept agent "+string(name), func() error { return a.serve(ctx) })
+		if err != nil && ctx.Err() == nil {
+			k.o.Log.Error("a kept agent is not served any more", "agent", name, "err", err)
+		}
+	})
+}
+
+// halt ends the service of an agent and waits until its process has ended.
+func (k *Keeper) halt(name hub.AgentID) {
+	k.mu.Lock()
+	a := k.agents[name]
+	delete(k.agents, name)
+	k.mu.Unlock()
+	if a != nil {
+		a.cancel()
+		<-a.done
+	}
+}
+
+// Keep keeps an agent, or changes how it is kept. An agent that does not exist is added
+// as in profile. With worktree it works in a git worktree that is made for it.
+func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profile hub.Agent, worktree bool) (Status, error) {
+	const op = "keeper.Keep"
+	if err := actor.OperatorOnly(op); err != nil {
+		return Status{}, err
+	}
+	if real, err := filepath.EvalSymlinks(d.Dir); err == nil {
+		d.Dir = real
+	}
+	if err := d.check(op); err != nil {
+		return Status{}, err
+	}
+	if worktree {
+		if err := k.worktree(ctx, &d); err != nil {
+			return Status{}, err
+		}
+	}
+	profile.ID = d.Agent
+	k.halt(d.Agent)
+	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return k.keys.Enlist(tx, actor, profile) })
+	if err != nil {
+		return Status{}, fmt.Errorf("keeper: %w", err)
+	}
+	err = k.change(ctx, op, actor, d.Agent, hub.ActionAgentKept, func(tx hub.Tx, r *record) error {
+		names, err := hub.ReadMeta[[]hub.AgentID](tx, listKey)
+		if err != nil {
+			return err
+		}
+		if err := apart(tx, op, names, d); err != nil {
+			return err
+		}
+		if r.Dir != d.Dir || !slices.Equal(r.Command, d.Command) {
+			r.Session = "" // it belongs to another agent or folder
+		}
+		r.Definition, r.Stopped, r.Problem, r.Since = d, false, "", k.o.Clock.Now()
+		if slices.Contains(names, d.Agent) {
+			return nil
+		}
+		if len(names) == maxKept {
+			return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d agents, which is the most", maxKept).WithHint("parley agent stop NAME --forget")
+		}
+		if _, err := k.newKey(tx, actor, r); err != nil { // mail wakes no agent without a key
+			return err
+		}
+		return hub.WriteMeta(tx, listKey, append(names, d.Agent))
+	})
+	k.restart(d.Agent)
+	if err != nil {
+		return Status{}, err
+	}
+	k.keys.Changed()
+	return k.one(ctx, d.Agent)
+}
+
+// worktree makes the worktree of an agent, or takes the one that was made for it.
+func (k *Keeper) worktree(ctx context.Context, d *Definition) (err error) {
+	d.Branch = "parley/" + string(d.Agent)
+	made := filepath.Join(k.o.Home, "worktrees", "kept-"+string(d.Agent))
+	was, err := hub.Read(ctx, k.store, func(r hub.Reader) (record, error) { return hub.ReadMeta[record](r, recordKey(d.Agent)) })
+	if err != nil {
+		return err
+	}
+	if was.Branch == d.Branch && within(was.Dir, made) {
+		d.Dir = was.Dir
+		return nil
+	}
+	d.Dir, err = run.MakeWorktree(ctx, d.Dir, made, d.Branch)
+	return err
+}
+
+// newKey replaces the key of an agent and returns the new one.
+func (k *Keeper) newKey(tx hub.Tx, actor hub.Caller, r *record) (string, error) {
+	if r.Label != "" {
+		if err := k.keys.Withdraw(tx, actor, r.Agent, r.Label); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return "", err
+		}
+	}
+	now := k.o.Clock.Now()
+	r.Label = "kept-" + string(hub.NewIDs(k.o.Clock).Next())
+	_, secret, err := k.keys.Lend(tx, actor, r.Agent, r.Label, now.Add(keyTime))
+	return secret, err
+}
+
+// keyTime is the time that the key of a kept agent is valid. Each start of its process
+// has a new one.
+const keyTime = 365 * 24 * time.Hour
+
+// apart refuses a definition whose folder another kept agent works in.
+func apart(r hub.Reader, op string, names []hub.AgentID, d Definition) error {
+	for _, name := range names {
+		if name == d.Agent {
+			continue
+		}
+		other, err := hub.ReadMeta[record](r, recordKey(name))
+		if err != nil {
+			return err
+		}
+		if within(d.Dir, other.Dir) || within(other.Dir, d.Dir) {
+			return hub.Errorf(hub.CodeConflict, op, "%s works in %s already", name, other.Dir).WithHint("give each agent a worktree of its own: --worktree")
+		}
+	}
+	return nil
+}
+
+// within reports whether a folder is another one or lies in it.
+func within(dir, of string) bool {
+	rel, err := filepath.Rel(of, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// restart serves an agent again that was halted, if it is kept.
+func (k *Keeper) restart(name hub.AgentID) {
+	kept, err := hub.Read(context.Background(), k.store, func(r hub.Reader) ([]hub.AgentID, error) { return hub.ReadMeta[[]hub.AgentID](r, listKey) })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil && slices.Contains(kept, name) && k.agents[name] == nil {
+		k.start(name)
+	}
+}
+
+// Stop stops a kept agent: its process ends, its mail waits. With forget it is not kept
+// any more.
+func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, forget bool) error {
+	const op = "keeper.Stop"
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	if _, err := k.find(ctx, op, name); err != nil {
+		return err
+	}
+	k.halt(name)
+	err := k.change(ctx, op, actor, name, hub.ActionAgentStopped, func(tx hub.Tx, r *record) error {
+		r.Stopped, r.Problem, r.Turn, r.Since = true, "", nil, k.o.Clock.Now()
+		if !forget {
+			return nil
+		}
+		names, err := hub.ReadMeta[[]hub.AgentID](tx, listKey)
+		if err != nil {
+			return err
+		}
+		if err := k.keys.Withdraw(tx, actor, name, r.Label); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return err
+		}
+		*r = record{}
+		return hub.WriteMeta(tx, listKey, slices.DeleteFunc(names, func(id hub.AgentID) bool { return id == name }))
+	})
+	k.keys.Changed()
+	k.restart(name)
+	return err
+}
+
+// Restart ends the process of a kept agent and lets mail start it again, also one that
+// was stopped. With fresh the next session is a new one.
+func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID, fresh bool) (Status, error) {
+	const op = "keeper.Restart"
+	if err := actor.OperatorOnly(op); err != nil {
+		return Status{}, err
+	}
+	if _, err := k.find(ctx, op, name); err != nil {
+		return Status{}, err
+	}
+	k.halt(name)
+	err := k.change(ctx, op, actor, name, hub.ActionAgentRestarted, func(_ hub.Tx, r *record) error {
+		r.Stopped, r.Problem, r.Since = false, "", k.o.Clock.Now()
+		if fresh {
+			r.Session, r.Turn = "", nil
+		}
+		return nil
+	})
+	k.restart(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return k.one(ctx, name)
+}
+
+// find returns the stored state of a kept agent.
+func (k *Keeper) find(ctx context.Context, op string, name hub.AgentID) (record, error) {
+	r, err := hub.Read(ctx, k.store, func(r hub.Reader) (record, error) { return hub.ReadMeta[record](r, recordKey(name)) })
+	if err == nil && r.Agent == "" {
+		err = hub.Errorf(hub.CodeNotFound, op, "this hub keeps no agent named %q", name).WithHint("parley agent keep NAME --cli CLI --dir FOLDER")
+	}
+	return r, err
+}
+
+// change changes the stored state of an agent with a journal entry.
+func (k *Keeper) change(ctx context.Context, op string, actor hub.Caller, name hub.AgentID, action hub.Action, do func(hub.Tx, *record) error) error {
+	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		if _, err := tx.Agent(name); err != nil {
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", name).WithHint("{agents} lists them")
+			}
+			return err
+		}
+		r, err := hub.ReadMeta[record](tx, recordKey(name))
+		if err == nil {
+			err = do(tx, &r)
+		}
+		if err == nil {
+			err = hub.WriteMeta(tx, recordKey(name), r)
+		}
+		if err == nil {
+			_, err = tx.Append(actor.Entry(k.o.Clock.Now(), action, "kept/"+string(name), map[string]any{"cli": r.CLI, "policy": r.Policy, "session": r.Session}))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
+	k.o.Bus.Publish(hub.TopicJournal)
+	return nil
+}
+
+// List returns the kept agents.
+func (k *Keeper) List(ctx context.Context) ([]Status, error) {
+	out := []Status{}
+	records, err := hub.Read(ctx, k.store, func(r hub.Reader) (all []record, err error) {
+		names, err := hub.ReadMeta[[]hub.AgentID](r, listKey)
+		for _, name := range names {
+			one, readErr := hub.ReadMeta[record](r, recordKey(name))
+			err = errors.Join(err, readErr)
+			all = append(all, one)
+		}
+		return all, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keeper: list: %w", err)
+	}
+	for _, r := range records {
+		out = append(out, k.status(r))
+	}
+	return out, nil
+}
+
+func (k *Keeper) one(ctx context.Context, name hub.AgentID) (Status, error) {
+	r, err := k.find(ctx, "keeper.List", name)
+	return k.status(r), err
+}
+
+func (k *Keeper) status(r record) Status {
+	s := Status{Definition: r.Definition, State: Sleeping, Since: r.Since, Problem: r.Problem, Session: r.Session}
+	k.mu.Lock()
+	a := k.agents[r.Agent]
+	k.mu.Unlock()
+	if a != nil {
+		a.show(&s)
+	}
+	if r.Stopped {
+		s.State = Stopped
+	}
+	return s
+}
+
+// serving returns the service of an agent that is kept and not stopped.
+func (k *Keeper) serving(ctx context.Context, op string, name hub.AgentID) (*agent, error) {
+	r, err := k.find(ctx, op, name)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	a := k.agents[name]
+	k.mu.Unlock()
+	if r.Stopped || a == nil {
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s is stopped", name).WithHint("parley agent restart %s", name)
+	}
+	return a, nil
+}

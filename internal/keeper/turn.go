@@ -1,0 +1,350 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/report"
+)
+
+// A tap passes the frames of the process on to the recorder of the turn.
+type tap struct {
+	mu sync.Mutex // guards to
+	to func(jsonrpc.Direction, jsonrpc.Frame)
+}
+
+func (t *tap) set(to func(jsonrpc.Direction, jsonrpc.Frame)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.to = to
+}
+
+func (t *tap) frame(d jsonrpc.Direction, f jsonrpc.Frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.to != nil {
+		t.to(d, f)
+	}
+}
+
+// A result is the end of one attempt at a turn.
+type result struct {
+	run.Result
+	problem string // why it did not end well; "" if it did
+	refusal string // for the agent, if its report was contradicted
+}
+
+func (r result) ok() bool { return r.problem == "" }
+
+// Why a turn was ended.
+var (
+	errHang   = errors.New("the agent gave no sign of life")
+	errMemory = errors.New("its processes took too much memory")
+)
+
+// attempt gives the agent a prompt as a run and returns how that ended, and whether the
+// prompt was given.
+func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	given, began := false, false
+	begin := func() { // the first sign of the turn proves the wake
+		if !began {
+			began = true
+			a.move(Working)
+			a.report(ctx, sessions.EventPrompt, t.Wake)
+		}
+		a.live()
+	}
+	kill, killed := context.WithCancel(context.WithoutCancel(ctx))
+	defer killed()
+	stopWatch := a.watch(ctx, cancel)
+	spec := run.Spec{
+		Agent: a.name, Command: a.record.Command, Dir: a.record.Dir,
+		Dispatch: report.Dispatch{Task: firstLine(t.Prompt)}, Prompt: []string{t.Prompt},
+	}
+	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
+		Agent: fleet.Options{Options: acp.Options{
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.ask, StartTimeout: startTime, CancelGrace: cancelGrace,
+		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
+		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill,
+		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
+			process, release, err := a.launch(start, s, o, t, spec.Prompt)
+			given = err == nil
+			return process, release, err
+		},
+		On: run.Events{Problem: func(err error) { a.problem(ctx, err) }, State: func(r hub.Run) {
+			a.mu.Lock()
+			a.run = r.ID
+			a.mu.Unlock()
+		}},
+	})
+	stopWatch()
+	if err == nil && got.State == hub.RunDone && !began {
+		begin() // it answered without an update
+	}
+	out := result{Result: got}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
+		out.problem = cause.Error()
+		a.end()
+	case err != nil:
+		out.problem = err.Error()
+		a.end()
+	case got.State != hub.RunDone:
+		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
+		a.end()
+	case got.Verdict == hub.RunContradicted:
+		out.refusal = refusal(got.Contradictions)
+	}
+	if out.problem != "" {
+		a.log.add("problem", out.problem)
+		if !given {
+			a.failures++
+		}
+	}
+	return out, given
+}
+
+// refusal returns the text about a report that was contradicted.
+func refusal(all []hub.Contradiction) string {
+	var b strings.Builder
+	b.WriteString("[parley] Your report was compared with the files and is refused:\n")
+	for _, c := range all[:min(len(all), 10)] {
+		fmt.Fprintf(&b, "- %s: you reported %s; found: %s\n", c.Kind, c.Claim, c.Found)
+	}
+	b.WriteString("Do the work that is missing, or report what is true.\n")
+	return b.String()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// launch returns the process of the agent for a turn: the one that runs, else one that
+// it starts. It completes the prompt with the words that the session needs: prompt is
+// the list that the turn gives.
+func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t turn, prompt []string) (*fleet.Agent, func() error, error) {
+	a.tap.set(o.Tap)
+	release := func() error {
+		a.tap.set(nil)
+		return nil
+	}
+	if a.process != nil {
+		select {
+		case <-a.process.Done():
+			a.end()
+		default:
+		}
+	}
+	if a.process == nil {
+		if err := a.startProcess(ctx, spec, o); err != nil {
+			release()
+			return nil, nil, err
+		}
+	}
+	a.process.OnUpdate(o.OnUpdate)
+	a.live()
+	prompt[0] = a.complete(ctx, t)
+	return a.process, release, nil
+}
+
+// complete returns the prompt of a turn with the words that it needs besides: that an
+// earlier turn broke off, that a report was refused, what is open and how to report in
+// a new session.
+func (a *agent) complete(ctx context.Context, t turn) string {
+	var parts []string
+	if t.Tries > 0 {
+		parts = append(parts, "[parley] Your last turn broke off before it ended. Look at what you had done, and go on. The prompt of that turn was:")
+	}
+	if a.record.Tell != "" {
+		parts = append(parts, a.record.Tell)
+		a.setTell(ctx, "")
+	}
+	parts = append(parts, t.Prompt)
+	if a.fresh {
+		a.fresh = false
+		summary, err := a.o.Summary(ctx, a.name)
+		a.problem(ctx, err)
+		if summary != "" {
+			parts = append(parts, summary)
+		}
+		parts = append(parts, fleet.Instruction())
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// startProcess starts the process of the agent, when one of the hub's slots is free.
+func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Options) error {
+	a.move(Starting)
+	a.report(ctx, sessions.EventStart, "")
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	spec.Session = a.record.Session
+	if a.record.Path != "" {
+		spec.Env = []string{"PATH=" + a.record.Path}
+	}
+	bounded, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	opts := *o
+	opts.Tap = a.tap.frame // for the turns after this one
+	a.save(ctx, func(r *record) { r.Launch = string(spec.Run) })
+	process, err := fleet.Launch(bounded, context.WithoutCancel(ctx), spec, &opts) // until end
+	if err != nil {
+		<-a.slots
+		return err
+	}
+	a.process, a.fresh = process, !process.Resumed()
+	a.record.Session = process.Session()
+	how := "session " + process.Session() + " is new"
+	if process.Resumed() {
+		how = "session " + process.Session() + " was taken up again"
+	}
+	a.log.add("start", how)
+	a.save(ctx, func(r *record) { r.Session = process.Session() })
+	a.mu.Lock()
+	a.pid = process.Pid()
+	a.mu.Unlock()
+	return nil
+}
+
+// end ends the process, if there is one.
+func (a *agent) end() {
+	if a.process == nil {
+		return
+	}
+	a.problem(context.Background(), a.process.Close())
+	a.process = nil
+	<-a.slots
+	a.mu.Lock()
+	a.pid, a.resident = 0, 0
+	a.mu.Unlock()
+	a.move(Sleeping)
+}
+
+// live notes a sign of life of the turn.
+func (a *agent) live() {
+	a.mu.Lock()
+	a.alive = time.Now()
+	a.mu.Unlock()
+}
+
+// cancelGrace is the time that an agent has to stop when a turn is cancelled; after it
+// the process is killed.
+const cancelGrace = 5 * time.Second
+
+// watchEvery is the time between two looks at a turn that runs.
+const watchEvery = time.Second
+
+// watch cancels a turn without a sign of life, or whose processes are too large. A
+// question that waits for a person is no hang.
+func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	a.live()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			a.mu.Lock()
+			quiet, asking := time.Since(a.alive), len(a.asks) > 0
+			working := a.state == Working
+			a.mu.Unlock()
+			switch {
+			case working && !asking && quiet > a.record.Hang.or(defaultHang):
+				cancel(errHang)
+			case !a.measure():
+				cancel(errMemory)
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+// measure notes the resident size of the processes and reports whether it is within
+// bounds.
+func (a *agent) measure() bool {
+	a.mu.Lock()
+	pid := a.pid
+	a.mu.Unlock()
+	if pid == 0 {
+		return true
+	}
+	size := resident(pid)
+	a.mu.Lock()
+	a.resident = size
+	a.mu.Unlock()
+	return size <= cmp.Or(a.record.Memory, defaultMemory)
+}
+
+// A recorder is the hub of the runs of a kept agent: it gives them the key of the
+// process, and makes those with a report runs on the hub.
+type recorder struct{ *agent }
+
+// BeginRun returns the key of the process, a new one if the process is to be started.
+func (r recorder) BeginRun(ctx context.Context, begun hub.Run, _ time.Duration) (hub.Run, string, error) {
+	if r.process != nil {
+		return begun, r.key, nil
+	}
+	var key string
+	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		stored, err := hub.ReadMeta[record](tx, recordKey(r.name))
+		if err != nil {
+			return err
+		}
+		if stored.Agent == "" {
+			return hub.Errorf(hub.CodeNotFound, "keeper.BeginRun", "%s is not kept any more", r.name)
+		}
+		if key, err = r.newKey(tx, hub.Caller{ID: hub.Self}, &stored); err != nil {
+			return err
+		}
+		return hub.WriteMeta(tx, recordKey(r.name), stored)
+	})
+	if err != nil {
+		return begun, "", fmt.Errorf("keeper: lend a key: %w", err)
+	}
+	r.keys.Changed()
+	r.agent.key = key
+	return begun, key, nil
+}
+
+// MoveRun does nothing: a turn becomes a run on the hub when it has ended.
+func (recorder) MoveRun(context.Context, hub.RunID, hub.RunState, string) error { return nil }
+
+// EndRun makes a turn with a report a run on the hub.
+func (r recorder) EndRun(ctx context.Context, ended hub.Run) (hub.Run, error) {
+	if len(ended.Report) == 0 {
+		return ended, nil
+	}
+	return r.o.Record(ctx, ended)
+}
+
+// Tools returns the hub's tools.
+func (r recorder) Tools(key string) *fleet.Tools {
+	return &fleet.Tools{Name: "parley", URL: r.o.URL, Key: key, Bridge: r.o.Bridge, BridgeEnv: []string{"PARLEY_HOME=" + r.o.Home}}
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/service/run"
+)
+
+// openKeeper builds the keeper of agents over the register of sessions. It is a waiter
+// of the register, as the programs beside agents in terminals are.
+func (s *Server) openKeeper() error {
+	home, err := filepath.Abs(s.opts.Home)
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	o := keeper.Options{
+		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
+		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Announce: s.mail.Announce,
+	}
+	if s.opts.Bridge != "" {
+		o.Bridge = []string{s.opts.Bridge, "mcp"}
+	}
+	s.keeper = keeper.New(s.store, s.sessions, s.keys, o)
+	return nil
+}
+
+// recordTurn records a turn of a kept agent that ended with a report as a run.
+func (s *Server) recordTurn(ctx context.Context, r hub.Run) (hub.Run, error) {
+	agent := hub.Caller{Kind: hub.CallerAgent, ID: r.Agent}
+	if _, _, err := s.runs.Begin(ctx, agent, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, TimeoutS: 1}); err != nil {
+		return r, err
+	}
+	return s.runs.Finish(ctx, agent, r.ID, run.Ending{
+		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+		Contradictions: r.Contradictions, Evidence: r.Evidence,
+	})
+}
+
+// openWork returns the open handoffs of an agent, for a session that knows nothing of
+// them.
+func (s *Server) openWork(ctx context.Context, agent hub.AgentID) (string, error) {
+	open, err := s.handoffs.List(ctx, hub.Caller{Kind: hub.CallerAgent, ID: agent}, hub.HandoffQuery{To: agent, States: hub.ActiveHandoffs, Limit: 20}, true)
+	if err != nil || len(open.Handoffs) == 0 {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[parley] This is a new session of %s. Its open work:\n", agent)
+	for _, h := range open.Handoffs {
+		fmt.Fprintf(&b, "- handoff %s, %s, from %s: %s\n", h.ID, h.Status, h.From, h.Title)
+	}
+	b.WriteString("The handoff tool of parley (acp_handoff) shows each of them.")
+	return b.String(), nil
+}

@@ -1,0 +1,384 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/server"
+)
+
+// asKeptAgent in the environment makes the test binary an agent that a hub keeps.
+const asKeptAgent = "SERVER_TEST_AS_KEPT_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKeptAgent) != "" {
+		beKeptAgent()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A keptTurn is a line of turns.jsonl, which the agent writes.
+type keptTurn struct {
+	Process int    `json:"process"`
+	Session string `json:"session"`
+	Resumed bool   `json:"resumed"`
+	Prompt  string `json:"prompt"`
+	Texts   string `json:"texts"` // of the messages that it read
+}
+
+// beside returns the path of a file of the test, outside of the folder of an agent.
+func beside(dir, name string) string { return filepath.Join(filepath.Dir(dir), name) }
+
+// beKeptAgent is an agent that reads its inbox in each turn and does what the messages
+// say. A second prompt during a turn ends it with an error.
+func beKeptAgent() {
+	var mu sync.Mutex
+	resumed := false
+	agent := &acp.Agent{
+		Capabilities: []acp.Capability{acp.CanMCPHTTP},
+		LoadSession: func(context.Context, *acp.AgentSession, bool) error {
+			resumed = true
+			return nil
+		},
+	}
+	agent.Prompt = func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
+		if !mu.TryLock() {
+			os.WriteFile(beside(t.Dir, "overlap"), nil, 0o600)
+			os.Exit(4)
+		}
+		defer mu.Unlock()
+		turn := keptTurn{os.Getpid(), string(t.ID), resumed, t.Text(), ""}
+		if server := t.MCPServers[0].HTTP; server != nil {
+			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer "), "", nil)
+			page, err := rpc.Call(ctx, c, api.Inbox, api.InboxParams{NewOnly: true})
+			if err != nil {
+				turn.Texts = "error: " + err.Error()
+			}
+			for _, m := range page.Messages {
+				turn.Texts += string(m.Payload)
+				rpc.Call(ctx, c, api.Inbox, api.InboxParams{Ack: api.AckSet{IDs: []hub.EnvelopeID{m.ID}}, NewOnly: true, Peek: true})
+			}
+		}
+		line, _ := json.Marshal(turn)
+		f, err := os.OpenFile(beside(t.Dir, "turns.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return "", err
+		}
+		f.Write(append(line, '\n'))
+		f.Close()
+		return acpv2.StopReasonEndTurn, keptWork(ctx, t, turn)
+	}
+	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
+		os.Exit(1)
+	}
+}
+
+// keptWork does what the messages of a turn say.
+func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
+	dir := t.Dir
+	has := func(word string) bool {
+		return strings.Contains(turn.Texts, word) || strings.Contains(turn.Prompt, "do "+word)
+	}
+	switch {
+	case strings.Contains(turn.Prompt, "is refused"):
+		os.WriteFile(filepath.Join(dir, "lie.txt"), []byte("now it is true\n"), 0o600)
+		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
+	case has("lie"):
+		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
+	case has("crash"):
+		t.Say(ctx, "about to crash")
+		if _, err := os.Stat(beside(dir, "crashed")); err != nil {
+			os.WriteFile(beside(dir, "crashed"), nil, 0o600)
+			os.Exit(3)
+		}
+	case has("slow"):
+		t.Say(ctx, "working")
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := os.Stat(beside(dir, "go")); err == nil {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	case has("ask"):
+		out, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
+			Title: "run make", Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
+				ToolCall: acpv2.ToolCallUpdate{ToolCallID: "1", Title: acpv2.Set("run make"), Kind: acpv2.Set(acpv2.ToolKindExecute)},
+			}}),
+			Options: []acpv2.PermissionOption{{OptionID: "yes", Name: "Allow", Kind: acpv2.PermissionOptionKindAllowOnce}, {OptionID: "no", Name: "Reject", Kind: acpv2.PermissionOptionKindRejectOnce}},
+		})
+		if err != nil {
+			return err
+		}
+		answer, _ := json.Marshal(out)
+		os.WriteFile(beside(dir, "answer"), answer, 0o600)
+	}
+	return t.Say(ctx, "done")
+}
+
+// keepSelf keeps the test binary as an agent and returns its folder.
+func (w *wakeHub) keepSelf(name hub.AgentID, change func(*api.KeepParams)) string {
+	w.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	env, err := exec.LookPath("env")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dir := filepath.Join(w.t.TempDir(), "work")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	p := api.KeepParams{Definition: keeper.Definition{Agent: name, Command: []string{env, asKeptAgent + "=1", self}, Dir: dir, Policy: sandbox.PolicyWrite}}
+	if change != nil {
+		change(&p)
+	}
+	return mustCall(w.t, w.as(w.operator), api.KeepAgent, p).Dir
+}
+
+// turns waits until the agent has had n turns and is idle, and returns them.
+func (w *wakeHub) turns(name hub.AgentID, dir string, n int) []keptTurn {
+	w.t.Helper()
+	var got []keptTurn
+	w.until(fmt.Sprintf("%s has had %d turns", name, n), func() bool {
+		got = nil
+		raw, _ := os.ReadFile(beside(dir, "turns.jsonl"))
+		for line := range strings.Lines(string(raw)) {
+			var t keptTurn
+			if json.Unmarshal([]byte(line), &t) == nil {
+				got = append(got, t)
+			}
+		}
+		s := w.kept(name)
+		return len(got) >= n && (s.State == keeper.Idle || s.State == keeper.Sleeping)
+	}, func() any { return fmt.Sprint(got, w.kept(name)) })
+	if len(got) != n {
+		w.t.Fatalf("got %d turns, want %d: %+v", len(got), n, got)
+	}
+	return got
+}
+
+func (w *wakeHub) kept(name hub.AgentID) api.KeptAgent {
+	w.t.Helper()
+	for _, k := range mustCall(w.t, w.as(w.operator), api.ListKept, api.None{}).Agents {
+		if k.Agent == name {
+			return k
+		}
+	}
+	return api.KeptAgent{}
+}
+
+func TestKeptAgents(t *testing.T) {
+	begin := func(t *testing.T, change func(*api.KeepParams)) (*wakeHub, string) {
+		w := startWakes(t, server.Options{Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")
+		return w, w.keepSelf("builder", change)
+	}
+	mail := func(w *wakeHub, text string) hub.EnvelopeID {
+		return w.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: text})
+	}
+
+	t.Run("mail to a sleeping agent is one turn, and a second one to the warm agent, too", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		if s := w.kept("builder"); s.State != keeper.Sleeping || s.Process != 0 {
+			t.Errorf("a new agent: got %+v, want one that sleeps", s)
+		}
+		id := mail(w, "the schema is frozen")
+		first := w.turns("builder", dir, 1)[0]
+		row := w.untilRow(id, hub.DeliveryAccepted)
+		if row.Channel != hub.ChannelWake || !strings.Contains(row.Error, "acp") && !strings.Contains(fmt.Sprint(row), "acp") {
+			t.Errorf("got the row %+v, want channel wake by acp", row)
+		}
+		if !strings.Contains(first.Prompt, "[parley wake w_") || strings.Contains(first.Prompt, "frozen") || !strings.Contains(first.Texts, "frozen") {
+			t.Errorf("got %+v, want a notice in the prompt and the text in the inbox", first)
+		}
+		mail(w, "and one more")
+		second := w.turns("builder", dir, 2)[1]
+		if second.Process != first.Process || second.Session != first.Session {
+			t.Errorf("got %+v after %+v, want the same process", second, first)
+		}
+	})
+	t.Run("ten messages during a turn are one more, and no prompt overlaps", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		mail(w, "slow")
+		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
+		for i := range 10 {
+			mail(w, fmt.Sprint("meanwhile ", i))
+		}
+		os.WriteFile(beside(dir, "go"), nil, 0o600)
+		got := w.turns("builder", dir, 2)
+		if n := strings.Count(got[1].Texts, "meanwhile"); n != 10 {
+			t.Errorf("the second turn read %d messages, want 10", n)
+		}
+		if _, err := os.Stat(beside(dir, "overlap")); err == nil {
+			t.Error("a second prompt reached the agent while one ran")
+		}
+	})
+	t.Run("an idle agent is stopped, and the next mail takes up its session", func(t *testing.T) {
+		w, dir := begin(t, func(p *api.KeepParams) { p.Idle = 1 })
+		mail(w, "one")
+		first := w.turns("builder", dir, 1)[0]
+		w.until("it sleeps", func() bool { return w.kept("builder").State == keeper.Sleeping }, func() any { return w.kept("builder") })
+		mail(w, "two")
+		second := w.turns("builder", dir, 2)[1]
+		if second.Process == first.Process || second.Session != first.Session || !second.Resumed {
+			t.Errorf("got %+v after %+v, want another process with the same session", second, first)
+		}
+	})
+	t.Run("an agent that breaks down goes on with its turn", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		mail(w, "crash")
+		got := w.turns("builder", dir, 2)
+		if !strings.Contains(got[1].Prompt, "broke off") || !got[1].Resumed {
+			t.Errorf("got %+v, want a turn that continues", got[1])
+		}
+	})
+	t.Run("a hub that stops during a turn continues it after its start", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		mail(w, "slow")
+		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
+		w.restart()
+		os.WriteFile(beside(dir, "go"), nil, 0o600)
+		got := w.turns("builder", dir, 2)
+		if !strings.Contains(got[1].Prompt, "broke off") {
+			t.Errorf("got %+v, want a turn that continues", got[1])
+		}
+	})
+	t.Run("a report that the files contradict is told to the agent, which repairs it", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		mail(w, "lie")
+		got := w.turns("builder", dir, 2)
+		if !strings.Contains(got[1].Prompt, "is refused") || !strings.Contains(got[1].Prompt, "lie.txt") {
+			t.Errorf("got %q, want the refusal", got[1].Prompt)
+		}
+		var verdicts []hub.RunVerdict
+		w.until("two runs are recorded", func() bool {
+			verdicts = nil
+			for _, r := range mustCall(t, w.as(w.operator), api.ListRuns, api.RunListParams{}).Runs {
+				verdicts = append(verdicts, r.Verdict)
+			}
+			return len(verdicts) == 2
+		}, func() any { return verdicts })
+		if verdicts[0] != hub.RunConfirmed || verdicts[1] != hub.RunContradicted {
+			t.Errorf("got %v, newest first, want contradicted and then confirmed", verdicts)
+		}
+	})
+	t.Run("a question waits for a person, and is denied after its time", func(t *testing.T) {
+		w, dir := begin(t, func(p *api.KeepParams) { p.Policy = sandbox.PolicyAsk })
+		mail(w, "ask")
+		w.until("it asks", func() bool { return len(w.kept("builder").Asks) == 1 }, func() any { return w.kept("builder") })
+		s := w.kept("builder")
+		if s.State != keeper.Asking || s.Asks[0].Text != "run make" {
+			t.Errorf("got %+v", s)
+		}
+		as := w.as(w.operator)
+		if _, err := rpc.Call(t.Context(), as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "maybe"}); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("an unknown choice: got %v", err)
+		}
+		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "yes"})
+		w.turns("builder", dir, 1)
+		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "yes") {
+			t.Errorf("the agent got %s, want yes", got)
+		}
+		w.keepSelf("builder", func(p *api.KeepParams) { p.Policy, p.Dir, p.Question = sandbox.PolicyAsk, dir, 1 })
+		mail(w, "ask again")
+		w.turns("builder", dir, 2)
+		if got, _ := os.ReadFile(beside(dir, "answer")); strings.Contains(string(got), "yes") {
+			t.Errorf("the agent got %s, want a denial", got)
+		}
+	})
+	t.Run("the operator types, watches, stops and restarts", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		as := w.as(w.operator)
+		mustCall(t, as, api.PromptAgent, api.PromptParams{Agent: "builder", Text: "hello there"})
+		if got := w.turns("builder", dir, 1)[0]; !strings.HasPrefix(got.Prompt, "hello there") {
+			t.Errorf("got %q", got.Prompt)
+		}
+		log := mustCall(t, as, api.LogAgent, api.KeptLogParams{Agent: "builder"})
+		if text := fmt.Sprint(log.Lines); !strings.Contains(text, "prompt hello there") || !strings.Contains(text, "text done") {
+			t.Errorf("got the log %s", text)
+		}
+		mustCall(t, as, api.StopAgent, api.StopParams{Agent: "builder"})
+		id := mail(w, "are you there")
+		if s := w.kept("builder"); s.State != keeper.Stopped {
+			t.Errorf("got %s, want stopped", s.State)
+		}
+		if _, err := rpc.Call(t.Context(), as, api.PromptAgent, api.PromptParams{Agent: "builder", Text: "x"}); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("a prompt for a stopped agent: got %v", err)
+		}
+		mustCall(t, as, api.RestartAgent, api.RestartParams{Agent: "builder"})
+		w.turns("builder", dir, 2)
+		w.untilRow(id, hub.DeliveryAccepted)
+		mustCall(t, as, api.StopAgent, api.StopParams{Agent: "builder", Forget: true})
+		if s := w.kept("builder"); s.Agent != "" {
+			t.Errorf("it is still kept: %+v", s)
+		}
+	})
+	t.Run("an agent that cannot be started is stopped after some failures, and the operator is told", func(t *testing.T) {
+		w := startWakes(t, server.Options{}, "planner")
+		program, _ := exec.LookPath("false")
+		w.keepSelf("builder", func(p *api.KeepParams) { p.Command = []string{program} })
+		mail(w, "hello")
+		w.until("it is stopped", func() bool { return w.kept("builder").State == keeper.Stopped }, func() any { return w.kept("builder") })
+		if w.kept("builder").Problem == "" {
+			t.Error("its problem is not shown")
+		}
+		page := mustCall(t, w.as(w.operator), api.Inbox, api.InboxParams{Limit: 50})
+		if text, _ := json.Marshal(page); !strings.Contains(string(text), "builder is stopped") {
+			t.Error("the operator was not told")
+		}
+	})
+	t.Run("bad definitions are refused and change nothing", func(t *testing.T) {
+		w, dir := begin(t, nil)
+		as := w.as(w.operator)
+		good := api.KeepParams{Definition: w.kept("builder").Definition}
+		good.Agent = "second"
+		for name, c := range map[string]struct {
+			change func(*api.KeepParams)
+			want   hub.Code
+		}{
+			"yolo":                  {func(p *api.KeepParams) { p.Policy = sandbox.PolicyYolo }, hub.CodeInvalid},
+			"no folder":             {func(p *api.KeepParams) { p.Dir = filepath.Join(dir, "none") }, hub.CodeInvalid},
+			"no program":            {func(p *api.KeepParams) { p.Command = []string{"/none"} }, hub.CodeInvalid},
+			"a relative program":    {func(p *api.KeepParams) { p.Command = []string{"env"} }, hub.CodeInvalid},
+			"the folder of another": {func(*api.KeepParams) {}, hub.CodeConflict},
+			"the operator":          {func(p *api.KeepParams) { p.Agent = hub.Operator }, hub.CodeInvalid},
+			"a negative time":       {func(p *api.KeepParams) { p.Idle = -1 }, hub.CodeInvalid},
+			"no repository":         {func(p *api.KeepParams) { p.Dir, p.Worktree = t.TempDir(), true }, hub.CodeInvalid},
+		} {
+			p := good
+			c.change(&p)
+			if _, err := rpc.Call(t.Context(), as, api.KeepAgent, p); hub.CodeOf(err) != c.want {
+				t.Errorf("%s: got %v, want %s", name, err, c.want)
+			}
+		}
+		if n := len(mustCall(t, as, api.ListKept, api.None{}).Agents); n != 1 {
+			t.Errorf("got %d kept agents, want 1", n)
+		}
+		if _, err := rpc.Call(t.Context(), w.as(w.keys["planner"]), api.KeepAgent, good); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("an agent keeps another: got %v", err)
+		}
+	})
+}
