@@ -25,14 +25,6 @@ import (
 // asKeptAgent in the environment makes the test binary an agent that a hub keeps.
 const asKeptAgent = "SERVER_TEST_AS_KEPT_AGENT"
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asKeptAgent) != "" {
-		beKeptAgent()
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // A keptTurn is a line of turns.jsonl, which the agent writes.
 type keptTurn struct {
 	Process int    `json:"process"`
@@ -192,6 +184,7 @@ func (w *wakeHub) kept(name hub.AgentID) api.KeptAgent {
 }
 
 func TestKeptAgents(t *testing.T) {
+	t.Parallel()
 	begin := func(t *testing.T, change func(*api.KeepParams)) (*wakeHub, string) {
 		w := startWakes(t, server.Options{Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")
 		return w, w.keepSelf("builder", change)
@@ -201,6 +194,7 @@ func TestKeptAgents(t *testing.T) {
 	}
 
 	t.Run("mail to a sleeping agent is one turn, and a second one to the warm agent, too", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		if s := w.kept("builder"); s.State != keeper.Sleeping || s.Process != 0 {
 			t.Errorf("a new agent: got %+v, want one that sleeps", s)
@@ -221,6 +215,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("ten messages during a turn are one more, and no prompt overlaps", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "slow")
 		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
@@ -237,6 +232,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("an idle agent is stopped, and the next mail takes up its session", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, func(p *api.KeepParams) { p.Idle = 1 })
 		mail(w, "one")
 		first := w.turns("builder", dir, 1)[0]
@@ -248,6 +244,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("an agent that breaks down goes on with its turn", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "crash")
 		got := w.turns("builder", dir, 2)
@@ -256,6 +253,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("a hub that stops during a turn continues it after its start", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "slow")
 		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
@@ -267,6 +265,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("a report that the files contradict is told to the agent, which repairs it", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "lie")
 		got := w.turns("builder", dir, 2)
@@ -286,6 +285,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("a question waits for a person, and is denied after its time", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, func(p *api.KeepParams) { p.Policy = sandbox.PolicyAsk })
 		mail(w, "ask")
 		w.until("it asks", func() bool { return len(w.kept("builder").Asks) == 1 }, func() any { return w.kept("builder") })
@@ -310,6 +310,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("the operator types, watches, stops and restarts", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		as := w.as(w.operator)
 		mustCall(t, as, api.PromptAgent, api.PromptParams{Agent: "builder", Text: "hello there"})
@@ -337,6 +338,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("an agent that cannot be started is stopped after some failures, and the operator is told", func(t *testing.T) {
+		t.Parallel()
 		w := startWakes(t, server.Options{}, "planner")
 		program, _ := exec.LookPath("false")
 		w.keepSelf("builder", func(p *api.KeepParams) { p.Command = []string{program} })
@@ -351,6 +353,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 	})
 	t.Run("bad definitions are refused and change nothing", func(t *testing.T) {
+		t.Parallel()
 		w, dir := begin(t, nil)
 		as := w.as(w.operator)
 		good := api.KeepParams{Definition: w.kept("builder").Definition}

@@ -260,4 +260,3 @@ for it, after the turn that runs. Ctrl-C leaves; the agent goes on.`,
 		},
 	}
 }
-
