@@ -19,6 +19,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
@@ -289,4 +293,171 @@ func (t *table) wholeProject() {
 	read(func() { most = max(most, live()) })
 	t.ratio("project/get of 1,000 contracts and 10,000 packets, memory while it is read / size", float64(most-min(before, most))/1024, float64(size)/1024, "KiB", 0.25, false)
 	t.fact("project/get of 1,000 contracts and 10,000 packets", fmt.Sprintf("%.0f ms, %.1f MiB", float64(took.Milliseconds()), float64(size)/(1<<20)))
+}
+
+// A mirror is the content of a project as its peers have it.
+type mirror struct {
+	project hub.ProjectID
+	summary federation.Summary // with all contracts
+	packets []hub.PacketID
+}
+
+func readMirror(b *testing.B, home, project string) mirror {
+	store, err := sqlite.Open(home, nil)
+	must(b, err)
+	defer store.Close()
+	m, contracts := mirror{project: hub.ProjectID(project)}, contract.New(store, nil)
+	m.summary, err = contracts.Summary(b.Context(), m.project, "")
+	must(b, err)
+	for next := m.summary.Next; next != ""; {
+		page, err := contracts.Summary(b.Context(), m.project, next)
+		must(b, err)
+		m.summary.Contracts, next = append(m.summary.Contracts, page.Contracts...), page.Next
+	}
+	m.packets, err = hub.Read(b.Context(), store, func(r hub.Reader) ([]hub.PacketID, error) { return r.PacketIDs(m.project, "", 1_000_000) })
+	must(b, err)
+	return m
+}
+
+// benchPeer is a hub that lacks one contract and one packet of a mirror, and takes
+// what it is sent.
+func benchPeer(b *testing.B, n int, m mirror) (hub.AID, *httptest.Server) {
+	aid := hub.AID(fmt.Sprintf("aid://peer%d.example/hub@1.0.0", n))
+	lacks, part := m.packets[n], m.summary
+	part.Contracts = slices.Delete(slices.Clone(m.summary.Contracts), n, n+1)
+	part.Buckets = slices.Clone(m.summary.Buckets)
+	for i, k := range part.Buckets {
+		if k.N == lacks.Bucket() {
+			part.Buckets[i] = hub.PacketBucket{N: k.N, Count: k.Count - 1, Sum: hub.ToggleSum(k.Sum, string(lacks))}
+		}
+	}
+	answer := func(method string, raw json.RawMessage) any {
+		switch method {
+		case "cacp/sync/projects":
+			return federation.ProjectsPage{Projects: []hub.ProjectID{m.project}, Sums: map[hub.ProjectID]string{m.project: "another"}}
+		case "cacp/sync/summary":
+			var in federation.SummaryParams
+			must(b, json.Unmarshal(raw, &in))
+			page := part
+			page.Contracts = slices.DeleteFunc(slices.Clone(part.Contracts), func(c hub.ContractSum) bool { return c.ID <= in.After })
+			if page.Next = ""; len(page.Contracts) > 1000 {
+				page.Contracts, page.Next = page.Contracts[:1000], page.Contracts[999].ID
+			}
+			return page
+		case "cacp/sync/packets":
+			var in federation.PacketsParams
+			must(b, json.Unmarshal(raw, &in))
+			return federation.PacketsPage{Packets: slices.DeleteFunc(slices.Clone(m.packets), func(id hub.PacketID) bool {
+				return id == lacks || !slices.Contains(in.Buckets, id.Bucket())
+			})}
+		}
+		return federation.SyncResult{Status: federation.SyncCreated}
+	}
+	type request struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := json.NewEncoder(w)
+		switch r.URL.Path {
+		case peer.HealthPath:
+			out.Encode(map[string]string{"status": "healthy", "agentId": string(aid)})
+		case peer.CardPath:
+			out.Encode(peer.Self{AID: string(aid), URL: s.URL, Repo: "peer"}.Card())
+		default:
+			body, err := io.ReadAll(r.Body)
+			must(b, err)
+			var one request
+			if json.Unmarshal(body, &one) == nil {
+				out.Encode(map[string]any{"jsonrpc": "2.0", "id": one.ID, "result": answer(one.Method, one.Params)})
+				return
+			}
+			var many []request
+			must(b, json.Unmarshal(body, &many))
+			results := []map[string]any{}
+			for _, q := range many {
+				results = append(results, map[string]any{"jsonrpc": "2.0", "id": q.ID, "result": answer(q.Method, q.Params)})
+			}
+			out.Encode(results)
+		}
+	}))
+	return aid, s
+}
+
+// manyPeers measures what callers notice while 100 peers, each of which lacks a
+// contract and a packet, are compared with, and compare themselves.
+func (t *table) manyPeers() {
+	const contracts, packets, peers = 10_000, 40_000, 100
+	h := newBenchHub(t.b, "host")
+	project := h.project("host")
+	h.fill(project, contracts, packets)
+	h.stop()
+	m := readMirror(t.b, h.opts.Home, project)
+	p := t.start(h.opts.Home, "--aid", string(h.opts.Coordination.AID), "--repo", "host", "--role", "backend", "--language", "go", "--peer-allow", "127.0.0.0/8")
+	defer p.stop()
+	w := p.wires()[0]
+	h.client = rpc.NewClient(p.url, strings.TrimPrefix(w.header.Get("Authorization"), "Bearer "), "", nil)
+	h.do("parley/agent/add", "", map[string]any{"id": "reader"})
+	send := func() time.Duration {
+		began := time.Now()
+		w.post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
+		return time.Since(began)
+	}
+	p99 := func(all []time.Duration) float64 {
+		slices.Sort(all)
+		return float64(all[len(all)*99/100].Microseconds())
+	}
+	quiet(t.b, fmt.Sprint(p.cmd.Process.Pid))
+	var idle, busy []time.Duration
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for range 1000 {
+		idle = append(idle, send())
+		<-pace.C
+	}
+	var wg sync.WaitGroup
+	began, most := time.Now(), 0.0
+	for n := range peers {
+		aid, s := benchPeer(t.b, n, m)
+		defer s.Close()
+		key := h.do("parley/peer/add", "key", map[string]any{"agentId": aid, "endpoint": s.URL, "repoName": fmt.Sprint("peer", n), "key": "cacp_sk_live_bench"})
+		client := rpc.NewClient(p.url, key, string(aid), nil)
+		wg.Go(func() {
+			for method, after := "cacp/sync/projects", ""; method != ""; {
+				raw, err := client.Raw(t.b.Context(), method, fmt.Appendf(nil, `{"projectId":%q,"after":%q}`, project, after))
+				if err != nil {
+					t.b.Error(err)
+					return
+				}
+				var page federation.Summary
+				must(t.b, json.Unmarshal(raw, &page))
+				after = string(page.Next)
+				if method = "cacp/sync/summary"; after == "" && len(page.Contracts) > 0 {
+					method = ""
+				}
+			}
+		})
+	}
+	took := time.Duration(0)
+	for i := 0; took == 0; i++ {
+		busy = append(busy, send())
+		if <-pace.C; i%40 == 0 {
+			most = max(most, p.resident())
+			var list struct{ Peers []federation.PeerStatus }
+			raw, err := h.client.Raw(t.b.Context(), "parley/peer/list", []byte("{}"))
+			must(t.b, err)
+			must(t.b, json.Unmarshal(raw, &list))
+			left := slices.DeleteFunc(list.Peers, func(p federation.PeerStatus) bool { return p.Healthy && !p.CatchUp })
+			if len(left) == 0 || time.Since(began) > 10*time.Minute {
+				took = time.Since(began)
+			}
+		}
+	}
+	wg.Wait()
+	const what = "10,000 contracts, 40,000 packets, 100 peers"
+	t.ratio("99th percentile of acp/send while peers are compared, "+what+" / idle", p99(busy), p99(idle), "µs", 4, false)
+	t.most("resident memory meanwhile", max(most, p.resident()), 200, "MiB")
+	t.most("time until all are compared", took.Seconds(), 120, "s")
 }

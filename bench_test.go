@@ -42,13 +42,13 @@ import (
 //
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
-// PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery or
-// coordination.
+// PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
+// coordination or peers.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}
@@ -779,7 +779,7 @@ type process struct {
 }
 
 // start builds the program and serves a home with it.
-func (t *table) start(home string) *process {
+func (t *table) start(home string, more ...string) *process {
 	b := t.b
 	bin := filepath.Join(b.TempDir(), "parley")
 	build := exec.Command("go", "build", "-o", bin, "./cmd/parley")
@@ -788,7 +788,7 @@ func (t *table) start(home string) *process {
 	if err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(bin, "serve", "--home", home, "--addr", "127.0.0.1:0", "--unsafe-limits", "--log-level", "error")
+	cmd := exec.Command(bin, append([]string{"serve", "--home", home, "--addr", "127.0.0.1:0", "--unsafe-limits", "--log-level", "error"}, more...)...)
 	pipe, err := cmd.StderrPipe()
 	must(b, err)
 	began := time.Now()

@@ -81,7 +81,8 @@ const (
 	ActionPeerUp            Action = "peer.up"   // it confirms what it gets
 	ActionPeerDown          Action = "peer.down" // it failed several times in a row
 	ActionDeadLetter        Action = "peer.dead_letter"
-	ActionClockAhead        Action = "peer.clock_ahead" // a peer sent times that lie in the future
+	ActionCopyRefused       Action = "peer.copy_refused" // a copy that this hub does not take from a peer
+	ActionClockAhead        Action = "peer.clock_ahead"  // a peer sent times that lie in the future
 
 	ActionRootAdded   Action = "root.added"
 	ActionRootRemoved Action = "root.removed"

@@ -22,7 +22,8 @@ const (
 // it returned an error. Errors of the engine are reported as CodeDegraded
 // (cannot be used now, try later); they never leave a change half done.
 type Store interface {
-	// View calls fn with a snapshot: fn sees no change made after it began.
+	// View calls fn with a snapshot: fn sees no change made after it began. Calls
+	// with a context of InBackground leave some readers to the others.
 	View(ctx context.Context, fn func(Reader) error) error
 
 	// Update calls fn and makes its changes permanent. fn may run more than
@@ -48,6 +49,17 @@ type Store interface {
 	// Close waits for calls that are under way and releases files and connections.
 	Close() error
 }
+
+type backgroundKey struct{}
+
+// InBackground returns a context for reading that no caller waits for. A store may
+// let such work wait while others read.
+func InBackground(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
+
+// Background reports whether ctx is one of InBackground.
+func Background(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
 
 // Read returns the result of fn in a snapshot of the store.
 func Read[T any](ctx context.Context, s Store, fn func(Reader) (T, error)) (T, error) {
@@ -524,6 +536,10 @@ type ProjectReader interface {
 	// PacketIDs returns the ids of a project's packets by time, beginning after
 	// one.
 	PacketIDs(project ProjectID, after PacketID, limit int) ([]PacketID, error)
+	// Sums returns the hashes of the contents of a project, which the store keeps.
+	Sums(project ProjectID) (Sums, error)
+	// ContractSums returns the sums of contracts by id, beginning after one.
+	ContractSums(project ProjectID, after ContractID, limit int) ([]ContractSum, error)
 	FileRequest(project ProjectID, id string) (FileRequest, error)
 	// FileRequests returns requests, newest first.
 	FileRequests(project ProjectID, limit int) ([]FileRequest, error)

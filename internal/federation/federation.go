@@ -25,6 +25,22 @@ type Copy struct {
 	Repo     *hub.Repo     `json:"repo,omitempty"`
 	Contract *hub.Contract `json:"contract,omitempty"` // with History and Conflicts
 	Packet   *hub.Packet   `json:"packet,omitempty"`
+
+	// Sum is that of the whole contract, if the copy leaves versions out that the
+	// receiver has.
+	Sum string `json:"sum,omitempty"`
+}
+
+// Lacking returns the copy of a contract without the versions that have one of the
+// sums, which the receiver has.
+func (c Copy) Lacking(sums []string) Copy {
+	if c.Contract == nil || len(sums) == 0 {
+		return c
+	}
+	c.Sum = c.Contract.Sum()
+	part := c.Contract.WithoutVersions(sums)
+	c.Contract = &part
+	return c
 }
 
 // Change returns the change that the copy is of. Its kind is the middle of the
@@ -69,25 +85,11 @@ type SyncResult struct {
 // A Summary tells two hubs whether they hold the same of a project, and if not
 // then where they differ, without sending it.
 type Summary struct {
-	Project   hub.ProjectID  `json:"projectId"`
-	Head      string         `json:"head"` // hash of the project with its repositories
-	Contracts []ContractSum  `json:"contracts"`
-	Buckets   []PacketBucket `json:"buckets"` // those that are not empty, by number
-	Next      hub.ContractID `json:"next,omitempty"`
-}
-
-// A ContractSum is the hash of all that hubs exchange about a contract.
-type ContractSum struct {
-	ID  hub.ContractID `json:"id"`
-	Sum string         `json:"sum"`
-}
-
-// A PacketBucket stands for the packets whose ids have a hash that begins with
-// one byte.
-type PacketBucket struct {
-	N     int    `json:"n"` // the byte
-	Count int    `json:"count"`
-	Sum   string `json:"sum"` // over the ids, in any order
+	Project   hub.ProjectID      `json:"projectId"`
+	Head      string             `json:"head"` // hash of the project with its repositories
+	Contracts []hub.ContractSum  `json:"contracts"`
+	Buckets   []hub.PacketBucket `json:"buckets"` // those that are not empty, by number
+	Next      hub.ContractID     `json:"next,omitempty"`
 }
 
 // The parameters and results of the calls with which two hubs compare.
@@ -100,6 +102,9 @@ type (
 	ProjectsPage struct {
 		Projects []hub.ProjectID `json:"projects"`
 		Next     hub.ProjectID   `json:"next,omitempty"`
+
+		// Sums has one hash for each project. Hubs of older releases send none.
+		Sums map[hub.ProjectID]string `json:"sums,omitempty"`
 	}
 	// SummaryParams ask for a summary with the contracts after one.
 	SummaryParams struct {
@@ -123,6 +128,18 @@ type (
 		Head      bool             `json:"head,omitempty"`
 		Contracts []hub.ContractID `json:"contracts,omitempty"`
 		Packets   []hub.PacketID   `json:"packets,omitempty"`
+
+		// Have holds the sums of the versions that the caller has; they are left out.
+		Have map[hub.ContractID][]string `json:"have,omitempty"`
+	}
+	// VersionsParams ask for the versions of some contracts.
+	VersionsParams struct {
+		Project   hub.ProjectID    `json:"projectId"`
+		Contracts []hub.ContractID `json:"contracts"`
+	}
+	// A VersionsPage holds the sums of the versions of the contracts that are there.
+	VersionsPage struct {
+		Versions map[hub.ContractID][]string `json:"versions"`
 	}
 	// A CopiesPage holds the copies that fit into one answer.
 	CopiesPage struct {

@@ -54,7 +54,7 @@ func (c Copy) Parts(limit int) []Copy {
 	part, size := head, 0
 	room := func(v hub.ContractVersion) {
 		if n := len(v.Content) + len(v.ChangeNotes); size > 0 && size+n > limit {
-			parts = append(parts, partOf(c.Project, part))
+			parts = append(parts, c.part(part))
 			part, size = head, n
 		} else {
 			size += n
@@ -69,7 +69,7 @@ func (c Copy) Parts(limit int) []Copy {
 		room(v)
 		part.Conflicts = append(part.Conflicts, v)
 	}
-	return append(parts, partOf(c.Project, part))
+	return append(parts, c.part(part))
 }
 
-func partOf(project hub.ProjectID, c hub.Contract) Copy { return Copy{Project: project, Contract: &c} }
+func (c Copy) part(k hub.Contract) Copy { return Copy{Project: c.Project, Contract: &k, Sum: c.Sum} }

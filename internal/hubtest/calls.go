@@ -249,6 +249,14 @@ func (s callReader) Packet(a hub.ProjectID, b hub.PacketID) (hub.Packet, error) 
 	return do1(s.calls, "Packet", func() (hub.Packet, error) { return s.r.Packet(a, b) })
 }
 
+func (s callReader) Sums(a hub.ProjectID) (hub.Sums, error) {
+	return do1(s.calls, "Sums", func() (hub.Sums, error) { return s.r.Sums(a) })
+}
+
+func (s callReader) ContractSums(a hub.ProjectID, b hub.ContractID, c int) ([]hub.ContractSum, error) {
+	return do1(s.calls, "ContractSums", func() ([]hub.ContractSum, error) { return s.r.ContractSums(a, b, c) })
+}
+
 func (s callReader) PacketIDs(a hub.ProjectID, b hub.PacketID, c int) ([]hub.PacketID, error) {
 	return do1(s.calls, "PacketIDs", func() ([]hub.PacketID, error) { return s.r.PacketIDs(a, b, c) })
 }

@@ -3,6 +3,7 @@ package hubtest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -61,6 +62,50 @@ func (w *world) read(project hub.ProjectID, id hub.ContractID) hub.Contract {
 		return err
 	})
 	return c
+}
+
+// sums compares the sums that the store keeps with those of the contents.
+func (w *world) sums(what string, id hub.ProjectID) {
+	w.Helper()
+	want, counts := hub.Sums{Buckets: []hub.PacketBucket{}}, map[int]hub.PacketBucket{}
+	var each []hub.ContractSum
+	w.view(func(r hub.Reader) error {
+		contracts, err := r.Contracts(hub.ContractQuery{Project: id, Limit: 100})
+		if err != nil {
+			return err
+		}
+		for _, c := range contracts {
+			c = w.read(id, c.ID)
+			each = append(each, hub.ContractSum{ID: c.ID, Sum: c.Sum()})
+			want.Contracts = hub.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
+		}
+		packets, err := r.PacketIDs(id, "", 1000)
+		for _, k := range packets {
+			b := counts[k.Bucket()]
+			counts[k.Bucket()] = hub.PacketBucket{N: k.Bucket(), Count: b.Count + 1, Sum: hub.ToggleSum(b.Sum, string(k))}
+		}
+		for _, n := range slices.Sorted(maps.Keys(counts)) {
+			want.Buckets = append(want.Buckets, counts[n])
+		}
+		if err != nil {
+			return err
+		}
+		got, err := r.Sums(id)
+		same(w, what, got, want)
+		if err != nil {
+			return err
+		}
+		var listed []hub.ContractSum
+		for after, more := hub.ContractID(""), true; more && err == nil; {
+			var page []hub.ContractSum
+			page, err = r.ContractSums(id, after, 1)
+			if more = len(page) > 0; more {
+				listed, after = append(listed, page...), page[0].ID
+			}
+		}
+		same(w, what, listed, each)
+		return err
+	})
 }
 
 func (w *world) tally(id hub.ProjectID) hub.Tally {
@@ -336,6 +381,43 @@ var projectTests = []storeTest{
 			same(w, "ids", append(ids, rest...), []hub.PacketID{"k1", "k0", "k3", "k2"})
 			return err
 		})
+	}},
+	{"sums follow every write of contracts and packets", func(w *world) {
+		w.project("p")
+		w.project("q")
+		c := fullContract("p", "c")
+		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+		w.sums("a new contract", "p")
+		next := c
+		next.Version, next.Content, next.UpdatedAt = 4, json.RawMessage(`{"z":1,"a":2}`), at(20)
+		w.update(func(tx hub.Tx) error {
+			if err := tx.AddVersion("p", "c", hub.ContractVersion{Version: 3, Content: c.Content, ProposedBy: "r1", At: at(9), ChangeNotes: "n"}); err != nil {
+				return err
+			}
+			return tx.PutContract(next, c)
+		})
+		w.sums("the next version", "p")
+		w.update(func(tx hub.Tx) error {
+			next.History, next.Conflicts = next.History[1:], nil
+			return tx.PutVersions(next)
+		})
+		w.sums("other versions", "p")
+		w.update(func(tx hub.Tx) error { return tx.PutContract(fullContract("p", "d"), hub.Contract{}) })
+		for i := range 300 {
+			p := hub.Packet{Project: "p", ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), At: at(i)}
+			w.update(func(tx hub.Tx) error { return tx.PutPacket(p, hub.Packet{}) })
+		}
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+		w.refuse(hub.CodeInternal, func(tx hub.Tx) error {
+			if err := tx.PutContract(fullContract("p", "e"), hub.Contract{}); err != nil {
+				return err
+			}
+			return hub.Errorf(hub.CodeInternal, "test", "changed my mind")
+		})
+		w.sums("all of it", "p")
+		w.sums("an empty project", "q")
+		w.store = w.reopen()
+		w.sums("after a restart", "p")
 	}},
 	{"requests for files are kept, newest first", func(w *world) {
 		w.project("p")

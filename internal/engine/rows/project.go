@@ -234,6 +234,7 @@ func (t *tx) PutContract(c, was hub.Contract) error {
 	if err := contracts.put(t, string(c.ID), putContract, &c, was.Version, was.UpdatedAt.Micro()); err != nil {
 		return err
 	}
+	t.changedContract(c.Project, c.ID, &c)
 	if !c.Stamps.Equal(was.Stamps) {
 		if err := t.putConflicted(c); err != nil {
 			return err
@@ -259,6 +260,7 @@ func (t *tx) putConflicted(c hub.Contract) error {
 func (t *tx) addContract(c hub.Contract) error {
 	err := contracts.add(t, string(c.ID), &c)
 	if err == nil {
+		t.changedContract(c.Project, c.ID, &c)
 		err = t.countUp(c.Project, c.Tally())
 	}
 	if err == nil {
@@ -269,6 +271,13 @@ func (t *tx) addContract(c hub.Contract) error {
 
 func (r *reader) Versions(project hub.ProjectID, id hub.ContractID) (history, conflicts []hub.ContractVersion, err error) {
 	all, err := versions.all(r, versionsOf, string(project), string(id))
+	history, conflicts = sortVersions(all)
+	return history, conflicts, err
+}
+
+// sortVersions returns the earlier versions among all, oldest first, and those that
+// lost, newest version first.
+func sortVersions(all []contractVersion) (history, conflicts []hub.ContractVersion) {
 	for _, v := range all {
 		if v.standing == standingHistory {
 			history = append(history, v.ContractVersion)
@@ -283,13 +292,14 @@ func (r *reader) Versions(project hub.ProjectID, id hub.ContractID) (history, co
 		}
 		return b.At.Compare(a.At)
 	})
-	return history, conflicts, err
+	return history, conflicts
 }
 
 func (t *tx) AddVersion(project hub.ProjectID, id hub.ContractID, v hub.ContractVersion) error {
 	if err := t.addVersion(project, id, v, standingHistory); err != nil {
 		return err
 	}
+	t.changedContract(project, id, nil)
 	return t.countUp(project, hub.Tally{Bytes: int64(len(v.Content))})
 }
 
@@ -345,6 +355,7 @@ func (t *tx) PutVersions(c hub.Contract) error {
 	if err := t.addVersions(c); err != nil {
 		return err
 	}
+	t.changedContract(c.Project, c.ID, nil)
 	return t.countUp(c.Project, hub.Tally{Bytes: bytes})
 }
 
@@ -415,6 +426,9 @@ func (t *tx) PutPacket(p, was hub.Packet) error {
 	if was.ID == "" {
 		tally.Packets = 1
 		if err := packets.add(t, string(p.ID), &p); err != nil {
+			return err
+		}
+		if err := t.toggle(p.Project, p.ID.Bucket(), 1, string(p.ID)); err != nil {
 			return err
 		}
 		return t.countUp(p.Project, tally)

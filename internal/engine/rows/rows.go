@@ -9,7 +9,7 @@
 // transaction on PostgreSQL.
 //
 // table.go describes how rows are read and written, search.go the walks of a
-// query, writer.go the group commit.
+// query, sum.go the sums of projects, writer.go the group commit.
 package rows
 
 import (

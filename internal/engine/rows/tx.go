@@ -17,6 +17,8 @@ type tx struct {
 	wrote  bool  // the function at hand has changed something
 	fault  error // spoils the function at hand, even if it returns nil
 
+	unsummed map[contractKey]*hub.Contract // whose sums follow at the end of the function at hand; nil if the head is to be read
+
 	foreign error // once the journal has a row of another program, the answer to every change
 }
 

@@ -422,6 +422,7 @@ func (w *Writer) verdict(err error) error {
 func (w *Writer) call(j *job) (err error) {
 	seen, t := w.engine.Tx()
 	t.wrote, t.fault = false, nil
+	clear(t.unsummed)
 	defer func() {
 		if v := recover(); v != nil {
 			w.engine.Reset()
@@ -429,5 +430,8 @@ func (w *Writer) call(j *job) (err error) {
 			w.log.Error("panic in a transaction", "op", "store.Update", "err", err, "stack", string(debug.Stack()))
 		}
 	}()
-	return j.fn(seen)
+	if err := j.fn(seen); err != nil {
+		return err
+	}
+	return t.sumContracts()
 }

@@ -22,8 +22,8 @@ type dumpTable struct {
 }
 
 // dumpTables are the tables of a dump, each after those that it refers to. The
-// index of words and its cursor are not among them: both follow from the
-// messages.
+// index of words with its cursor and the sums are not among them: they follow
+// from the messages and projects.
 var dumpTables = []dumpTable{
 	{name: "acp_meta", order: "key", fresh: true},
 	{name: "agents", order: "id"},

@@ -50,6 +50,9 @@ var readerSchema string
 //go:embed schema/0010_authority.sql
 var authoritySchema string
 
+//go:embed schema/0012_sums.sql
+var sumSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -89,6 +92,7 @@ var migrations = []func(*conn) error{
 		}
 		return nil
 	},
+	func(c *conn) error { return c.db.Exec(sumSchema) }, // FillSums fills them
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -167,6 +167,22 @@ func TestPragmas(t *testing.T) {
 	})
 }
 
+func TestBackground(t *testing.T) {
+	s := openTest(t, &Options{Readers: 2})
+	nothing := func(hub.Reader) error { return nil }
+	err := s.View(hub.InBackground(t.Context()), func(hub.Reader) error {
+		ctx, cancel := context.WithTimeout(hub.InBackground(t.Context()), 20*time.Millisecond)
+		defer cancel()
+		if err := s.View(ctx, nothing); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("work in the background took the reader of the callers: %v", err)
+		}
+		return s.View(t.Context(), nothing)
+	})
+	if err != nil {
+		t.Errorf("a caller found no reader: %v", err)
+	}
+}
+
 // idle calls fn while the writer does nothing but wait for it.
 func idle(t testing.TB, s *Store, fn func()) {
 	t.Helper()
@@ -475,6 +491,35 @@ func TestMigration(t *testing.T) {
 		c.close()
 		if again := list(); !slices.Equal(again, first) {
 			t.Errorf("got %q, want %q", again, first)
+		}
+	})
+	t.Run("R1-083 projects of an older database get their sums", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		fillEveryTable(t, s)
+		read := func(s *Store) (sums hub.Sums, each []hub.ContractSum) {
+			err := s.View(t.Context(), func(r hub.Reader) (err error) {
+				if sums, err = r.Sums("p"); err == nil {
+					each, err = r.ContractSums("p", "", 9)
+				}
+				return err
+			})
+			if err != nil || len(each) != 1 || len(sums.Buckets) != 1 || sums.Contracts == "" {
+				t.Fatalf("got %+v, %+v, %v", sums, each, err)
+			}
+			return sums, each
+		}
+		sums, each := read(s)
+		s.Close()
+		c := raw(t, dir)
+		if err := c.db.Exec(`DROP TABLE contract_sums; DROP TABLE project_sums; PRAGMA user_version = 11`); err != nil {
+			t.Fatal(err)
+		}
+		c.close()
+		s = openAt(t, dir, nil)
+		defer s.Close()
+		if again, eachAgain := read(s); !reflect.DeepEqual(again, sums) || !reflect.DeepEqual(eachAgain, each) {
+			t.Errorf("got %+v and %+v, want %+v and %+v", again, eachAgain, sums, each)
 		}
 	})
 	t.Run("R1-069 scopes of peers become grants with the permissions of their invites", func(t *testing.T) {

@@ -46,7 +46,7 @@ const (
 // Options are the choices that Open leaves to its caller. The zero value works.
 type Options struct {
 	Full    bool         // every change survives power loss, whatever Update is asked for
-	Readers int          // connections for View; 4 if zero
+	Readers int          // connections for View; 4 if zero. Work in the background uses half of them at most
 	Log     *slog.Logger // silent if nil
 
 	Busy time.Duration // how long to wait for another process; 5 s if zero
@@ -64,10 +64,11 @@ type Store struct {
 
 	patience time.Duration // without changes, after which the writer indexes words
 
-	readers chan *reader // those not in use
-	gate    rows.Gate
-	conn    *writer
-	writer  *rows.Writer
+	readers    chan *reader  // those not in use
+	background chan struct{} // holds one for each View in the background
+	gate       rows.Gate
+	conn       *writer
+	writer     *rows.Writer
 
 	// Pages of the log; see walGrew.
 	walLimit  int // at which a checkpoint is due
@@ -131,6 +132,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		leases:          map[string]hub.Lease{},
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
+		background:      make(chan struct{}, max(1, o.Readers/2)),
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
@@ -159,6 +161,10 @@ func (s *Store) start(readers int) (err error) {
 		return err
 	}
 	if err := s.writer.Alone(w.tx.fileUnfiled); err != nil {
+		w.disconnect()
+		return err
+	}
+	if err := s.writer.Alone(w.tx.FillSums); err != nil {
 		w.disconnect()
 		return err
 	}
@@ -226,6 +232,14 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 		return err
 	}
 	defer s.gate.Leave()
+	if hub.Background(ctx) {
+		select {
+		case s.background <- struct{}{}:
+			defer func() { <-s.background }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	var r *reader
 	select {
 	case r = <-s.readers:

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"math"
@@ -34,12 +33,14 @@ func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.Summary
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.Summary{}, err
 	}
-	return s.contracts.Summary(ctx, p.Project, p.After)
+	return s.contracts.Summary(hub.InBackground(ctx), p.Project, p.After)
 }
 
-// Projects returns a page of the projects that a peer takes part in.
+// Projects returns a page of the projects that a peer takes part in, with the sum of
+// each.
 func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
-	out := federation.ProjectsPage{Projects: []hub.ProjectID{}}
+	ctx = hub.InBackground(ctx)
+	out := federation.ProjectsPage{Projects: []hub.ProjectID{}, Sums: map[hub.ProjectID]string{}}
 	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(p.After, pageProjects) })
 	if err != nil {
 		return out, fmt.Errorf("peer: list projects: %w", err)
@@ -49,9 +50,14 @@ func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.Projec
 		if err != nil {
 			return out, err
 		}
-		if ok {
-			out.Projects = append(out.Projects, p.ID)
+		if !ok {
+			continue
 		}
+		sums, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Sums, error) { return r.Sums(p.ID) })
+		if err != nil {
+			return out, fmt.Errorf("peer: read sums: %w", err)
+		}
+		out.Projects, out.Sums[p.ID] = append(out.Projects, p.ID), sums.Of(p)
 	}
 	if len(page) == pageProjects {
 		out.Next = page[len(page)-1].ID
@@ -76,7 +82,7 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 		}
 	}
 	var out federation.PacketsPage
-	err := s.store.View(ctx, func(r hub.Reader) error {
+	err := s.store.View(hub.InBackground(ctx), func(r hub.Reader) error {
 		out = federation.PacketsPage{Packets: []hub.PacketID{}}
 		for after := in.After; ; {
 			page, err := r.PacketIDs(in.Project, after, pagePackets)
@@ -84,7 +90,7 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 				return err
 			}
 			for _, id := range page {
-				if wanted[sha256.Sum256([]byte(id))[0]] {
+				if wanted[id.Bucket()] {
 					out.Packets = append(out.Packets, id)
 				}
 			}
@@ -117,14 +123,16 @@ func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesPa
 	}
 	size := 0
 	for i := range changes { // one at a time: a copy that is not sent is not read
-		got, err := s.contracts.Copies(ctx, "", changes[i:i+1])
+		got, err := s.contracts.Copies(hub.InBackground(ctx), "", changes[i:i+1])
 		if err != nil {
 			return out, err
 		}
 		for _, c := range got {
 			// A contract that is larger comes with its newest versions; this hub sends the
 			// others when it compares.
-			c = c.Parts(answerBytes / 2)[0]
+			if c.Contract != nil {
+				c = c.Lacking(p.Have[c.Contract.ID]).Parts(answerBytes / 2)[0]
+			}
 			raw, err := encode(c)
 			if err != nil {
 				return out, err
@@ -137,6 +145,33 @@ func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesPa
 		}
 	}
 	return out, nil
+}
+
+// Versions answers a peer that is about to send contracts: the versions of them that
+// are here need not come again.
+func (s *Syncer) Versions(ctx context.Context, peer hub.AID, p federation.VersionsParams) (federation.VersionsPage, error) {
+	if err := s.checkScope(ctx, peer, p.Project); err != nil {
+		return federation.VersionsPage{}, err
+	}
+	have, err := s.versions(ctx, p.Project, p.Contracts[:min(len(p.Contracts), pageCopies)])
+	return federation.VersionsPage{Versions: have}, err
+}
+
+// versions returns the sums of the versions of some contracts, as far as they are here.
+func (s *Syncer) versions(ctx context.Context, project hub.ProjectID, ids []hub.ContractID) (map[hub.ContractID][]string, error) {
+	have := map[hub.ContractID][]string{}
+	for _, change := range (copiesParams{Project: project, Contracts: ids}).changes() { // one at a time: contents may be large
+		got, err := s.contracts.Copies(hub.InBackground(ctx), "", []hub.Change{change})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range got {
+			if sums := c.Contract.VersionSums(); len(sums) > 0 {
+				have[c.Contract.ID] = sums
+			}
+		}
+	}
+	return have, nil
 }
 
 // copiesParams name things of a project, to fetch them or to send them.
@@ -163,7 +198,7 @@ func (in copiesParams) empty() bool {
 
 // cutAt returns the first n requested things, and the rest.
 func (in copiesParams) cutAt(n int) (first, rest copiesParams) {
-	first, rest = copiesParams{Project: in.Project, Head: in.Head}, copiesParams{Project: in.Project}
+	first, rest = copiesParams{Project: in.Project, Head: in.Head, Have: in.Have}, copiesParams{Project: in.Project, Have: in.Have}
 	if in.Head {
 		n--
 	}
@@ -191,16 +226,19 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 	}
 }
 
-// compareAll finds and repairs every difference with the peer.
+// compareAll finds and repairs every difference with the peer. Projects whose sums are
+// equal are not looked at.
 func (w *worker) compareAll(ctx context.Context) error {
+	sums := map[hub.ProjectID]string{}
 	ours, err := pages(math.MaxInt, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
 		page, err := w.Projects(ctx, w.aid, federation.ProjectsParams{After: after})
+		maps.Copy(sums, page.Sums)
 		return page.Projects, page.Next, err
 	})
 	if err != nil {
 		return err
 	}
-	theirs, err := w.theirProjects(ctx)
+	theirs, theirSums, err := w.theirProjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,6 +253,9 @@ func (w *worker) compareAll(ctx context.Context) error {
 		}
 	}
 	for _, id := range ours {
+		if sum := sums[id]; sum != "" && sum == theirSums[id] {
+			continue
+		}
 		if err := w.compareProject(ctx, id); err != nil {
 			return err
 		}
@@ -225,28 +266,32 @@ func (w *worker) compareAll(ctx context.Context) error {
 // maxProjectIDs is the number of projects of a peer that are compared.
 const maxProjectIDs = 100_000
 
-// theirProjects returns the ids of every project that the peer has.
-func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, error) {
+// theirProjects returns the ids of every project that the peer has, and their sums if
+// the peer has some.
+func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, map[hub.ProjectID]string, error) {
 	if !w.native {
 		var out struct {
 			Projects []struct {
 				ID hub.ProjectID `json:"projectId"`
 			}
 		}
-		if err := w.remote.call(ctx, methodProjectList, struct{}{}, &out); err != nil {
-			return nil, err
-		}
+		err := w.remote.call(ctx, methodProjectList, struct{}{}, &out)
 		var ids []hub.ProjectID
 		for _, p := range out.Projects {
 			ids = append(ids, p.ID)
 		}
-		return ids, nil
+		return ids, nil, err
 	}
-	return pages(maxProjectIDs, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
+	sums := map[hub.ProjectID]string{}
+	ids, err := pages(maxProjectIDs, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
 		var out federation.ProjectsPage
 		err := w.remote.call(ctx, methodSyncProjects, federation.ProjectsParams{After: after}, &out)
+		if len(out.Sums) <= len(out.Projects) { // a peer cannot make this hub hold more
+			maps.Copy(sums, out.Sums)
+		}
 		return out.Projects, out.Next, err
 	})
+	return ids, sums, err
 }
 
 // compareProject finds and repairs every difference in one project.
@@ -378,6 +423,10 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 	for !in.empty() {
 		var page copiesParams
 		page, in = in.cutAt(pageCopies)
+		var err error
+		if page.Have, err = w.versions(ctx, page.Project, page.Contracts); err != nil {
+			return err
+		}
 		for !page.empty() {
 			var out federation.CopiesPage
 			if err := w.remote.call(ctx, methodSyncCopies, page, &out); err != nil {

@@ -9,10 +9,10 @@
 // and merging a copy twice changes nothing. A copy holds the present state of a
 // thing, so a peer that was away for a day gets each thing once.
 //
-// Two Parley hubs compare a project by sums: one for the project, one for each
-// contract, and one for each of 256 buckets of packet ids. Only things with different
-// sums are exchanged, so comparing equal projects costs one summary of 32 bytes per
-// contract and bucket. Agents of the reference implementation have no sums; their
+// Two Parley hubs compare a project by sums, which their stores keep: one for all that
+// it holds, and if that differs one for the project itself, one for each contract, and
+// one for each of 256 buckets of packet ids. Only things with different sums are
+// exchanged, so comparing equal projects costs 32 bytes for each project. Agents of the reference implementation have no sums; their
 // projects are read as a whole.
 //
 // The package decides nothing about contracts: their owner merges, behind interfaces

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// The methods that this package calls on other hubs. The last four are for hubs whose
+// The methods that this package calls on other hubs. The last five are for hubs whose
 // card says SyncBatches; the Syncer of such a hub answers them.
 const (
 	methodProjectSync  = "cacp/project/sync"
@@ -28,6 +28,7 @@ const (
 	methodSyncSummary  = "cacp/sync/summary"
 	methodSyncPackets  = "cacp/sync/packets"
 	methodSyncCopies   = "cacp/sync/copies"
+	methodSyncVersions = "cacp/sync/versions"
 )
 
 // A Refusal is a JSON-RPC error from a peer. The peer is up and rejects the call.

@@ -194,7 +194,7 @@ func (s *Syncer) updateWorkers(ctx context.Context) error {
 
 // begin starts the worker of a peer. s.mu is held.
 func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(hub.InBackground(ctx))
 	w := &worker{
 		Syncer: s, store: s.store, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
 		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch, native: p.Native,

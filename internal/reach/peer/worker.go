@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -201,6 +202,7 @@ func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		if err != nil {
 			return err
 		}
+		next[0].Origin = "" // of a copy that came from the peer, which was refused here
 		dead := hub.DeadLetter{Peer: w.aid, Change: next[0], Fault: box.Fault, At: hub.InstantAt(w.clock())}
 		if err := w.putDeadLetter(tx, dead); err != nil {
 			return err
@@ -472,6 +474,10 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		}
 		return nil
 	}
+	copies, err := w.lacking(ctx, copies)
+	if err != nil {
+		return err
+	}
 	var parts []federation.Copy
 	for _, c := range copies {
 		parts = append(parts, c.Parts(partBytes)...)
@@ -499,6 +505,36 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		copies = rest
 	}
 	return nil
+}
+
+// lacking returns copies of which contracts hold no version that the peer has. A hub
+// of an older release does not say which it has, and gets all.
+func (w *worker) lacking(ctx context.Context, copies []federation.Copy) ([]federation.Copy, error) {
+	asked := map[hub.ProjectID][]hub.ContractID{}
+	for _, c := range copies {
+		if c.Contract != nil && len(c.Contract.History)+len(c.Contract.Conflicts) > 0 {
+			asked[c.Project] = append(asked[c.Project], c.Contract.ID)
+		}
+	}
+	out := slices.Clone(copies)
+	for project, ids := range asked {
+		for part := range slices.Chunk(ids, pageCopies) {
+			var page federation.VersionsPage
+			err := w.remote.call(ctx, methodSyncVersions, federation.VersionsParams{Project: project, Contracts: part}, &page)
+			if _, ok := refused(err); ok {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			for i, c := range out {
+				if c.Project == project && c.Contract != nil {
+					out[i] = c.Lacking(page.Versions[c.Contract.ID])
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // partBytes is the number of bytes of earlier versions in one copy of a contract. A

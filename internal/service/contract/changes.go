@@ -172,21 +172,16 @@ func confirmed(r hub.Reader, keep int64) (int64, error) {
 func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
 	const op = "contract.Summary"
 	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (federation.Summary, error) {
-		out := federation.Summary{Project: id, Head: headSum(p), Contracts: []federation.ContractSum{}}
-		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: maxChanges})
+		sums, err := r.Sums(id)
 		if err != nil {
-			return out, err
+			return federation.Summary{}, err
 		}
-		for _, c := range found {
-			if c, err = withVersions(r, c); err != nil {
-				return out, err
-			}
-			out.Contracts = append(out.Contracts, federation.ContractSum{ID: c.ID, Sum: contractSum(c)})
-		}
+		out := federation.Summary{Project: id, Head: p.Sum(), Contracts: []hub.ContractSum{}, Buckets: sums.Buckets}
+		found, err := r.ContractSums(id, after, maxChanges)
+		out.Contracts = append(out.Contracts, found...)
 		if len(found) == maxChanges {
 			out.Next = found[maxChanges-1].ID
 		}
-		out.Buckets, err = buckets(r, id)
 		return out, err
 	})
 }

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,6 +60,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 			}
 			out.Checked++
 			reason, failed := undelivered[string(c.ID)]
+			delete(undelivered, string(c.ID))
 			if !failed && !c.Status.Reaches(g.Require) {
 				reason, failed = waitsFor(c, p), true
 			}
@@ -68,13 +70,18 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 			}
 			return nil
 		})
+		for _, id := range slices.Sorted(maps.Keys(undelivered)) { // of contracts that are not here
+			out.OK = false
+			out.Failures = append(out.Failures, Failure{Contract: hub.ContractID(id), Name: id, Reason: undelivered[id]})
+		}
 		out.OK = out.OK && (out.Checked > 0 || g.AllowNone)
 		return out, err
 	})
 }
 
 // undelivered returns the contracts of a project, by id, that an approved peer did not
-// take since the last complete comparison with it began, with a reason for each.
+// take, or that this hub did not take from it, since the last complete comparison with
+// it began, with a reason for each.
 func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error) {
 	peers, err := r.Peers()
 	if err != nil {
@@ -85,25 +92,40 @@ func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error)
 		if peer.State != hub.PeerApproved {
 			continue
 		}
-		dead, err := r.DeadLetters(peer.AID, 1000)
+		dead, err := deadLetters(r, peer)
 		if err != nil {
 			return nil, err
 		}
-		var compared hub.Instant
-		text, err := r.Meta(hub.MetaCompared(peer.AID))
-		if err == nil {
-			compared, err = hub.ParseInstant(text)
-		}
-		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-			return nil, err
-		}
 		for _, d := range dead {
-			if d.Change.Project == project && d.Change.Kind == hub.ChangeContract && d.At.Compare(compared) >= 0 {
-				out[d.Change.Object] = "not delivered to " + string(peer.AID) + ": " + d.Fault
+			if d.Change.Project != project || d.Change.Kind != hub.ChangeContract {
+				continue
 			}
+			reason := "not delivered to " + string(peer.AID)
+			if d.Change.Origin == peer.AID {
+				reason = "not taken from " + string(peer.AID)
+			}
+			out[d.Change.Object] = reason + ": " + d.Fault
 		}
 	}
 	return out, nil
+}
+
+// deadLetters returns the dead letters of a peer since the last complete comparison
+// with it began. Those whose change came from the peer were refused here.
+func deadLetters(r hub.Reader, peer hub.Peer) ([]hub.DeadLetter, error) {
+	dead, err := r.DeadLetters(peer.AID, 1000)
+	if err != nil {
+		return nil, err
+	}
+	var compared hub.Instant
+	text, err := r.Meta(hub.MetaCompared(peer.AID))
+	if err == nil {
+		compared, err = hub.ParseInstant(text)
+	}
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return nil, err
+	}
+	return slices.DeleteFunc(dead, func(d hub.DeadLetter) bool { return d.At.Compare(compared) < 0 }), nil
 }
 
 // waitsFor completes the sentence that a contract is ...: the status that is missing,

@@ -174,6 +174,27 @@ func (t *memoryTx) PacketIDs(project hub.ProjectID, after hub.PacketID, _ int) (
 	return ids, nil
 }
 
+func (t *memoryTx) Sums(project hub.ProjectID) (sums hub.Sums, _ error) {
+	var buckets [256]hub.PacketBucket
+	for key := range t.s.packets {
+		if b := &buckets[key.id.Bucket()]; key.project == project {
+			b.N, b.Count, b.Sum = key.id.Bucket(), b.Count+1, hub.ToggleSum(b.Sum, string(key.id))
+		}
+	}
+	sums.Buckets = slices.DeleteFunc(buckets[:], func(b hub.PacketBucket) bool { return b.Count == 0 })
+	return sums, nil
+}
+
+func (t *memoryTx) ContractSums(project hub.ProjectID, after hub.ContractID, _ int) (all []hub.ContractSum, _ error) {
+	for key, c := range t.s.contracts {
+		if key.project == project && key.id > after {
+			all = append(all, hub.ContractSum{ID: key.id, Sum: c.Sum()})
+		}
+	}
+	slices.SortFunc(all, func(a, b hub.ContractSum) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
 func (t *memoryTx) AddChange(c hub.Change) error {
 	c.Seq = int64(len(t.s.changes)) + 1
 	t.s.changes = append(t.s.changes, c)

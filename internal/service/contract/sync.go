@@ -47,6 +47,9 @@ func (s *Service) sync(ctx context.Context, from hub.AID, native, fetched bool, 
 				switch hub.CodeOf(err) {
 				case "":
 				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound, hub.CodeDenied, hub.CodeRateLimited:
+					if err := m.noteRefused(c, err); err != nil {
+						return err
+					}
 					done[i] = federation.SyncResult{Status: federation.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
 					var e *hub.Error
 					if errors.As(err, &e) {
@@ -155,7 +158,7 @@ func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 	case c.Contract != nil:
 		in := *c.Contract
 		in.Project = p.ID
-		return m.mergeContract(p, in)
+		return m.mergeContract(p, in, c.Sum)
 	case c.Packet != nil:
 		in := *c.Packet
 		in.Project = p.ID
@@ -423,8 +426,50 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, e
 	return out, m.putProject(p, merged, hub.ActionRepoMerged, repoChange(p.ID, in.ID))
 }
 
-// mergeContract merges a contract with History and Conflicts.
-func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncResult, error) {
+// maxRefused is the number of refused copies that are recorded for one peer between two
+// comparisons with it.
+const maxRefused = 100
+
+// noteRefused records a copy that this hub does not take: a dead letter whose change
+// came from the peer, and a journal row. A copy that is refused again is recorded once.
+func (m *merger) noteRefused(c federation.Copy, fault error) error {
+	if code := hub.CodeOf(fault); code == hub.CodeNotFound || code == hub.CodeRateLimited {
+		return nil // it is sent again
+	}
+	peer, err := m.tx.Peer(m.source)
+	if err != nil || peer.State != hub.PeerApproved {
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			err = nil
+		}
+		return err
+	}
+	dead, err := deadLetters(m.tx, peer)
+	if err != nil {
+		return err
+	}
+	change := c.Change()
+	change.Origin = m.source
+	known := 0
+	for _, d := range dead {
+		if d.Change.Origin != m.source {
+			continue
+		}
+		if known++; d.Change == change || known == maxRefused {
+			return nil
+		}
+	}
+	reason := shorten.Bytes(fault.Error(), 300)
+	if err := m.tx.AddDeadLetter(hub.DeadLetter{Peer: m.source, Change: change, Fault: reason, At: hub.Instant{}.After(m.s.o.Clock)}); err != nil {
+		return err
+	}
+	return m.note(hub.ActionCopyRefused, string(m.source), hub.OutcomeRefused, map[string]any{
+		"project_id": change.Project, "kind": change.Kind, "object": change.Object, "fault": reason,
+	})
+}
+
+// mergeContract merges a contract with History and Conflicts. sum is that of the whole
+// contract if the copy leaves out versions that are here.
+func (m *merger) mergeContract(p hub.Project, in hub.Contract, sum string) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
@@ -455,6 +500,9 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract) (federation.SyncR
 		}
 	}
 	out := federation.SyncResult{Status: federation.SyncUpdated, Version: merged.Version, Behind: !sameContract(merged, in)}
+	if sum != "" {
+		out.Behind = merged.Sum() != sum || !merged.Stamps.Equal(in.Stamps)
+	}
 	switch {
 	case created:
 		out.Status = federation.SyncCreated

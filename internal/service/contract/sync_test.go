@@ -317,7 +317,7 @@ func TestSync(t *testing.T) {
 		x, y = sums()
 		equal(a, "head", x.Head, y.Head)
 		equal(a, "contract", x.Contracts[0].Sum == y.Contracts[0].Sum, false)
-		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k federation.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
+		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k hub.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
 		equal(a, "buckets", len(differ), 1)
 	})
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {

@@ -40,11 +40,12 @@ type Services struct {
 
 // A Network calls other hubs.
 type Network interface {
-	// Projects, Summary, Packets and Copies answer a peer that compares projects
+	// Projects, Summary, Packets, Versions and Copies answer a peer that compares projects
 	// with this hub. They report CodeNotFound for a project that the peer takes no
 	// part in.
 	Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error)
 	Summary(ctx context.Context, peer hub.AID, p federation.SummaryParams) (federation.Summary, error)
+	Versions(ctx context.Context, peer hub.AID, p federation.VersionsParams) (federation.VersionsPage, error)
 	Packets(ctx context.Context, peer hub.AID, p federation.PacketsParams) (federation.PacketsPage, error)
 	Copies(ctx context.Context, peer hub.AID, p federation.CopiesParams) (federation.CopiesPage, error)
 	// Receive merges copies that a peer sent, each with its own status.
@@ -142,6 +143,7 @@ var (
 	SyncProjects = define("cacp/sync/projects", hub.PermitCompare, "List the projects that a peer takes part in.", compares(Network.Projects))
 	SyncSummary  = define("cacp/sync/summary", hub.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary))
 	SyncPackets  = define("cacp/sync/packets", hub.PermitCompare, "List the ids of some packets.", compares(Network.Packets))
+	SyncVersions = define("cacp/sync/versions", hub.PermitCompare, "List the versions of some contracts that are here.", compares(Network.Versions))
 	SyncCopies   = define("cacp/sync/copies", hub.PermitCompare, "Read things of a project as they are now.", compares(Network.Copies))
 )
 
@@ -153,7 +155,7 @@ var Operations = rpc.Table[*Services]{
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,
 	AddPeer, JoinHub, ListPeers, ApprovePeer, RemovePeer, SyncPeer, Enlist, MintToken, ListTokens, RevokeToken, Discover,
-	Announce, SyncProject, SyncRepo, SyncContract, SyncPacket, SyncProjects, SyncSummary, SyncPackets, SyncCopies,
+	Announce, SyncProject, SyncRepo, SyncContract, SyncPacket, SyncProjects, SyncSummary, SyncPackets, SyncVersions, SyncCopies,
 }
 
 // An op is an operation of this table.

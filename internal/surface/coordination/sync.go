@@ -18,6 +18,7 @@ type Copied struct {
 	Repo     json.RawMessage `json:"repo,omitempty"`
 	Contract json.RawMessage `json:"contract,omitempty"`
 	Packet   json.RawMessage `json:"packet,omitempty"`
+	Sum      string          `json:"sum,omitempty"` // of the whole contract, if versions are left out that the receiver has
 	Source   hub.AID         `json:"sourceAgent,omitempty"`
 }
 
@@ -40,7 +41,7 @@ var copyReaders = map[string]copyReader{
 	}},
 	"cacp/contract/sync": {"contract", func(in Copied) json.RawMessage { return in.Contract }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
 		c, err := federation.DecodeContract(in.ID, in.Contract)
-		return federation.Copy{Project: in.ID, Contract: &c}, nil, err
+		return federation.Copy{Project: in.ID, Contract: &c, Sum: in.Sum}, nil, err
 	}},
 	"cacp/context/sync": {"packet", func(in Copied) json.RawMessage { return in.Packet }, func(in Copied) (federation.Copy, *federation.ProjectCopy, error) {
 		p, err := federation.DecodePacket(in.ID, in.Packet)
@@ -58,9 +59,9 @@ func readCopy(method string, in Copied) (copied federation.Copy, whole *federati
 	case len(r.member(in)) == 0 || string(r.member(in)) == "null":
 		return copied, nil, hub.Errorf(hub.CodeInvalid, method, "%s required", r.name)
 	}
-	if copied, whole, err = r.read(in); err != nil {
+	if copied, whole, err = r.read(in); err != nil && (copied.Contract == nil || copied.Contract.ID == "") {
 		return copied, nil, err
-	}
+	} // a contract that breaks a rule is refused where that is recorded
 	if whole != nil && len(whole.Contracts)+len(whole.Packets) == 0 {
 		whole = nil
 	}
