@@ -81,6 +81,9 @@ const (
 	ActionPeerUp            Action = "peer.up"   // it confirms what it gets
 	ActionPeerDown          Action = "peer.down" // it failed several times in a row
 	ActionDeadLetter        Action = "peer.dead_letter"
+	ActionPeerSync          Action = "peer.sync"         // the operator had everything compared
+	ActionDiscovered        Action = "peer.discovered"   // the operator searched an exchange
+	ActionEnlisted          Action = "peer.enlisted"     // the operator registered this hub in an exchange
 	ActionCopyRefused       Action = "peer.copy_refused" // a copy that this hub does not take from a peer
 	ActionClockAhead        Action = "peer.clock_ahead"  // a peer sent times that lie in the future
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +164,21 @@ func TestCoordination(t *testing.T) {
 			refused(t, back.operator(append(c.args, "--json")...), c.exit, c.code)
 		})
 	}
+	t.Run("R1-058 one command leads from an exchange to a peer", func(t *testing.T) {
+		exchange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"results":[{"aid":"aid://mobile.example/hub@1.0.0","name":"mobile-app","manifest":{"aid":"aid://mobile.example/hub@1.0.0",
+				"invocation":{"protocols":[{"type":"cacp","version":"2.0","endpoint":"http://%s/"}]}}}]}`, r.Host)
+		}))
+		defer exchange.Close()
+		refused(t, back.operator("discover", "--exchange", exchange.URL, "--add", "aid://other.example/hub@1.0.0", "--json"), exitMissing, "not_found")
+		back.says(back.operator("discover", "--exchange", exchange.URL, "--add", "aid://mobile.example/hub@1.0.0"), "aid://mobile.example/hub@1.0.0 is approved", "cacp_sk_live_")
+		back.says(back.operator("peer", "list"), "aid://mobile.example/hub@1.0.0", exchange.URL)
+		back.says(back.operator("peer", "sync", "aid://frontend.example/hub@1.0.0"))
+		for _, action := range []string{"peer.discovered", "peer.sync"} {
+			back.says(back.operator("audit", "--action", action), action)
+		}
+		back.says(back.operator("peer", "remove", "aid://mobile.example/hub@1.0.0"))
+	})
 	t.Run("a peer that is down is told by the exit code of status", func(t *testing.T) {
 		front.stop()
 		back.says(back.operator("context", "share", "--type", "test_case", "--content", `{"x":1}`))

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
@@ -14,18 +17,25 @@ import (
 func (a *app) discoverCommand() *cobra.Command {
 	var p coordination.SearchParams
 	var register bool
+	var add coordination.PeerParams
 	cmd := &cobra.Command{
 		Use: "discover [WORD...]", Short: "Search an exchange for agents (operator)",
 		Long: `Search an exchange for agents that coordinate, or register this hub there. No
 exchange is asked unless one is named, here or when the hub is started. The entries
-of an exchange are claims: a peer is trusted when keys were exchanged with it.`,
+of an exchange are claims: a peer is trusted when keys were exchanged with it. With
+--add the agent with that id, if the exchange finds it, becomes a peer at once, at
+the endpoint that the exchange names.`,
 		Example: `  parley discover --exchange https://exchange.example --role frontend --language typescript
+  parley discover --exchange https://exchange.example --add aid://front.example/hub@1.0.0
   parley discover --exchange https://exchange.example --register`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if register {
 				return answer(cmd.Context(), a, coordination.Enlist, coordination.ExchangeParams{Exchange: p.Exchange}, writeRegistration)
 			}
 			p.Query = strings.Join(args, " ")
+			if add.AID != "" {
+				return a.addDiscovered(cmd.Context(), p, add)
+			}
 			return answer(cmd.Context(), a, coordination.Discover, p, func(w io.Writer, got coordination.Discovered) {
 				writeList(w, "agents found", "AGENT, VERIFIED, ENDPOINT, NAME", got.Agents, func(f federation.Discovery) []any {
 					return []any{f.AID, f.Verified, f.Endpoint, f.Name}
@@ -38,8 +48,27 @@ of an exchange are claims: a peer is trusted when keys were exchanged with it.`,
 	f.StringVar(&p.Role, "role", "", "role of their repository")
 	f.StringSliceVar(&p.Languages, "language", nil, "language of their repository")
 	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 10)")
+	f.StringVar((*string)(&add.AID), "add", "", "make the agent with this id a peer")
+	f.StringVar(&add.Repo, "repo", "", "with --add: repository that the peer speaks for (default its name)")
 	f.BoolVar(&register, "register", false, "register this hub in the exchange")
 	return cmd
+}
+
+// addDiscovered makes one of the agents that a search finds a peer.
+func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, add coordination.PeerParams) error {
+	p.Limit = cmp.Or(p.Limit, 100)
+	found, err := call(ctx, a, coordination.Discover, p)
+	if err != nil {
+		return err
+	}
+	for _, f := range found.Agents {
+		if f.AID == string(add.AID) {
+			add.Endpoint, add.Repo = f.Endpoint, cmp.Or(add.Repo, f.Name)
+			return answer(ctx, a, coordination.AddPeer, add, writeAdded)
+		}
+	}
+	return hub.Errorf(hub.CodeNotFound, "parley", "the exchange does not find %s among %d agents", add.AID, len(found.Agents)).
+		WithHint("see which it finds: parley discover")
 }
 
 func writeRegistration(w io.Writer, got federation.Registration) {

@@ -156,12 +156,7 @@ may sync, and nothing else, from the address named alone.`,
 	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key: it may only sync")
 	f.StringVar(&p.From, "from", "", "address or network that a legacy peer calls from")
 	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer wants from this hub")
-	return operation(a, cmd, coordination.AddPeer, &p, func(w io.Writer, got coordination.PeerAdded) {
-		writePeer(w, got.Peer)
-		if got.Key != "" {
-			fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
-		}
-	}, argument(0, &p.AID), func(context.Context, []string) error {
+	return operation(a, cmd, coordination.AddPeer, &p, writeAdded, argument(0, &p.AID), func(context.Context, []string) error {
 		if legacy != (p.From != "") {
 			return usagef("--legacy and --from go together")
 		}
@@ -175,6 +170,13 @@ may sync, and nothing else, from the address named alone.`,
 		p.Key = strings.TrimSpace(string(key))
 		return nil
 	})
+}
+
+func writeAdded(w io.Writer, got coordination.PeerAdded) {
+	writePeer(w, got.Peer)
+	if got.Key != "" {
+		fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
+	}
 }
 
 func writePeer(w io.Writer, p hub.Peer) {

@@ -5,6 +5,9 @@
 // It keeps everything in memory. It reads no header, requires no key, stamps accepted
 // objects with its own clock, replaces whole objects, announces a change to its peers
 // while the caller waits, and drops a peer for ever after three failures.
+//
+// With PARLEY_REFERENCE set to a checkout of the reference implementation, each agent
+// is the original, behind a proxy that records and gates its calls.
 package reftest
 
 import (
@@ -14,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +27,9 @@ import (
 type Agent struct {
 	ID, Repo, Role, Language string
 
-	server *httptest.Server
-	client *http.Client
+	original *original // nil for the double
+	server   *httptest.Server
+	client   *http.Client
 
 	mu       sync.Mutex // guards what follows
 	projects map[string]*project
@@ -50,10 +55,17 @@ type remote struct {
 	failures           int
 }
 
-// New starts an agent. Whoever gets one must Close it.
+// New starts an agent. Whoever gets one must Close it. It panics when the original
+// cannot be started.
 func New(id, repo, role, language string) *Agent {
 	a := &Agent{ID: id, Repo: repo, Role: role, Language: language, client: &http.Client{Timeout: 10 * time.Second}}
 	a.forget()
+	if dir := os.Getenv("PARLEY_REFERENCE"); dir != "" {
+		var err error
+		if a.original, err = startOriginal(dir, a); err != nil {
+			panic(err)
+		}
+	}
 	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return a
@@ -66,6 +78,9 @@ func (a *Agent) URL() string { return a.server.URL }
 func (a *Agent) Close() {
 	a.server.CloseClientConnections()
 	a.server.Close()
+	if a.original != nil {
+		a.original.close()
+	}
 	a.client.CloseIdleConnections()
 }
 
@@ -73,6 +88,12 @@ func (a *Agent) Close() {
 func (a *Agent) Restart() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.original != nil {
+		a.original.kill()
+		if err := a.original.start(); err != nil {
+			panic(err)
+		}
+	}
 	a.forget()
 }
 
@@ -80,7 +101,8 @@ func (a *Agent) forget() {
 	a.projects, a.order, a.peers = map[string]*project{}, nil, map[string]*remote{}
 }
 
-// Skew sets how far the agent's clock is ahead of the true time.
+// Skew sets how far the agent's clock is ahead of the true time. The original has the
+// true time.
 func (a *Agent) Skew(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,6 +138,10 @@ func (a *Agent) now() moment {
 
 // Register makes the agent tell a peer of its changes.
 func (a *Agent) Register(id, endpoint, repo string) {
+	if a.original != nil {
+		a.original.register(id, endpoint, repo)
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if id != a.ID {
@@ -125,6 +151,9 @@ func (a *Agent) Register(id, endpoint, repo string) {
 
 // Healthy reports whether the agent still tells a peer of its changes.
 func (a *Agent) Healthy(id string) bool {
+	if a.original != nil {
+		return a.original.healthy(id)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, ok := a.peers[id]
@@ -136,6 +165,10 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 	gate := a.gate
 	a.mu.Unlock()
 	if gate != nil && gate(w, r) {
+		return
+	}
+	if a.original != nil && (r.Method != http.MethodPost || r.URL.Path != "/") {
+		a.original.proxy.ServeHTTP(w, r)
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -199,6 +232,9 @@ func reply(w http.ResponseWriter, status int, v any) {
 // rpc answers one request. A batch, or anything that is no object, makes the
 // agent fail.
 func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
+	if a.original != nil {
+		return a.pass(h, body)
+	}
 	var any0 any
 	if err := json.Unmarshal(body, &any0); err != nil {
 		return http.StatusOK, response{Error: &rpcError{-32700, "Parse error: " + err.Error()}}
@@ -247,6 +283,28 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 		a.broadcast(*announced)
 	}
 	return http.StatusOK, res
+}
+
+// pass records a request and has the original answer it.
+func (a *Agent) pass(h http.Header, body []byte) (int, any) {
+	var req struct {
+		Method string
+		Params json.RawMessage
+	}
+	if json.Unmarshal(body, &req) == nil && req.Method != "" {
+		a.mu.Lock()
+		a.calls = append(a.calls, Call{req.Method, req.Params, h.Clone()})
+		a.mu.Unlock()
+	}
+	status, raw, err := a.original.ask(http.MethodPost, "/", body)
+	if err != nil {
+		return http.StatusBadGateway, nil
+	}
+	var res response
+	if json.Unmarshal(raw, &res) != nil {
+		return status, nil
+	}
+	return status, res
 }
 
 // Do calls one of the agent's methods as its own user does, over HTTP, and

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,13 +12,16 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 )
 
-// Sizes of the pages of a comparison.
+// Sizes of the pages of a comparison, unless the options have another.
 const (
 	pageProjects = 500
 	pagePackets  = 5000
 	pageCopies   = 200
 	answerBytes  = 4 << 20 // of copies in one answer
 )
+
+// pageOf returns the size of a page.
+func (s *Syncer) pageOf(usual int) int { return cmp.Or(s.opts.Page, usual) }
 
 // checkScope reports CodeNotFound unless a peer takes part in a project.
 func (s *Syncer) checkScope(ctx context.Context, peer hub.AID, project hub.ProjectID) error {
@@ -41,7 +45,7 @@ func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.Summary
 func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
 	ctx = hub.InBackground(ctx)
 	out := federation.ProjectsPage{Projects: []hub.ProjectID{}, Sums: map[hub.ProjectID]string{}}
-	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(p.After, pageProjects) })
+	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(p.After, s.pageOf(pageProjects)) })
 	if err != nil {
 		return out, fmt.Errorf("peer: list projects: %w", err)
 	}
@@ -59,7 +63,7 @@ func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.Projec
 		}
 		out.Projects, out.Sums[p.ID] = append(out.Projects, p.ID), sums.Of(p)
 	}
-	if len(page) == pageProjects {
+	if len(page) == s.pageOf(pageProjects) {
 		out.Next = page[len(page)-1].ID
 	}
 	return out, nil
@@ -85,7 +89,7 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 	err := s.store.View(hub.InBackground(ctx), func(r hub.Reader) error {
 		out = federation.PacketsPage{Packets: []hub.PacketID{}}
 		for after := in.After; ; {
-			page, err := r.PacketIDs(in.Project, after, pagePackets)
+			page, err := r.PacketIDs(in.Project, after, s.pageOf(pagePackets))
 			if err != nil {
 				return err
 			}
@@ -94,11 +98,11 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 					out.Packets = append(out.Packets, id)
 				}
 			}
-			if len(page) < pagePackets {
+			if len(page) < s.pageOf(pagePackets) {
 				return nil
 			}
 			after = page[len(page)-1]
-			if len(out.Packets) >= pagePackets {
+			if len(out.Packets) >= s.pageOf(pagePackets) {
 				out.Next = after
 				return nil
 			}
@@ -117,9 +121,9 @@ func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesPa
 	}
 	changes := copiesParams(p).changes()
 	out := federation.CopiesPage{Copies: []federation.Copy{}}
-	if len(changes) > pageCopies {
-		out.Left += len(changes) - pageCopies
-		changes = changes[:pageCopies]
+	if len(changes) > s.pageOf(pageCopies) {
+		out.Left += len(changes) - s.pageOf(pageCopies)
+		changes = changes[:s.pageOf(pageCopies)]
 	}
 	size := 0
 	for i := range changes { // one at a time: a copy that is not sent is not read
@@ -153,7 +157,7 @@ func (s *Syncer) Versions(ctx context.Context, peer hub.AID, p federation.Versio
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.VersionsPage{}, err
 	}
-	have, err := s.versions(ctx, p.Project, p.Contracts[:min(len(p.Contracts), pageCopies)])
+	have, err := s.versions(ctx, p.Project, p.Contracts[:min(len(p.Contracts), s.pageOf(pageCopies))])
 	return federation.VersionsPage{Versions: have}, err
 }
 
@@ -210,8 +214,9 @@ func (in copiesParams) cutAt(n int) (first, rest copiesParams) {
 }
 
 // pages reads pages until there is no next one, or until there are most elements. read
-// returns the page after a key and the key of its last element, empty if it is the
-// last page. A key that does not grow ends the reading: a peer may not loop it.
+// returns the page after a key and the key where the next one begins, empty if it is the
+// last page. A page without elements whose key does not grow ends the reading: a peer may
+// not loop it. Keys of packets do not grow, because their order is by time.
 func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T, error) {
 	var all []T
 	for after := K(""); ; {
@@ -219,7 +224,7 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, page...); next <= after || len(all) > most {
+		if all = append(all, page...); next == "" || next == after || next < after && len(page) == 0 || len(all) > most {
 			return all, nil
 		}
 		after = next
@@ -422,7 +427,7 @@ func without[T comparable](a, b []T) []T {
 func (w *worker) pull(ctx context.Context, in copiesParams) error {
 	for !in.empty() {
 		var page copiesParams
-		page, in = in.cutAt(pageCopies)
+		page, in = in.cutAt(w.pageOf(pageCopies))
 		var err error
 		if page.Have, err = w.versions(ctx, page.Project, page.Contracts); err != nil {
 			return err
@@ -432,7 +437,7 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 			if err := w.remote.call(ctx, methodSyncCopies, page, &out); err != nil {
 				return err
 			}
-			if len(out.Copies) > pageCopies || out.Left < 0 {
+			if len(out.Copies) > w.pageOf(pageCopies) || out.Left < 0 {
 				return garbled(w.endpoint)
 			}
 			for i := range out.Copies {
@@ -465,7 +470,7 @@ func setProject(c *federation.Copy, project hub.ProjectID) {
 func (w *worker) push(ctx context.Context, out copiesParams) error {
 	for !out.empty() {
 		var page copiesParams
-		page, out = out.cutAt(pageCopies)
+		page, out = out.cutAt(w.pageOf(pageCopies))
 		copies, err := w.contracts.Copies(ctx, "", page.changes())
 		if err != nil {
 			return err

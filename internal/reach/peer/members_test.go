@@ -114,5 +114,7 @@ func (n *node) undelivered(project hub.ProjectID) bool {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return slices.ContainsFunc(v.Failures, func(f contract.Failure) bool { return strings.HasPrefix(f.Reason, "not delivered to ") })
+	return slices.ContainsFunc(v.Failures, func(f contract.Failure) bool {
+		return strings.HasPrefix(f.Reason, "not delivered to ") || strings.HasPrefix(f.Reason, "not taken from ")
+	})
 }

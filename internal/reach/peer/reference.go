@@ -207,7 +207,7 @@ func wholeProject(p federation.ProjectCopy, zoned bool, self hub.AID) json.RawMe
 
 // contents returns the contracts and packets in a project.
 func (w *worker) contents(ctx context.Context, id hub.ProjectID) (copiesParams, error) {
-	const size = 1000
+	size := w.pageOf(1000)
 	all := copiesParams{Project: id}
 	err := w.store.View(ctx, func(r hub.Reader) (err error) {
 		all.Contracts, err = pages(math.MaxInt, func(after hub.ContractID) (ids []hub.ContractID, next hub.ContractID, err error) {

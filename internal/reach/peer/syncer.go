@@ -48,6 +48,7 @@ type Options struct {
 	Log   *slog.Logger // default silent
 	Repo  string       // of this hub, for agents that register it
 
+	Page       int           // things per page of a comparison; default 200 to 5,000
 	Batch      int           // changes per read; default 500
 	BatchBytes int           // of one request; default 512 KiB
 	Fails      int           // failures in a row after which a peer counts as down; default 3

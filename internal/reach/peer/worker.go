@@ -518,7 +518,7 @@ func (w *worker) lacking(ctx context.Context, copies []federation.Copy) ([]feder
 	}
 	out := slices.Clone(copies)
 	for project, ids := range asked {
-		for part := range slices.Chunk(ids, pageCopies) {
+		for part := range slices.Chunk(ids, w.pageOf(pageCopies)) {
 			var page federation.VersionsPage
 			err := w.remote.call(ctx, methodSyncVersions, federation.VersionsParams{Project: project, Contracts: part}, &page)
 			if _, ok := refused(err); ok {

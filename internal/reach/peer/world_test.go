@@ -66,6 +66,9 @@ func newNodeWith(t testing.TB, name string, opts *peer.Options, out peer.ClientO
 
 func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.ClientOptions) *node {
 	t.Helper()
+	if opts == nil {
+		opts = quick()
+	}
 	n := &node{t: t, aid: hub.AID("aid://" + name + ".example/" + name + "@1.0.0"), repo: name + "-repo", hints: new(bus.Local), stop: func() {}}
 	var err error
 	if n.store, err = sqlite.Open(home, nil); err != nil {
@@ -79,12 +82,9 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	t.Cleanup(n.server.Close)
 	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: n.vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
 	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), &callers.Options{Vault: n.vault, Self: n.aid})
-	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL})
+	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL, Page: opts.Page})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
-	if opts == nil {
-		opts = quick()
-	}
 	opts.Bus, opts.Repo = n.hints, n.repo
 	n.syncer = peer.NewSyncer(n.store, n.contracts, client, n.peers, n.peers, n.aid, n.server.URL, opts)
 	n.door = rpc.NewDoor(rpc.NewDispatcher(rpc.Recorder{Refused: func(context.Context, hub.AgentID, string, hub.Code) {}},

@@ -105,18 +105,27 @@ const (
 	trimAtOnce  = 2000
 )
 
-// Run trims the log of changes from time to time, until ctx ends.
+// Run trims the log of changes and sends notices that were held from time to time,
+// until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(trimEvery)
+	tick, notices := time.NewTicker(trimEvery), time.NewTicker(noticeEvery)
 	defer tick.Stop()
+	defer notices.Stop()
 	for {
 		if err := s.Trim(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("the log of changes could not be trimmed", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		for trim := false; !trim; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				trim = true
+			case <-notices.C:
+				if err := s.SendHeld(ctx); err != nil && ctx.Err() == nil {
+					s.o.Log.Warn("notices could not be sent", "err", err)
+				}
+			}
 		}
 	}
 }
@@ -177,10 +186,10 @@ func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.Contr
 			return federation.Summary{}, err
 		}
 		out := federation.Summary{Project: id, Head: p.Sum(), Contracts: []hub.ContractSum{}, Buckets: sums.Buckets}
-		found, err := r.ContractSums(id, after, maxChanges)
+		found, err := r.ContractSums(id, after, s.pageOf(maxChanges))
 		out.Contracts = append(out.Contracts, found...)
-		if len(found) == maxChanges {
-			out.Next = found[maxChanges-1].ID
+		if len(found) == s.pageOf(maxChanges) {
+			out.Next = found[len(found)-1].ID
 		}
 		return out, err
 	})

@@ -82,6 +82,7 @@ type Options struct {
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
 	Strict bool // a contract can be updated only while it is negotiating
+	Page   int  // things per read where all are needed; default 64 to 1,000
 }
 
 // Limits are the limits of the projects of a hub. A zero member has the value of

@@ -39,6 +39,13 @@ type clock struct {
 	now time.Time
 }
 
+// add lets time pass.
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
 func (c *clock) read() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -664,3 +671,51 @@ func TestContract(t *testing.T) {
 
 // start is when the tests take place.
 var start = time.Date(2026, 5, 1, 9, 0, 0, 0, time.UTC)
+
+func TestPages(t *testing.T) {
+	d := newDesk(t, func(o *contract.Options) { o.Page = 2 }).begin()
+	for range 4 {
+		d.bring(hub.ContractAgreed)
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+		d.ok(err)
+	}
+	last := d.propose()
+	t.Run("the gate looks at contracts of every page", func(t *testing.T) {
+		v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID)})
+		if err != nil || v.OK || v.Checked != 5 || len(v.Failures) != 1 || v.Failures[0].Contract != last.ID {
+			t.Errorf("got %+v, %v", v, err)
+		}
+	})
+	t.Run("a whole project has the contracts and packets of every page", func(t *testing.T) {
+		var b strings.Builder
+		d.ok(d.WriteProject(t.Context(), d.back, d.project.ID, &b, nil))
+		var p federation.ProjectCopy
+		if err := json.Unmarshal([]byte(b.String()), &p); err != nil || len(p.Contracts) != 5 || len(p.Packets) != 4 {
+			t.Errorf("got %d contracts and %d packets, %v", len(p.Contracts), len(p.Packets), err)
+		}
+	})
+	t.Run("R1-083 the summary has the contracts of every page", func(t *testing.T) {
+		sums := map[hub.ContractID]bool{}
+		for next, pages := hub.ContractID(""), 0; pages == 0 || next != ""; pages++ {
+			s, err := d.Summary(t.Context(), d.project.ID, next)
+			d.ok(err)
+			for _, c := range s.Contracts {
+				sums[c.ID] = true
+			}
+			next = s.Next
+		}
+		if len(sums) != 5 {
+			t.Errorf("got %d sums, want 5", len(sums))
+		}
+	})
+	t.Run("another policy advances the contracts of every page", func(t *testing.T) {
+		_, err := d.respond(d.front, last, contract.ActionAgree, "")
+		d.ok(err)
+		_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, hub.AgreeAll)
+		d.ok(err)
+		v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID)})
+		if err != nil || !v.OK {
+			t.Errorf("got %+v, %v", v, err)
+		}
+	})
+}

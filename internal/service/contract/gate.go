@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -54,7 +55,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 		if err != nil {
 			return out, err
 		}
-		err = eachContract(r, p.ID, func(c hub.Contract) error {
+		err = s.eachContract(r, p.ID, func(c hub.Contract) error {
 			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r hub.Repo) bool { return r.Name == g.Repo }) {
 				return nil
 			}
@@ -162,14 +163,18 @@ func names(repos []hub.Repo, last string) string {
 	return strings.Join(all, ", ")
 }
 
-// pageSize is the number of things per read where all are needed.
+// pageSize is the largest page of contracts, and the number of them per read where all
+// are needed.
 const pageSize = 200
+
+// pageOf returns the number of things per read where all are needed.
+func (s *Service) pageOf(usual int) int { return cmp.Or(s.o.Page, usual) }
 
 // eachContract calls fn with every contract of a project by id, without History
 // and Conflicts.
-func eachContract(r hub.Reader, id hub.ProjectID, fn func(hub.Contract) error) error {
+func (s *Service) eachContract(r hub.Reader, id hub.ProjectID, fn func(hub.Contract) error) error {
 	for after := hub.ContractID(""); ; {
-		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: pageSize})
+		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: s.pageOf(pageSize)})
 		if err != nil {
 			return err
 		}
@@ -178,7 +183,7 @@ func eachContract(r hub.Reader, id hub.ProjectID, fn func(hub.Contract) error) e
 				return err
 			}
 		}
-		if len(found) < pageSize {
+		if len(found) < s.pageOf(pageSize) {
 			return nil
 		}
 		after = found[len(found)-1].ID

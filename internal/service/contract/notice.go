@@ -1,8 +1,10 @@
 package contract
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,42 +24,98 @@ type notice struct {
 	Status   hub.ContractStatus `json:"status,omitempty"`
 	By       string             `json:"by,omitempty"` // name of the repository
 	Urgent   bool               `json:"urgent,omitempty"`
+	Count    int                `json:"count,omitempty"`  // of the events that the message is about, if there are several
+	Events   []string           `json:"events,omitempty"` // the last of them, oldest first
 }
 
-// Notices stop when they are not read or come too fast: the project has their content
-// anyway.
+// Notices that are not read, or come too fast, are held and sent together later.
 const (
 	maxUnread        = 100
 	noticesPerMinute = 30
 	maxSummary       = 280 // characters; see the schema of status.update
+	maxHeld          = 50  // sentences of held notices that are kept; all are counted
+	noticeEvery      = time.Minute
 )
 
+// heldKey is the key of the fact with the notices that are held, by agent.
+const heldKey = "contract.notices"
+
+// A heldNotice stands for the notices that one agent has not been sent yet.
+type heldNotice struct {
+	Count   int           `json:"count"`
+	Project hub.ProjectID `json:"project_id"` // of the newest
+	Events  []string      `json:"events"`     // the newest, oldest first
+	Urgent  bool          `json:"urgent,omitempty"`
+}
+
 // tell writes a message to the agents of this hub whose repositories are in the
-// project, except that of the one that made the event.
+// project, except that of the one that made the event. An agent that does not read, or
+// that has notices held, gets it later.
 func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 	if se.s.o.Sender == nil || se.s.o.Local == nil {
 		return nil
 	}
+	n.Summary = n.sentence()
 	var to []hub.AgentID
 	for _, r := range p.Repos {
-		id, ok := se.s.o.Local(r.Agent)
-		if !ok || r.ID == by || id == se.caller.ID || slices.Contains(to, id) {
-			continue
-		}
-		if unread, err := se.tx.CountMessages(hub.CountFilter{Inbox: id, Limit: maxUnread}); err != nil {
-			return err
-		} else if unread < maxUnread {
+		if id, ok := se.s.o.Local(r.Agent); ok && r.ID != by && id != se.caller.ID && !slices.Contains(to, id) {
 			to = append(to, id)
 		}
 	}
 	if len(to) == 0 {
 		return nil
 	}
-	recent, err := se.tx.Sent(hub.SentFilter{From: hub.Self, Since: se.now.Add(-time.Minute), Limit: noticesPerMinute})
-	if err != nil || len(recent) >= noticesPerMinute {
+	held, err := hub.ReadMeta[map[hub.AgentID]heldNotice](se.tx, heldKey)
+	if err != nil {
 		return err
 	}
-	n.Summary = n.sentence()
+	var now []hub.AgentID
+	for _, id := range to {
+		ok, err := se.reads(id)
+		if err != nil {
+			return err
+		}
+		if _, waits := held[id]; ok && !waits {
+			now = append(now, id)
+		}
+	}
+	if len(now) > 0 {
+		if err := se.post(now, n); err != nil {
+			return err
+		}
+	}
+	if len(now) == len(to) {
+		return nil
+	}
+	if held == nil {
+		held = map[hub.AgentID]heldNotice{}
+	}
+	for _, id := range to {
+		if slices.Contains(now, id) {
+			continue
+		}
+		h := held[id]
+		h.Count, h.Project, h.Urgent = h.Count+1, p.ID, h.Urgent || n.Urgent
+		if h.Events = append(h.Events, n.Summary); len(h.Events) > maxHeld {
+			h.Events = h.Events[1:]
+		}
+		held[id] = h
+	}
+	return hub.WriteMeta(se.tx, heldKey, held)
+}
+
+// reads reports whether an agent reads its notices and they do not come too fast.
+func (se *session) reads(id hub.AgentID) (bool, error) {
+	unread, err := se.tx.CountMessages(hub.CountFilter{Inbox: id, Limit: maxUnread})
+	if err != nil || unread >= maxUnread {
+		return false, err
+	}
+	recent, err := se.tx.Sent(hub.SentFilter{From: hub.Self, Since: se.now.Add(-time.Minute), Limit: noticesPerMinute})
+	return len(recent) < noticesPerMinute, err
+}
+
+// post writes the message about an event.
+func (se *session) post(to []hub.AgentID, n notice) error {
 	payload, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -66,7 +124,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 	if n.Urgent {
 		priority = hub.PriorityHigh
 	}
-	thread := "project/" + string(p.ID)
+	thread := "project/" + string(n.Project)
 	if n.Contract != "" {
 		thread = "contract/" + string(n.Contract)
 	}
@@ -77,6 +135,38 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 		se.messages = append(se.messages, msg)
 	}
 	return err
+}
+
+// SendHeld sends each agent that reads again the notices that were held, in one message.
+func (s *Service) SendHeld(ctx context.Context) error {
+	if s.o.Sender == nil {
+		return nil
+	}
+	return s.update(ctx, hub.Caller{ID: hub.Self}, "", func(se *session) error {
+		held, err := hub.ReadMeta[map[hub.AgentID]heldNotice](se.tx, heldKey)
+		if err != nil || len(held) == 0 {
+			return err
+		}
+		for _, id := range slices.Sorted(maps.Keys(held)) {
+			ok, err := se.reads(id)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			h := held[id]
+			n := notice{
+				Summary: cutSummary(fmt.Sprintf("%d events, the last: %s", h.Count, h.Events[len(h.Events)-1])), Event: "several events",
+				Project: h.Project, Count: h.Count, Events: h.Events, Urgent: h.Urgent,
+			}
+			if err := se.post([]hub.AgentID{id}, n); err != nil {
+				return err
+			}
+			delete(held, id)
+		}
+		return hub.WriteMeta(se.tx, heldKey, held)
+	})
 }
 
 // sentence describes the event.
@@ -94,6 +184,10 @@ func (n notice) sentence() string {
 	default:
 		s = fmt.Sprintf("%s: %s", by, n.Event)
 	}
+	return cutSummary(s)
+}
+
+func cutSummary(s string) string {
 	if r := []rune(s); len(r) > maxSummary {
 		s = string(r[:maxSummary-1]) + "…"
 	}

@@ -269,7 +269,7 @@ func (se *session) mayGovern(op string, p hub.Project) error {
 // changed.
 func (se *session) advanceAll(p hub.Project) error {
 	var moved []hub.Contract // before the change: a store must not change while it is read
-	err := eachContract(se.tx, p.ID, func(c hub.Contract) error {
+	err := se.s.eachContract(se.tx, p.ID, func(c hub.Contract) error {
 		if advance(c, p).Status != c.Status {
 			moved = append(moved, c)
 		}

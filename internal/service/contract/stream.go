@@ -26,11 +26,11 @@ func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.Pr
 	out := bufio.NewWriterSize(w, 32<<10)
 	out.Write(bytes.TrimSuffix(head, []byte("}")))
 	out.WriteString(`,"contracts":[`)
-	if err := writeItems(ctx, s.store, out, contractPages(id)); err != nil {
+	if err := writeItems(ctx, s.store, out, s.contractPages(id)); err != nil {
 		return err
 	}
 	out.WriteString(`],"context_history":[`)
-	if err := writeItems(ctx, s.store, out, packetPages(id)); err != nil {
+	if err := writeItems(ctx, s.store, out, s.packetPages(id)); err != nil {
 		return err
 	}
 	out.WriteByte(']')
@@ -77,8 +77,8 @@ func writeItems[T json.Marshaler](ctx context.Context, store hub.Store, out *buf
 
 // contractPages returns the pages of a project's contracts as they are shown, with
 // their versions.
-func contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, error) {
-	q := hub.ContractQuery{Project: id, Limit: streamPage}
+func (s *Service) contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, error) {
+	q := hub.ContractQuery{Project: id, Limit: s.pageOf(streamPage)}
 	return func(r hub.Reader) ([]hub.Contract, bool, error) {
 		found, err := r.Contracts(q)
 		for i, c := range found {
@@ -88,13 +88,13 @@ func contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, err
 			found[i].Stamps = hub.Stamps{} // hubs exchange them with copies
 			q.After = c.ID
 		}
-		return found, len(found) == streamPage, err
+		return found, len(found) == q.Limit, err
 	}
 }
 
 // packetPages returns the pages of a project's packets.
-func packetPages(id hub.ProjectID) func(hub.Reader) ([]hub.Packet, bool, error) {
-	q := hub.PacketQuery{Project: id, Limit: streamPage}
+func (s *Service) packetPages(id hub.ProjectID) func(hub.Reader) ([]hub.Packet, bool, error) {
+	q := hub.PacketQuery{Project: id, Limit: s.pageOf(streamPage)}
 	return func(r hub.Reader) ([]hub.Packet, bool, error) {
 		found, err := r.Packets(q)
 		q.Cursor = found.Next

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
@@ -591,6 +592,78 @@ func TestPersistence(t *testing.T) {
 				before = after
 			}
 			d.ok(store.Close())
+		}
+	})
+}
+
+func TestHeldNotices(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, nil)
+	d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		return tx.PutAgent(hub.Agent{ID: "bob", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: hub.At(d.clock.read())}, "")
+	}))
+	room, err := mailroom.New(d.store, nil, &mailroom.Options{Clock: d.clock.read})
+	d.ok(err)
+	d.Service = contract.New(d.store, &contract.Options{
+		Clock: d.clock.read, Self: backAID, Repo: "backend-api", Endpoint: "https://back", Sender: room,
+		Local: func(a hub.AID) (hub.AgentID, bool) { return "bob", a == frontAID },
+	})
+	d.begin()
+	events := 0
+	share := func(n int) {
+		t.Helper()
+		for range n {
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			d.ok(err)
+			events++
+		}
+	}
+	// told returns the number of messages in the inbox, and of the events that they tell.
+	told := func() (messages, counted int) {
+		t.Helper()
+		page, err := hub.Read(t.Context(), d.store, func(r hub.Reader) (hub.Page, error) {
+			return r.Inbox("bob", hub.InboxFilter{Limit: 200, Now: hub.At(d.clock.read())})
+		})
+		d.ok(err)
+		for _, m := range page.Messages {
+			var n struct {
+				Count  int
+				Events []string
+			}
+			d.ok(json.Unmarshal(m.Payload, &n))
+			counted += max(n.Count, 1)
+		}
+		return len(page.Messages), counted
+	}
+	t.Run("notices that come too fast are sent together later", func(t *testing.T) {
+		share(80)
+		if messages, counted := told(); messages != 30 || counted != 30 {
+			t.Errorf("got %d messages about %d events, want 30 at once", messages, counted)
+		}
+		d.ok(d.SendHeld(t.Context()))
+		if messages, _ := told(); messages != 30 {
+			t.Errorf("got %d messages in the same minute", messages)
+		}
+		d.clock.add(time.Minute)
+		d.ok(d.SendHeld(t.Context()))
+		if messages, counted := told(); messages != 31 || counted != events {
+			t.Errorf("got %d messages about %d events, want 31 about %d", messages, counted, events)
+		}
+		d.ok(d.SendHeld(t.Context()))
+		if messages, counted := told(); messages != 31 || counted != events {
+			t.Errorf("sent again: %d messages about %d events", messages, counted)
+		}
+	})
+	t.Run("notices for an agent that does not read are held until it does", func(t *testing.T) {
+		for range 69 {
+			d.clock.add(3 * time.Second)
+			share(1)
+		}
+		d.clock.add(time.Minute)
+		share(5)
+		d.ok(d.SendHeld(t.Context()))
+		if messages, counted := told(); messages != 100 || counted != events-5 {
+			t.Errorf("got %d messages about %d events, want 100 about %d", messages, counted, events-5)
 		}
 	})
 }

@@ -362,6 +362,14 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.
 	return err
 }
 
+// Note writes a journal row about something that the operator did with other hubs.
+func (s *Service) Note(ctx context.Context, actor hub.Caller, action hub.Action, subject string, facts map[string]any) error {
+	return s.update(ctx, "note", func(tx hub.Tx) error {
+		_, err := tx.Append(actor.Entry(s.opts.Clock.Now(), action, subject, facts))
+		return err
+	})
+}
+
 // update runs a transaction that changes peers, and publishes hints. what says in an error what was attempted.
 func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
 	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -152,6 +153,9 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 			return out, err
 		}
 		out.Peers = append(out.Peers, peer.AID)
+		if err := s.Peers.Note(ctx, c, hub.ActionPeerSync, string(peer.AID), map[string]any{}); err != nil {
+			return out, err
+		}
 	}
 	if p.AID != "" && len(out.Peers) == 0 {
 		return out, hub.Errorf(hub.CodeNotFound, "parley/peer/sync", "%.100s is not a peer", p.AID).WithHint("parley peer list shows the peers")
@@ -231,6 +235,9 @@ type Discovered struct {
 
 func discover(ctx context.Context, s *Services, c hub.Caller, p SearchParams) (Discovered, error) {
 	found, err := s.Network.Discover(ctx, p.Search)
+	if err == nil {
+		err = s.Peers.Note(ctx, c, hub.ActionDiscovered, cmp.Or(p.Exchange, "exchange"), map[string]any{"query": p.Query, "role": p.Role, "found": len(found)})
+	}
 	return Discovered{found}, err
 }
 
@@ -240,7 +247,11 @@ type ExchangeParams struct {
 }
 
 func enlist(ctx context.Context, s *Services, c hub.Caller, p ExchangeParams) (federation.Registration, error) {
-	return s.Network.Enlist(ctx, p.Exchange)
+	out, err := s.Network.Enlist(ctx, p.Exchange)
+	if err == nil {
+		err = s.Peers.Note(ctx, c, hub.ActionEnlisted, cmp.Or(p.Exchange, "exchange"), map[string]any{"agent": out.AID, "existed": out.Existed})
+	}
+	return out, err
 }
 
 // Announced is the answer to cacp/peer/announce.
