@@ -61,12 +61,13 @@ type Store struct {
 	id      string // of this process, in leases and among the writers
 	log     *slog.Logger
 
-	gate    rows.Gate
-	conn    *writer
-	writer  *rows.Writer
-	readers chan struct{} // holds a token for each reader that is in use
-	idleMu  sync.Mutex
-	idle    []*reader // those not in use; the last one was used last, and has the most statements prepared
+	gate       rows.Gate
+	conn       *writer
+	writer     *rows.Writer
+	readers    chan struct{} // holds a token for each reader that is in use
+	background chan struct{} // holds a token for each of them in the background
+	idleMu     sync.Mutex
+	idle       []*reader // those not in use; the last one was used last, and has the most statements prepared
 
 	fault atomic.Pointer[error] // why changes fail
 
@@ -100,6 +101,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	}
 	s := &Store{
 		config: config, id: string(hub.NewIDs(time.Now).Next()), log: o.Log, leases: map[string]time.Time{}, readers: make(chan struct{}, o.Readers),
+		background: make(chan struct{}, max(1, o.Readers/2)),
 	}
 	s.conn = &writer{s: s}
 	if s.machine = o.Machine; s.machine == "" {
@@ -112,6 +114,11 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 		return nil, named(op, err)
 	}
 	s.writer = rows.NewWriter(&s.gate, s.conn, time.Hour, s.log)
+	_, tx := s.conn.Tx()
+	if err := s.writer.Alone(tx.FillSums); err != nil {
+		s.conn.disconnect()
+		return nil, named(op, err)
+	}
 	work, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.startBus(work, schema)
@@ -230,6 +237,14 @@ func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) e
 	defer s.gate.Leave()
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if hub.Background(ctx) {
+		select {
+		case s.background <- struct{}{}:
+			defer func() { <-s.background }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	select {
 	case s.readers <- struct{}{}:

@@ -1,5 +1,5 @@
 -- Hashes of contracts and packets, with which two hubs find their differences. They
--- follow what the other tables hold; see sum.go.
+-- follow what the other tables hold; see sum.go in package rows.
 CREATE TABLE IF NOT EXISTS contract_sums (
   project TEXT NOT NULL,
   id      TEXT NOT NULL,
