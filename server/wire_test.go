@@ -422,6 +422,29 @@ func TestReferencePeer(t *testing.T) {
 			return s == hub.ContractAgreed
 		})
 	})
+	t.Run("R1-053 /peers says whether a peer is healthy and when it was seen, and shows removed ones to the operator alone", func(t *testing.T) {
+		key := r.add(t, "reader")[0]
+		list := func(key string) string { return string(r.do(t, "GET", "/peers", key, nil).body) }
+		for _, who := range []string{r.operator, key} {
+			if got := list(who); !strings.Contains(got, ref.ID) || !strings.Contains(got, `"isHealthy":true`) || !strings.Contains(got, `"lastSeen":"`) {
+				t.Errorf("got %s", got)
+			}
+		}
+		ask[m](t, r, "parley/peer/add", m{"agentId": "aid://gone.example/x@1.0.0", "endpoint": "http://127.0.0.1:9", "repoName": "gone"})
+		ask[m](t, r, "parley/peer/remove", m{"agentId": "aid://gone.example/x@1.0.0"})
+		if got := list(r.operator); !strings.Contains(got, "gone.example") {
+			t.Errorf("the operator sees %s", got)
+		}
+		if got := list(key); strings.Contains(got, "gone.example") {
+			t.Errorf("an agent sees %s", got)
+		}
+	})
+	t.Run("R1-079 a file without content is refused", func(t *testing.T) {
+		for _, content := range []string{`,"content":null`, ""} {
+			a := r.call(t, r.operator, "cacp/file/share", `{"projectId":"p","file":{"name":"x"`+content+`}}`)
+			a.wantError(t, -32602, hub.CodeInvalid)
+		}
+	})
 	t.Run("R1-065 a legacy peer may do nothing but sync", func(t *testing.T) {
 		a := r.do(t, "POST", "/", "", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"cacp/project/list"}`), asJSON, func(q *http.Request) { q.Header.Set("X-Agent-ID", ref.ID) })
 		a.wantError(t, -32000, hub.CodeDenied)

@@ -1,11 +1,14 @@
 package peers_test
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
 )
@@ -36,6 +39,44 @@ func TestEndpoints(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGuardLater(t *testing.T) {
+	guard := peer.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	l := newLobby(t, func(o *peers.Options) {
+		o.Open, o.Guard = true, func(endpoint string) error { return guard.CheckEndpoint(endpoint) }
+	})
+	operator := hub.Caller{ID: hub.Operator}
+	t.Run("R1-085 an address is checked again when a peer is approved", func(t *testing.T) {
+		n := peers.NewPeer{AID: "aid://p.example/x@1.0.0", Endpoint: "http://10.1.2.3:80"}
+		if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); err != nil {
+			t.Fatal(err)
+		}
+		allowed := guard
+		guard = peer.Guard{}
+		if _, err := l.Peers.ApprovePeer(t.Context(), operator, n.AID); hub.CodeOf(err) != hub.CodePolicy {
+			t.Errorf("got %v, want %s", err, hub.CodePolicy)
+		}
+		if guard = allowed; guard.Allow == nil {
+			t.Fatal("no network is allowed")
+		}
+		if _, err := l.Peers.ApprovePeer(t.Context(), operator, n.AID); err != nil {
+			t.Errorf("in an allowed network: %v", err)
+		}
+	})
+	t.Run("R1-085 the address of an inviting hub is checked when it is joined", func(t *testing.T) {
+		host := newLobby(t, nil)
+		_, invite, err := host.Peers.Invite(t.Context(), operator, peers.NewInvite{Project: lobbytest.Project, Repo: "frontend-app"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Peers.Join(t.Context(), operator, invite, func(context.Context, federation.Redemption) (federation.Welcome, error) {
+			return federation.Welcome{AID: "aid://h.example/x@1.0.0", Endpoint: "http://169.254.169.254", Repo: "r", Project: lobbytest.Project, Key: "k"}, nil
+		})
+		if hub.CodeOf(err) != hub.CodePolicy {
+			t.Errorf("got %v, want %s", err, hub.CodePolicy)
+		}
+	})
 }
 
 // digits keeps the digits of a text.
