@@ -30,7 +30,7 @@ func wantPlan(t *testing.T, c *conn, sql string) {
 	}
 	for _, step := range plan {
 		walks := strings.HasPrefix(step, "SCAN ") && !strings.Contains(step, "VIRTUAL TABLE") && !strings.Contains(step, "VALUES CLAUSE") &&
-			!strings.Contains(step, "(subquery") && !strings.Contains(step, "CONSTANT ROW")
+			!strings.Contains(step, "(subquery") && !slices.Contains(plan, "CO-ROUTINE "+strings.TrimPrefix(step, "SCAN ")) && !strings.Contains(step, "CONSTANT ROW")
 		walks = walks && !strings.Contains(sql, "WHERE 1 = 1 ORDER BY") // a page of everything
 		if walks || !strings.Contains(sql, "escalated_at <") && step == "USE TEMP B-TREE FOR ORDER BY" {
 			t.Errorf("statement:\n%s\nhas the plan\n%s", sql, strings.Join(plan, "\n"))
