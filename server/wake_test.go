@@ -463,6 +463,25 @@ func TestWake(t *testing.T) {
 		b.next()
 		w.untilRow(id, hub.DeliveryAccepted)
 	})
+	t.Run("a notice that a hook showed within a turn does not end the gap", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, obeys)
+		w.send("planner", api.SendParams{To: builder})
+		b.next()
+		w.ended("builder")
+		w.pass(time.Second)
+		w.send("planner", api.SendParams{To: builder})
+		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 unread message") {
+			t.Errorf("the prompt of its user: got %q", got)
+		}
+		b.quiet(sessions.EventTurnEnd)
+		w.send("planner", api.SendParams{To: builder})
+		b.none("within the gap")
+		if got := b.report(sessions.EventTurnEnd); got != "" {
+			t.Errorf("the end of a turn within the gap: got %q", got)
+		}
+		w.pass(31 * time.Second)
+		b.next()
+	})
 	t.Run("a spent budget leaves mail in the inbox, the ledger says so, and the operator is told once", func(t *testing.T) {
 		w, b := begin(t, server.Options{Wakes: server.WakeLimits{PerHour: 2}}, obeys)
 		for range 2 {

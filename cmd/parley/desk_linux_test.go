@@ -29,6 +29,7 @@ type realCLI struct {
 	dialogs []dialog          // that it may show before
 	first   bool              // the hub knows its session after the first prompt only
 	asleep  bool              // no mechanism wakes it
+	pause   string            // a command of some seconds, if it refuses sleep
 }
 
 // A dialog is a question of a CLI that is answered with keys.
@@ -37,7 +38,7 @@ type dialog struct {
 	keys  []string
 }
 
-// realCLIs are the CLIs that mail can wake. In their texts {model} is the address of
+// realCLIs are the CLIs that parley launch knows. In their texts {model} is the address of
 // the scripted model and {dir} the working folder.
 var realCLIs = []realCLI{
 	{
@@ -67,7 +68,7 @@ trust_level = "trusted"
 		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}, {"Use existing model", []string{"2", "Enter"}}},
 	},
 	{
-		name: "qwen", program: "node_modules/.bin/qwen", args: []string{"--yolo"},
+		name: "qwen", program: "node_modules/.bin/qwen", args: []string{"--yolo"}, pause: "timeout 12 tail -f /dev/null",
 		env: []string{"OPENAI_API_KEY=none", "OPENAI_BASE_URL={model}/v1", "OPENAI_MODEL=parley-model"},
 		files: map[string]string{".qwen/settings.json": `{"security":{"auth":{"selectedType":"openai"},"folderTrust":{"enabled":false}},
 			"general":{"disableAutoUpdate":true,"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
@@ -94,6 +95,13 @@ trust_level = "trusted"
 		env:   []string{"PI_OFFLINE=1"},
 		files: map[string]string{".pi/agent/models.json": `{"providers":{"parley":{"baseUrl":"{model}/v1","api":"openai-completions","apiKey":"none","models":[{"id":"parley-model"}]}}}`},
 		ready: "parley-model",
+	},
+	{
+		name: "gemini", program: "node_modules/.bin/gemini", asleep: true,
+		env: []string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL={model}", "GEMINI_CLI_TRUST_WORKSPACE=true"},
+		files: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},
+			"general":{"disableAutoUpdate":true,"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
+		ready: "Type your message",
 	},
 }
 
@@ -150,11 +158,12 @@ func (c realCLI) obedient(t *testing.T) *model.Script {
 // slow is how long a CLI may take for anything: the machine may be busy.
 const slow = 4 * time.Minute
 
-// open starts a CLI as the agent builder and waits until the hub can wake it.
-func (c realCLI) open(t *testing.T, settings string) *desk {
+// prepare returns a desk whose CLI does not run yet, and the words that start a
+// program in its environment.
+func (c realCLI) prepare(t *testing.T, settings string) (d *desk, start []string) {
 	t.Helper()
 	program := c.command(t)
-	d := &desk{cli: c, agent: "builder", dir: t.TempDir(), socket: filepath.Join(t.TempDir(), "tmux")}
+	d = &desk{cli: c, agent: "builder", dir: t.TempDir(), socket: filepath.Join(t.TempDir(), "tmux")}
 	d.model = httptest.NewServer(model.New(c.obedient(t)))
 	t.Cleanup(d.model.Close)
 	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
@@ -178,18 +187,42 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 	if err != nil || len(node) == 0 {
 		acptest.Missing(t, "MISSING: a node that is new enough: run scripts/clis")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := []string{
+	start = []string{
 		"env", "-i", "HOME=" + home, "PATH=" + bin + ":" + node[0] + ":" + os.Getenv("PATH"), "TERM=xterm-256color", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0",
 		"PARLEY_HOME=" + d.home, asParley + "=1",
 	}
 	for _, e := range c.env {
-		command = append(command, fill.Replace(e))
+		start = append(start, fill.Replace(e))
 	}
-	command = append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
+	return d, start
+}
+
+// connect adds the hooks of every session to the CLI's files.
+func (d *desk) connect(start []string) {
+	d.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	args := append(slices.Clone(start[1:]), self, "connect", d.cli.name, "--agent", d.agent, "--wake", "--allow-tools", "--as-operator")
+	d.ok(do(d.t, exec.Command(start[0], args...)), nil)
+}
+
+// open starts a CLI as the agent builder and waits until it takes a prompt and the hub
+// can wake it.
+func (c realCLI) open(t *testing.T, settings string) *desk {
+	t.Helper()
+	d, command := c.prepare(t, settings)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.asleep { // its launch needs folders that only root can write
+		d.connect(command)
+		command = append(append(command, c.name), c.args...)
+	} else {
+		command = append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
+	}
 	// A window stays when its program has ended, so that its last words can be read.
 	d.tmux(append([]string{"start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-s", "w", "-x", "150", "-y", "50", "-c", d.dir}, command...)...)
 	t.Cleanup(func() {
@@ -208,6 +241,15 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 		d.answer(screen)
 		return strings.Contains(screen, c.ready)
 	})
+	if c.dialogs != nil { // one may come up while the CLI already takes a prompt
+		last := time.Now()
+		d.await("the end of the dialogs", func() bool {
+			if d.answer(d.screen()) {
+				last = time.Now()
+			}
+			return time.Since(last) > 8*time.Second
+		})
+	}
 	if c.first {
 		d.types("hello")
 		d.await("the first answer", func() bool {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,7 +110,7 @@ func testWake(t *testing.T, c realCLI) {
 		d.t.Helper()
 		tasks++
 		over = filepath.Join(d.dir, fmt.Sprint("over", tasks))
-		d.types(fmt.Sprintf(`parley:shell command="timeout 12 tail -f /dev/null; touch over%d"`, tasks))
+		d.types(fmt.Sprintf(`parley:shell command="%s; touch over%d"`, cmp.Or(c.pause, "sleep 12"), tasks))
 		d.await("a turn of the user", func() bool { return !d.idle() })
 	}
 	finished := func() {
@@ -182,6 +185,26 @@ func testAsleep(t *testing.T, c realCLI) {
 	d.await("the notice", func() bool {
 		return slices.ContainsFunc(d.summary(), func(line string) bool { return strings.Contains(line, "what now?") }) && d.told()
 	})
+}
+
+// TestHeadless has claude -p, with the hooks of every session, end: a hook that waited
+// for mail would hold it up.
+func TestHeadless(t *testing.T) {
+	c := realCLIs[0]
+	d, start := c.prepare(t, quickWakes)
+	d.connect(start)
+	d.mail("are you there?")
+	ctx, cancel := context.WithTimeout(t.Context(), slow)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, start[0], append(slices.Clone(start[1:]), c.name, "-p", "hello")...)
+	cmd.Dir = d.dir
+	r := do(t, cmd)
+	if r.code != 0 || ctx.Err() != nil {
+		t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	if !d.told() {
+		t.Errorf("its hooks did not run:\n%s", strings.Join(d.summary(), "\n"))
+	}
 }
 
 // quiet waits while a turn that should not come would come: longer than the hub waits

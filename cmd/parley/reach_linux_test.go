@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,21 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/terminal"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,
-// and writes the table of docs/agents-running.md. make reach runs it; PARLEY_REACH
-// is the number of mails for each CLI and PARLEY_REACH_CLIS names some of them.
+// and probes each CLI. It writes the tables of docs/agents-running.md and of
+// docs/spikes/session-injection.md. make reach runs it; PARLEY_REACH is the number of
+// mails for each CLI and PARLEY_REACH_CLIS names some of them.
 func TestReach(t *testing.T) {
 	times, err := strconv.Atoi(os.Getenv("PARLEY_REACH"))
 	if err != nil || times < 1 {
 		t.Skip("make reach runs it")
 	}
 	only := strings.Fields(os.Getenv("PARLEY_REACH_CLIS"))
-	var rows []string
+	var rows, reports []string
 	for _, c := range realCLIs {
-		if len(only) > 0 && !slices.Contains(only, c.name) {
+		if c.asleep || len(only) > 0 && !slices.Contains(only, c.name) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -47,24 +50,51 @@ func TestReach(t *testing.T) {
 			row := fmt.Sprintf("| %s | %s | %.1f s | %d |", known.Title, known.Mechanism, took[len(took)/2].Seconds(), times)
 			t.Log(row)
 			rows = append(rows, row)
+			var probe router.ProbeReport
+			d.await("an idle session", d.idle)
+			d.ok(d.operator("probe", d.agent, "--json"), &probe)
+			reports = append(reports, fmt.Sprintf("| %s | %s %s | %s | %s | %s | %.1f s |", probe.At.Format("2006-01-02 15:04Z"), known.Title, c.version(t), probe.Channel, probe.Mechanism, probe.State, probe.Seconds))
 		})
 	}
 	if t.Failed() || len(rows) == 0 {
 		return
 	}
-	page := filepath.Join("..", "..", "docs", "agents-running.md")
+	fillTable(t, "agents-running.md", "reach", "| CLI | mechanism | median | runs |\n|---|---|---|---|\n", rows)
+	fillTable(t, "spikes/session-injection.md", "reports", "| probed | CLI | channel | mechanism | state | after |\n|---|---|---|---|---|---|\n", reports)
+}
+
+// version returns the version of the CLI that is pinned.
+func (c realCLI) version(t *testing.T) string {
+	t.Helper()
+	var pins struct{ Dependencies map[string]string }
+	raw, err := os.ReadFile(filepath.Join("..", "..", "internal", "reach", "terminal", "testdata", "clis", c.name, "package.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &pins)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range pins.Dependencies {
+		return v
+	}
+	return ""
+}
+
+// fillTable replaces the table between the marks of a name in a page of the docs.
+func fillTable(t *testing.T, name, mark, head string, rows []string) {
+	t.Helper()
+	page := filepath.Join("..", "..", "docs", filepath.FromSlash(name))
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const open, end = "<!-- reach -->\n", "<!-- /reach -->"
-	head, rest, found := strings.Cut(string(raw), open)
+	open, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
+	start, rest, found := strings.Cut(string(raw), open)
 	_, foot, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s has no place for the table", page)
 	}
-	table := "| CLI | mechanism | median | runs |\n|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
-	if err := os.WriteFile(page, []byte(head+open+table+end+foot), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(start+open+head+strings.Join(rows, "\n")+"\n"+end+foot), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

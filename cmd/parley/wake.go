@@ -158,9 +158,10 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 	}
 	client, err := a.client()
 	if err == nil {
+		attended := w.attended()
 		report := sessions.Report{
 			Key: w.key, Cwd: w.dir, Event: sessions.Event(h.Event), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
-			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End,
+			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End, Attended: &attended,
 		}
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, report); err == nil {
 			text = strings.TrimSpace(text + "\n" + advice.Notice)
@@ -195,8 +196,14 @@ func currentLaunch() (l terminal.Launch) {
 	return l
 }
 
-// attended reports whether a person has the session in a terminal.
-func (w *waiter) attended() bool { return w.launch.Process == 0 || w.launch.Attended }
+// attended reports whether a person has the session in a terminal. Claude Code says so
+// itself; of other CLIs that launch did not start it is assumed.
+func (w *waiter) attended() bool {
+	if w.launch.Process != 0 {
+		return w.launch.Attended
+	}
+	return cmp.Or(os.Getenv("CLAUDE_CODE_ENTRYPOINT"), "cli") == "cli"
+}
 
 // detach starts a waiter that outlives the hook and ends with the CLI. Of the
 // environment it gets only the variables that find the hub and the CLI.

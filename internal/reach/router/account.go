@@ -124,8 +124,10 @@ func (r *Router) budget(a *account, now hub.Time, sender hub.AgentID) (string, h
 
 // freeAt returns when the gap after the last turn that mail started before now ends.
 func (r *Router) freeAt(a *account, now hub.Time) hub.Time {
-	if last := a.last(); last != nil && last.Cost > 0 && last.At.Before(now.Time) {
-		return last.At.Add(r.o.Limits.Gap)
+	for _, t := range slices.Backward(a.Attempts) { // a notice of a hook within a turn costs nothing
+		if t.Cost > 0 && t.At.Before(now.Time) {
+			return t.At.Add(r.o.Limits.Gap)
+		}
 	}
 	return hub.Time{}
 }
