@@ -20,7 +20,10 @@ build: ## build bin/parley, without cgo
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test
 
-test-real: ## every agent CLI of other projects in a terminal, woken by mail; fails if one is missing
+test-real: ## every agent CLI of other projects in a terminal, woken by mail, and the page in real browsers; fails if one is missing
+	./scripts/chromium
+	./scripts/axe
+	CI=true PARLEY_REAL=1 $(GO) test -count 1 -run '^TestReal$$' -timeout 15m -v ./internal/surface/web
 	./scripts/clis
 	CI=true PARLEY_REAL=1 $(GO) test -count 1 -p 1 -run '^TestWake$$' -timeout 60m -v ./cmd/parley
 

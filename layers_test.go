@@ -97,6 +97,7 @@ var layers = map[string][]string{
 	"internal/service/mailroom": {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/roots":    {"hub"},
 	"internal/service/run":      {"hub", "internal/shorten"},
+	"internal/service/signin":   {"hub"},
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
@@ -104,12 +105,19 @@ var layers = map[string][]string{
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
 		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/records", "internal/service/roots", "internal/service/run",
+		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin",
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
 		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/handoff", "internal/service/mailroom",
+	},
+
+	// Pages read and change by the tables alone; the packages below them are for the
+	// types of results.
+	"internal/surface/web": {
+		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/signin",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/federation", "internal/reach/sessions",
 	},
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
@@ -125,14 +133,14 @@ var layers = map[string][]string{
 		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
 		"channel", "internal/keeper", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"hub", "internal/federation", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records",
+		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
@@ -174,6 +182,7 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
 	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
+	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
 	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},

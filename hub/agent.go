@@ -127,6 +127,7 @@ const (
 	CallerToken      CallerKind = "project token" // the holder of a project token
 	CallerAnyone     CallerKind = "anyone"        // an unknown party on a hub that needs no keys; it acts for the hub
 	CallerGuest      CallerKind = "guest"         // a party without a valid key
+	CallerViewer     CallerKind = "viewer"        // a person whom the operator invited to the hub's page; reads as an auditor does
 )
 
 // A Caller is the authenticated party behind one request. A surface identifies
@@ -191,6 +192,14 @@ const outsidePrefix = "peer:"
 // OutsideCaller returns a caller from another hub.
 func OutsideCaller(kind CallerKind, aid AID, t TrustLevel) Caller {
 	return Caller{Kind: kind, ID: AgentID(outsidePrefix + aid), AID: aid, Trust: t}
+}
+
+// viewerPrefix begins the IDs of viewers. No agent's name can begin so.
+const viewerPrefix = "viewer:"
+
+// ViewerCaller returns a viewer of a name as a caller.
+func ViewerCaller(name string) Caller {
+	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Trust: TrustVerified}
 }
 
 // Outside reports whether c acts for no agent of this hub.

@@ -87,6 +87,10 @@ const (
 	ActionCopyRefused       Action = "peer.copy_refused" // a copy that this hub does not take from a peer
 	ActionClockAhead        Action = "peer.clock_ahead"  // a peer sent times that lie in the future
 
+	ActionWebInvited   Action = "web.invited"    // the operator made a link for a viewer
+	ActionWebSignedIn  Action = "web.signed_in"  // a browser got a session
+	ActionWebSignedOut Action = "web.signed_out" // a session ended before its time
+
 	ActionRootAdded   Action = "root.added"
 	ActionRootRemoved Action = "root.removed"
 

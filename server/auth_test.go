@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -245,6 +246,11 @@ func TestEveryWrite(t *testing.T) {
 			name := strings.ToLower(string(ids.Next()))
 			return `"name":"` + must(rpc.Call(t.Context(), r.as(r.operator), api.AddOperator, api.OperatorParams{Name: name}))(t).Name + `"`
 		}},
+		"parley/web/invite": {r.operator, func() string { return `"name":"ben"` }},
+		"parley/web/revoke": {r.operator, func() string {
+			r.signIn(t)
+			return `"all":true`
+		}},
 		"wake/allow":  {r.operator, func() string { return `"agent":"worker","allow":true` }},
 		"wake/pause":  {r.operator, func() string { return `"agent":"worker"` }},
 		"wake/resume": {r.operator, func() string { return `"all":true` }},
@@ -256,7 +262,7 @@ func TestEveryWrite(t *testing.T) {
 	}
 	for _, o := range api.Operations.Bind(nil) {
 		switch o.Method {
-		case "parley/archive", "parley/export", "parley/backup", "parley/stop": // they write no table, archive while nothing is old
+		case "parley/archive", "parley/export", "parley/backup", "parley/stop", "parley/web/open": // they write no table, archive while nothing is old
 			continue
 		case "wake/wait", "wake/handed", "wake/report": // they write the caller's own sessions, and no journal
 			continue
@@ -318,4 +324,28 @@ func TestEveryWrite(t *testing.T) {
 			r.wantSame(t, before)
 		}
 	})
+}
+
+// signIn signs a browser in to the hub's page.
+func (r *running) signIn(t *testing.T) {
+	t.Helper()
+	link := must(rpc.Call(t.Context(), r.as(r.operator), api.OpenWeb, api.None{}))(t)
+	page, err := url.Parse(link.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+page.Path, strings.NewReader(url.Values{"code": {link.Code}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = page.Host
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := r.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("sign in: got %s", res.Status)
+	}
 }

@@ -9,20 +9,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/web"
 )
 
 // meters counts calls and their durations, for Prometheus.
 type meters struct {
 	http.Handler
-	calls *prometheus.CounterVec
-	took  *prometheus.HistogramVec
+	registry *prometheus.Registry
+	calls    *prometheus.CounterVec
+	took     *prometheus.HistogramVec
 }
 
 func newMeters(store hub.Store) *meters {
 	reg := prometheus.NewRegistry()
 	m := &meters{
-		Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
+		registry: reg,
+		Handler:  promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_calls_total", Help: "Calls answered, by method and code; code is empty for success.",
 		}, []string{"method", "code"}),
@@ -44,6 +49,53 @@ func newMeters(store hub.Store) *meters {
 		return float64(head.Seq)
 	}))
 	return m
+}
+
+// figures returns what was counted, for the hub's page.
+func (m *meters) figures() (out web.Figures) {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return out // a part of the figures is missing on a page
+	}
+	for _, f := range families {
+		for _, x := range f.GetMetric() {
+			switch f.GetName() {
+			case "parley_calls_total":
+				n := x.GetCounter().GetValue()
+				out.Calls += n
+				for _, l := range x.GetLabel() {
+					switch code := hub.Code(l.GetValue()); {
+					case l.GetName() != "code" || code == "":
+					case code == hub.CodeInternal || code == hub.CodeDegraded:
+						out.Failed += n
+					default:
+						out.Refused += n
+					}
+				}
+			case "parley_call_seconds":
+				addClasses(&out, x.GetHistogram())
+			case "process_resident_memory_bytes":
+				out.Memory = int64(x.GetGauge().GetValue())
+			}
+		}
+	}
+	return out
+}
+
+// addClasses adds the counts of a histogram, which are cumulative.
+func addClasses(out *web.Figures, h *dto.Histogram) {
+	if out.Took == nil {
+		out.Took = make([]float64, len(h.GetBucket())+1)
+	}
+	before := uint64(0)
+	for i, b := range h.GetBucket() {
+		if len(out.Bounds) <= i {
+			out.Bounds = append(out.Bounds, b.GetUpperBound())
+		}
+		out.Took[i] += float64(b.GetCumulativeCount() - before)
+		before = b.GetCumulativeCount()
+	}
+	out.Took[len(out.Took)-1] += float64(h.GetSampleCount() - before)
 }
 
 func (m *meters) observe(method string, code hub.Code, took time.Duration) {

@@ -72,6 +72,9 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 		})
 	}
 	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "This is a Parley hub. Its page has a host name of its own: run parley open on this machine.", http.StatusNotFound)
+	})
 	return mux
 }
 
@@ -95,8 +98,9 @@ func cleanPaths(next http.Handler) http.Handler {
 }
 
 // guard refuses requests that a page in a browser could have been tricked into
-// making: those for another host, and those from another origin.
-func (s *Server) guard(next http.Handler) http.Handler {
+// making: those for another host, and those from another origin. Requests for the host
+// name of the hub's page go to site, which checks their origin, and nowhere else.
+func (s *Server) guard(next, site http.Handler) http.Handler {
 	allowed := map[string]bool{}
 	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.opts.Hosts...) {
 		allowed[strings.ToLower(h)] = true
@@ -120,6 +124,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			host = h
 		}
 		host = strings.ToLower(strings.Trim(host, "[]"))
+		if host == s.signIn.Host() {
+			site.ServeHTTP(w, r)
+			return
+		}
 		if !allowed[host] {
 			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
 				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))

@@ -43,10 +43,12 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -126,6 +128,7 @@ type Server struct {
 	keys      *keys.Service
 	peers     *peers.Service
 	callers   *callers.Service
+	signIn    *signin.Service
 	journal   *journal.Journal
 	records   *Records
 	mail      *mailroom.Mailroom
@@ -141,6 +144,7 @@ type Server struct {
 
 	head  hub.Head // of the journal when the server began
 	tools *mcptools.Handler
+	site  *web.Handler
 	http  *http.Server
 }
 
@@ -309,13 +313,19 @@ func (s *Server) begin(ctx context.Context) (err error) {
 
 // openDoor binds the tables of operations to the services and puts the door, the
 // tools and the pages in front of them.
-func (s *Server) openDoor(context.Context) error {
+func (s *Server) openDoor(ctx context.Context) (err error) {
+	s.signIn, err = signin.New(ctx, s.store, signin.Options{
+		Clock: s.clock, Bus: s.hints, Listen: s.listener.Addr(), Secure: s.cert != nil, Operator: s.keys.ByHash,
+	})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	meters := newMeters(s.store)
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, SignIn: s.signIn,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -324,8 +334,19 @@ func (s *Server) openDoor(context.Context) error {
 	)
 	s.tools = mcptools.NewHandler(s.opts.Version, dispatcher, s.log, s.stopping)
 	door := rpc.NewDoor(dispatcher, s.callers, s.opts.Coordination.Open)
+	s.site, err = web.NewHandler(web.Options{
+		Operations: dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping, Version: s.opts.Version,
+		Figures: func() web.Figures {
+			f := meters.figures()
+			f.Disk, f.Free = diskUse(s.opts.Home)
+			return f
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	s.http = &http.Server{
-		Handler:           s.guard(cleanPaths(s.routes(door, meters))),
+		Handler:           s.guard(cleanPaths(s.routes(door, meters)), s.site),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -363,7 +384,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
 		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
-		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "check of the database": s.store.CheckBeside,
+		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run, "check of the database": s.store.CheckBeside,
 	} {
 		background.Go(func() { s.keepRunning(work, name, run) })
 	}

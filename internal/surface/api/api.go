@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -32,6 +33,7 @@ type Services struct {
 	Router   *router.Router
 	Sessions *sessions.Register
 	Keeper   *keeper.Keeper
+	SignIn   *signin.Service
 	Stop     func() // stops the hub after the answer
 }
 
@@ -42,7 +44,7 @@ var (
 	Query   = reads("acp/query", "Search messages that you sent or received, newest first.", query).AsTool("acp_query", "Search messages", querySchema)
 	Inbox   = changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox).AsTool("acp_inbox", "Read the inbox, wait for messages", inboxSchema)
 	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
-	Handoff = changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs).AsTool("acp_handoff", "Hand over a task", handoffSchema)
+	Handoff = readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)).AsTool("acp_handoff", "Hand over a task", handoffSchema)
 
 	Team      = deferred("acp/team", coordinatorsOnly)
 	Subscribe = deferred("acp/subscribe", nil)
@@ -91,6 +93,11 @@ var (
 	ResumeWake   = administers("wake/resume", "Let mail wake an agent again, or all, also one that was disarmed.", wakePause(false))
 	TestWake     = patient(administers("wake/test", "Show a notice without a message to an agent and wait for the proof; it starts one turn.", wakeTest))
 
+	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
+	InviteWeb   = administers("parley/web/invite", "Make a link with which a viewer is signed in, once.", webInvite)
+	WebSessions = reads("parley/web/sessions", "List the sessions of browsers.", webSessions)
+	RevokeWeb   = administers("parley/web/revoke", "End a session of a browser, or all.", webRevoke)
+
 	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
 	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
 	Archive = patient(administers("parley/archive", "Move old entries into a file.", archive))
@@ -111,21 +118,27 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,
-	ListOperators, AddOperator, RemoveOperator, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.
 type op[P, R any] = rpc.Operation[*Services, P, R]
 
-// reads defines an operation for agents of this hub that changes nothing.
+// reads defines an operation for agents of this hub and for viewers that changes nothing.
 func reads[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
-	return op[P, R]{Spec: rpc.Spec{Method: method, Doc: doc, Callers: rpc.Local, Dialect: rpc.Strict}, Do: do}
+	return op[P, R]{Spec: rpc.Spec{Method: method, Doc: doc, Callers: rpc.Readers, Dialect: rpc.Strict}, Do: do}
 }
 
 // changes defines an operation for agents of this hub.
 func changes[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
 	o := reads(method, doc, do)
-	o.Changes = true
+	o.Changes, o.Callers = true, rpc.Local
+	return o
+}
+
+// readable opens an operation to viewers: it changes nothing for them.
+func readable[P, R any](o op[P, R]) op[P, R] {
+	o.Callers = rpc.Readers
 	return o
 }
 

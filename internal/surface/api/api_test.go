@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -72,8 +74,12 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	register.Connect(routes)
+	signIn, err := signin.New(t.Context(), store, signin.Options{Listen: &net.TCPAddr{}, Operator: who.ByHash})
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Services = &api.Services{
-		Store: store, Router: routes, Sessions: register,
+		Store: store, Router: routes, Sessions: register, SignIn: signIn,
 		Roots: folders,
 		Mail:  mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},

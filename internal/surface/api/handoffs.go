@@ -141,6 +141,9 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is the authenticated caller; the input must not carry \"from\"").
 			WithHint("leave \"from\" out: you are %s", a.ID)
 	}
+	if a.Kind == hub.CallerViewer && p.Action != "list" && p.Action != "show" {
+		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads handoffs and changes none")
+	}
 	if p.Action == "list" {
 		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: p.Limit, To: p.To}
 		if p.From != nil {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -31,13 +32,15 @@ type AuditParams struct {
 	Actor  hub.AgentID `json:"actor,omitempty"`
 	Action hub.Action  `json:"action,omitempty"`
 	Limit  int         `json:"limit,omitempty"`
-	Last   bool        `json:"last,omitempty"` // the newest in place of the oldest
+	Last   bool        `json:"last,omitempty"`   // the newest in place of the oldest
+	Before int64       `json:"before,omitempty"` // with last: the newest before this number
 }
 
 // An AuditPage is a part of the journal, oldest first.
 type AuditPage struct {
 	Entries []hub.Entry `json:"entries"`
-	Next    int64       `json:"next"` // after this one the page that follows begins; 0 at the end
+	Next    int64       `json:"next"`            // after this one the page that follows begins; 0 at the end
+	Older   int64       `json:"older,omitempty"` // with last: before this one the page of older entries begins; 0 at the end
 	Head    hub.Head    `json:"head"`
 }
 
@@ -60,29 +63,62 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 		return AuditPage{}, err
 	}
 	out := AuditPage{Entries: []hub.Entry{}, Head: head}
+	fits := func(e hub.Entry) bool {
+		return (p.Actor == "" || e.Actor == p.Actor) && (p.Action == "" || e.Action == p.Action)
+	}
+	if p.Last {
+		return out, out.readBack(ctx, s, a, p, fits)
+	}
 	for after := p.After; ; {
 		entries, last, err := s.Journal.Events(ctx, a, after, scanPage)
 		if err != nil {
 			return AuditPage{}, err
 		}
 		for _, e := range entries {
-			if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
+			if !fits(e) {
 				continue
 			}
-			if len(out.Entries) == p.Limit && !p.Last {
+			if len(out.Entries) == p.Limit {
 				out.Next = out.Entries[p.Limit-1].Seq
 				return out, nil
 			}
 			out.Entries = append(out.Entries, e)
-			if p.Last && len(out.Entries) > p.Limit {
-				out.Entries = out.Entries[1:]
-			}
 		}
 		if last == after {
 			return out, nil
 		}
 		after = last
 	}
+}
+
+// readBack fills a page with the newest entries that fit. It reads the journal from its
+// end, a part at a time, because the numbers of entries have no gaps.
+func (out *AuditPage) readBack(ctx context.Context, s *Services, a hub.Caller, p AuditParams, fits func(hub.Entry) bool) error {
+	end := out.Head.Seq + 1
+	if p.Before > 0 {
+		end = min(end, p.Before)
+	}
+	for size := int64(p.Limit); end > p.After+1; size = scanPage {
+		begin := max(p.After, end-1-size)
+		entries, _, err := s.Journal.Events(ctx, a, begin, int(end-1-begin))
+		if err != nil {
+			return err
+		}
+		for _, e := range slices.Backward(entries) {
+			if e.Seq >= end || !fits(e) {
+				continue
+			}
+			if len(out.Entries) == p.Limit {
+				out.Older = out.Entries[p.Limit-1].Seq
+				slices.Reverse(out.Entries)
+				return nil
+			}
+			out.Entries = append(out.Entries, e)
+		}
+		end = begin + 1
+	}
+	slices.Reverse(out.Entries)
+	return nil
 }
 
 // VerifyParams are the parameters of parley/audit/verify.

@@ -184,7 +184,11 @@ func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any
 }
 
 func spec(method string, need hub.Permission, doc string) rpc.Spec {
-	return rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
+	s := rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
+	if need == hub.PermitRead {
+		s.Callers = slices.Concat(s.Callers, []hub.CallerKind{hub.CallerViewer})
+	}
+	return s
 }
 
 // define defines an operation for callers with a permission. An operation that

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -89,6 +91,28 @@ func (d *Dispatcher) Call(ctx context.Context, caller hub.Caller, m *Method, par
 		return err
 	})
 	return result, err
+}
+
+// Perform performs an operation of d's tables in this process: it is checked and
+// recorded as one that came over HTTP.
+func Perform[S, P, R any](ctx context.Context, d *Dispatcher, caller hub.Caller, o Operation[S, P, R], params P) (R, error) {
+	var out R
+	raw, err := jsonv2.Marshal(params)
+	if err != nil {
+		return out, hub.Errorf(hub.CodeInvalid, o.Method, "%v", err)
+	}
+	m := d.byName[o.Method]
+	if m.stream != nil {
+		if raw, err = d.marshal(ctx, caller, m, raw); err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		return out, err
+	}
+	result, err := d.Call(ctx, caller, m, raw)
+	if err == nil {
+		out = result.(R)
+	}
+	return out, err
 }
 
 // marshal performs a method and returns its result as JSON.

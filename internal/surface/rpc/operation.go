@@ -25,6 +25,8 @@ var (
 	OperatorOnly = []hub.CallerKind{hub.CallerOperator}
 	// Local is for the operator and for agents of this hub.
 	Local = []hub.CallerKind{hub.CallerOperator, hub.CallerAgent, hub.CallerRun}
+	// Readers is for those who may read what happens on this hub.
+	Readers = append([]hub.CallerKind{hub.CallerViewer}, Local...)
 	// Identified is for every caller that the hub knows, other hubs included.
 	Identified = []hub.CallerKind{
 		hub.CallerOperator, hub.CallerAgent, hub.CallerRun, hub.CallerPeer, hub.CallerLegacyPeer, hub.CallerToken, hub.CallerAnyone,

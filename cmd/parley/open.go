@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// openFile is the file in a home that a browser is started with. It posts the code of a
+// link: an address with the code would lie in the browser's history and in the list of
+// processes.
+const openFile = "open.html"
+
+func (a *app) openCommand() *cobra.Command {
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use: "open", Short: "Open the hub's page in a browser, signed in (operator)",
+		Long: `Open the hub's page in a browser, signed in as the operator: who is there, what
+waits for you, conversations, tasks with their proof, runs, contracts and the journal.
+A hub is started if none runs.
+
+The page has a host name of its own that ends in .localhost. The code of the link works
+once, within a minute.`,
+		Example: `  parley open
+  parley open --no-browser    # prints the address and the code to enter there`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			home, err := a.homeDir()
+			if err == nil {
+				home, err = filepath.Abs(home)
+			}
+			if err != nil {
+				return err
+			}
+			if !a.asOperator && a.keyFile == "" && !isTerminal(a.in) {
+				return hub.Errorf(hub.CodeUnauthenticated, "parley", "the page is opened for the operator, and this is no terminal").
+					WithHint("run it on a terminal, or with --as-operator")
+			}
+			c, err := a.loadConfig(home)
+			if err != nil {
+				return err
+			}
+			link, err := a.hubForRun(ctx, home, c)
+			if err != nil {
+				return err
+			}
+			got, err := rpc.Call(ctx, link.Client, api.OpenWeb, api.None{})
+			if err != nil {
+				return err
+			}
+			return a.openBrowser(ctx, home, got, noBrowser)
+		},
+	}
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address and the code, and start no browser")
+	return cmd
+}
+
+// openPage posts the code by itself, or by its button without JavaScript.
+var openPage = template.Must(template.New("").Parse(`<!doctype html>
+<meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Parley</title>
+<form method="post" action="{{.URL}}"><input type="hidden" name="code" value="{{.Code}}">
+<p>Opening the page of your hub. <button>Go on</button></p></form>
+<p>If your browser cannot find the address, it does not know that names ending in .localhost are this machine.
+Use Chrome, Edge or Firefox, or add the line <code>127.0.0.1 {{.Host}}</code> to the hosts file of this machine.</p>
+<script>document.forms[0].submit()</script>
+`))
+
+// openBrowser starts a browser with a link and prints how to go on without one.
+func (a *app) openBrowser(ctx context.Context, home string, link api.WebLink, noBrowser bool) error {
+	host := strings.Split(strings.TrimPrefix(strings.TrimPrefix(link.URL, "https://"), "http://"), "/")[0]
+	name, _, _ := strings.Cut(host, ":")
+	started := false
+	if !noBrowser {
+		file := filepath.Join(home, openFile)
+		var page strings.Builder
+		if err := openPage.Execute(&page, map[string]string{"URL": link.URL, "Code": link.Code, "Host": name}); err != nil {
+			return err
+		}
+		if err := durable.WriteFile(file, []byte(page.String()), 0o600); err != nil {
+			return hub.Errorf(hub.CodeDegraded, "parley", "%w", err)
+		}
+		started = startBrowser(ctx, file)
+	}
+	return a.print(link, func(w io.Writer) {
+		if started {
+			fmt.Fprintln(w, "A browser opens, signed in.")
+			fmt.Fprintln(w, "If none does:")
+		}
+		fmt.Fprintf(w, "  go to   %s\n  enter   %s\n  within  %s, once\n", link.URL, link.Code, time.Duration(link.ExpiresS)*time.Second)
+		fmt.Fprintf(w, "If the browser cannot find the address, add this line to the hosts file of this machine:\n  127.0.0.1 %s\n", name)
+	})
+}
+
+// startBrowser reports whether a browser was started with a file.
+func startBrowser(ctx context.Context, file string) bool {
+	commands := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
+	command, ok := commands[runtime.GOOS]
+	if !ok {
+		command = []string{"xdg-open"}
+	}
+	if own := strings.Fields(os.Getenv("BROWSER")); len(own) > 0 {
+		command = own
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:], file)...)
+	if cmd.Start() != nil {
+		return false
+	}
+	// A launcher ends soon and says whether it found a browser; a browser goes on.
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err == nil
+	case <-time.After(launchTime):
+		return true
+	}
+}
+
+// launchTime is the time after which a browser counts as started.
+const launchTime = 2 * time.Second
+
+func (a *app) webCommand() *cobra.Command {
+	cmd := group("web", "Say who may see the hub's page", a.webInviteCommand(), a.webSessionsCommand())
+	cmd.Long = `Say who may see the hub's page. parley open signs the operator in; an invite lets
+another person read.`
+	return cmd
+}
+
+func (a *app) webInviteCommand() *cobra.Command {
+	var p api.WebInviteParams
+	cmd := &cobra.Command{
+		Use: "invite NAME", Short: "Make a code with which a viewer signs in, once (operator)",
+		Long: `Make a code with which a viewer signs in, once, within ten minutes. A viewer reads as
+an auditor does, except texts of high sensitivity, and changes nothing. The journal
+names each sign-in.`,
+		Example: `  parley web invite ana --for 8h`,
+		Args:    cobra.ExactArgs(1),
+	}
+	life := secondsFlag(cmd, &p.ForS, "for", "how long the session lives (default 12h)")
+	return operation(a, cmd, api.InviteWeb, &p, func(w io.Writer, got api.WebLink) {
+		fmt.Fprintf(w, "%s goes to  %s\nand enters  %s\nwithin      %s, once\n", got.Viewer, got.URL, got.Code, time.Duration(got.ExpiresS)*time.Second)
+	}, argument(0, &p.Name), life)
+}
+
+func (a *app) webSessionsCommand() *cobra.Command {
+	var revoke string
+	cmd := &cobra.Command{
+		Use: "sessions", Short: "List browsers that are signed in, or end their sessions (operator)",
+		Example: `  parley web sessions
+  parley web sessions --revoke web-abcdefgh
+  parley web sessions --revoke all`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&revoke, "revoke", "", "end the session with this id, or all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if revoke != "" {
+			p := api.WebRevokeParams{ID: revoke}
+			if revoke == "all" {
+				p = api.WebRevokeParams{All: true}
+			}
+			return answer(cmd.Context(), a, api.RevokeWeb, p, func(w io.Writer, got api.WebRevoked) { fmt.Fprintf(w, "ended %d\n", got.Ended) })
+		}
+		return answer(cmd.Context(), a, api.WebSessions, api.None{}, func(w io.Writer, got api.WebSessionList) {
+			writeList(w, "browser is signed in", "SESSION, WHO, SINCE, UNTIL, BROWSER", got.Sessions, func(s signin.Session) []any {
+				who := "operator " + s.Person
+				if s.Viewer != "" {
+					who = "viewer " + s.Viewer
+				}
+				return []any{s.ID, strings.TrimSpace(who), s.Begun, s.Until, s.Client}
+			})
+		})
+	}
+	return cmd
+}

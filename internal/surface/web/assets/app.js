@@ -1,0 +1,169 @@
+// The page works without this file. With it, the page follows the hub, times are those of
+// the reader, and forms answer in place.
+(() => {
+  "use strict";
+  const body = document.body, main = document.getElementById("main"), note = document.getElementById("note");
+  const live = document.getElementById("live"), bell = document.getElementById("notify");
+  const path = body.dataset.path;
+  let seq = body.dataset.seq, waiting = Number(body.dataset.waiting), stream = null;
+
+  // Times: "2 min ago", and the whole in the reader's zone as a title.
+  const steps = [[60, "second"], [60, "minute"], [24, "hour"], [30, "day"], [12, "month"], [Infinity, "year"]];
+  const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+  const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  function showTimes(root) {
+    for (const t of root.querySelectorAll("time")) {
+      const at = new Date(t.dateTime);
+      let n = (at - Date.now()) / 1000, unit = "second";
+      if (Math.abs(n) < 5) {
+        t.textContent = "just now";
+      } else {
+        for (const [size, name] of steps) {
+          unit = name;
+          if (Math.abs(n) < size) break;
+          n /= size;
+        }
+        t.textContent = relative.format(Math.trunc(n), unit);
+      }
+      t.title = whole.format(at);
+    }
+  }
+
+  // A node that the reader has changed stays as it is.
+  const callbacks = {
+    beforeNodeMorphed(old, next) {
+      if (old.nodeType !== Node.ELEMENT_NODE) return true;
+      if (old.tagName === "TIME" && next.tagName === "TIME" && old.dateTime === next.dateTime) return false;
+      if (old.tagName === "DETAILS") next.open = old.open;
+      if ((old.tagName === "TEXTAREA" || old.tagName === "INPUT" && old.type !== "hidden") && old.value !== old.defaultValue) return false;
+      return true;
+    },
+  };
+
+  function show(page) {
+    const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 80;
+    const chat = main.querySelector("[data-follow]");
+    Idiomorph.morph(main, page.main, { morphStyle: "innerHTML", callbacks });
+    showTimes(main);
+    if (chat && atEnd) scrollTo({ top: document.documentElement.scrollHeight });
+    document.title = (page.waiting ? "(" + page.waiting + ") " : "") + page.title + " · Parley";
+    let badge = document.getElementById("waiting");
+    if (!badge && page.waiting) {
+      badge = document.createElement("span");
+      badge.id = "waiting";
+      badge.className = "count";
+      document.querySelector('nav a[href="/"]').append(" ", badge);
+    }
+    if (badge && page.waiting) {
+      badge.textContent = page.waiting;
+      badge.setAttribute("aria-label", page.waiting + " waiting");
+    } else if (badge) {
+      badge.remove();
+    }
+    if (page.waiting > waiting && document.hidden && window.Notification && Notification.permission === "granted") {
+      new Notification("Parley", { body: page.waiting === 1 ? "One thing waits for you." : page.waiting + " things wait for you.", tag: "parley-waiting" });
+    }
+    waiting = page.waiting;
+  }
+
+  function say(text) {
+    if (live.lastElementChild.textContent !== text) live.lastElementChild.textContent = text;
+    live.classList.toggle("on", text === "live");
+  }
+
+  function follow() {
+    if (stream) return;
+    stream = new EventSource("/live?path=" + encodeURIComponent(path) + "&after=" + seq);
+    stream.onopen = () => say("live");
+    stream.onmessage = (e) => {
+      seq = e.lastEventId;
+      show(JSON.parse(e.data));
+      body.dataset.seq = seq;
+    };
+    stream.onerror = () => {
+      say("reconnecting");
+      if (stream && stream.readyState === EventSource.CLOSED) { // refused: perhaps the session has ended
+        unfollow();
+        setTimeout(() => fetch(path, { headers: { Accept: "text/html" } }).then((r) => (r.status === 401 ? location.reload() : follow()), follow), 2000);
+      }
+    };
+  }
+
+  function unfollow() {
+    if (stream) stream.close();
+    stream = null;
+  }
+
+  // A browser holds six connections to one host. Pages in the background share one stream,
+  // which keeps the number in the title and the notifications.
+  function arrange() {
+    if (!document.hidden || !navigator.locks) {
+      follow();
+      return;
+    }
+    unfollow();
+    say("in the background");
+    navigator.locks.request("parley-background", () => new Promise((release) => {
+      if (!document.hidden) { release(); return; }
+      follow();
+      document.addEventListener("visibilitychange", release, { once: true });
+    }));
+  }
+
+  function tell(answer) {
+    note.replaceChildren();
+    for (const [text, kind] of [[answer.text, ""], [answer.hint, "hint"]]) {
+      if (!text) continue;
+      const p = document.createElement("p");
+      p.textContent = text;
+      p.className = kind;
+      note.append(p);
+    }
+    note.classList.toggle("bad", !!answer.failed);
+    note.classList.remove("gone");
+    clearTimeout(tell.timer);
+    if (!answer.failed) tell.timer = setTimeout(() => note.classList.add("gone"), 6000);
+  }
+
+  document.addEventListener("submit", async (e) => {
+    const form = e.target, button = e.submitter;
+    if (form.method !== "post" || !form.action.includes("/do/")) return;
+    e.preventDefault();
+    if (button && button.dataset.confirm && !confirm(button.dataset.confirm)) return;
+    const fields = new FormData(form);
+    for (const b of form.querySelectorAll("button")) b.disabled = true;
+    try {
+      const res = await fetch(form.action, { method: "POST", body: new URLSearchParams(fields), headers: { Accept: "application/json" } });
+      if (res.status === 401) { location.reload(); return; }
+      const answer = await res.json();
+      tell(answer);
+      if (!answer.failed) {
+        form.reset();
+        const once = form.querySelector("input[name=once]");
+        if (once) once.value = crypto.randomUUID();
+      }
+    } catch {
+      tell({ text: "The hub did not answer.", hint: "Is it running? Try again.", failed: true });
+    } finally {
+      for (const b of form.querySelectorAll("button")) b.disabled = false;
+    }
+  });
+
+  document.addEventListener("keydown", (e) => {
+    if (e.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) {
+      const search = document.querySelector("input[type=search]");
+      if (search) { e.preventDefault(); search.focus(); }
+    }
+    if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.tagName === "TEXTAREA") e.target.form.requestSubmit();
+  });
+
+  if (window.Notification && Notification.permission === "default") {
+    bell.hidden = false;
+    bell.addEventListener("click", () => Notification.requestPermission().then(() => { bell.hidden = true; }));
+  }
+  document.addEventListener("visibilitychange", arrange);
+  addEventListener("pagehide", unfollow);
+  addEventListener("pageshow", arrange);
+  setInterval(() => showTimes(document), 15000);
+  showTimes(document);
+})();

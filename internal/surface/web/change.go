@@ -1,0 +1,241 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// A form is the input of a change.
+type form struct {
+	*visit
+	url.Values
+}
+
+func (f form) agent() hub.AgentID { return hub.AgentID(f.Get("agent")) }
+
+// perform calls an operation as the person who is signed in.
+func perform[S, P, R any](ctx context.Context, v *visit, o rpc.Operation[S, P, R], params P) (R, error) {
+	return rpc.Perform(ctx, v.Operations, v.caller, o, params)
+}
+
+// changes are everything that a page lets the operator do, each with the sentence
+// that tells what it led to.
+var changes = map[string]func(context.Context, form) (string, error){
+	"approve": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.Approve, api.IDParams{ID: hub.EnvelopeID(f.Get("id"))})
+		return fmt.Sprintf("Approved: %s may go on to %s.", got.From, joinNames(got.To)), err
+	},
+	"deny": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.Deny, api.IDParams{ID: hub.EnvelopeID(f.Get("id")), Reason: f.Get("reason")})
+		return fmt.Sprintf("Denied: %s is told.", got.From), err
+	},
+	"answer": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.Respond, api.SendParams{ReplyTo: hub.EnvelopeID(f.Get("id")), Text: f.Get("text"), IdempotencyKey: f.Get("once")})
+		return fmt.Sprintf("Answered as %s.", got.ShortID), err
+	},
+	"done": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.Inbox, api.InboxParams{Peek: true, Limit: 1, Ack: api.AckSet{IDs: []hub.EnvelopeID{hub.EnvelopeID(f.Get("id"))}}})
+		return "Marked as read.", err
+	},
+	"send": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.Send, api.SendParams{
+			To: api.Recipients{f.agent()}, Text: f.Get("text"), ThreadID: f.Get("thread"), Priority: hub.Priority(f.Get("priority")), IdempotencyKey: f.Get("once"),
+		})
+		reach := ""
+		for _, d := range got.Deliveries {
+			if d.Channel == hub.ChannelInbox {
+				reach = ": " + d.Reason
+			}
+		}
+		return fmt.Sprintf("Sent as %s%s.", got.ShortID, reach), err
+	},
+	"pause": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.PauseAgent, api.AgentParams{ID: f.agent()})
+		return fmt.Sprintf("%s is paused: it reads, and sends nothing.", f.agent()), err
+	},
+	"resume": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.ResumeAgent, api.AgentParams{ID: f.agent()})
+		return fmt.Sprintf("%s may send again.", f.agent()), err
+	},
+	"reset": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.ResetAgent, api.AgentParams{ID: f.agent()})
+		return fmt.Sprintf("The suspension of %s is lifted.", f.agent()), err
+	},
+	"wake": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.TestWake, api.WakeTestParams{Agent: f.agent(), Seconds: wakeSeconds})
+		return wakeText(f.agent(), got), err
+	},
+	"forget": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.Forget, api.IDParams{ID: hub.EnvelopeID(f.Get("id"))})
+		return "The text is removed. Backups, exports and agents that read it are out of reach.", err
+	},
+	"release": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.Handoff, api.HandoffParams{Action: "release", ID: hub.HandoffID(f.Get("id")), Detail: f.Get("reason")})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s does not have the task any more.", got.Report.To), nil
+	},
+	"hand-on": handOn,
+	"approve-peer": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, coordination.ApprovePeer, coordination.PeerParams{AID: hub.AID(f.Get("aid"))})
+		return "The peer is approved.", err
+	},
+	"respond-contract": func(ctx context.Context, f form) (string, error) {
+		in := coordination.InContract{InProject: coordination.InProject{Project: hub.ProjectID(f.Get("project"))}, Contract: hub.ContractID(f.Get("contract"))}
+		got, err := perform(ctx, f.visit, coordination.Respond, contract.Response{InContract: in, Action: f.Get("answer"), Comment: f.Get("comment")})
+		return fmt.Sprintf("Answered: the contract is %s.", got.Status), err
+	},
+	"pause-all":  setAll(hub.AgentActive, api.PauseAgent, api.PauseWake, "%d agents are paused, and mail wakes nobody."),
+	"resume-all": setAll(hub.AgentPaused, api.ResumeAgent, api.ResumeWake, "%d agents may send again, and mail wakes those that allow it."),
+}
+
+// handOn takes a task from its owner and proposes it to another agent, with what its
+// package says.
+func handOn(ctx context.Context, f form) (string, error) {
+	id := hub.HandoffID(f.Get("id"))
+	got, err := perform(ctx, f.visit, api.Handoff, api.HandoffParams{Action: "show", ID: id})
+	if err != nil {
+		return "", err
+	}
+	var pkg struct {
+		Task struct {
+			Objective string   `json:"objective"`
+			Criteria  []string `json:"success_criteria"`
+		} `json:"task"`
+		Context struct {
+			Summary string `json:"summary"`
+		} `json:"context"`
+		Work struct {
+			Next     string `json:"next_step"`
+			Worktree string `json:"worktree_path"`
+			Branch   string `json:"branch"`
+		} `json:"work_state"`
+	}
+	if err := json.Unmarshal(got.Report.Package, &pkg); err != nil {
+		return "", hub.Errorf(hub.CodeInvalid, "web", "the package of the handoff cannot be read")
+	}
+	if _, err := perform(ctx, f.visit, api.Handoff, api.HandoffParams{Action: "release", ID: id, Detail: "handed on to " + f.Get("agent")}); err != nil {
+		return "", err
+	}
+	_, err = perform(ctx, f.visit, api.Handoff, api.HandoffParams{
+		Action: "initiate", To: f.agent(), TaskID: got.Report.TaskID, Title: got.Report.Title, Objective: pkg.Task.Objective, Summary: pkg.Context.Summary,
+		NextStep: pkg.Work.Next, Criteria: pkg.Task.Criteria, Worktree: pkg.Work.Worktree, Branch: pkg.Work.Branch, IdempotencyKey: "hand-on-" + string(id),
+	})
+	return fmt.Sprintf("The task is proposed to %s.", f.agent()), err
+}
+
+// wakeSeconds is how long a person waits for the proof of a wake.
+const wakeSeconds = 20
+
+func wakeText(agent hub.AgentID, got api.ProbeReport) string {
+	if got.Proven {
+		return fmt.Sprintf("%s is awake.", agent)
+	}
+	return fmt.Sprintf("%s did not wake: %s", agent, got.Detail)
+}
+
+// setAll returns a change that moves every agent in a state, and the wakes of all.
+func setAll[R any](from hub.AgentState, one rpc.Operation[*api.Services, api.AgentParams, R], wakes rpc.Operation[*api.Services, api.WakePauseParams, api.PauseState], text string) func(context.Context, form) (string, error) {
+	return func(ctx context.Context, f form) (string, error) {
+		list, err := perform(ctx, f.visit, api.ListAgents, api.None{})
+		n := 0
+		for _, a := range list.Agents {
+			if err != nil || a.ID == hub.Operator || a.State != from {
+				continue
+			}
+			if _, err = perform(ctx, f.visit, one, api.AgentParams{ID: a.ID}); err == nil {
+				n++
+			}
+		}
+		if err == nil {
+			_, err = perform(ctx, f.visit, wakes, api.WakePauseParams{All: true})
+		}
+		return fmt.Sprintf(text, n), err
+	}
+}
+
+func joinNames(names []hub.AgentID) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = string(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// checkChange refuses a change that does not come from a page of this session.
+func (h *Handler) checkChange(w http.ResponseWriter, r *http.Request, s session) error {
+	own := "http://" + r.Host
+	if r.TLS != nil {
+		own = "https://" + r.Host
+	}
+	if r.Header.Get("Origin") != own {
+		return hub.Errorf(hub.CodeDenied, "web", "changes are made from this page alone")
+	}
+	if err := readForm(w, r); err != nil {
+		return err
+	}
+	if r.PostForm.Get("token") != s.token() {
+		return hub.Errorf(hub.CodeDenied, "web", "the form is not of this session").WithHint("load the page again")
+	}
+	return nil
+}
+
+// change answers POST /do/ACTION: a script is told what it led to, a form is led back to
+// its page.
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
+	var done note
+	err := h.checkChange(w, r, s)
+	do, ok := changes[r.PathValue("action")]
+	switch {
+	case err != nil:
+	case !s.caller.IsOperator():
+		err = hub.Errorf(hub.CodeDenied, "web", "viewers read; only operators change something")
+	case !ok:
+		err = hub.Errorf(hub.CodeNotFound, "web", "there is no such change")
+	default:
+		v := &visit{h, s.caller, r}
+		done.Text, err = do(r.Context(), form{v, r.PostForm})
+	}
+	status := http.StatusOK
+	if err != nil {
+		if code := hub.CodeOf(err); code == hub.CodeInternal {
+			h.Log.Error("a change failed", "actor", s.caller.ID, "op", r.PathValue("action"), "err", err)
+		}
+		done, status = *failure(err), http.StatusBadRequest
+		if known, ok := statuses[hub.CodeOf(err)]; ok {
+			status = known
+		}
+	}
+	if r.Header.Get("Accept") == "application/json" {
+		rpc.WriteJSON(w, status, map[string]any{"text": done.Text, "hint": done.Hint, "failed": done.Failed})
+		return
+	}
+	h.mu.Lock()
+	h.notes[s.ID] = &done
+	h.mu.Unlock()
+	back := r.PostForm.Get("back")
+	if _, err := h.pageAt(r.Context(), back); err != nil {
+		back = "/"
+	}
+	http.Redirect(w, r, back, http.StatusSeeOther)
+}
+
+// takeNote returns what the last change of a session led to, once.
+func (h *Handler) takeNote(s session) *note {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.notes[s.ID]
+	delete(h.notes, s.ID)
+	return n
+}

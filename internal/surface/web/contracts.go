@@ -1,0 +1,109 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+)
+
+type contractsData struct {
+	Projects []projectView
+	Peers    []federation.PeerStatus
+}
+
+type projectView struct {
+	ID        hub.ProjectID
+	Name      string
+	Objective string
+	Status    hub.ProjectStatus
+	Repos     []hub.Repo
+	Contracts []hub.Contract
+	Conflicts int
+}
+
+// repoName returns the name of a repository of a project.
+func repoName(repos []hub.Repo, id hub.RepoID) string {
+	for _, r := range repos {
+		if r.ID == id {
+			return r.Name
+		}
+	}
+	return string(id)
+}
+
+// RepoName returns the name of one of the project's repositories.
+func (p projectView) RepoName(id hub.RepoID) string { return repoName(p.Repos, id) }
+
+const projectPage = 50 // projects on the page
+
+func contracts(ctx context.Context, v *visit) (string, any, error) {
+	var d contractsData
+	list, err := perform(ctx, v, coordination.ListProjects, coordination.ListParams{Summary: true, Limit: projectPage})
+	if err != nil {
+		return "", nil, err
+	}
+	for _, p := range list.Projects {
+		view := projectView{ID: p.ID, Name: p.Name, Objective: p.Objective, Status: p.Status}
+		in := coordination.InProject{Project: p.ID}
+		whole, err := perform(ctx, v, coordination.GetProject, coordination.ProjectParams{InProject: in})
+		if err != nil {
+			return "", nil, err
+		}
+		view.Repos, view.Contracts = whole.Repos, whole.Contracts
+		for _, c := range whole.Contracts {
+			view.Conflicts += len(c.Conflicts)
+		}
+		d.Projects = append(d.Projects, view)
+	}
+	if v.operator() {
+		peers, err := perform(ctx, v, coordination.ListPeers, coordination.None{})
+		if err != nil {
+			return "", nil, err
+		}
+		d.Peers = peers.Peers
+	}
+	return "Contracts", d, nil
+}
+
+type contractData struct {
+	hub.Contract
+	Project  projectView
+	Versions []versionView
+	Own      string // the repository for which the operator may answer; "" for none
+	Here     string
+}
+
+// A versionView is one version of a contract, with its lines compared with the one before.
+type versionView struct {
+	Version int
+	By      string
+	Lines   []diffLine
+	Current bool
+}
+
+func oneContract(ctx context.Context, v *visit) (string, any, error) {
+	in := coordination.InContract{InProject: coordination.InProject{Project: hub.ProjectID(v.r.PathValue("project"))}, Contract: hub.ContractID(v.r.PathValue("id"))}
+	got, err := perform(ctx, v, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
+	if err != nil {
+		return "", nil, err
+	}
+	whole, err := perform(ctx, v, coordination.GetProject, coordination.ProjectParams{InProject: in.InProject})
+	if err != nil {
+		return "", nil, err
+	}
+	d := contractData{Contract: got.Contract, Here: v.r.URL.RequestURI(), Project: projectView{ID: whole.ID, Name: whole.Name, Repos: whole.Repos}}
+	was := ""
+	add := func(n int, by hub.RepoID, content json.RawMessage, current bool) {
+		text := pretty(content)
+		d.Versions = append(d.Versions, versionView{n, repoName(whole.Repos, by), diffLines(was, text), current})
+		was = text
+	}
+	for _, h := range got.History {
+		add(h.Version, h.ProposedBy, h.Content, false)
+	}
+	add(got.Version, got.ProposedBy, got.Content, true)
+	return got.Name, d, nil
+}

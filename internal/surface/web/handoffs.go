@@ -1,0 +1,88 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+// A column is the part of the board for some states.
+type column struct {
+	Name, Empty string
+	States      []hub.HandoffState
+	Cards       []card
+	More        bool
+}
+
+// A card is a handoff on the board.
+type card struct {
+	handoff.Report
+	Late bool
+}
+
+const boardPage = 40 // handoffs of one state
+
+func newCard(r handoff.Report) card {
+	return card{r, !r.DueAt.IsZero() && r.DueAt.Before(time.Now())}
+}
+
+func handoffs(ctx context.Context, v *visit) (string, any, error) {
+	board := []column{
+		{Name: "Proposed", Empty: "A task that an agent hands over waits here for its receiver.", States: []hub.HandoffState{hub.HandoffProposed, hub.HandoffValidating}},
+		{Name: "In work", Empty: "A task that its receiver has accepted.", States: []hub.HandoffState{hub.HandoffAccepted, hub.HandoffActivated}},
+		{Name: "Done", Empty: "A task whose owner says that it is done, with the proof.", States: []hub.HandoffState{hub.HandoffCompleted, hub.HandoffClosed}},
+		{Name: "Refused", Empty: "A task that was rejected, withdrawn, or whose claims did not hold.", States: []hub.HandoffState{hub.HandoffRejected}},
+	}
+	for i := range board {
+		for _, state := range board[i].States {
+			got, err := perform(ctx, v, api.Handoff, api.HandoffParams{Action: "list", State: state, Limit: boardPage})
+			if err != nil {
+				return "", nil, err
+			}
+			for _, r := range got.Listing.Handoffs {
+				board[i].Cards = append(board[i].Cards, newCard(r))
+			}
+			board[i].More = board[i].More || got.Listing.Next != ""
+		}
+	}
+	return "Handoffs", board, nil
+}
+
+type handoffData struct {
+	card
+	Here    string
+	Agents  []hub.AgentID
+	Open    bool // somebody has it or is to have it
+	Waits   bool // for the operator
+	CanHand bool // the operator can hand it on: no agent has it
+	Hidden  bool // the package is for operators alone
+}
+
+func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
+	got, err := perform(ctx, v, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(v.r.PathValue("id"))})
+	if err != nil {
+		return "", nil, err
+	}
+	d := handoffData{card: newCard(*got.Report), Here: v.r.URL.RequestURI()}
+	if d.Hidden = d.Restricted && !v.operator(); d.Hidden {
+		d.Package, d.Checks, d.Notes, d.Reason = nil, nil, "", ""
+		for i := range d.History {
+			d.History[i].Checks, d.History[i].Note = nil, ""
+		}
+	}
+	switch d.Status {
+	case hub.HandoffAccepted, hub.HandoffActivated:
+		d.Open = true
+	case hub.HandoffProposed:
+		d.Waits = d.NeedsHuman && !d.Approved
+	case hub.HandoffRejected, hub.HandoffClosed:
+		d.CanHand = true
+	}
+	if d.Agents, err = v.agentNames(ctx); err != nil {
+		return "", nil, err
+	}
+	return d.Title, d, nil
+}

@@ -1,0 +1,233 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	minGap    = 250 * time.Millisecond // between two renderings of a view
+	renderCap = 20                     // the gap is at least so many times the time of a rendering: one part in twenty of a core
+	keepAlive = 15 * time.Second       // between comments that keep a stream open
+	refresh   = 30 * time.Second       // after which a view is rendered without an event: some states follow from time alone
+)
+
+// live holds the views that are open. One view serves every stream that shows the same
+// address to callers who may see the same, so that the cost of an event does not grow
+// with the number of open pages.
+type live struct {
+	mu    sync.Mutex // guards views and the streams of each
+	views map[string]*view
+}
+
+// A view is an address that is rendered again after events.
+type view struct {
+	streams int           // guarded by live.mu
+	end     func()        // stops the rendering
+	done    chan struct{} // closed when it has stopped
+
+	mu      sync.Mutex // guards the fields below
+	current rendering
+	changed chan struct{} // closed and replaced with each new rendering
+}
+
+// state returns the newest rendering, and a channel that is closed when there is a newer one.
+func (v *view) state() (rendering, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.current, v.changed
+}
+
+// show replaces the rendering if it says something else.
+func (v *view) show(next rendering) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current.n > 0 && v.current.title == next.title && v.current.waiting == next.waiting && bytes.Equal(v.current.main, next.main) {
+		return
+	}
+	next.n = v.current.n + 1
+	v.current = next
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// join returns the view of an address, which it begins if nobody else looks at it.
+func (l *live) join(key string, begin func(context.Context, *view)) (*view, func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.views[key]
+	if v == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		v = &view{end: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+		l.views[key] = v
+		go func() {
+			defer close(v.done)
+			begin(ctx, v)
+		}()
+	}
+	v.streams++
+	return v, func() {
+		l.mu.Lock()
+		v.streams--
+		last := v.streams == 0
+		if last {
+			delete(l.views, key)
+		}
+		l.mu.Unlock()
+		if last {
+			v.end()
+			<-v.done
+		}
+	}
+}
+
+// count returns how many streams are open.
+func (l *live) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, v := range l.views {
+		n += v.streams
+	}
+	return n
+}
+
+// follow renders a view after each event until ctx ends.
+func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
+	hints, cancel := h.Bus.Subscribe(hub.TopicJournal)
+	defer cancel()
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		began := time.Now()
+		err := hub.Contain("web", func() error {
+			next, err := h.render(ctx, from, p)
+			if err == nil {
+				v.show(next)
+			}
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			h.Log.Warn("an open page could not be rendered", "op", p.name, "code", hub.CodeOf(err), "err", err)
+		}
+		select {
+		case <-time.After(max(minGap, renderCap*time.Since(began))):
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-hints:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stream answers GET /live?path=PATH&after=N: the page at an address each time that it
+// changes, as server-sent events. The id of an event is the number of the newest journal
+// entry that the page includes; a browser that comes back with it gets the page at once
+// if it has changed since.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
+	address := r.URL.Query().Get("path")
+	at, err := h.pageAt(context.Background(), address) // the view may outlive this stream
+	if err != nil {
+		h.fail(w, r, s, err)
+		return
+	}
+	last := r.Header.Get("Last-Event-ID")
+	if last == "" {
+		last = r.URL.Query().Get("after")
+	}
+	seen, err := strconv.ParseInt(last, 10, 64)
+	if err != nil {
+		seen = -1
+	}
+	key := fmt.Sprintf("%t %s", s.caller.IsOperator(), address)
+	v, leave := h.live.join(key, func(ctx context.Context, v *view) { h.follow(ctx, v, &visit{h, s.caller, at.r}, at.page) })
+	defer leave()
+	rc := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	fmt.Fprint(w, "retry: 1000\n\n")
+	alive := time.NewTicker(keepAlive)
+	defer alive.Stop()
+	for sent := 0; ; {
+		// The session may have been revoked while the stream was open.
+		if _, _, err := h.SignIn.Identify(r.Context(), s.secret); err != nil {
+			return
+		}
+		now, changed := v.state()
+		isNew := now.n != sent && (sent > 0 || now.seq > seen)
+		if sent = now.n; isNew {
+			if err := h.send(w, s, now); err != nil {
+				return
+			}
+		}
+		if rc.Flush() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			fmt.Fprint(w, ": \n\n")
+		case <-r.Context().Done():
+			return
+		case <-h.Stopping:
+			return
+		}
+	}
+}
+
+// send writes a rendering as an event.
+func (h *Handler) send(w http.ResponseWriter, s session, now rendering) error {
+	data, err := json.Marshal(struct {
+		Title   string `json:"title"`
+		Waiting int    `json:"waiting"`
+		Main    string `json:"main"`
+	}{now.title, now.waiting, string(h.personal(now.main, s))})
+	if err == nil {
+		_, err = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", now.seq, data)
+	}
+	return err
+}
+
+// A target is the page of an address, and the request for it with the values of its path.
+type target struct {
+	page
+	r *http.Request
+}
+
+type targetKey struct{}
+
+// nowhere takes the answer of the finder, which redirects addresses that are not clean.
+type nowhere struct{}
+
+func (nowhere) Header() http.Header         { return http.Header{} }
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (nowhere) WriteHeader(int)             {}
+
+// pageAt returns the page of an address.
+func (h *Handler) pageAt(ctx context.Context, address string) (target, error) {
+	var out target
+	r, err := http.NewRequestWithContext(context.WithValue(ctx, targetKey{}, &out), http.MethodGet, address, nil)
+	if err != nil || !strings.HasPrefix(address, "/") {
+		return out, hub.Errorf(hub.CodeInvalid, "web", "path: not an address of this page")
+	}
+	if _, pattern := h.finder.Handler(r); pattern != "" {
+		h.finder.ServeHTTP(nowhere{}, r)
+	}
+	if out.r == nil {
+		return out, hub.Errorf(hub.CodeNotFound, "web", "path: there is no such page")
+	}
+	return out, nil
+}

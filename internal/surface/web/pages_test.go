@@ -1,0 +1,195 @@
+package web_test
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/server"
+)
+
+var hrefs = regexp.MustCompile(`href="(/[^"]*)"`)
+
+// crawl follows every link of the page and returns the addresses.
+func (v *visitor) crawl() map[string]string {
+	v.s.t.Helper()
+	found := map[string]string{}
+	for queue := []string{"/"}; len(queue) > 0; queue = queue[1:] {
+		address, _, _ := strings.Cut(queue[0], "#")
+		if _, known := found[address]; known {
+			continue
+		}
+		got := v.get(address)
+		found[address] = got.body
+		if got.StatusCode != http.StatusOK {
+			v.s.t.Errorf("GET %s: got %d, want 200:\n%.2000s", address, got.StatusCode, got.body)
+		}
+		for _, m := range hrefs.FindAllStringSubmatch(got.body, -1) {
+			queue = append(queue, html.UnescapeString(m[1]))
+		}
+	}
+	return found
+}
+
+// Every link of every page leads somewhere, for an operator and for a viewer.
+func TestLinks(t *testing.T) {
+	for name, s := range map[string]*site{"one hub": demoSite(t), "two hubs": pairSite(t)} {
+		for _, who := range []string{"operator", "viewer"} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				v := s.visitor()
+				code := s.link().Code
+				if who == "viewer" {
+					code = do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code
+				}
+				v.signIn(code)
+				pages := v.crawl()
+				if len(pages) < 12 {
+					t.Errorf("%d addresses were found, want at least 12", len(pages))
+				}
+				for address, body := range pages {
+					if who == "viewer" && strings.Contains(body, `action="/do/`) {
+						t.Errorf("%s offers a viewer a change", address)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Each change of the pages, made by forms without JavaScript.
+func TestChanges(t *testing.T) {
+	s := newSite(t, server.Options{}, "planner", "builder", "tester")
+	v := s.visitor()
+	v.signIn(s.link().Code)
+	agent := func(name hub.AgentID) api.AgentProfile {
+		for _, a := range do(s, s.operator, api.ListAgents, api.None{}).Agents {
+			if a.ID == name {
+				return a
+			}
+		}
+		return api.AgentProfile{}
+	}
+	t.Run("approve and deny count once", func(t *testing.T) {
+		held := s.hold("planner", "builder", "may I?")
+		v.do("approve", url.Values{"id": {string(held)}})
+		v.do("approve", url.Values{"id": {string(held)}})
+		if body := v.get("/").body; !strings.Contains(body, "is not held") {
+			t.Error("the second approval was not refused")
+		}
+		v.do("deny", url.Values{"id": {string(held)}})
+		n := 0
+		for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Limit: 1000}).Entries {
+			if e.Action == hub.ActionMessageApproved || e.Action == hub.ActionMessageDenied {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d decisions are in the journal, want 1", n)
+		}
+	})
+	t.Run("an answer reaches the sender, once", func(t *testing.T) {
+		id := s.send("planner", "operator", "Which port?")
+		form := url.Values{"id": {string(id)}, "text": {"7420"}, "once": {"k1"}}
+		v.do("answer", form)
+		v.do("answer", form)
+		got := do(s, s.as("planner"), api.Inbox, api.InboxParams{NewOnly: true})
+		var answers int
+		for _, m := range got.Messages {
+			if m.ReplyTo == id {
+				answers++
+			}
+		}
+		if answers != 1 {
+			t.Errorf("planner has %d answers, want 1", answers)
+		}
+	})
+	t.Run("a message to everyone", func(t *testing.T) {
+		v.do("send", url.Values{"agent": {"*"}, "text": {"hello all"}})
+		if got := do(s, s.as("tester"), api.Inbox, api.InboxParams{Peek: true}); len(got.Messages) != 1 {
+			t.Errorf("tester has %d messages, want 1", len(got.Messages))
+		}
+	})
+	t.Run("pause and resume, one and all", func(t *testing.T) {
+		v.do("pause", url.Values{"agent": {"tester"}})
+		if a := agent("tester"); a.State != hub.AgentPaused {
+			t.Errorf("tester is %s", a.State)
+		}
+		v.do("pause-all", url.Values{})
+		if a := agent("planner"); a.State != hub.AgentPaused {
+			t.Errorf("planner is %s", a.State)
+		}
+		v.do("resume-all", url.Values{})
+		if a := agent("tester"); a.State != hub.AgentActive {
+			t.Errorf("tester is %s after all were resumed", a.State)
+		}
+	})
+	t.Run("forget removes the text", func(t *testing.T) {
+		id := s.send("planner", "builder", "my password is hunter2")
+		if body := v.get("/messages/" + string(id)).body; !strings.Contains(body, "hunter2") {
+			t.Error("the page of the message does not show its text")
+		}
+		v.do("forget", url.Values{"id": {string(id)}})
+		if body := v.get("/messages/" + string(id)).body; strings.Contains(body, "hunter2") {
+			t.Error("the text is still there")
+		}
+	})
+	t.Run("release and hand on", func(t *testing.T) {
+		initiate := func(task string) hub.HandoffID {
+			got := do(s, s.as("planner"), api.Handoff, api.HandoffParams{
+				Action: "initiate", To: "builder", TaskID: task, Title: "Task " + task, Summary: "all is said", NextStep: "do it", Criteria: []string{"it is done"},
+			})
+			do(s, s.as("builder"), api.Handoff, api.HandoffParams{Action: "accept", ID: got.Report.ID})
+			return got.Report.ID
+		}
+		one, two := initiate("T-1"), initiate("T-2")
+		v.do("release", url.Values{"id": {string(one)}, "reason": {"not now"}})
+		if got := do(s, s.operator, api.Handoff, api.HandoffParams{Action: "show", ID: one}).Report; got.Ending != hub.EndedReleased {
+			t.Errorf("the first task ended as %q, want released", got.Ending)
+		}
+		v.do("hand-on", url.Values{"id": {string(two)}, "agent": {"tester"}})
+		got := do(s, s.operator, api.Handoff, api.HandoffParams{Action: "list", To: "tester"}).Listing.Handoffs
+		if len(got) != 1 || got[0].TaskID != "T-2" || got[0].Status != hub.HandoffProposed {
+			t.Errorf("the handoffs of tester: got %+v, want T-2 proposed", got)
+		}
+	})
+	t.Run("a form leads back to its own page alone", func(t *testing.T) {
+		for back, want := range map[string]string{"/journal": "/journal", "https://evil.example/": "/", "//evil.example": "/", "": "/", "/nothing": "/"} {
+			if got := v.do("resume", url.Values{"agent": {"tester"}, "back": {back}}).Header.Get("Location"); got != want {
+				t.Errorf("back %q: leads to %q, want %q", back, got, want)
+			}
+		}
+	})
+	t.Run("the journal is filtered, paged and exported", func(t *testing.T) {
+		body := v.get("/journal?action=agent.added").body
+		if n := strings.Count(body, "<tr id="); n != 4 {
+			t.Errorf("%d entries about new agents, want 4", n)
+		}
+		export := v.get("/journal/export?action=agent.added")
+		if n := strings.Count(export.body, "\n"); n != 4 || !strings.Contains(export.Header.Get("Content-Disposition"), "attachment") {
+			t.Errorf("the export has %d lines, want 4", n)
+		}
+	})
+	t.Run("verify comes to its end", func(t *testing.T) {
+		if body := v.get("/journal/verify").body; !strings.Contains(body, "everything fits") {
+			t.Errorf("got %.1500s", body)
+		}
+	})
+}
+
+// Search tells a viewer nothing about texts of high sensitivity.
+func TestSearchOfViewer(t *testing.T) {
+	s := newSite(t, server.Options{}, "planner", "builder")
+	do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Text: "the secret is xyzzy", Policy: []byte(`{"visibility":"private","sensitivity":"high","human_gate":"none"}`)})
+	v := s.visitor()
+	v.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
+	for _, q := range []string{"xyzzy", "absent"} {
+		if body := v.get("/conversations?q=" + q).body; !strings.Contains(body, "No message has these words") {
+			t.Errorf("a search for %s tells a viewer of a hit", q)
+		}
+	}
+}

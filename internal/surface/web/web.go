@@ -1,0 +1,499 @@
+// Package web is the hub's page: what happens on the hub, for people in a browser, and
+// the decisions that wait for one.
+//
+// A page is HTML from the server and needs no JavaScript; with it, a page follows the
+// journal by server-sent events. Everything is read and changed by the operations of
+// the tables, as the person who is signed in: a viewer reads, an operator steers. The
+// page is served under a host name of its own alone, and without a session nothing but
+// the sign-in page is.
+//
+// Text of agents is text on a page, never HTML: templates escape it, and the policy
+// that every answer carries lets a browser run no script and take no style but those
+// that are embedded here.
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+//go:embed assets pages
+var files embed.FS
+
+// Options says what a Handler works with.
+type Options struct {
+	Operations *rpc.Dispatcher
+	SignIn     *signin.Service
+	Head       func(context.Context) (hub.Head, error) // of the journal
+	Bus        hub.Bus
+	Log        *slog.Logger
+	Stopping   <-chan struct{} // ends every event stream when it is closed
+	Version    string
+	Figures    func() Figures // what the hub has counted
+}
+
+// A Handler serves the page.
+type Handler struct {
+	Options
+	mux    *http.ServeMux
+	finder *http.ServeMux // of pages by their address
+	pages  []page
+	themes map[string]*template.Template // a page's name gives its templates
+	assets map[string]asset
+
+	// Every form has this in place of the token of its session, so that one rendering
+	// serves all sessions; likewise the key of a message that is sent once.
+	token, once []byte
+
+	live    live
+	history samples
+
+	mu    sync.Mutex       // guards notes
+	notes map[string]*note // what a change led to, for the next page of a session
+}
+
+// A note tells a person what a change led to.
+type note struct {
+	Text, Hint string
+	Failed     bool
+}
+
+// A page is one address of the surface.
+type page struct {
+	name    string // of its template
+	pattern string // of its path
+	nav     string // in the navigation; "" for a page below another one
+	under   string // the page whose entry of the navigation is marked
+	load    func(ctx context.Context, v *visit) (title string, data any, err error)
+}
+
+// A visit is one request for a page by a person who is signed in.
+type visit struct {
+	*Handler
+	caller hub.Caller
+	r      *http.Request // path values and query
+}
+
+// operator reports whether the person may steer.
+func (v *visit) operator() bool { return v.caller.IsOperator() }
+
+// An asset is an embedded file, compressed once.
+type asset struct {
+	kind        string
+	plain, gzip []byte
+}
+
+// NewHandler returns the page of a hub.
+func NewHandler(o Options) (*Handler, error) {
+	h := &Handler{
+		Options: o, mux: http.NewServeMux(), finder: http.NewServeMux(), themes: map[string]*template.Template{}, assets: map[string]asset{}, notes: map[string]*note{},
+		token: []byte("token-" + rand.Text()), once: []byte("once-" + rand.Text()),
+	}
+	h.live.views = map[string]*view{}
+	h.pages = []page{
+		{name: "now", pattern: "/{$}", nav: "Now", load: now},
+		{name: "conversations", pattern: "/conversations", nav: "Conversations", load: conversations},
+		{name: "conversation", pattern: "/conversations/{id}", under: "conversations", load: conversation},
+		{name: "message", pattern: "/messages/{id}", under: "conversations", load: oneMessage},
+		{name: "handoffs", pattern: "/handoffs", nav: "Handoffs", load: handoffs},
+		{name: "handoff", pattern: "/handoffs/{id}", under: "handoffs", load: oneHandoff},
+		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
+		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
+		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},
+		{name: "contract", pattern: "/contracts/{project}/{id}", under: "contracts", load: oneContract},
+		{name: "journal", pattern: "/journal", nav: "Journal", load: journal},
+		{name: "health", pattern: "/health", nav: "Health", load: health},
+	}
+	if err := h.parse(); err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	for _, p := range h.pages {
+		h.mux.HandleFunc("GET "+p.pattern, h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) { h.servePage(w, r, s, p) }))
+		h.finder.HandleFunc("GET "+p.pattern, func(_ http.ResponseWriter, r *http.Request) {
+			*r.Context().Value(targetKey{}).(*target) = target{p, r}
+		})
+	}
+	h.mux.HandleFunc("GET /journal/verify", h.signedIn(h.serveVerify))
+	h.mux.HandleFunc("GET /journal/export", h.signedIn(h.exportJournal))
+	h.mux.HandleFunc("GET /live", h.signedIn(h.stream))
+	h.mux.HandleFunc("POST /do/{action}", h.signedIn(h.change))
+	h.mux.HandleFunc("POST /sign-out", h.signedIn(h.signOut))
+	h.mux.HandleFunc("GET /sign-in", func(w http.ResponseWriter, r *http.Request) { h.serveSignIn(w, http.StatusOK, nil) })
+	h.mux.HandleFunc("POST /sign-in", h.signIn)
+	h.mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if openAssets[r.PathValue("name")] {
+			h.serveAsset(w, r)
+			return
+		}
+		h.signedIn(func(w http.ResponseWriter, r *http.Request, _ session) { h.serveAsset(w, r) })(w, r)
+	})
+	h.mux.HandleFunc("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
+		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "there is no page %s", r.URL.Path).WithHint("the navigation leads to every page"))
+	}))
+	return h, nil
+}
+
+// openAssets are the parts of the sign-in page.
+var openAssets = map[string]bool{"app.css": true, "icon.svg": true}
+
+// parse reads the embedded templates and assets.
+func (h *Handler) parse() error {
+	base, err := template.New("").Funcs(functions).ParseFS(files, "pages/layout.html", "pages/parts.html")
+	if err != nil {
+		return err
+	}
+	for _, p := range append([]page{{name: "sign-in"}, {name: "signed-in"}, {name: "verify"}}, h.pages...) {
+		t, err := template.Must(base.Clone()).ParseFS(files, "pages/"+p.name+".html")
+		if err != nil {
+			return err
+		}
+		h.themes[p.name] = t
+	}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	return fs.WalkDir(files, "assets", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		plain, err := files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		h.assets[path.Base(name)] = asset{kinds[path.Ext(name)], plain, compressed(plain)}
+		return nil
+	})
+}
+
+// compressed returns b as gzip.
+func compressed(b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Write(b) // a buffer takes everything
+	w.Close()
+	return out.Bytes()
+}
+
+// headers are in every answer. With a stricter referrer policy a browser would leave the
+// origin out of the forms of a page, too.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"Referrer-Policy":         "same-origin", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+	"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+}
+
+// ServeHTTP answers a request under the page's host name.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range headers {
+		w.Header().Set(name, value)
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// cookieName is the name of the cookie with the secret of a session.
+const cookieName = "parley"
+
+// A session is a browser that is signed in, in one request.
+type session struct {
+	signin.Session
+	caller hub.Caller
+	secret string
+}
+
+// token returns the token that every change of the session carries.
+func (s session) token() string { return hub.HashSecret("change:" + s.secret)[:32] }
+
+// identify returns the session of a request.
+func (h *Handler) identify(r *http.Request) (session, error) {
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return session{}, hub.Errorf(hub.CodeUnauthenticated, "web", "you are not signed in").WithHint("run: parley open")
+	}
+	s, caller, err := h.SignIn.Identify(r.Context(), c.Value)
+	return session{s, caller, c.Value}, err
+}
+
+// signedIn gives a request to next with its session. Without one a person who asks for
+// a page is shown the sign-in page, and every other request is refused.
+func (h *Handler) signedIn(next func(http.ResponseWriter, *http.Request, session)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s, err := h.identify(r)
+		switch {
+		case err == nil:
+			next(w, r, s)
+		case hub.CodeOf(err) != hub.CodeUnauthenticated:
+			h.serveSignIn(w, http.StatusServiceUnavailable, err)
+		case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			h.serveSignIn(w, http.StatusUnauthorized, nil)
+		default:
+			http.Error(w, "sign in with: parley open", http.StatusUnauthorized)
+		}
+	}
+}
+
+func (h *Handler) serveSignIn(w http.ResponseWriter, status int, problem error) {
+	data := layout{Title: "Sign in"}
+	if problem != nil {
+		data.Note = failure(problem)
+	}
+	h.write(w, status, "sign-in", data)
+}
+
+// signIn exchanges the code of a link for a session. The answer is a page that leads
+// on: a browser sends a strict cookie only with a request that a page of the same site
+// began.
+func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
+	if err := readForm(w, r); err != nil {
+		h.serveSignIn(w, http.StatusBadRequest, err)
+		return
+	}
+	made, secret, err := h.SignIn.Exchange(r.Context(), r.PostForm.Get("code"), r.UserAgent())
+	if err != nil {
+		h.serveSignIn(w, http.StatusUnauthorized, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: secret, Path: "/", Expires: made.Until.Time, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+	h.write(w, http.StatusOK, "signed-in", layout{Title: "Signed in"})
+}
+
+func (h *Handler) signOut(w http.ResponseWriter, r *http.Request, s session) {
+	err := h.checkChange(w, r, s)
+	if err == nil {
+		err = h.SignIn.SignOut(r.Context(), s.caller, s.ID)
+	}
+	if err != nil {
+		h.fail(w, r, s, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+func (h *Handler) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := h.assets[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Set("Cache-Control", "private, no-cache")
+	etag := `"` + hub.HashSecret(string(a.plain))[:16] + `"`
+	w.Header().Set("ETag", etag)
+	if r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	writeCompressed(w, r, http.StatusOK, a.plain, a.gzip)
+}
+
+// writeCompressed writes a body as the browser wants it. packed may be nil.
+func writeCompressed(w http.ResponseWriter, r *http.Request, status int, plain, packed []byte) {
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if packed == nil {
+			packed = compressed(plain)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Vary", "Accept-Encoding")
+		plain = packed
+	}
+	w.WriteHeader(status)
+	w.Write(plain) // a browser that went away needs no answer
+}
+
+// A layout is the frame around a page.
+type layout struct {
+	Title    string
+	Waiting  int // things that wait for a person
+	Nav      []navEntry
+	Operator bool
+	Person   string
+	Note     *note
+	Main     template.HTML // of the page's own template
+	Seq      int64         // the number of the journal entry that it includes
+	Path     string        // for the event stream; "" for a page that does not change
+	Token    string
+	Version  string
+}
+
+type navEntry struct {
+	Name, Path string
+	Here       bool
+}
+
+// write renders a template with its layout.
+func (h *Handler) write(w http.ResponseWriter, status int, name string, data layout) {
+	var b bytes.Buffer
+	if err := h.themes[name].ExecuteTemplate(&b, "layout", data); err != nil {
+		h.Log.Error("a page could not be rendered", "op", name, "err", err)
+		http.Error(w, "this page could not be rendered: see the hub's log", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write(b.Bytes()) // a browser that went away needs no answer
+}
+
+// A rendering is the part of a page that changes.
+type rendering struct {
+	title   string
+	waiting int
+	main    []byte
+	seq     int64 // the newest journal entry that it includes
+	n       int   // counts the renderings of a view, from 1
+}
+
+// render renders a page for everyone who may see what the caller may. The result holds
+// placeholders in place of the session's token.
+func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, error) {
+	var out rendering
+	head, err := h.Head(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.seq = head.Seq
+	title, data, err := p.load(ctx, v)
+	if err != nil {
+		return out, err
+	}
+	held, err := rpc.Perform(ctx, h.Operations, v.caller, api.ListHeld, api.None{})
+	if err != nil {
+		return out, err
+	}
+	out.title, out.waiting = title, len(held.Messages)+len(held.Handoffs)
+	if v.operator() {
+		inbox, err := rpc.Perform(ctx, h.Operations, v.caller, api.Inbox, api.InboxParams{Peek: true, Limit: 1})
+		if err != nil {
+			return out, err
+		}
+		out.waiting += inbox.Unread
+	}
+	var b bytes.Buffer
+	frame := struct {
+		Operator    bool
+		Token, Once string
+		Data        any
+	}{v.operator(), string(h.token), string(h.once), data}
+	err = h.themes[p.name].ExecuteTemplate(&b, "main", frame)
+	out.main = b.Bytes()
+	return out, err
+}
+
+// personal returns a rendering's HTML for one session.
+func (h *Handler) personal(main []byte, s session) []byte {
+	main = bytes.ReplaceAll(main, h.token, []byte(s.token()))
+	return bytes.ReplaceAll(main, h.once, []byte(rand.Text()))
+}
+
+func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, s session, p page) {
+	got, err := h.render(r.Context(), &visit{h, s.caller, r}, p)
+	if err != nil {
+		h.fail(w, r, s, err)
+		return
+	}
+	data := h.frame(s, p)
+	data.Title, data.Waiting, data.Seq, data.Path = got.title, got.waiting, got.seq, r.URL.RequestURI()
+	data.Main = template.HTML(h.personal(got.main, s)) // made by a template
+	data.Note = h.takeNote(s)
+	var b bytes.Buffer
+	if err := h.themes[p.name].ExecuteTemplate(&b, "layout", data); err != nil {
+		h.fail(w, r, s, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	writeCompressed(w, r, http.StatusOK, b.Bytes(), nil)
+}
+
+// writeStill serves a page that does not follow events.
+func (h *Handler) writeStill(w http.ResponseWriter, s session, p page, title string, data any) {
+	var b bytes.Buffer
+	err := h.themes[p.name].ExecuteTemplate(&b, "main", struct {
+		Operator bool
+		Data     any
+	}{s.caller.IsOperator(), data})
+	frame := h.frame(s, p)
+	frame.Title, frame.Main = title, template.HTML(b.String()) // made by a template
+	if err != nil {
+		frame.Main, frame.Note = "", failure(err)
+	}
+	h.write(w, http.StatusOK, p.name, frame)
+}
+
+// frame returns the layout of a page for a session.
+func (h *Handler) frame(s session, p page) layout {
+	out := layout{Operator: s.caller.IsOperator(), Token: s.token(), Version: h.Version, Person: s.Viewer}
+	if out.Operator {
+		out.Person = "operator"
+		if s.Person != "" {
+			out.Person = s.Person
+		}
+	}
+	for _, other := range h.pages {
+		if other.nav != "" {
+			out.Nav = append(out.Nav, navEntry{other.nav, strings.TrimSuffix(other.pattern, "{$}"), other.name == p.name || other.name == p.under})
+		}
+	}
+	return out
+}
+
+// statuses gives the HTTP status of the codes that a person meets; 400 for all others.
+var statuses = map[hub.Code]int{
+	hub.CodeNotFound: http.StatusNotFound, hub.CodeDenied: http.StatusForbidden, hub.CodeConflict: http.StatusConflict,
+	hub.CodeInternal: http.StatusInternalServerError, hub.CodeDegraded: http.StatusServiceUnavailable,
+}
+
+// failure returns what a person is told of an error.
+func failure(err error) *note {
+	d := rpc.Describe(err, rpc.Commands)
+	return &note{Text: d.Message, Hint: d.Hint, Failed: true}
+}
+
+// fail answers with an error.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, s session, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
+	code := hub.CodeOf(err)
+	if code == hub.CodeInternal {
+		h.Log.Error("a page failed", "actor", s.caller.ID, "op", r.Pattern, "err", err)
+	}
+	status, ok := statuses[code]
+	if !ok {
+		status = http.StatusBadRequest
+	}
+	data := h.frame(s, page{})
+	data.Title, data.Note, data.Main = "This did not work", failure(err), `<h1>This did not work</h1><p><a href="/">Back to Now</a></p>`
+	h.write(w, status, "verify", data)
+}
+
+// maxForm is the size of the largest form in bytes.
+const maxForm = 1 << 20
+
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	rpc.ArriveWithin(w, 15*time.Second)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	err := r.ParseForm()
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		err = r.ParseMultipartForm(maxForm)
+	}
+	if err != nil {
+		return hub.Errorf(hub.CodeInvalid, "web", "the form could not be read")
+	}
+	return nil
+}
