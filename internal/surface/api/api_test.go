@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
@@ -80,8 +81,9 @@ func newDesk(t testing.TB) *desk {
 	}
 	d.Services = &api.Services{
 		Store: store, Router: routes, Sessions: register, SignIn: signIn,
-		Roots: folders,
-		Mail:  mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
+		Keeper: keeper.New(store, register, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
+		Roots:  folders,
+		Mail:   mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},
 		Stop:    func() {},
 	}
