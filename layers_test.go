@@ -160,8 +160,9 @@ var layers = map[string][]string{
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
-	"internal/goodagent": {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
-	"internal/proof":     {"comply", "internal/goodagent"},
+	"internal/goodagent":  {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
+	"internal/plainagent": {"comply/model"},
+	"internal/proof":      {"comply", "comply/rules", "internal/goodagent", "internal/plainagent"},
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},

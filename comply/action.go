@@ -57,10 +57,10 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	for _, m := range a.Params.Members() {
 		params[m.Name] = m.Value.Encode(vars.Expand)
 	}
-	timeout := r.patience
-	if a.Timeout > 0 {
-		timeout = r.scaled(a.Timeout)
+	if f := r.logIn(ctx, rules.MethodNewSession); f != nil || r.err != nil {
+		return f
 	}
+	timeout := max(r.scaled(a.Timeout), r.allowed.session)
 	r.mark()
 	answer, err := r.c.call(ctx, rules.MethodNewSession, params, timeout)
 	switch id, ok := sessionID(answer); {
@@ -74,7 +74,10 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 		r.met++
 		return nil
 	case answer == nil:
-		return r.setup(ruleNewSession, "an answer to session/new", r.endingText(err))
+		return r.timed(r.setup(ruleNewSession, "an answer to session/new", r.endingText(err)))
+	case r.wantsLogin(rules.MethodNewSession, answer):
+		r.moot = needsLogin
+		return nil
 	case answer.Failure() != nil:
 		return r.setup(ruleNewSession, "a session", "session/new failed: "+jsont.Brief(answer.Failure()), answer)
 	}
@@ -102,8 +105,14 @@ func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 			return nil
 		}
 	}
+	frame := a.Frame.Encode(vars.Expand)
+	method := rules.NewEntry(jsonrpc.Out, frame).Method
+	if f := r.logIn(ctx, method); f != nil || r.err != nil {
+		return f
+	}
 	r.mark()
-	return r.deliver(ctx, a.Frame.Encode(vars.Expand), &request{step: r.now.step, wantError: a.WantError, deadline: time.Now().Add(r.scaled(a.Timeout))})
+	patience := r.allowed.forRequest(method, r.scaled(a.Timeout))
+	return r.deliver(ctx, frame, &request{step: r.now.step, wantError: a.WantError, patience: patience, deadline: time.Now().Add(patience)})
 }
 
 // sendRaw sends bytes. The log has only their beginning.
@@ -149,7 +158,7 @@ func (r *testRun) deliverLine(ctx context.Context, frame, line []byte, q *reques
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())
 	case err != nil:
-		return r.finding(r.now.step, "an agent that reads its input", fmt.Sprintf("it read nothing for %v", limit), e)
+		return r.timed(r.finding(r.now.step, "an agent that reads its input", fmt.Sprintf("it read nothing for %v", limit), e))
 	}
 	return nil
 }
@@ -197,7 +206,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		return until.came()
 	}
 	// The requests that are open now decide the end: later ones belong to later steps.
-	wait, began, open := r.scaled(a.Timeout), time.Now(), r.unanswered()
+	wait, began, open := r.patience(a.Timeout), time.Now(), r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {
 		return update() || !a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil })
 	})

@@ -1,6 +1,8 @@
 package comply
 
 import (
+	"slices"
+
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
@@ -24,6 +26,7 @@ type (
 	Status          = render.Status
 	Baseline        = render.Baseline
 	MarkdownOptions = render.MarkdownOptions
+	Requirements    = render.Requirements
 )
 
 // Extension ends the name of a test file.
@@ -60,6 +63,14 @@ func Parse(path string, source []byte) (*Test, error) { return jsont.Parse(path,
 func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	return render.ParseBaseline(path, text)
 }
+
+// ParseRequirements reads the rules that a run asks for; see [render.ParseRequirements].
+func ParseRequirements(path string, text []byte) (Requirements, error) {
+	return render.ParseRequirements(path, text)
+}
+
+// CheckedInFrames reports whether every frame is checked for the rule with that id.
+func CheckedInFrames(id string) bool { return slices.Contains(rules.LedgerIDs(), id) }
 
 // Rules returns the rules that are known here. Tests may name others.
 func Rules() []Rule { return rules.All() }

@@ -46,7 +46,8 @@ type request struct {
 	rules.Call
 	step      *jsont.Step // nil for the runner's own requests
 	wantError bool        // the answer must be an error
-	deadline  time.Time
+	patience  time.Duration
+	deadline  time.Time // patience after it was sent
 }
 
 // A conversation is the exchange of frames with one instance of an agent.
@@ -78,6 +79,8 @@ type conversation struct {
 	heard        bool // at least one frame came
 	requests     []*request
 	nextID       int
+	streams      rules.Streams
+	loggedIn     bool // the runner has tried to log in; of the goroutine of the test
 	vars         jsont.Variables
 	expectations []*openExpectation // all expectations of the test, in their order
 	changed      chan struct{}
@@ -147,6 +150,7 @@ func (c *conversation) notify() {
 func (c *conversation) note(e *rules.Entry) {
 	e.Seq = len(c.log) + 1
 	c.log = append(c.log, e)
+	c.streams.Join(e)
 	c.size += len(e.Raw)
 	c.notify()
 }
@@ -418,6 +422,13 @@ func (c *conversation) allowance() time.Duration {
 		return 0
 	}
 	return extra
+}
+
+// silent reports whether no frame has come yet.
+func (c *conversation) silent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.heard
 }
 
 // state returns the reason why no more frames come, nil if more may.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
@@ -31,7 +32,11 @@ func (x *openExpectation) bound(vars jsont.Variables) *jsont.Matcher {
 
 // fits reports whether e meets the expectation.
 func (x *openExpectation) fits(e *rules.Entry, vars jsont.Variables) bool {
-	return e.Direction == jsonrpc.In && e.Class == x.Class && x.bound(vars).Match(e.Value) == nil
+	if e.Direction != jsonrpc.In || e.Class != x.Class {
+		return false
+	}
+	m := x.bound(vars)
+	return slices.ContainsFunc(e.Views(), func(v any) bool { return m.Match(v) == nil })
 }
 
 // take records e as the frame that met the expectation.
@@ -211,7 +216,8 @@ func (a *assignment) close() (missing []*openExpectation) {
 func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding {
 	c := r.c
 	a := &assignment{c: c, ordered: step.Ordered, until: r.untilFrame(step.Until), list: r.now.expectations, candidates: map[*openExpectation][]*rules.Entry{}}
-	err := c.wait(ctx, r.scaled(step.Timeout), a.update)
+	wait := r.patience(step.Timeout)
+	err := c.wait(ctx, wait, a.update)
 	if ctx.Err() != nil {
 		return r.abort(ctx.Err())
 	}
@@ -220,14 +226,14 @@ func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding
 	r.met += len(a.list) - len(missing)
 	c.mu.Unlock()
 	if len(missing) > 0 {
-		return r.missing(step, a, missing[0], err)
+		return r.missing(step, a, missing[0], wait, err)
 	}
 	return r.capture(step, a.list)
 }
 
 // missing returns the finding about an expectation that no frame has met. It names
 // the frame of the same class that matched the most leaves of the pattern.
-func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation, why error) *rules.Finding {
+func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation, waited time.Duration, why error) *rules.Finding {
 	ended := ""
 	if why != nil && !errors.Is(why, errTimeout) {
 		ended = "; " + r.endingText(why)
@@ -236,6 +242,10 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	defer r.c.mu.Unlock()
 	for _, q := range a.about(x) {
 		if q.Answer != nil {
+			if r.wantsLogin(q.Request.Method, q.Answer) {
+				r.moot = needsLogin
+				return nil
+			}
 			if f := r.cause(x, q); f != nil {
 				return f
 			}
@@ -272,7 +282,9 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	if step.Ordered && near == nil {
 		actual = "no such message came after the ones before it"
 	}
-	return r.finding(r.now.step, fmt.Sprintf("within %v, %s", r.scaled(step.Timeout), m), actual+ended, frames...)
+	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)
+	f.Timed = errors.Is(why, errTimeout)
+	return f
 }
 
 // capture gives variables the values that the frames of a step have.
@@ -295,7 +307,7 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 
 // captureFrom gives a variable the value at a path of e. It reports false if there is none.
 func (r *testRun) captureFrom(c jsont.Capture, e *rules.Entry) bool {
-	v, ok := r.vars().Lookup(e.Value, c.Path)
+	v, ok := r.vars().Lookup(e.Views()[0], c.Path)
 	if ok {
 		r.c.set(c.Name, jsont.Encode(v))
 	}

@@ -14,13 +14,6 @@ import (
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// An agent may take startupFactor times as long to start in a test as it took for the
-// probe, and at least minStartup.
-const (
-	startupFactor = 4
-	minStartup    = 5 * time.Second
-)
-
 // commandsWait is how long the probe waits for the update with the commands of an
 // agent, which need not come.
 const commandsWait = 300 * time.Millisecond
@@ -28,9 +21,10 @@ const commandsWait = 300 * time.Millisecond
 // A probe is the result of the conversation before the tests.
 type probe struct {
 	report   render.AgentReport
-	caps     any           // the agent's capabilities
-	startup  time.Duration // added to the wait for the first frame of a test
-	patience time.Duration // how long the runner waits for answers to its own requests
+	caps     any // the agent's capabilities
+	allowed  allowances
+	login    string   // why no session can be opened without a login; "" if one can, or for other reasons not
+	logins   []string // ids of the ways to log in that the agent offers
 	ledger   []rules.Finding
 	recorded error // why the conversation could not be recorded
 }
@@ -40,10 +34,10 @@ type probe struct {
 func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * r.opts.TimeoutScale) }
 	longest := scaled(r.opts.Startup)
-	least := min(scaled(minStartup), longest)
+	least := min(scaled(minAllowance), longest)
 	p := &probe{
 		report:  render.AgentReport{Name: a.Name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null")},
-		startup: least, patience: least,
+		allowed: allowances{start: least, session: least},
 	}
 	fail := func(format string, args ...any) *probe {
 		p.report.Notes = append(p.report.Notes, fmt.Sprintf(format, args...))
@@ -76,10 +70,9 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	}
 	// The first start warms caches, so a later one should not take longer than this
 	// allows.
-	p.startup = min(max(least, startupFactor*time.Since(began)), longest)
-	p.patience = p.startup
+	p.allowed.start = max(least, allowanceFactor*time.Since(began))
 	p.header(answer)
-	p.session(ctx, agent)
+	p.session(ctx, agent, r.opts.Auth, least, min(longest, scaled(probeSession)), min(longest, scaled(probeTurn)))
 	return p
 }
 
@@ -102,12 +95,26 @@ func (p *probe) header(answer *rules.Entry) {
 		p.caps, _ = jsont.Decode(v)
 	}
 	p.report.AgentInfo = raw("agentInfo", "info")
+	p.logins = append(names(answer.Value, "result.authMethods", "id"), names(answer.Value, "result.authMethods", "methodId")...)
 }
 
-// session opens a session to learn the modes and commands.
-func (p *probe) session(ctx context.Context, agent *instance) {
-	answer, err := agent.call(ctx, rules.MethodNewSession, map[string]any{"cwd": agent.sandbox, "mcpServers": []any{}}, p.patience)
+// session opens a session to learn the modes and commands, whether a login is needed, and
+// how long a session takes.
+func (p *probe) session(ctx context.Context, agent *instance, auth string, least, longest, turn time.Duration) {
+	if auth != "" {
+		if err := logIn(ctx, agent.conversation, auth, longest); err != nil {
+			p.report.Notes = append(p.report.Notes, fmt.Sprintf("the login with %s failed: %v", auth, err))
+		}
+	}
+	began := time.Now()
+	answer, err := agent.call(ctx, rules.MethodNewSession, map[string]any{"cwd": agent.sandbox, "mcpServers": []any{}}, longest)
+	if err == nil {
+		p.allowed.session = max(least, allowanceFactor*time.Since(began))
+	}
 	if err == nil && answer.Failure() != nil {
+		if rules.WantsLogin(answer, len(p.logins) > 0) {
+			p.login = loginReason(p.logins)
+		}
 		err = fmt.Errorf("%s", jsont.Brief(answer.Failure()))
 	}
 	if err != nil {
@@ -116,6 +123,9 @@ func (p *probe) session(ctx context.Context, agent *instance) {
 	}
 	p.report.Modes = names(answer.Value, "result.modes.availableModes", "id")
 	p.report.Commands = names(answer.Value, "result.availableCommands", "name")
+	if id, ok := sessionID(answer); ok {
+		p.turn(ctx, agent, id, turn)
+	}
 	if p.report.Commands != nil {
 		return
 	}
@@ -128,6 +138,29 @@ func (p *probe) session(ctx context.Context, agent *instance) {
 		}
 		return false
 	})
+}
+
+// turn sends a prompt to learn how long this agent, with its model, takes until it shows
+// or answers something. The turn is not waited for: the process ends with the probe.
+func (p *probe) turn(ctx context.Context, agent *instance, session string, longest time.Duration) {
+	began := time.Now()
+	asked := &request{}
+	raw := jsont.Encode(map[string]any{"jsonrpc": "2.0", "id": firstOwnID - 1, "method": rules.MethodPrompt, "params": map[string]any{
+		"sessionId": session, "prompt": []any{map[string]any{"type": "text", "text": "Hello."}},
+	}})
+	sent, err := agent.sendEntry(ctx, raw, withLineEnd(raw), asked)
+	if err != nil {
+		return
+	}
+	err = agent.wait(ctx, longest, func() bool {
+		return asked.Answer != nil || slices.ContainsFunc(agent.log[sent.Seq:], func(e *rules.Entry) bool { return e.Chunk() != nil })
+	})
+	if err == nil {
+		p.allowed.update = allowanceFactor * time.Since(began)
+	}
+	if asked.Answer != nil && rules.WantsLogin(asked.Answer, len(p.logins) > 0) {
+		p.login = loginReason(p.logins)
+	}
 }
 
 // names returns a member of each element of a list, nil if there is no list.

@@ -59,14 +59,18 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	r.leaving = true
 	defer r.c.clock.wait()()
-	timer := time.NewTimer(r.scaled(x.Within))
+	within := r.scaled(x.Within)
+	if r.c.silent() { // it may still be starting
+		within = max(within, r.allowed.start)
+	}
+	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-r.c.agent.Done():
 	case <-ctx.Done():
 		return r.abort(ctx.Err())
 	case <-timer.C:
-		return r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", r.scaled(x.Within)), "it still runs")
+		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", within), "it still runs"))
 	}
 	r.met++
 	if x.ExitCode == nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/goodagent"
@@ -126,7 +127,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("got %+v (%v)", back, err)
 		}
 	})
-	t.Run("JUnit fails what fails the run, and skips what is optional", func(t *testing.T) {
+	t.Run("JUnit fails what fails the run, and skips what did not run", func(t *testing.T) {
 		text := golden(t, "report.xml", r.JUnit)
 		var back struct {
 			Suites []struct {
@@ -138,7 +139,7 @@ func TestReports(t *testing.T) {
 		if err := xml.Unmarshal([]byte(text), &back); err != nil {
 			t.Fatal(err)
 		}
-		if a, b := back.Suites[0], back.Suites[1]; a.Failures != 1 || a.Skipped != 2 || b.Errors != 1 || b.Failures != 0 || b.Skipped != 1 {
+		if a, b := back.Suites[0], back.Suites[1]; a.Failures != 2 || a.Skipped != 1 || b.Errors != 1 || b.Failures != 1 || b.Skipped != 0 {
 			t.Errorf("got %+v", back)
 		}
 	})
@@ -159,22 +160,26 @@ func TestBaseline(t *testing.T) {
 		stale      int
 	}{
 		{"a required failure fails the run", "", true, 0},
-		{"an expected one does not", "# known\nrequired.fs agent-one\n\nrequired.end agent|two\n", false, 0},
-		{"one expected of another agent does", "required.fs agent|two\nrequired.end\n", true, 1},
-		{"a stale entry fails the run", "required.fs\nrequired.end\n", true, 1},
-		{"a test that was not run is not stale", "required.fs agent-one\nrequired.end\nelsewhere\n", false, 0},
+		{"an expected one does not", "# known\nrequired.fs agent-one # a\n\nrequired.end agent|two # b\nTERM-03 # c\n", false, 0},
+		{"one expected of another agent does", "required.fs agent|two # a\nrequired.end # b\n", true, 1},
+		{"a stale entry fails the run", "required.fs # a\nrequired.end # b\nTERM-03 # c\n", true, 1},
+		{"a test that was not run is not stale", "required.fs agent-one # a\nrequired.end # b\nelsewhere # c\nTERM-03 # d\n", false, 0},
+		{"a date in the future counts", "FS-01 agent-one until=2026-11-16 # a\nrequired.end agent|two # b\nTERM-03 # c\n", false, 0},
+		{"a date in the past does not", "FS-01 agent-one until=2026-11-15 # a\nrequired.end agent|two # b\nTERM-03 # c\n", true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := sampleReport()
-			parse(c.text).Apply(r)
+			parse(c.text).Apply(r, time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC))
 			stale := len(r.Agents[0].Stale) + len(r.Agents[1].Stale)
 			if r.Failed() != c.failed || stale != c.stale {
 				t.Errorf("got %v with %d stale, want %v with %d", r.Failed(), stale, c.failed, c.stale)
 			}
 		})
 	}
-	if _, err := comply.ParseBaseline("known", []byte("a\n\na\n")); err == nil || !strings.HasPrefix(err.Error(), "known:3:") {
-		t.Errorf("got %v", err)
+	for _, text := range []string{"# x\n\na # b\na # c\n", "\n\n\na\n", "\n\n\na until=soon # b\n"} {
+		if _, err := comply.ParseBaseline("known", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), "known:4:") {
+			t.Errorf("got %v for %q", err, text)
+		}
 	}
 }
 
@@ -215,18 +220,18 @@ func TestLedgerVerdict(t *testing.T) {
 	if err := report.Markdown(&page, &comply.MarkdownOptions{Summary: true}); err != nil || !strings.Contains(page.String(), "| FAIL [1]") {
 		t.Errorf("got %v and %s, want a row for every frame", err, page.String())
 	}
-	known, err := comply.ParseBaseline("b", []byte("UPD-21\n"))
+	known, err := comply.ParseBaseline("b", []byte("UPD-21 # a\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known.Apply(report); report.Failed() {
+	if known.Apply(report, time.Now()); report.Failed() {
 		t.Error("the run fails by what the baseline expects")
 	}
-	stale, err := comply.ParseBaseline("b", []byte("INIT-18\n"))
+	stale, err := comply.ParseBaseline("b", []byte("INIT-18 # a\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stale.Apply(report); !report.Failed() || len(a.Stale) != 1 {
+	if stale.Apply(report, time.Now()); !report.Failed() || len(a.Stale) != 1 {
 		t.Errorf("got stale %v, want the rule that is not broken", a.Stale)
 	}
 	about := strings.Replace(text, `"title"`, `"rules": ["UPD-21"], "title"`, 1)

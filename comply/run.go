@@ -25,7 +25,9 @@ type Options struct {
 	Protocol     int           // version of the protocol; default 1
 	Jobs         int           // tests run at the same time; default the number of processors
 	TimeoutScale float64       // factor of all timeouts, for slow machines; default 1
-	Startup      time.Duration // how long an agent may take to start, before scaling; default 30 s
+	Startup      time.Duration // how long the first start of an agent may take, before scaling, which may download; default 3 min
+	Once         bool          // findings that rest on time alone are reported without a second run of their tests
+	Auth         string        // id of the way to log in that is used before sessions are opened; "" for none
 	Record       string        // folder that gets all conversations as JSON lines; "" for none
 	Temp         string        // folder for workspaces; "" for the system's
 	Home         string        // home folder of the agents; "" for an empty one per test
@@ -50,12 +52,15 @@ type Event struct {
 	// waited for the agent, or because a step wants a delay. The difference is the
 	// runner's own time.
 	Wall, Waited time.Duration
+
+	Again bool // the test runs a second time, alone
 }
 
 // A runner is one call of Run.
 type runner struct {
 	opts    Options
 	version schema.Version
+	alone   bool       // tests run a second time, one after the other
 	mu      sync.Mutex // for Progress and Trace
 }
 
@@ -78,7 +83,7 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 		o.TimeoutScale = 1
 	}
 	if o.Startup <= 0 {
-		o.Startup = 30 * time.Second
+		o.Startup = 3 * time.Minute
 	}
 	if r.version = schema.Version(o.Protocol); r.version != schema.V1 && r.version != schema.V2 {
 		return nil, fmt.Errorf("comply: run: no protocol version %d; use 1 or 2", o.Protocol)
@@ -109,9 +114,13 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		report.Agents[agent].Tests[test], ledgers[i] = result, found
 		return err
 	}))
+	if !r.opts.Once && ctx.Err() == nil {
+		failed = errors.Join(failed, r.again(ctx, agents, tests, probes, report, ledgers))
+	}
 	for i := range report.Agents {
 		a := &report.Agents[i]
-		a.Ledger = append(slices.Concat(probes[i].ledger), slices.Concat(ledgers[i*len(tests):(i+1)*len(tests)]...)...)
+		a.Ledger = []rules.Finding{}
+		a.AddLedger(slices.Concat(append([][]rules.Finding{probes[i].ledger}, ledgers[i*len(tests):(i+1)*len(tests)]...)...))
 		a.Count()
 	}
 	if ctx.Err() != nil {
@@ -145,6 +154,7 @@ func (r *runner) progress(e Event) {
 	if r.opts.Progress != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		e.Again = r.alone
 		r.opts.Progress(e)
 	}
 }
@@ -240,6 +250,10 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		res.Status, res.Reason = render.NA, reason
 		return res, nil, nil
 	}
+	if p.login != "" && needsSession(filled) {
+		res.Status, res.Reason = render.NA, p.login
+		return res, nil, nil
+	}
 	if failed := w.fill(filled.Files); failed != nil {
 		return errored(failed)
 	}
@@ -249,13 +263,13 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	}
 	defer closeServer()
 	start := func(ctx context.Context) (*instance, error) {
-		return r.start(ctx, a, filled, w, vars, p.startup, clock)
+		return r.start(ctx, a, filled, w, vars, p.allowed.start, clock)
 	}
 	first, failed := start(ctx)
 	if failed != nil {
 		return errored(failed)
 	}
-	s := &testRun{test: filled, version: r.version, sandbox: w.sandbox, start: start, instance: first, c: first.conversation, scale: r.opts.TimeoutScale, patience: p.patience}
+	s := &testRun{test: filled, version: r.version, sandbox: w.sandbox, start: start, instance: first, c: first.conversation, scale: r.opts.TimeoutScale, allowed: p.allowed, auth: r.opts.Auth, logins: len(p.logins) > 0}
 	s.applies = func(st *jsont.Step) bool { return p.reason(st.When, vars) == "" }
 	s.run(ctx)
 	s.stop()

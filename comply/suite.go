@@ -4,14 +4,54 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/render"
 )
 
 //go:embed suite/*.jsont
 var suite embed.FS
+
+//go:embed requirements/*.txt
+var requirements embed.FS
+
+// BuiltinRequirements returns the rules that an agent of a version of the protocol must
+// keep, for the names v1 and v2.
+func BuiltinRequirements(name string) (render.Requirements, error) {
+	text, err := requirements.ReadFile("requirements/" + name + ".txt")
+	if err != nil {
+		return nil, fmt.Errorf("comply: no requirements %q; there are v1 and v2", name)
+	}
+	return render.ParseRequirements(name, text)
+}
+
+// profiles have the beginnings of the ids of the tests that each profile asks for. Full
+// asks for all.
+var profiles = map[string][]string{
+	"full": {""},
+	// Without these no client can work with an agent.
+	"core": {"required.", "initialize.", "rpc.", "transport.", "session.new", "session.many", "session.lifecycle", "prompt.", "auth.", "state", "extension"},
+	// What an editor shows and serves: files, terminals, questions, tool calls, settings.
+	"editor": {
+		"required.", "initialize.", "rpc.", "transport.", "session.", "prompt.", "auth.", "state", "extension",
+		"capabilities.", "fs.", "terminal.", "permission.", "tool.", "plan", "mode.", "config.", "command", "elicitation",
+	},
+	// A program without a user: no files, no terminals, no settings of an editor.
+	"headless": {"required.", "initialize.", "rpc.", "transport.", "session.", "prompt.", "auth.", "state", "extension", "permission.", "tool.", "mcp.", "provider."},
+}
+
+// Profiles returns the names of the profiles.
+func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
+
+// InProfile reports whether a profile asks for a test.
+func InProfile(profile, test string) bool {
+	return slices.ContainsFunc(profiles[profile], func(begin string) bool { return strings.HasPrefix(test, begin) })
+}
 
 // Suite returns the built-in tests.
 func Suite() ([]*jsont.Test, error) {

@@ -64,7 +64,9 @@ type testRun struct {
 	c        *conversation // with that instance
 	ended    []transcript  // of the instances that have ended
 	scale    float64       // of timeouts
-	patience time.Duration // for the runner's own requests
+	allowed  allowances    // the time that this agent needs
+	auth     string        // the way to log in; "" for none
+	logins   bool          // the agent offers ways to log in
 	applies  func(*jsont.Step) bool
 
 	now      *stepRun
@@ -136,12 +138,12 @@ func (r *testRun) giveUp(ctx context.Context, why string) {
 
 // initialize opens the conversation.
 func (r *testRun) initialize(ctx context.Context) *rules.Finding {
-	answer, err := r.c.call(ctx, rules.MethodInitialize, initializeParams(r.version, r.vars()), r.patience)
+	answer, err := r.c.call(ctx, rules.MethodInitialize, initializeParams(r.version, r.vars()), r.allowed.start)
 	switch {
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())
 	case answer == nil:
-		return r.setup(ruleInitialize, "an answer to initialize", r.endingText(err))
+		return r.timed(r.setup(ruleInitialize, "an answer to initialize", r.endingText(err)))
 	case answer.Failure() != nil:
 		return r.setup(ruleInitialize, "a result of initialize", "initialize failed: "+jsont.Brief(answer.Failure()), answer)
 	}
@@ -171,6 +173,8 @@ func (r *testRun) judgeAnswers(ctx context.Context) {
 			continue
 		}
 		switch failed := q.Answer.Failure(); {
+		case failed != nil && !q.wantError && r.wantsLogin(q.Request.Method, q.Answer):
+			r.moot = needsLogin
 		case failed != nil && !q.wantError:
 			r.add(r.refused(q, jsont.Brief(failed)))
 		case failed == nil && q.wantError:
@@ -197,7 +201,7 @@ func (r *testRun) awaitAnswers(ctx context.Context) bool {
 		case errors.Is(err, errTimeout) && q.step.Moot != "":
 			r.moot = q.step.Moot
 		case errors.Is(err, errTimeout):
-			r.add(r.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered in time", q.Request.Method), q.Request))
+			r.add(r.timed(r.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered within %v", q.Request.Method, q.patience), q.Request)))
 		}
 	}
 	return true
@@ -251,6 +255,13 @@ func (r *testRun) unanswered() []*request {
 // waits reports whether a request of the test with that id is unanswered.
 func (r *testRun) waits(id json.RawMessage) bool {
 	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
+}
+
+// timed marks a finding that rests on time alone. An agent that has ended would not have
+// answered in any time.
+func (r *testRun) timed(f *rules.Finding) *rules.Finding {
+	f.Timed = r.c.state() == nil
+	return f
 }
 
 // scaled returns a timeout of a test for the speed of this machine.

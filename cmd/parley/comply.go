@@ -17,6 +17,7 @@ import (
 // complyFlags are the flags of parley comply.
 type complyFlags struct {
 	agents, baseline, format string
+	profile, requirements    string
 	dir                      string
 	only, tests, rules, env  []string
 	listTests, listRules     bool
@@ -30,7 +31,7 @@ func (a *app) complyCommand() *cobra.Command {
 	var f complyFlags
 	cmd := &cobra.Command{
 		Use:   "comply [flags] -- COMMAND [ARG...]",
-		Short: "Test whether an agent speaks the Agent Client Protocol; exit 1 if a required test fails",
+		Short: "Test whether an agent speaks the Agent Client Protocol; exit 1 if it breaks a MUST",
 		Long: `Start an agent, once for each test, and report the rules of the protocol that it
 breaks, with the frames that prove it. The report goes to standard output,
 progress to standard error.
@@ -40,8 +41,23 @@ The agent gets few variables and an empty home folder; --env passes more on,
 which obeys the prompts of the tests, so that it needs no account. --list-agents
 lists agents that Parley knows how to start.
 
-Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
-2 usage or an invalid file.`,
+What fails a run (exit 1):
+  - a MUST of the protocol that the agent broke, in whatever test or frame it was
+    seen, unless the baseline accepts it. A broken SHOULD and advice never do, nor
+    members that an SDK of the protocol has published as unstable
+  - a test that could not be run
+  - an entry of the baseline that has become wrong
+--profile chooses the tests to run: full (default) all, core the ones without which no
+client can work, editor and headless the ones for such clients. --requirements
+chooses the rules that may fail the run: v1 and v2 are lists that never grow, FILE
+has one id per line. --rule runs the tests of a rule and fails by that rule alone.
+An agent that needs a login is not wrong: its tests are NA until it gets one, with
+--auth METHOD, --env or --real-home. A slow agent is not wrong: it may take four times as
+long as it was measured to, and a finding that rests on time alone is only
+reported when it comes again while the test runs alone with three times the time.
+
+Exit codes: 0 nothing failed the run, 1 something did, 2 usage, an invalid file, or an
+agent that cannot be started.`,
 		Example: `  parley comply -- my-agent --acp
   parley comply --agents agents.json --summary
   parley comply --test required.prompt.cancel --verbose -- node dist/agent.js
@@ -58,7 +74,11 @@ Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: obey directives in prompts)")
 	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
-	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id")
+	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id, all for a rule that every frame is checked for; other rules do not fail the run")
+	flags.StringVar(&f.profile, "profile", "full", "the tests to run: "+strings.Join(comply.Profiles(), ", "))
+	flags.StringVar(&f.requirements, "requirements", "", "the rules that may fail the run: v1, v2 or a file with ids (default: all)")
+	flags.StringVar(&f.run.Auth, "auth", "", "log in with this method of the agent before a session is opened")
+	flags.DurationVar(&f.run.Startup, "start-timeout", 0, "how long the first start of an agent may take, which may download (default 3m0s)")
 	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
 	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
@@ -67,7 +87,7 @@ Exit codes: 0 no required test failed, 1 one did or the baseline is stale,
 	flags.StringVar(&f.format, "format", "md", "md, json or junit")
 	flags.BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
 	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
-	flags.StringVar(&f.baseline, "baseline", "", "file with the ids of tests that are expected to fail; a stale one fails")
+	flags.StringVar(&f.baseline, "baseline", "", "file with accepted deviations, one per line: ID [AGENT] [until=YYYY-MM-DD] # REASON")
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
@@ -102,6 +122,10 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	case f.listRules:
 		return a.listRules(tests)
 	}
+	asked, err := f.selectRequirements()
+	if err != nil {
+		return err
+	}
 	agents, err := a.selectAgents(f, args)
 	if err != nil {
 		return err
@@ -130,7 +154,11 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	f.run.Progress = func(e comply.Event) {
 		wall, waited = wall+e.Wall, waited+e.Waited
 		if e.Result != nil {
-			fmt.Fprintf(a.err, "%-7s %s: %s\n", e.Result.Status, visible(e.Agent), visible(e.Test))
+			again := ""
+			if e.Again {
+				again = " (again, alone)"
+			}
+			fmt.Fprintf(a.err, "%-7s %s: %s %.1fs%s\n", e.Result.Status, visible(e.Agent), visible(e.Test), e.Wall.Seconds(), again)
 		}
 	}
 	if f.verbose {
@@ -154,7 +182,9 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
 			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
 	}
-	known.Apply(report)
+	report.Selected = f.profile != "full" || len(f.tests)+len(f.rules) > 0
+	asked.Apply(report)
+	known.Apply(report, time.Now())
 	if err := f.write(a.out, report); err != nil {
 		return err
 	}
@@ -162,6 +192,32 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		return errCheck
 	}
 	return nil
+}
+
+// selectRequirements returns the rules that may fail the run, nil for all.
+func (f *complyFlags) selectRequirements() (comply.Requirements, error) {
+	if len(f.rules) > 0 {
+		asked := comply.Requirements{}
+		for _, id := range f.rules {
+			asked[id] = true
+		}
+		return asked, nil
+	}
+	switch f.requirements {
+	case "":
+		return nil, nil
+	case "v1", "v2":
+		return comply.BuiltinRequirements(f.requirements)
+	}
+	text, err := os.ReadFile(f.requirements)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	asked, err := comply.ParseRequirements(f.requirements, text)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return asked, nil
 }
 
 func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
@@ -198,17 +254,23 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 			return nil, usagef("--rule: no rule %q", id).WithHint("parley comply --list-rules lists all")
 		}
 	}
+	if !slices.Contains(comply.Profiles(), f.profile) {
+		return nil, usagef("--profile: no profile %q", f.profile).WithHint("use %s", strings.Join(comply.Profiles(), ", "))
+	}
+	byFrame := slices.ContainsFunc(f.rules, comply.CheckedInFrames)
 	chosen := slices.DeleteFunc(all, func(t *comply.Test) bool {
 		switch {
+		case !comply.InProfile(f.profile, t.ID):
+			return true
 		case len(f.tests) > 0 && !slices.Contains(f.tests, t.ID):
 			return true
-		case len(f.rules) > 0 && !slices.ContainsFunc(t.Rules, func(id string) bool { return slices.Contains(f.rules, id) }):
+		case len(f.rules) > 0 && !byFrame && !slices.ContainsFunc(t.Rules, func(id string) bool { return slices.Contains(f.rules, id) }):
 			return true
 		}
 		return len(t.Protocols) > 0 && !slices.Contains(t.Protocols, f.run.Protocol)
 	})
 	if len(chosen) == 0 {
-		return nil, usagef("no test matches all of --test, --rule and --protocol").WithHint("parley comply --list-tests lists the tests for version %d of the protocol", f.run.Protocol)
+		return nil, usagef("no test matches all of --test, --rule, --profile and --protocol").WithHint("parley comply --list-tests lists the tests for version %d of the protocol", f.run.Protocol)
 	}
 	return chosen, nil
 }

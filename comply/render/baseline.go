@@ -7,21 +7,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 )
 
-// A Baseline lists the failures that are expected, so that a run fails only for new
+// A Baseline lists the deviations that are accepted, so that a run fails only for new
 // ones, and for an entry that has become wrong.
-type Baseline struct{ entries []knownFailure }
+type Baseline struct{ entries []deviation }
 
-// A knownFailure is the id of a test or a rule, and an agent, "" for all.
-type knownFailure struct{ id, agent string }
+// A deviation is the id of a test or a rule, and an agent, "" for all.
+type deviation struct {
+	id, agent string
+	until     time.Time // the last day on which it is accepted; zero for no end
+	reason    string
+}
 
-// ParseBaseline reads a baseline. A line has the id of a test or of a rule in the ledger,
-// and the name of an agent if it is not for all agents. Empty lines and lines that start
-// with # are ignored. Errors are of type [*jsont.FileError] and name the path.
+// ParseBaseline reads a baseline. A line is
+//
+//	ID [AGENT] [until=YYYY-MM-DD] # REASON
+//
+// with the id of a test or of a rule, and the name of an agent if it is not for all. Empty
+// lines and lines that start with # are ignored. Errors are of type [*jsont.FileError]
+// and name the path.
 func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	b := &Baseline{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -30,12 +39,14 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		id, agent, _ := strings.Cut(line, " ")
-		known := knownFailure{id, strings.TrimSpace(agent)}
-		if slices.Contains(b.entries, known) {
-			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("%s is there twice", line)}
+		d, err := parseDeviation(line)
+		if err == nil && slices.ContainsFunc(b.entries, func(o deviation) bool { return o.id == d.id && o.agent == d.agent }) {
+			err = fmt.Errorf("%s is there twice", d.id)
 		}
-		b.entries = append(b.entries, known)
+		if err != nil {
+			return nil, &jsont.FileError{Path: path, Line: n, Err: err}
+		}
+		b.entries = append(b.entries, d)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, &jsont.FileError{Path: path, Line: 1, Err: errors.New("a line is too long")}
@@ -43,41 +54,117 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 	return b, nil
 }
 
-// Apply marks the results and findings that the baseline expects. An entry is stale if its
-// test ran and did not fail, or the ledger has no finding of its rule.
-func (b *Baseline) Apply(r *Report) {
+// parseDeviation reads one line of a baseline.
+func parseDeviation(line string) (d deviation, err error) {
+	line, d.reason, _ = strings.Cut(line, " # ")
+	if d.reason = strings.TrimSpace(d.reason); d.reason == "" {
+		return d, fmt.Errorf("%s has no reason; write one after #", line)
+	}
+	words := strings.Fields(line)
+	d.id, words = words[0], words[1:]
+	words = slices.DeleteFunc(words, func(w string) bool {
+		date, ok := strings.CutPrefix(w, "until=")
+		if ok && err == nil {
+			d.until, err = time.Parse(time.DateOnly, date)
+		}
+		return ok
+	})
+	if err != nil {
+		return d, fmt.Errorf("%s: until= needs a date such as 2027-01-31", d.id)
+	}
+	d.agent = strings.Join(words, " ")
+	return d, nil
+}
+
+// Apply marks the results and findings that the baseline accepts at a time. An entry is
+// stale if its test ran and did not fail, or if all tests ran and no finding has its rule.
+func (b *Baseline) Apply(r *Report, now time.Time) {
 	for i := range r.Agents {
 		a := &r.Agents[i]
-		for _, k := range b.entries {
-			if k.agent != "" && k.agent != a.Name {
+		for _, d := range b.entries {
+			if d.agent != "" && d.agent != a.Name {
 				continue
 			}
-			if rules.Known(k.id) {
-				a.expect(k.id)
+			if !d.until.IsZero() && !now.Before(d.until.AddDate(0, 0, 1)) {
+				a.Notes = append(a.Notes, fmt.Sprintf("the baseline accepted %s until %s", d.id, d.until.Format(time.DateOnly)))
+				continue
 			}
-			for j := range a.Tests {
-				t := &a.Tests[j]
-				switch {
-				case t.ID != k.id:
-				case t.Status == Pass || t.Status == NA:
-					a.Stale = append(a.Stale, t.ID)
-				default:
-					t.Known = true
-				}
+			if rules.Known(d.id) {
+				a.acceptRule(d, r.Selected)
 			}
+			a.acceptTest(d)
 		}
 	}
 }
 
-// expect marks the findings of a rule in the ledger. The rule is stale if there are none.
-func (a *AgentReport) expect(rule string) {
+// acceptRule marks the findings of a rule.
+func (a *AgentReport) acceptRule(d deviation, selected bool) {
 	found := false
-	for i := range a.Ledger {
-		if a.Ledger[i].Rule == rule {
-			a.Ledger[i].Known, found = true, true
+	for f := range a.findings() {
+		if f.Rule == d.id {
+			f.Known, f.Reason, found = true, d.reason, true
 		}
 	}
-	if !found {
-		a.Stale = append(a.Stale, rule)
+	if !found && !selected {
+		a.Stale = append(a.Stale, d.id)
+	}
+}
+
+// acceptTest marks the result of a test.
+func (a *AgentReport) acceptTest(d deviation) {
+	for i := range a.Tests {
+		switch t := &a.Tests[i]; {
+		case t.ID != d.id:
+		case t.Status == Pass || t.Status == NA:
+			a.Stale = append(a.Stale, t.ID)
+		default:
+			t.Known = true
+			for j := range t.Findings {
+				t.Findings[j].Known, t.Findings[j].Reason = true, d.reason
+			}
+		}
+	}
+	// The ledger has the findings of accepted tests, too.
+	for i := range a.Ledger {
+		f := &a.Ledger[i]
+		accepted := func(id string) bool {
+			return slices.ContainsFunc(a.Tests, func(t Result) bool { return t.ID == id && t.Known })
+		}
+		if !f.Known && len(f.Tests) > 0 && !slices.ContainsFunc(f.Tests, func(id string) bool { return !accepted(id) }) {
+			f.Known, f.Reason = true, d.reason
+		}
+	}
+}
+
+// Requirements are the ids of the rules that a run asks for. A MUST that is not among them
+// does not fail the run. Nil asks for all.
+type Requirements map[string]bool
+
+// ParseRequirements reads the ids of rules, one per line. Empty lines and lines that start
+// with # are ignored. Errors are of type [*jsont.FileError] and name the path.
+func ParseRequirements(path string, text []byte) (Requirements, error) {
+	r := Requirements{}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		id := strings.TrimSpace(line)
+		if id == "" || strings.HasPrefix(id, "#") {
+			continue
+		}
+		if !rules.Known(id) {
+			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("there is no rule %s", id)}
+		}
+		r[id] = true
+	}
+	return r, nil
+}
+
+// Apply marks the findings of rules that are not asked for. A finding about a test itself
+// is always asked for.
+func (q Requirements) Apply(r *Report) {
+	for i := range r.Agents {
+		for f := range r.Agents[i].findings() {
+			f.Unasked = q != nil && rules.Known(f.Rule) && !q[f.Rule]
+		}
 	}
 }

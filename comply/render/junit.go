@@ -39,9 +39,9 @@ type junitNote struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes the report for build servers. A test case fails if it makes Failed true. A
-// result that falls short otherwise is skipped, with the reason; a warning is output of a
-// case that passes.
+// JUnit writes the report for build servers. A test case fails if, and only if, it makes
+// the run fail. A test that did not run is skipped, with the reason; findings that do not
+// fail a run are output of a case that passes.
 func (r *Report) JUnit(w io.Writer) error {
 	doc := junitSuites{}
 	for _, a := range r.Agents {
@@ -85,12 +85,11 @@ func (s *junitSuite) add(t *Result, agent string) {
 	case t.Failed():
 		s.Failures++
 		c.Failure = note
-	case t.Status == Pass:
-	case t.Status == Warn:
-		c.Output = note.Message + "\n" + note.Text
-	default:
+	case t.Status == NA:
 		s.Skipped++
 		c.Skipped = note
+	case t.Status != Pass:
+		c.Output = note.Message + "\n" + note.Text
 	}
 	s.Cases = append(s.Cases, c)
 }

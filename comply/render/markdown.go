@@ -151,7 +151,7 @@ func (t *Result) remark() string {
 		s += " (optional)"
 	}
 	if t.Known {
-		s += " (expected by the baseline)"
+		s += " (accepted by the baseline)"
 	}
 	return jsont.Shorten(s, 600)
 }
@@ -184,23 +184,14 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 
 // ledger writes the findings of the ledger, each rule once.
 func (m *markdown) ledger(a *AgentReport) {
-	count := map[string]int{}
-	var first []rules.Finding
-	for _, f := range a.Ledger {
-		if count[f.Rule]++; count[f.Rule] == 1 {
-			first = append(first, f)
-		}
-	}
-	if len(first) == 0 {
+	if len(a.Ledger) == 0 {
 		return
 	}
 	m.line("### Every frame\n")
 	m.line("What the checks of every frame found, whatever the test was about. Each rule stands here once, with its first proof.\n")
-	for _, f := range first {
+	for _, f := range a.Ledger {
 		m.finding(f)
-		switch n := count[f.Rule]; {
-		case f.Known:
-			m.line("  - the baseline expects this")
+		switch n := len(f.Tests); {
 		case n > 1:
 			m.line("  - first in %s, and in %d more conversations", code(f.Test), n-1)
 		default:
@@ -307,7 +298,7 @@ func (m *markdown) test(t *Result) {
 		m.line("%s\n", plain(t.Description))
 	}
 	if t.Known {
-		m.line("The baseline expects this.\n")
+		m.line("The baseline accepts this.\n")
 	}
 	if t.Reason != "" && len(t.Findings) == 0 {
 		m.line("%s\n", plain(t.Reason))
@@ -327,6 +318,12 @@ func (m *markdown) finding(f rules.Finding) {
 	m.line("  - came: %s", plain(f.Actual))
 	for _, frame := range f.Frames {
 		m.line("  - frame %d, %s: %s", frame.Seq, frame.Direction, code(frame.Text))
+	}
+	switch {
+	case f.Known:
+		m.line("  - the baseline accepts this: %s", plain(f.Reason))
+	case f.Unasked:
+		m.line("  - the requirements of this run do not ask for it")
 	}
 	m.line("  - to do: %s", plain(f.Fix))
 	for _, link := range f.Docs {

@@ -3,6 +3,7 @@ package render
 import (
 	"encoding/json"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/parley-agents/parley/comply/jsont"
@@ -12,7 +13,7 @@ import (
 // A Status is the verdict on one test with one agent.
 type Status string
 
-// The statuses. Only FAIL and ERROR of a required test make a run a failure.
+// The statuses. FAIL, PARTIAL and ERROR make a run a failure.
 const (
 	Pass    Status = "PASS"
 	Fail    Status = "FAIL"
@@ -39,9 +40,15 @@ type Result struct {
 	Known       bool            `json:"known,omitempty"` // the baseline expects the failure
 }
 
-// Failed reports whether the result makes the whole run a failure.
+// Failed reports whether the result makes the whole run a failure: a MUST was broken, or
+// the test could not be run. The severity of the test does not matter.
 func (r Result) Failed() bool {
-	return r.Severity == jsont.Required && (r.Status == Fail || r.Status == Errored) && !r.Known
+	return !r.Known && (r.Status == Errored || slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Fails() }))
+}
+
+// Timed reports whether a broken MUST rests on time alone.
+func (r Result) Timed() bool {
+	return slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Timed && f.Level == jsont.Must })
 }
 
 // Judge sets status and reason from the findings. The worst level decides, and its first
@@ -80,16 +87,13 @@ type AgentReport struct {
 	Commands          []string        `json:"commands,omitempty"`
 	Notes             []string        `json:"notes,omitempty"` // problems before the tests
 	Tests             []Result        `json:"tests"`
-	Ledger            []rules.Finding `json:"ledger"` // from the checks of every frame, in the order of the tests
+	Ledger            []rules.Finding `json:"ledger"` // from the checks of every frame: each rule once, with the tests that found it
 	Totals            map[Status]int  `json:"totals"`
 	Stale             []string        `json:"stale,omitempty"` // entries of the baseline that did not fail
 }
 
 // Count sets the totals from the results.
 func (a *AgentReport) Count() {
-	if a.Ledger == nil {
-		a.Ledger = []rules.Finding{}
-	}
 	a.Totals = map[Status]int{}
 	for _, s := range Statuses() {
 		a.Totals[s] = 0
@@ -99,25 +103,61 @@ func (a *AgentReport) Count() {
 	}
 }
 
-// A Report has the results of a run.
-type Report struct {
-	Agents []AgentReport `json:"agents"`
+// AddLedger adds findings of the ledger. A rule with a level stands there once, with its
+// first proof and the tests of all.
+func (a *AgentReport) AddLedger(found []rules.Finding) {
+	for _, f := range found {
+		i := slices.IndexFunc(a.Ledger, func(o rules.Finding) bool { return o.Rule == f.Rule && o.Level == f.Level })
+		if i < 0 {
+			i = len(a.Ledger)
+			a.Ledger = append(a.Ledger, f)
+		}
+		if known := &a.Ledger[i]; !slices.Contains(known.Tests, f.Test) {
+			known.Tests = append(known.Tests, f.Test)
+		}
+	}
 }
 
-// Broken returns the findings of the ledger that make the whole run a failure: the first
-// finding of each MUST that was broken in a test and is not in the baseline. Findings
-// of the probe do not count, because the same frames come again in each test.
+// findings iterates over the findings of all tests and of the ledger, which may be changed.
+func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
+	return func(yield func(*rules.Finding) bool) {
+		for i := range a.Tests {
+			for j := range a.Tests[i].Findings {
+				if !yield(&a.Tests[i].Findings[j]) {
+					return
+				}
+			}
+		}
+		for i := range a.Ledger {
+			if !yield(&a.Ledger[i]) {
+				return
+			}
+		}
+	}
+}
+
+// A Report has the results of a run.
+type Report struct {
+	Agents   []AgentReport `json:"agents"`
+	Selected bool          `json:"selected,omitempty"` // only some tests of the suite were to run
+}
+
+// Broken returns the findings of the ledger that make the whole run a failure and are not
+// findings of a test as well, which fails by them.
 func (a *AgentReport) Broken() (out []rules.Finding) {
 	for _, f := range a.Ledger {
-		if f.Level == jsont.Must && !f.Known && f.Test != ProbeID && !slices.ContainsFunc(out, func(o rules.Finding) bool { return o.Rule == f.Rule }) {
+		inTest := func(t Result) bool {
+			return t.Failed() && slices.ContainsFunc(t.Findings, func(o rules.Finding) bool { return o.Rule == f.Rule && o.Fails() })
+		}
+		if f.Fails() && !slices.ContainsFunc(a.Tests, inTest) {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// Failed reports whether a required test failed, a MUST was broken, both unless the
-// baseline expects it, or the baseline has a stale entry.
+// Failed reports whether a MUST was broken, wherever it was seen, or a test could not be run,
+// both unless the baseline accepts it, or the baseline has a stale entry.
 func (r *Report) Failed() bool {
 	for _, a := range r.Agents {
 		if len(a.Stale) > 0 || len(a.Broken()) > 0 {

@@ -31,6 +31,9 @@ type Entry struct {
 	Params json.RawMessage
 	Value  any // all of it, decoded; nil for bytes that are not JSON
 
+	joined any  // Value with the text of its message so far; nil for the first piece, and for other entries
+	whole  bool // the entry names its message
+
 	Taken  bool // an expectation that consumes its frame was met by it
 	Judged bool // an expectation was about it, met or not
 }

@@ -22,8 +22,19 @@ type Finding struct {
 	Docs     []string    `json:"docs"`
 	Fix      string      `json:"fix"`             // advice for the author of the agent
 	Test     string      `json:"test,omitempty"`  // the id of the test, where findings of several stand together
-	Known    bool        `json:"known,omitempty"` // the baseline expects it
+	Tests    []string    `json:"tests,omitempty"` // the ids of all tests that found it, in a list without repetitions
+
+	// Timed says that the finding rests on time alone: nothing came while the runner waited.
+	Timed bool `json:"timed,omitempty"`
+
+	Known   bool   `json:"known,omitempty"`   // the baseline accepts it
+	Reason  string `json:"reason,omitempty"`  // why the baseline accepts it
+	Unasked bool   `json:"unasked,omitempty"` // the requirements of the run do not have its rule
 }
+
+// Fails reports whether the finding makes a run fail: a MUST was broken that the run
+// asks for, and the baseline does not accept it.
+func (f *Finding) Fails() bool { return f.Level == jsont.Must && !f.Known && !f.Unasked }
 
 // NewFinding returns the finding that an agent broke a rule in a test, with the
 // entries that prove it. The links of the rule come before those of the test.

@@ -154,6 +154,16 @@ func (e *event) code() (int64, bool) {
 
 func (e *event) message() string { return text(inner(e.object, "error"), "message") }
 
+// WantsLogin reports whether an answer is the error that a login is missing: it has the code
+// for that, and offered is true or the message speaks of a login. Many programs use the
+// same code for any failure.
+func WantsLogin(answer *Entry, offered bool) bool {
+	e := &event{Entry: answer}
+	e.object, _ = answer.Value.(object)
+	code, _ := e.code()
+	return code == codeAuth && (offered || aboutLogin.MatchString(e.message()))
+}
+
 // errorChecks are about error responses: codes within their ranges, one short line of text,
 // and a code that fits the text.
 var errorChecks = []check{
@@ -192,6 +202,15 @@ var errorChecks = []check{
 	{rule: "AUTH-13", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
 		return when(code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()), "-32000 says: %s", show(e.message()))
+	}},
+	// AUTH-14: an agent that needs a login offers a way to log in
+	{rule: "AUTH-14", on: failures, flaw: func(s *state, e *event) string {
+		code, _ := e.code()
+		if code != codeAuth || e.request == nil || s.welcome == nil || s.logins > 0 || e.message() != "" && !aboutLogin.MatchString(e.message()) {
+			return ""
+		}
+		e.proof = append(e.proof, s.welcome, e.request)
+		return e.request.Method + " was refused with -32000, and initialize had offered no way to log in"
 	}},
 }
 

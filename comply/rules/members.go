@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/comply/jsont"
 )
 
 // A schemaNode is a JSON schema, as far as it names members and values.
@@ -193,7 +194,37 @@ func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 	case e.update != nil:
 		rule = ruleOwnUpdateMember
 	}
+	if isUnstable(e, path) {
+		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol has published as unstable", e.Entry)
+		return
+	}
 	l.note(rule, "", actual, e.Entry)
+}
+
+// unstableMembers are the members that an SDK of the protocol has published as unstable,
+// as paths, by the method of a result or the tag of an update. An agent that was built
+// with such an SDK may send them: they are a note, not a broken MUST.
+var unstableMembers = map[string][]string{
+	MethodInitialize: {
+		"agentCapabilities.providers", "agentCapabilities.mcpCapabilities.acp", "agentCapabilities.promptCapabilities.systemPrompt", "agentCapabilities.subagents",
+		"agentCapabilities.sessionCapabilities.systemPrompt", "agentCapabilities.sessionCapabilities.subagents", "agentCapabilities.sessionCapabilities.cancel",
+		"agentCapabilities.sessionCapabilities.models",
+	},
+	MethodNewSession:      {"models"},
+	"session/load":        {"models"},
+	"session/resume":      {"models"},
+	"session/fork":        {"models"},
+	MethodPrompt:          {"userMessageId"},
+	"session_info_update": {"update.models"},
+}
+
+// isUnstable reports whether an SDK has published the member at a path as unstable.
+func isUnstable(e *event, path []string) bool {
+	message := e.tag
+	if e.request != nil {
+		message = e.request.Method
+	}
+	return slices.Contains(unstableMembers[message], strings.Join(path, "."))
 }
 
 // wordMembers are the members whose values are words of the protocol.

@@ -12,4 +12,9 @@ const (
 	MethodWriteFile  = "fs/write_text_file"
 	MethodPermission = "session/request_permission"
 	MethodElicit     = "elicitation/create"
+	MethodLogin1     = "authenticate" // in version 1
+	MethodLogin2     = "auth/login"   // in version 2
 )
+
+// Openers are the methods that open a session.
+var Openers = []string{MethodNewSession, "session/load", "session/resume", "session/fork"}

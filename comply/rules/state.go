@@ -34,6 +34,8 @@ type state struct {
 	clientCaps  object
 	agentCaps   object // nil until initialize was answered
 	initialized bool   // initialize was answered
+	welcome     *Entry // the result of initialize; nil until it came
+	logins      int    // how many ways to log in it offers
 
 	questions map[*Entry]*Entry   // the request by its response
 	agentAsks map[string]*Entry   // requests of the agent without an answer
@@ -318,6 +320,7 @@ func (s *state) agentAnswered(e *event) {
 		if s.agentCaps = inner(e.result, "agentCapabilities"); s.agentCaps == nil {
 			s.agentCaps = inner(e.result, "capabilities")
 		}
+		s.welcome, s.logins = e.Entry, len(authMethods(e))
 	case MethodNewSession, "session/fork":
 		if id := text(e.result, "sessionId"); id != "" {
 			s.opened(s.open(id, asked.params), e.result)

@@ -2,45 +2,46 @@ package goodagent
 
 import "slices"
 
-func init() {
-	register(
-		&Mutant{Rule: "PLAN-02", Does: "has a priority of its own", Out: onUpdate("plan", each("entries", set("priority", "urgent")))},
-		&Mutant{Rule: "PLAN-03", Does: "sends only what has changed of a plan", Out: onUpdate("plan", func(u map[string]any) {
+// settingFrameMutants is the part of the table of mutants that is about modes and options.
+func settingFrameMutants() []*Mutant {
+	return []*Mutant{
+		{Rule: "PLAN-02", Does: "has a priority of its own", Out: onUpdate("plan", each("entries", set("priority", "urgent")))},
+		{Rule: "PLAN-03", Does: "sends only what has changed of a plan", Out: onUpdate("plan", func(u map[string]any) {
 			entries, _ := u["entries"].([]any)
 			if done, _ := entries[0].(map[string]any); len(entries) == 3 && done["status"] == "completed" {
 				u["entries"] = entries[:2]
 			}
 		})},
-		&Mutant{Rule: "MODE-01", Does: "is in a mode that it does not have", Out: onResult("session/new", within("modes", set("currentModeId", "nowhere")))},
-		&Mutant{Rule: "MODE-05", Does: "changes to a mode that it does not have", Out: onUpdate("current_mode_update", set("currentModeId", "nowhere"))},
-		&Mutant{Rule: "CFG-01", Does: "has an option without a name", Out: onUpdate("config_option_update", first("configOptions", unset("name")))},
-		&Mutant{Rule: "CFG-02", Does: "has a value that is none of the values", Out: onUpdate("config_option_update", first("configOptions", set("currentValue", "nowhere")))},
-		&Mutant{Rule: "CFG-03", Does: "has options that are on or off for everybody", In: pretend(func(caps map[string]any) {
+		{Rule: "MODE-01", Does: "is in a mode that it does not have", Out: onResult("session/new", within("modes", set("currentModeId", "nowhere")))},
+		{Rule: "MODE-05", Does: "changes to a mode that it does not have", Out: onUpdate("current_mode_update", set("currentModeId", "nowhere"))},
+		{Rule: "CFG-01", Does: "has an option without a name", Out: onUpdate("config_option_update", first("configOptions", unset("name")))},
+		{Rule: "CFG-02", Does: "has a value that is none of the values", Out: onUpdate("config_option_update", first("configOptions", set("currentValue", "nowhere")))},
+		{Rule: "CFG-03", Does: "has options that are on or off for everybody", In: pretend(func(caps map[string]any) {
 			caps["session"] = object{"configOptions": object{"boolean": object{}}, "notices": child(caps, "session")["notices"], "compaction": child(caps, "session")["compaction"]}
 		})},
-		&Mutant{Rule: "CFG-09", Does: "sends only some of the options", Out: onUpdate("config_option_update", optionList(func(list []any) []any { return list[:1] }))},
-		&Mutant{Rule: "CFG-10", Does: "has a category of its own without an underscore", Out: onUpdate("config_option_update", first("configOptions", set("category", "fancy")))},
-		&Mutant{Rule: "CFG-12", Does: "has two options with the same id", Out: onUpdate("config_option_update", optionList(func(list []any) []any { return append(list, list[0]) }))},
-		&Mutant{Rule: "CFG-15", Does: "shuffles its options", Out: onUpdate("config_option_update", optionList(func(list []any) []any {
+		{Rule: "CFG-09", Does: "sends only some of the options", Out: onUpdate("config_option_update", optionList(func(list []any) []any { return list[:1] }))},
+		{Rule: "CFG-10", Does: "has a category of its own without an underscore", Out: onUpdate("config_option_update", first("configOptions", set("category", "fancy")))},
+		{Rule: "CFG-12", Does: "has two options with the same id", Out: onUpdate("config_option_update", optionList(func(list []any) []any { return append(list, list[0]) }))},
+		{Rule: "CFG-15", Does: "shuffles its options", Out: onUpdate("config_option_update", optionList(func(list []any) []any {
 			list = slices.Clone(list)
 			slices.Reverse(list)
 			return list
 		}))},
-		&Mutant{Rule: "CFG-16", Does: "has groups without an id", Out: onUpdate("config_option_update", each("configOptions", each("options", unset("group"))))},
-		&Mutant{Rule: "EXT-03", Does: "has methods of its own without an underscore", Out: func(_ *Wire, m Message) []Message {
+		{Rule: "CFG-16", Does: "has groups without an id", Out: onUpdate("config_option_update", each("configOptions", each("options", unset("group"))))},
+		{Rule: "EXT-03", Does: "has methods of its own without an underscore", Out: func(_ *Wire, m Message) []Message {
 			if m.Method() == "_goodagent/bye" {
 				m.Object["method"] = "goodagent/bye"
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "EXT-05", Does: "has members of its own in answers", Out: onResult("session/list", set("total", 5))},
-		&Mutant{Rule: "EXT-06", Does: "has text as _meta", Out: onUpdate("usage_update", set("_meta", "x"))},
-		&Mutant{Rule: "EXT-08", Does: "has a trace of its own kind", Out: onUpdate("usage_update", set("_meta", object{"traceparent": "x"}))},
-		&Mutant{Rule: "EXT-09", Does: "does not advertise its extensions", Out: onResult("initialize", within("agentCapabilities", unset("_meta")))},
-		&Mutant{Rule: "ERR-01", Does: "has codes of more than 32 bits", Breaks: []string{"AUTH-05", "ERR-03", "ERR-08"}, Out: code("-32000", set("code", 5_000_000_000))},
-		&Mutant{Rule: "ERR-02", Does: "has a whole trace as message", Out: onError(set("message", "no login\n\tat main.go:12\n\tat agent.go:40"))},
-		&Mutant{Rule: "ERR-06", Does: "has one code for everything", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", func(e map[string]any) { e["code"], e["message"] = -32603, "unknown user" })},
-		&Mutant{Rule: "ERR-07", Does: "says that requests were cancelled", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", -32800))},
-		&Mutant{Rule: "ERR-08", Does: "passes on codes of HTTP", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", 429))},
-	)
+		{Rule: "EXT-05", Does: "has members of its own in answers", Out: onResult("session/list", set("total", 5))},
+		{Rule: "EXT-06", Does: "has text as _meta", Out: onUpdate("usage_update", set("_meta", "x"))},
+		{Rule: "EXT-08", Does: "has a trace of its own kind", Out: onUpdate("usage_update", set("_meta", object{"traceparent": "x"}))},
+		{Rule: "EXT-09", Does: "does not advertise its extensions", Out: onResult("initialize", within("agentCapabilities", unset("_meta")))},
+		{Rule: "ERR-01", Does: "has codes of more than 32 bits", Breaks: []string{"AUTH-05", "ERR-03", "ERR-08"}, Out: code("-32000", set("code", 5_000_000_000))},
+		{Rule: "ERR-02", Does: "has a whole trace as message", Out: onError(set("message", "no login\n\tat main.go:12\n\tat agent.go:40"))},
+		{Rule: "ERR-06", Does: "has one code for everything", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", func(e map[string]any) { e["code"], e["message"] = -32603, "unknown user" })},
+		{Rule: "ERR-07", Does: "says that requests were cancelled", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", -32800))},
+		{Rule: "ERR-08", Does: "passes on codes of HTTP", Breaks: []string{"AUTH-05", "ERR-03"}, Out: code("-32000", set("code", 429))},
+	}
 }

@@ -53,18 +53,15 @@ func (m *Mutant) ID() string {
 	return m.Rule + "/" + m.Name
 }
 
-// mutants are all there are, from the files of each group.
-var mutants []*Mutant
-
-// register adds mutants to the table.
-func register(list ...*Mutant) { mutants = append(mutants, list...) }
+// mutants is the table of all mutants, sorted by their ids.
+var mutants = slices.SortedFunc(slices.Values(slices.Concat(
+	transportFrameMutants(), initializeMutants(), sessionFrameMutants(), sessionsMutants(), promptMutants(), turnFrameMutants(),
+	updateFrameMutants(), toolFrameMutants(), toolsMutants(), clientFrameMutants(), settingFrameMutants(), settingsMutants(), serversMutants(),
+	providersMutants(), streamMutants(), v2Mutants(),
+)), func(a, b *Mutant) int { return strings.Compare(a.ID(), b.ID()) })
 
 // Mutants returns all mutants, sorted by their ids.
-func Mutants() []*Mutant {
-	out := slices.Clone(mutants)
-	slices.SortFunc(out, func(a, b *Mutant) int { return strings.Compare(a.ID(), b.ID()) })
-	return out
-}
+func Mutants() []*Mutant { return slices.Clone(mutants) }
 
 // Find returns the mutant with that id, nil if there is none.
 func Find(id string) *Mutant {

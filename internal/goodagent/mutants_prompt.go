@@ -31,27 +31,28 @@ var failsCancelled = onAnswer("session/prompt", func(response map[string]any) {
 	}
 })
 
-func init() {
+// promptMutants is the part of the table of mutants that is about prompts.
+func promptMutants() []*Mutant {
 	const (
 		prompt = "session/prompt"
 		cancel = "session/cancel"
 	)
-	register(
-		&Mutant{Rule: "PRM-01", Does: "ends turns without a reason", Out: onResult(prompt, unset("stopReason"))},
-		&Mutant{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
-		&Mutant{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
-		&Mutant{Rule: "PRM-05", Does: "refuses images", Out: refuse(prompt, says(`"image"`), -32602)},
-		&Mutant{Rule: "PRM-06", Does: "refuses sound", Out: refuse(prompt, says(`"audio"`), -32602)},
-		&Mutant{Rule: "PRM-07", Does: "refuses embedded text", Out: refuse(prompt, says(`"resource":{"mimeType":"text/plain"`), -32602)},
-		&Mutant{Rule: "PRM-08", Does: "refuses embedded bytes", Out: refuse(prompt, says(`"blob"`), -32602)},
-		&Mutant{Rule: "PRM-09", Does: "does not answer images that it does not take", Breaks: []string{"RPC-03"},
+	return []*Mutant{
+		{Rule: "PRM-01", Does: "ends turns without a reason", Out: onResult(prompt, unset("stopReason"))},
+		{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
+		{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
+		{Rule: "PRM-05", Does: "refuses images", Out: refuse(prompt, says(`"image"`), -32602)},
+		{Rule: "PRM-06", Does: "refuses sound", Out: refuse(prompt, says(`"audio"`), -32602)},
+		{Rule: "PRM-07", Does: "refuses embedded text", Out: refuse(prompt, says(`"resource":{"mimeType":"text/plain"`), -32602)},
+		{Rule: "PRM-08", Does: "refuses embedded bytes", Out: refuse(prompt, says(`"blob"`), -32602)},
+		{Rule: "PRM-09", Does: "does not answer images that it does not take", Breaks: []string{"RPC-03"},
 			Out: both(onResult("initialize", within("agentCapabilities", within("promptCapabilities", set("image", false)))), ignore(prompt, says(`"image"`)))},
-		&Mutant{Rule: "PRM-10", Does: "takes prompts for a session that never was", Out: accept(prompt, unknownSession, object{"stopReason": "end_turn"})},
-		&Mutant{Rule: "PRM-11", Does: "takes text without text", Out: accept(prompt, says(`[{"type":"text"}]`), object{"stopReason": "end_turn"})},
-		&Mutant{Rule: "PRM-12", Does: "does not answer an empty prompt", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says(`"prompt":[]`))},
-		&Mutant{Rule: "PRM-13", Does: "keeps what the model says to itself", Out: without("agent_message_chunk")},
-		&Mutant{Rule: "PRM-16", Does: "forgets the turn before", Change: func(a *Agent) { a.Traits.Forgetful = true }},
-		&Mutant{Rule: "PRM-17", Does: "runs one turn at a time", In: func(w *Wire, m Message) []Message {
+		{Rule: "PRM-10", Does: "takes prompts for a session that never was", Out: accept(prompt, unknownSession, object{"stopReason": "end_turn"})},
+		{Rule: "PRM-11", Does: "takes text without text", Out: accept(prompt, says(`[{"type":"text"}]`), object{"stopReason": "end_turn"})},
+		{Rule: "PRM-12", Does: "does not answer an empty prompt", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says(`"prompt":[]`))},
+		{Rule: "PRM-13", Does: "keeps what the model says to itself", Out: without("agent_message_chunk")},
+		{Rule: "PRM-16", Does: "forgets the turn before", Change: func(a *Agent) { a.Traits.Forgetful = true }},
+		{Rule: "PRM-17", Does: "runs one turn at a time", In: func(w *Wire, m Message) []Message {
 			if open := w.Note["turn"]; m.Method() == prompt && open == nil {
 				w.Note["turn"] = m.Object["id"]
 			} else if m.Method() == prompt {
@@ -71,7 +72,7 @@ func init() {
 			}
 			return []Message{m, {Object: object{"jsonrpc": "2.0", "id": late, "result": object{"stopReason": "end_turn"}}}}
 		}},
-		&Mutant{Rule: "PRM-18", Does: "does not answer a prompt to a busy session", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "PRM-18", Does: "does not answer a prompt to a busy session", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			if session, _ := m.session().(string); m.Method() == prompt {
 				if w.Note[session] == true {
 					return nil
@@ -85,27 +86,27 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "PRM-20", Does: "refuses prompts with a trace", Out: refuse(prompt, func(p map[string]any) bool { return child(p, "_meta")["traceparent"] != nil }, -32602)},
-		&Mutant{Rule: "PRM-21", Does: "refuses prompts of many blocks", Out: refuse(prompt, func(p map[string]any) bool { return blocks(p) > 3 }, -32602)},
-		&Mutant{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: stops("end_turn", "max_tokens")},
-		&Mutant{Rule: "STOP-02", Does: "does not say that it ran out of tokens", Out: stops("max_tokens", "end_turn")},
-		&Mutant{Rule: "STOP-03", Does: "does not say that it ran out of steps", Out: stops("max_turn_requests", "end_turn")},
-		&Mutant{Rule: "STOP-04", Does: "does not say that it refuses", Out: stops("refusal", "end_turn")},
-		&Mutant{Rule: "ERR-04", Does: "calls a session that does not exist an internal failure", Breaks: []string{"ERR-06"}, Out: onError(func(e map[string]any) {
+		{Rule: "PRM-20", Does: "refuses prompts with a trace", Out: refuse(prompt, func(p map[string]any) bool { return child(p, "_meta")["traceparent"] != nil }, -32602)},
+		{Rule: "PRM-21", Does: "refuses prompts of many blocks", Out: refuse(prompt, func(p map[string]any) bool { return blocks(p) > 3 }, -32602)},
+		{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: stops("end_turn", "max_tokens")},
+		{Rule: "STOP-02", Does: "does not say that it ran out of tokens", Out: stops("max_tokens", "end_turn")},
+		{Rule: "STOP-03", Does: "does not say that it ran out of steps", Out: stops("max_turn_requests", "end_turn")},
+		{Rule: "STOP-04", Does: "does not say that it refuses", Out: stops("refusal", "end_turn")},
+		{Rule: "ERR-04", Does: "calls a session that does not exist an internal failure", Breaks: []string{"ERR-06"}, Out: onError(func(e map[string]any) {
 			if code, _ := number(e["code"]); code == "-32002" {
 				e["code"] = -32603
 			}
 		})},
-		&Mutant{Rule: "ERR-10", Does: "hangs when the model fails", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says("refused-by-provider"))},
+		{Rule: "ERR-10", Does: "hangs when the model fails", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says("refused-by-provider"))},
 
-		&Mutant{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
-		&Mutant{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
-		&Mutant{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
+		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
+		{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
+		{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
 			if child(r, "result")["stopReason"] == "cancelled" {
 				time.Sleep(2300 * time.Millisecond)
 			}
 		})},
-		&Mutant{Rule: "CAN-06", Does: "cancels the next turn when none runs", In: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-06", Does: "cancels the next turn when none runs", In: func(w *Wire, m Message) []Message {
 			if m.Method() == cancel && w.Open(prompt) == nil {
 				w.Note["early"] = true
 			}
@@ -117,7 +118,7 @@ func init() {
 			}
 			return keep(m)
 		}, Breaks: []string{"STOP-05"}},
-		&Mutant{Rule: "CAN-08", Does: "cancels all sessions", In: func(w *Wire, m Message) (out []Message) {
+		{Rule: "CAN-08", Does: "cancels all sessions", In: func(w *Wire, m Message) (out []Message) {
 			if m.Method() != cancel {
 				return keep(m)
 			}
@@ -128,20 +129,20 @@ func init() {
 			}
 			return out
 		}, Breaks: []string{"STOP-05"}},
-		&Mutant{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said or asked something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said or asked something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
 			noteActive(w, m)
 			if ends("cancelled")(m) && w.Note[active(m)] == nil {
 				return nil
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "CAN-10", Does: "fails when it is cancelled again, the first time for nothing", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-10", Does: "fails when it is cancelled again, the first time for nothing", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
 			if m.Method() == cancel && w.Open(prompt) == nil {
 				w.Note["noted"] = true
 			}
 			return keep(m)
 		}, Out: noted(failsCancelled)},
-		&Mutant{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil || m.Answers.Method() != prompt || m.Result() == nil {
 				return keep(m)
 			}
@@ -152,26 +153,26 @@ func init() {
 			w.Note[session] = m.Result()["stopReason"] == "cancelled"
 			return keep(m)
 		}, Breaks: []string{"STOP-05"}},
-		&Mutant{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/request_permission" {
 				w.Note["noted"] = true
 			}
 			return noted(stops("cancelled", "end_turn"))(w, m)
 		}},
-		&Mutant{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
+		{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
 			if strings.HasPrefix(m.Method(), "terminal/") {
 				m.Object["method"] = "terminal/output"
 			}
 			return keep(m)
 		})},
-		&Mutant{Rule: "TERM-11", Does: "does not release the terminal of a cancelled turn", Breaks: []string{"TERM-03", "TERM-06"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
+		{Rule: "TERM-11", Does: "does not release the terminal of a cancelled turn", Breaks: []string{"TERM-03", "TERM-06"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
 			if m.Method() == "terminal/release" {
 				m.Object["method"] = "terminal/output"
 			}
 			return keep(m)
 		})},
-		&Mutant{Rule: "CAN-14", Does: "does not answer a prompt that was cancelled by its id", Breaks: []string{"RPC-03"}, In: notes("$/cancel_request", every), Out: noted(ignore(prompt, every))},
-		&Mutant{Rule: "CAN-16", Does: "does not answer a session/new that was cancelled by its id", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-14", Does: "does not answer a prompt that was cancelled by its id", Breaks: []string{"RPC-03"}, In: notes("$/cancel_request", every), Out: noted(ignore(prompt, every))},
+		{Rule: "CAN-16", Does: "does not answer a session/new that was cancelled by its id", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			held, _ := w.Note["held"].(*Message)
 			delete(w.Note, "held")
 			switch {
@@ -188,7 +189,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "CAN-18", Does: "is dead after a request of its own was cancelled", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-18", Does: "is dead after a request of its own was cancelled", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			if e := child(m.Object, "error"); e != nil {
 				if code, _ := number(e["code"]); code == "-32800" {
 					w.Note["dead"] = true
@@ -199,5 +200,5 @@ func init() {
 			}
 			return keep(m)
 		}},
-	)
+	}
 }

@@ -81,7 +81,8 @@ func disableProvider(w *Wire, params, response map[string]any) {
 	}
 }
 
-func init() {
+// providersMutants is the part of the table of mutants that is about providers.
+func providersMutants() (out []*Mutant) {
 	const list, disable = "providers/list", "providers/disable"
 	for _, c := range []struct {
 		rule, does string
@@ -93,6 +94,7 @@ func init() {
 		{"PRV-04", "shows settings of a provider that is off", onResult(list, each("providers", set("current", object{})))},
 		{"PRV-05", "cannot switch off a provider that it does not have", refuse(disable, is("providerId", "no-such-provider"), -32602)},
 	} {
-		register(&Mutant{Rule: c.rule, Does: c.does, In: provides(c.flaw), Out: offersProviders})
+		out = append(out, &Mutant{Rule: c.rule, Does: c.does, In: provides(c.flaw), Out: offersProviders})
 	}
+	return out
 }

@@ -29,15 +29,16 @@ func without(tag string) filter {
 	}
 }
 
-func init() {
+// sessionsMutants is the part of the table of mutants that is about sessions that are loaded, listed and closed.
+func sessionsMutants() []*Mutant {
 	const (
 		load, resume, list = "session/load", "session/resume", "session/list"
 		shut, fork         = "session/close", "session/fork"
 	)
-	register(
-		&Mutant{Rule: "SLOAD-01", Does: "cannot load", Out: fails(load, -32603)},
-		&Mutant{Rule: "SLOAD-02", Does: "replays only what the user said", Breaks: []string{"SLOAD-03"}, Out: during(load, without("agent_message_chunk"))},
-		&Mutant{Rule: "SLOAD-03", Does: "replays after the answer", Breaks: []string{"PRM-14"}, Out: func(w *Wire, m Message) []Message {
+	return []*Mutant{
+		{Rule: "SLOAD-01", Does: "cannot load", Out: fails(load, -32603)},
+		{Rule: "SLOAD-02", Does: "replays only what the user said", Breaks: []string{"SLOAD-03"}, Out: during(load, without("agent_message_chunk"))},
+		{Rule: "SLOAD-03", Does: "replays after the answer", Breaks: []string{"PRM-14"}, Out: func(w *Wire, m Message) []Message {
 			held, _ := w.Note["held"].([]Message)
 			if m.Tag() == "agent_message_chunk" && w.Open(load) != nil {
 				w.Note["held"] = append(held, m)
@@ -48,11 +49,11 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLOAD-05", Does: "replays the user's words as its own", Breaks: []string{"UPD-18"}, Out: during(load, onUpdate("user_message_chunk", set("sessionUpdate", "agent_message_chunk")))},
-		&Mutant{Rule: "SLOAD-07", Does: "loads what never was", Out: accept(load, unknownSession, object{})},
-		&Mutant{Rule: "SLOAD-08", Does: "forgets what it replays", Out: after(load, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
-		&Mutant{Rule: "SLOAD-09", Does: "keeps sessions in memory only", Change: func(a *Agent) { a.store = newStore(filepath.Join(a.store.dir, rand.Text())) }},
-		&Mutant{Rule: "SLOAD-10", Does: "reads files while it replays", Out: during(load, func(w *Wire, m Message) []Message {
+		{Rule: "SLOAD-05", Does: "replays the user's words as its own", Breaks: []string{"UPD-18"}, Out: during(load, onUpdate("user_message_chunk", set("sessionUpdate", "agent_message_chunk")))},
+		{Rule: "SLOAD-07", Does: "loads what never was", Out: accept(load, unknownSession, object{})},
+		{Rule: "SLOAD-08", Does: "forgets what it replays", Out: after(load, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+		{Rule: "SLOAD-09", Does: "keeps sessions in memory only", Change: func(a *Agent) { a.store = newStore(filepath.Join(a.store.dir, rand.Text())) }},
+		{Rule: "SLOAD-10", Does: "reads files while it replays", Out: during(load, func(w *Wire, m Message) []Message {
 			if m.Tag() == "user_message_chunk" {
 				params := object{"sessionId": m.Params()["sessionId"], "path": w.Open(load).Params()["cwd"]}
 				return []Message{{Object: object{"jsonrpc": "2.0", "id": "again", "method": "fs/read_text_file", "params": params}}, m}
@@ -64,33 +65,33 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLOAD-11", Does: "stays in the old folder", In: asks(load, every, func(p map[string]any) {
+		{Rule: "SLOAD-11", Does: "stays in the old folder", In: asks(load, every, func(p map[string]any) {
 			if dir, _ := p["cwd"].(string); filepath.Base(dir) == "a" {
 				p["cwd"] = filepath.Dir(dir)
 			}
 		})},
-		&Mutant{Rule: "SRES-01", Does: "answers session/resume with null", Out: accept(resume, has("mcpServers"), nil)},
-		&Mutant{Rule: "SRES-02", Does: "replays when it resumes", Breaks: []string{"PRM-14"}, Out: func(_ *Wire, m Message) []Message {
+		{Rule: "SRES-01", Does: "answers session/resume with null", Out: accept(resume, has("mcpServers"), nil)},
+		{Rule: "SRES-02", Does: "replays when it resumes", Breaks: []string{"PRM-14"}, Out: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == resume && m.Result() != nil {
 				return []Message{update(m.Answers.Params()["sessionId"], chunk("as I said")), m}
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SRES-04", Does: "resumes what never was", Breaks: []string{"SNEW-10"}, Out: accept(resume, unknownSession, object{})},
-		&Mutant{Rule: "SRES-05", Does: "wants mcpServers", Out: refuse(resume, lacks("mcpServers"), -32602)},
-		&Mutant{Rule: "SRES-06", Does: "forgets what it resumes", Out: after(resume, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+		{Rule: "SRES-04", Does: "resumes what never was", Breaks: []string{"SNEW-10"}, Out: accept(resume, unknownSession, object{})},
+		{Rule: "SRES-05", Does: "wants mcpServers", Out: refuse(resume, lacks("mcpServers"), -32602)},
+		{Rule: "SRES-06", Does: "forgets what it resumes", Out: after(resume, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
 
-		&Mutant{Rule: "SLIST-01", Does: "lists sessions by id", Out: onResult(list, set("sessions", object{}))},
-		&Mutant{Rule: "SLIST-02", Does: "wants to know which sessions to list", Out: refuse(list, lacks("cwd"), -32602)},
-		&Mutant{Rule: "SLIST-04", Does: "lists the sessions of all folders", In: asks(list, says(`/a"`), unset("cwd"))},
-		&Mutant{Rule: "SLIST-05", Does: "fails when there is nothing to list", Out: refuse(list, says("/no/such/folder"), -32002)},
-		&Mutant{Rule: "SLIST-06", Does: "has only one page", In: asks(list, has("cursor"), func(p map[string]any) {
+		{Rule: "SLIST-01", Does: "lists sessions by id", Out: onResult(list, set("sessions", object{}))},
+		{Rule: "SLIST-02", Does: "wants to know which sessions to list", Out: refuse(list, lacks("cwd"), -32602)},
+		{Rule: "SLIST-04", Does: "lists the sessions of all folders", In: asks(list, says(`/a"`), unset("cwd"))},
+		{Rule: "SLIST-05", Does: "fails when there is nothing to list", Out: refuse(list, says("/no/such/folder"), -32002)},
+		{Rule: "SLIST-06", Does: "has only one page", In: asks(list, has("cursor"), func(p map[string]any) {
 			if p["cursor"] != "no-such-cursor" {
 				delete(p, "cursor")
 			}
 		})},
-		&Mutant{Rule: "SLIST-07", Does: "starts again for any cursor", Out: accept(list, is("cursor", "no-such-cursor"), object{"sessions": []any{}})},
-		&Mutant{Rule: "SLIST-08", Does: "lists everything at once", Change: func(a *Agent) {
+		{Rule: "SLIST-07", Does: "starts again for any cursor", Out: accept(list, is("cursor", "no-such-cursor"), object{"sessions": []any{}})},
+		{Rule: "SLIST-08", Does: "lists everything at once", Change: func(a *Agent) {
 			page := a.ListSessions
 			a.ListSessions = func(ctx context.Context, dir, cursor string) (all []acp.SessionInfo, _ string, _ error) {
 				for {
@@ -102,7 +103,7 @@ func init() {
 				}
 			}
 		}},
-		&Mutant{Rule: "SLIST-10", Does: "forgets a session when it lists them", Out: func(w *Wire, m Message) []Message {
+		{Rule: "SLIST-10", Does: "forgets a session when it lists them", Out: func(w *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == list && lacks("cwd")(m.Answers.Params()) && m.Result() != nil {
 				if all, _ := m.Result()["sessions"].([]any); w.Note["listed"] == true && len(all) > 0 {
 					m.Result()["sessions"] = all[1:]
@@ -111,15 +112,15 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SLIST-11", Does: "does not list new sessions", Out: onResult(list, func(r map[string]any) {
+		{Rule: "SLIST-11", Does: "does not list new sessions", Out: onResult(list, func(r map[string]any) {
 			r["sessions"] = []any{}
 			delete(r, "nextCursor")
 		})},
-		&Mutant{Rule: "SLIST-13", Does: "accepts a relative folder", Out: accept(list, is("cwd", "some/folder"), object{"sessions": []any{}})},
+		{Rule: "SLIST-13", Does: "accepts a relative folder", Out: accept(list, is("cwd", "some/folder"), object{"sessions": []any{}})},
 
-		&Mutant{Rule: "SCLO-01", Does: "answers session/close with null", Out: accept(shut, every, nil)},
-		&Mutant{Rule: "SCLO-02", Does: "ends the turn of a closed session as if nothing had been", In: notes(shut, every), Out: noted(stops("cancelled", "end_turn"))},
-		&Mutant{Rule: "SCLO-03", Does: "speaks in a session that was closed", Breaks: []string{"SNEW-10", "PRM-14"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "SCLO-01", Does: "answers session/close with null", Out: accept(shut, every, nil)},
+		{Rule: "SCLO-02", Does: "ends the turn of a closed session as if nothing had been", In: notes(shut, every), Out: noted(stops("cancelled", "end_turn"))},
+		{Rule: "SCLO-03", Does: "speaks in a session that was closed", Breaks: []string{"SNEW-10", "PRM-14"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil {
 				return keep(m)
 			}
@@ -130,36 +131,36 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SCLO-04", Does: "does not answer for a session that never was", Breaks: []string{"INIT-16", "RPC-03"}, Out: ignore(shut, unknownSession)},
-		&Mutant{Rule: "SCLO-05", Does: "takes prompts in a closed session", Out: after(shut, func(_ *Wire, m Message) []Message {
+		{Rule: "SCLO-04", Does: "does not answer for a session that never was", Breaks: []string{"INIT-16", "RPC-03"}, Out: ignore(shut, unknownSession)},
+		{Rule: "SCLO-05", Does: "takes prompts in a closed session", Out: after(shut, func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "session/prompt" && failed(m.Object) {
 				delete(m.Object, "error")
 				m.Object["result"] = object{"stopReason": "end_turn"}
 			}
 			return keep(m)
 		})},
-		&Mutant{Rule: "SCLO-06", Does: "closes all sessions", Out: after(shut, fails("session/prompt", -32603))},
-		&Mutant{Rule: "SCLO-07", Does: "does not list closed sessions", Out: after(shut, onResult(list, set("sessions", []any{})))},
+		{Rule: "SCLO-06", Does: "closes all sessions", Out: after(shut, fails("session/prompt", -32603))},
+		{Rule: "SCLO-07", Does: "does not list closed sessions", Out: after(shut, onResult(list, set("sessions", []any{})))},
 
-		&Mutant{Rule: "SDEL-01", Does: "answers session/delete with null", Out: accept("session/delete", every, nil)},
-		&Mutant{Rule: "SDEL-02", Does: "does not delete", In: func(w *Wire, m Message) []Message {
+		{Rule: "SDEL-01", Does: "answers session/delete with null", Out: accept("session/delete", every, nil)},
+		{Rule: "SDEL-02", Does: "does not delete", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/delete" {
 				w.Send(Message{Object: object{"jsonrpc": "2.0", "id": m.Object["id"], "result": object{}}})
 				return nil
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SDEL-03", Does: "cannot delete what is not there", Out: refuse("session/delete", unknownSession, -32002)},
+		{Rule: "SDEL-03", Does: "cannot delete what is not there", Out: refuse("session/delete", unknownSession, -32002)},
 
-		&Mutant{Rule: "SFRK-01", Does: "forks without an id", Breaks: []string{"SFRK-02"}, Out: onResult(fork, set("sessionId", ""))},
-		&Mutant{Rule: "SFRK-02", Does: "forks into the same session", Out: func(_ *Wire, m Message) []Message {
+		{Rule: "SFRK-01", Does: "forks without an id", Breaks: []string{"SFRK-02"}, Out: onResult(fork, set("sessionId", ""))},
+		{Rule: "SFRK-02", Does: "forks into the same session", Out: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == fork && m.Result() != nil {
 				m.Result()["sessionId"] = m.Answers.Params()["sessionId"]
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "SFRK-03", Does: "tells the first session what was said in its fork", Out: misspeaks("not recalled: quagga", "recalled: quagga")},
-		&Mutant{Rule: "SFRK-04", Does: "does not answer for a fork in another folder", Breaks: []string{"RPC-03"}, In: notes("session/new", says(`/a"`)), Out: unnoted(ignore(fork, says(`/a"`)))},
-		&Mutant{Rule: "SFRK-05", Does: "gives a fork the folders of the first session", Out: after(fork, onResult(list, each("sessions", set("additionalDirectories", []any{"/inherited"}))))},
-	)
+		{Rule: "SFRK-03", Does: "tells the first session what was said in its fork", Out: misspeaks("not recalled: quagga", "recalled: quagga")},
+		{Rule: "SFRK-04", Does: "does not answer for a fork in another folder", Breaks: []string{"RPC-03"}, In: notes("session/new", says(`/a"`)), Out: unnoted(ignore(fork, says(`/a"`)))},
+		{Rule: "SFRK-05", Does: "gives a fork the folders of the first session", Out: after(fork, onResult(list, each("sessions", set("additionalDirectories", []any{"/inherited"}))))},
+	}
 }

@@ -44,13 +44,14 @@ func (r neverEnding) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func init() {
-	register(
-		&Mutant{Rule: "TRN-05", Does: "writes other bytes than UTF-8 to standard error", Change: func(a *Agent) {
+// streamMutants is the part of the table of mutants that is about streams of bytes and JSON-RPC.
+func streamMutants() []*Mutant {
+	return []*Mutant{
+		{Rule: "TRN-05", Does: "writes other bytes than UTF-8 to standard error", Change: func(a *Agent) {
 			a.Stderr.Write([]byte("caf\xe9\n")) // nothing depends on it
 		}},
-		&Mutant{Rule: "TRN-06", Does: "takes what one read brings for one frame", Bytes: func(in io.Reader) io.Reader { return &oneFramePerRead{Reader: in} }},
-		&Mutant{Rule: "TRN-07", Does: "reads its input as ASCII", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "TRN-06", Does: "takes what one read brings for one frame", Bytes: func(in io.Reader) io.Reader { return &oneFramePerRead{Reader: in} }},
+		{Rule: "TRN-07", Does: "reads its input as ASCII", Bytes: lines(func(line []byte) ([]byte, bool) {
 			return bytes.Map(func(c rune) rune {
 				if c > 127 {
 					return '?'
@@ -58,19 +59,19 @@ func init() {
 				return c
 			}, line), true
 		})},
-		&Mutant{Rule: "TRN-08", Does: "reads no long lines", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "TRN-08", Does: "reads no long lines", Bytes: lines(func(line []byte) ([]byte, bool) {
 			if len(line) > 512<<10 {
 				return nil, true
 			}
 			return line, true
 		})},
-		&Mutant{Rule: "TRN-09", Does: "does not read lines that end in CR LF", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "TRN-09", Does: "does not read lines that end in CR LF", Bytes: lines(func(line []byte) ([]byte, bool) {
 			if bytes.HasSuffix(line, []byte("\r\n")) {
 				return nil, true
 			}
 			return line, true
 		})},
-		&Mutant{Rule: "TRN-10", Does: "swallows the line after a blank one", Bytes: func(in io.Reader) io.Reader {
+		{Rule: "TRN-10", Does: "swallows the line after a blank one", Bytes: func(in io.Reader) io.Reader {
 			swallow := false
 			return lines(func(line []byte) ([]byte, bool) {
 				blank := len(bytes.TrimSpace(line)) == 0
@@ -82,17 +83,17 @@ func init() {
 				return line, true
 			})(in)
 		}},
-		&Mutant{Rule: "TRN-11", Does: "goes on when its input has ended", Process: true, Bytes: func(in io.Reader) io.Reader { return neverEnding{in} }},
-		&Mutant{Rule: "TRN-12", Does: "speaks first", Breaks: []string{"INIT-19", "EXT-03"}, Begin: func(w *Wire) {
+		{Rule: "TRN-11", Does: "goes on when its input has ended", Process: true, Bytes: func(in io.Reader) io.Reader { return neverEnding{in} }},
+		{Rule: "TRN-12", Does: "speaks first", Breaks: []string{"INIT-19", "EXT-03"}, Begin: func(w *Wire) {
 			w.Send(Message{Object: object{"jsonrpc": "2.0", "method": "_goodagent/hello", "params": object{}}})
 		}},
-		&Mutant{Rule: "TRN-15", Does: "passes on what an MCP server writes to standard error", Breaks: []string{"EXT-03"}, Out: func(_ *Wire, m Message) []Message {
+		{Rule: "TRN-15", Does: "passes on what an MCP server writes to standard error", Breaks: []string{"EXT-03"}, Out: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && says(`"dead"`)(m.Answers.Params()) {
 				return []Message{{Object: object{"jsonrpc": "2.0", "method": "noise"}}, m}
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "LIFE-01", Does: "answers nothing but what is about sessions after a hundred of them", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "LIFE-01", Does: "answers nothing but what is about sessions after a hundred of them", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil {
 				return keep(m)
 			}
@@ -104,42 +105,42 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "LIFE-02", Does: "ignores the signal to end", Process: true, Change: func(*Agent) { signal.Ignore(syscall.SIGTERM) }},
-		&Mutant{Rule: "LIFE-03", Does: "leaves a process behind", Process: true, Change: func(*Agent) {
+		{Rule: "LIFE-02", Does: "ignores the signal to end", Process: true, Change: func(*Agent) { signal.Ignore(syscall.SIGTERM) }},
+		{Rule: "LIFE-03", Does: "leaves a process behind", Process: true, Change: func(*Agent) {
 			exec.Command("sleep", "20").Start() // that it is left is the flaw
 		}},
 
-		&Mutant{Rule: "RPC-02", Does: "answers negative ids as texts", Out: func(_ *Wire, m Message) []Message {
+		{Rule: "RPC-02", Does: "answers negative ids as texts", Out: func(_ *Wire, m Message) []Message {
 			if id, ok := number(m.Object["id"]); ok && m.Answers != nil && id[0] == '-' {
 				m.Object["id"] = id
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "RPC-06", Does: "answers notifications that it does not know", In: answersNotification(func(m Message) bool { return m.Method() == "no/such_notification" })},
-		&Mutant{Rule: "RPC-07", Does: "has a result for every method", Out: accept("parley/no_such_method", every, object{})},
-		&Mutant{Rule: "RPC-08", Does: "has another code for a session id that is a number", Out: refuse("session/prompt", func(p map[string]any) bool {
+		{Rule: "RPC-06", Does: "answers notifications that it does not know", In: answersNotification(func(m Message) bool { return m.Method() == "no/such_notification" })},
+		{Rule: "RPC-07", Does: "has a result for every method", Out: accept("parley/no_such_method", every, object{})},
+		{Rule: "RPC-08", Does: "has another code for a session id that is a number", Out: refuse("session/prompt", func(p map[string]any) bool {
 			_, ok := number(p["sessionId"])
 			return ok
 		}, -32603)},
-		&Mutant{Rule: "RPC-09", Does: "says nothing about malformed JSON", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "RPC-09", Does: "says nothing about malformed JSON", Bytes: lines(func(line []byte) ([]byte, bool) {
 			if !json.Valid(line) {
 				return nil, true
 			}
 			return line, true
 		})},
-		&Mutant{Rule: "RPC-10", Does: "says nothing about what is no request", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "RPC-10", Does: "says nothing about what is no request", Bytes: lines(func(line []byte) ([]byte, bool) {
 			if json.Valid(line) && !bytes.Contains(line, []byte(`"method"`)) && !bytes.Contains(line, []byte(`"result"`)) && !bytes.Contains(line, []byte(`"error"`)) {
 				return nil, true
 			}
 			return line, true
 		})},
-		&Mutant{Rule: "RPC-11", Does: "ends at malformed JSON", Breaks: []string{"RPC-09"}, Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "RPC-11", Does: "ends at malformed JSON", Breaks: []string{"RPC-09"}, Bytes: lines(func(line []byte) ([]byte, bool) {
 			if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
 				return nil, false
 			}
 			return line, true
 		})},
-		&Mutant{Rule: "RPC-13", Does: "makes no sessions while a turn runs", In: func(w *Wire, m Message) []Message {
+		{Rule: "RPC-13", Does: "makes no sessions while a turn runs", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/new" && w.Open("session/prompt") != nil {
 				w.Note["late"] = m.Object["id"]
 				return nil
@@ -151,7 +152,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "RPC-14", Does: "mixes up the answers to requests that it made at the same time", Out: func(w *Wire, m Message) []Message {
+		{Rule: "RPC-14", Does: "mixes up the answers to requests that it made at the same time", Out: func(w *Wire, m Message) []Message {
 			if m.Method() == "fs/read_text_file" {
 				ids, _ := w.Note["ids"].([]any)
 				w.Note["ids"] = append(ids, m.Object["id"])
@@ -170,8 +171,8 @@ func init() {
 			w.Note["ids"] = slices.Delete(ids, i, i+1)
 			return keep(m)
 		}},
-		&Mutant{Rule: "RPC-15", Does: "fails the turn when the client fails", In: replied("fs/", failed), Out: thenFails},
-		&Mutant{Rule: "RPC-16", Does: "is dead after a response to nothing", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "RPC-15", Does: "fails the turn when the client fails", In: replied("fs/", failed), Out: thenFails},
+		{Rule: "RPC-16", Does: "is dead after a response to nothing", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			if _, response := m.Object["result"]; response && m.Answers == nil {
 				w.Note["dead"] = true
 			}
@@ -180,10 +181,10 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "RPC-18", Does: "ends at an array", Bytes: lines(func(line []byte) ([]byte, bool) {
+		{Rule: "RPC-18", Does: "ends at an array", Bytes: lines(func(line []byte) ([]byte, bool) {
 			return line, !bytes.HasPrefix(line, []byte("["))
 		})},
-		&Mutant{Rule: "RPC-19", Does: "takes a request for the answer to its own", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "RPC-19", Does: "takes a request for the answer to its own", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			if m.Method() == "" || m.Object["id"] == nil {
 				return keep(m)
 			}
@@ -192,21 +193,21 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "EXT-01", Does: "has another code for extensions that it does not know", Out: refuse("_parley.test/no_such_method", every, -32603)},
-		&Mutant{Rule: "EXT-02", Does: "answers extensions that are notifications", In: answersNotification(func(m Message) bool { return m.Method() == "_parley.test/no_such_notification" })},
-		&Mutant{Rule: "EXT-04", Does: "fails the turn when the client does not know its extension", In: replied("_", failed), Out: thenFails},
-		&Mutant{Rule: "EXT-07", Does: "refuses _meta in session/new", Out: refuse("session/new", has("_meta"), -32602)},
-		&Mutant{Rule: "ERR-05", Does: "has the code for invalid requests for invalid params", Breaks: []string{"RPC-08", "SNEW-06", "PRM-11", "INIT-13", "ADIR-03", "ADIR-04"}, Out: onError(func(e map[string]any) {
+		{Rule: "EXT-01", Does: "has another code for extensions that it does not know", Out: refuse("_parley.test/no_such_method", every, -32603)},
+		{Rule: "EXT-02", Does: "answers extensions that are notifications", In: answersNotification(func(m Message) bool { return m.Method() == "_parley.test/no_such_notification" })},
+		{Rule: "EXT-04", Does: "fails the turn when the client does not know its extension", In: replied("_", failed), Out: thenFails},
+		{Rule: "EXT-07", Does: "refuses _meta in session/new", Out: refuse("session/new", has("_meta"), -32602)},
+		{Rule: "ERR-05", Does: "has the code for invalid requests for invalid params", Breaks: []string{"RPC-08", "SNEW-06", "PRM-11", "INIT-13", "ADIR-03", "ADIR-04"}, Out: onError(func(e map[string]any) {
 			if code, _ := number(e["code"]); code == "-32602" {
 				e["code"] = -32600
 			}
 		})},
-		&Mutant{Rule: "CAN-07", Does: "answers session/cancel for a session that does not exist", In: answersNotification(func(m Message) bool {
+		{Rule: "CAN-07", Does: "answers session/cancel for a session that does not exist", In: answersNotification(func(m Message) bool {
 			return m.Method() == "session/cancel" && unknownSession(m.Params())
 		})},
-		&Mutant{Rule: "CAN-15", Does: "answers $/cancel_request for a request that is not there", In: answersNotification(func(m Message) bool { return m.Method() == "$/cancel_request" })},
-		&Mutant{Rule: "CAN-20", Does: "answers unknown notifications of the protocol", In: answersNotification(func(m Message) bool { return m.Method() == "$/parley.test/no_such_notification" })},
-		&Mutant{Rule: "PERM-13", Does: "loses patience after a second", Out: func(w *Wire, m Message) []Message {
+		{Rule: "CAN-15", Does: "answers $/cancel_request for a request that is not there", In: answersNotification(func(m Message) bool { return m.Method() == "$/cancel_request" })},
+		{Rule: "CAN-20", Does: "answers unknown notifications of the protocol", In: answersNotification(func(m Message) bool { return m.Method() == "$/parley.test/no_such_notification" })},
+		{Rule: "PERM-13", Does: "loses patience after a second", Out: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/request_permission" {
 				w.Note["asked"] = time.Now()
 			}
@@ -217,7 +218,7 @@ func init() {
 			}
 			return keep(m)
 		}},
-	)
+	}
 }
 
 // outcome is the answer of a client that has chosen an option.

@@ -47,26 +47,27 @@ func elicited(action string) func(response map[string]any) bool {
 	return func(r map[string]any) bool { return child(r, "result")["action"] == action }
 }
 
-func init() {
+// toolsMutants is the part of the table of mutants that is about tools, permissions and questions.
+func toolsMutants() []*Mutant {
 	const (
 		permission  = "session/request_permission"
 		elicitation = "elicitation/create"
 	)
-	register(
-		&Mutant{Rule: "TOOL-01", Does: "does not report tool calls", Breaks: []string{"TOOL-19"}, Change: func(a *Agent) { a.Traits.QuietTools = true }},
-		&Mutant{Rule: "TOOL-08", Does: "does not say that a call runs", Out: func(_ *Wire, m Message) []Message {
+	return []*Mutant{
+		{Rule: "TOOL-01", Does: "does not report tool calls", Breaks: []string{"TOOL-19"}, Change: func(a *Agent) { a.Traits.QuietTools = true }},
+		{Rule: "TOOL-08", Does: "does not say that a call runs", Out: func(_ *Wire, m Message) []Message {
 			if m.Update()["status"] == "in_progress" {
 				return nil
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "TOOL-12", Does: "shows a diff of something else", Out: onUpdate("tool_call_update", each("content", func(c map[string]any) {
+		{Rule: "TOOL-12", Does: "shows a diff of something else", Out: onUpdate("tool_call_update", each("content", func(c map[string]any) {
 			if c["type"] == "diff" {
 				c["newText"] = "something else"
 			}
 		}))},
-		&Mutant{Rule: "TOOL-15", Does: "reports failed calls as completed", Breaks: []string{"FS-10", "TERM-09"}, Out: hidesFailure},
-		&Mutant{Rule: "TOOL-17", Does: "asks before it says for what", Breaks: []string{"TOOL-19", "TOOL-03"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "TOOL-15", Does: "reports failed calls as completed", Breaks: []string{"FS-10", "TERM-09"}, Out: hidesFailure},
+		{Rule: "TOOL-17", Does: "asks before it says for what", Breaks: []string{"TOOL-19", "TOOL-03"}, Out: func(w *Wire, m Message) []Message {
 			if m.Tag() == "tool_call" && m.Update()["kind"] == "edit" {
 				w.Note["held"] = m
 				return nil
@@ -77,33 +78,33 @@ func init() {
 			return keep(m)
 		}},
 
-		&Mutant{Rule: "PERM-05", Does: "does not do what was allowed", In: hears(selected("once"), "no")},
-		&Mutant{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
-		&Mutant{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(stops("end_turn", "cancelled"))},
-		&Mutant{Rule: "PERM-08", Does: "takes an error for permission", In: hears(failed, "once")},
-		&Mutant{Rule: "PERM-09", Does: "takes an option that it did not offer for permission", In: hears(selected("no-such-option"), "once")},
-		&Mutant{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("parley_test_postponed"), "once")},
-		&Mutant{Rule: "PERM-11", Does: "does not remember a permission for always", In: hears(selected("always"), "once")},
+		{Rule: "PERM-05", Does: "does not do what was allowed", In: hears(selected("once"), "no")},
+		{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
+		{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(stops("end_turn", "cancelled"))},
+		{Rule: "PERM-08", Does: "takes an error for permission", In: hears(failed, "once")},
+		{Rule: "PERM-09", Does: "takes an option that it did not offer for permission", In: hears(selected("no-such-option"), "once")},
+		{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("parley_test_postponed"), "once")},
+		{Rule: "PERM-11", Does: "does not remember a permission for always", In: hears(selected("always"), "once")},
 
-		&Mutant{Rule: "FS-07", Does: "reads something else than the client says", In: func(_ *Wire, m Message) []Message {
+		{Rule: "FS-07", Does: "reads something else than the client says", In: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && m.Result()["content"] == "hello from quagga\n" {
 				m.Result()["content"] = "hello from zanzibar\n"
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "FS-08", Does: "writes only what has changed", Out: onCall("fs/write_text_file", func(p map[string]any) {
+		{Rule: "FS-08", Does: "writes only what has changed", Out: onCall("fs/write_text_file", func(p map[string]any) {
 			if text, _ := p["content"].(string); strings.Contains(text, "deux") {
 				p["content"] = "deux\n"
 			}
 		})},
-		&Mutant{Rule: "FS-09", Does: "fails when a write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: thenFails},
-		&Mutant{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
-		&Mutant{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
-		&Mutant{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},
-		&Mutant{Rule: "TERM-09", Does: "reports a command as completed that did not start", Breaks: []string{"TOOL-15"}, In: replied("terminal/create", failed), Out: noted(hidesFailure)},
+		{Rule: "FS-09", Does: "fails when a write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: thenFails},
+		{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
+		{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
+		{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},
+		{Rule: "TERM-09", Does: "reports a command as completed that did not start", Breaks: []string{"TOOL-15"}, In: replied("terminal/create", failed), Out: noted(hidesFailure)},
 
-		&Mutant{Rule: "PLAN-01", Does: "does not show its plan", Breaks: []string{"PLAN-04"}, Out: without("plan")},
-		&Mutant{Rule: "PLAN-04", Does: "shows its plan once", Out: func(w *Wire, m Message) []Message {
+		{Rule: "PLAN-01", Does: "does not show its plan", Breaks: []string{"PLAN-04"}, Out: without("plan")},
+		{Rule: "PLAN-04", Does: "shows its plan once", Out: func(w *Wire, m Message) []Message {
 			if m.Tag() == "plan" {
 				if w.Note["planned"] == true {
 					return nil
@@ -112,20 +113,20 @@ func init() {
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "CMD-05", Does: "refuses commands", Breaks: []string{"CMD-07"}, Out: refuse("session/prompt", says(`"text":"/`), -32602)},
-		&Mutant{Rule: "CMD-07", Does: "refuses commands with more than text", Out: refuse("session/prompt", func(p map[string]any) bool { return blocks(p) > 1 && says(`"text":"/`)(p) }, -32602)},
+		{Rule: "CMD-05", Does: "refuses commands", Breaks: []string{"CMD-07"}, Out: refuse("session/prompt", says(`"text":"/`), -32602)},
+		{Rule: "CMD-07", Does: "refuses commands with more than text", Out: refuse("session/prompt", func(p map[string]any) bool { return blocks(p) > 1 && says(`"text":"/`)(p) }, -32602)},
 
-		&Mutant{Rule: "ELI-12", Does: "fails when a question is declined", In: replied(elicitation, elicited("decline")), Out: thenFails},
-		&Mutant{Rule: "ELI-13", Does: "fails when nothing was filled in", In: replied(elicitation, func(r map[string]any) bool {
+		{Rule: "ELI-12", Does: "fails when a question is declined", In: replied(elicitation, elicited("decline")), Out: thenFails},
+		{Rule: "ELI-13", Does: "fails when nothing was filled in", In: replied(elicitation, func(r map[string]any) bool {
 			return elicited("accept")(r) && child(r, "result")["content"] == nil
 		}), Out: thenFails},
-		&Mutant{Rule: "ELI-17", Does: "gives up when it cannot ask", Out: func(_ *Wire, m Message) []Message {
+		{Rule: "ELI-17", Does: "gives up when it cannot ask", Out: func(_ *Wire, m Message) []Message {
 			if m.Tag() == "agent_message_chunk" && says("went-on-7")(m.Update()) {
 				return nil
 			}
 			return keep(m)
 		}},
-		&Mutant{Rule: "ELI-18", Does: "uses what does not fit the question", Out: misspeaks("The answer is not valid.", "The user accepted with 17.")},
-		&Mutant{Rule: "ELI-19", Does: "takes an unknown action for accept", Out: misspeaks("The answer means nothing to me.", "The user accepted.")},
-	)
+		{Rule: "ELI-18", Does: "uses what does not fit the question", Out: misspeaks("The answer is not valid.", "The user accepted with 17.")},
+		{Rule: "ELI-19", Does: "takes an unknown action for accept", Out: misspeaks("The answer means nothing to me.", "The user accepted.")},
+	}
 }

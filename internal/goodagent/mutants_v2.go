@@ -1,6 +1,7 @@
 package goodagent
 
-func init() {
+// v2Mutants is the part of the table of mutants that is about version 2 of the protocol.
+func v2Mutants() (out []*Mutant) {
 	const initialize = "initialize"
 	// ends changes the update that ends a turn.
 	ends := func(change func(update map[string]any)) filter {
@@ -96,6 +97,7 @@ func init() {
 		{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("_parley_test_postponed"), "once")},
 	} {
 		m.Name, m.V2 = "v2", true
-		register(m)
+		out = append(out, m)
 	}
+	return out
 }

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/goodagent"
+	"github.com/parley-agents/parley/internal/plainagent"
 )
 
 // Agent returns the good agent, or a mutant of it if m is not nil, as a function
@@ -25,10 +27,18 @@ func Agent(m *goodagent.Mutant) comply.Agent {
 	}}
 }
 
+// Plain returns the second good agent, as a function of this process.
+func Plain() comply.Agent {
+	return comply.Agent{Name: "plainagent", Serve: func(ctx context.Context, s *comply.Stdio) error {
+		return plainagent.Serve(ctx, s.In, s.Out)
+	}}
+}
+
 // A Verdict is the result of all tests of a mutant.
 type Verdict struct {
 	Found     map[string][]string // the tests that found a rule to be broken, by its id
 	Caught    bool                // its own rule is among them
+	Gate      bool                // the run failed if a broken rule is a MUST, and not otherwise
 	Unrelated []string            // rules that were found to be broken, and are not
 }
 
@@ -47,14 +57,16 @@ func Found(report comply.AgentReport) map[string][]string {
 		}
 	}
 	for _, f := range report.Ledger { // with the findings of the probe
-		note(f.Rule, f.Test)
+		for _, test := range f.Tests {
+			note(f.Rule, test)
+		}
 	}
 	return out
 }
 
 // Clean reports whether the mutant was found to break its rule, and no rule that does not
 // follow from that.
-func (v Verdict) Clean() bool { return v.Caught && len(v.Unrelated) == 0 }
+func (v Verdict) Clean() bool { return v.Caught && v.Gate && len(v.Unrelated) == 0 }
 
 // String describes the verdict for people, with the tests that found an unrelated rule.
 func (v Verdict) String() string {
@@ -62,6 +74,9 @@ func (v Verdict) String() string {
 		return "NOT CAUGHT"
 	}
 	text, sep := "caught", ", and also found: "
+	if !v.Gate {
+		text += ", but NOT BY THE EXIT CODE"
+	}
 	for _, rule := range v.Unrelated {
 		text += fmt.Sprintf("%s%s (%s)", sep, rule, strings.Join(v.Found[rule], " "))
 		sep = ", "
@@ -109,6 +124,10 @@ func try(ctx context.Context, m *goodagent.Mutant, a comply.Agent, tests []*comp
 	}
 	slices.Sort(v.Unrelated)
 	v.Caught = v.Found[m.Rule] != nil
+	v.Gate = report.Failed() || rules.Find(m.Rule).Level != comply.Must
+	if report.Failed() && !slices.ContainsFunc(broken, func(id string) bool { return rules.Find(id).Level == comply.Must }) {
+		v.Gate = false
+	}
 	return v, nil
 }
 

@@ -17,8 +17,9 @@ func TestVerdict(t *testing.T) {
 		want  string
 	}{
 		{"nothing found is no proof", proof.Verdict{}, false, "NOT CAUGHT"},
-		{"its rule and no other is", proof.Verdict{Found: found, Caught: true}, true, "caught"},
-		{"others are named with their tests", proof.Verdict{Found: found, Caught: true, Unrelated: []string{"FS-07", "FS-08"}}, false, "caught, and also found: FS-07 (a b), FS-08 (c)"},
+		{"its rule and no other is", proof.Verdict{Found: found, Caught: true, Gate: true}, true, "caught"},
+		{"others are named with their tests", proof.Verdict{Found: found, Caught: true, Gate: true, Unrelated: []string{"FS-07", "FS-08"}}, false, "caught, and also found: FS-07 (a b), FS-08 (c)"},
+		{"a run that passes is no proof", proof.Verdict{Found: found, Caught: true}, false, "caught, but NOT BY THE EXIT CODE"},
 		{"others without its own are no proof", proof.Verdict{Found: found, Unrelated: []string{"FS-07"}}, false, "NOT CAUGHT"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
