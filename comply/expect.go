@@ -309,7 +309,9 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 func (r *testRun) captureFrom(c jsont.Capture, e *rules.Entry) bool {
 	v, ok := r.vars().Lookup(e.Views()[0], c.Path)
 	if ok {
+		// The second variable has the value as JSON text, for bytes that a test puts together.
 		r.c.set(c.Name, jsont.Encode(v))
+		r.c.set(c.Name+"JSON", jsont.Encode(string(jsont.Encode(v))))
 	}
 	return ok
 }

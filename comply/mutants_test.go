@@ -78,6 +78,109 @@ func TestGoodAgent(t *testing.T) {
 	}
 }
 
+// TestGoodAgents shows that habits which break no rule are not held against an agent. The
+// slow ones are as slow as on a machine that is ten times as fast.
+func TestGoodAgents(t *testing.T) {
+	suite, _ := proofTests(t)
+	suite = proof.Applicable(suite, 1)
+	for _, c := range []struct {
+		name  string
+		agent comply.Agent
+		tests string // the beginnings of the ids
+		na    int    // how many tests say nothing about the good agent
+		opts  comply.Options
+	}{
+		{"text in pieces of one byte", goodAgent(goodagent.Variant("chunks-1")), "prompt. session.load permission. fs. mcp.tool transport.text", 0, comply.Options{}},
+		{"text in pieces of four bytes", goodAgent(goodagent.Variant("chunks-4")), "", 4, comply.Options{}},
+		{"text in pieces of 4096 bytes", goodAgent(goodagent.Variant("chunks-4096")), "transport. prompt.text", 0, comply.Options{}},
+		{"a session that takes 8 s", goodAgent(goodagent.Variant("session-800ms")), "required. session.new session.load prompt.text", 0, comply.Options{TimeoutScale: 0.1}},
+		{"a start that takes 40 s", goodAgent(goodagent.Variant("start-4s")), "required. initialize.info session.load.restart transport.exit", 0, comply.Options{TimeoutScale: 0.1}},
+		{"a login that is given", goodAgent(goodagent.Variant("login")), "required. auth. session. initialize.", 0, comply.Options{Auth: "token"}},
+		{"an agent that is written differently", proof.Plain(), "required. initialize. rpc. transport. session.new prompt. permission. fs. tool. mcp. plan capabilities.", 12, comply.Options{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tests := slices.DeleteFunc(slices.Clone(suite), func(x *comply.Test) bool {
+				return c.tests != "" && !slices.ContainsFunc(strings.Fields(c.tests), func(begin string) bool { return strings.HasPrefix(x.ID, begin) })
+			})
+			c.opts.Jobs = 16
+			report, err := comply.Run(t.Context(), []comply.Agent{c.agent}, tests, &c.opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Failed() || len(report.Agents[0].Broken()) > 0 {
+				t.Errorf("the run failed: %+v", report.Agents[0].Broken())
+			}
+			na := 0
+			for _, r := range report.Agents[0].Tests {
+				for _, f := range r.Findings {
+					if f.Rule != "MCP-07" { // the second agent has no optional capability
+						t.Errorf("%s: %+v", r.ID, f)
+					}
+				}
+				if r.Status == comply.NA {
+					na++
+				}
+			}
+			if na > c.na {
+				t.Errorf("%d tests were not applicable, want at most %d", na, c.na)
+			}
+		})
+	}
+}
+
+// TestLogin shows that an agent which needs a login is not wrong.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	suite, _ := proofTests(t)
+	report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant("login"))}, proof.Applicable(suite, 1), &comply.Options{Jobs: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Failed() {
+		t.Errorf("the run failed: %+v", report.Agents[0])
+	}
+	for _, r := range report.Agents[0].Tests {
+		switch {
+		case strings.HasPrefix(r.ID, "auth."):
+			wantStatus(t, r, comply.Pass)
+		case r.ID == "required.prompt.cancel":
+			if wantStatus(t, r, comply.NA); !strings.Contains(r.Reason, "needs a login: give one with --auth METHOD (the agent offers token") {
+				t.Errorf("got the reason %s", r.Reason)
+			}
+		}
+	}
+}
+
+// TestAgain shows that a finding which rests on time alone is tried again.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	late := steps(prompt(2, "parley:say text=hello delay=1500"), `{"expect": {"timeoutMs": 1000, "messages": [{"response": {"id": 2}}]}}`)
+	never := steps(prompt(2, "parley:hang"), `{"expect": {"timeoutMs": 300, "messages": [{"response": {"id": 2}}]}}`, `{"send": {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "${sessionId}"}}}`)
+	for _, c := range []struct {
+		name, text string
+		once       bool
+		want       comply.Status
+	}{
+		{"an agent that is slow is not wrong", late, false, comply.Pass},
+		{"unless the caller has no patience", late, true, comply.Fail},
+		{"an agent that does not answer is", never, false, comply.Fail},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(nil)}, suite(t, map[string]string{"case": c.text}), &comply.Options{Once: c.once})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := report.Agents[0].Tests[0]
+			wantStatus(t, got, c.want)
+			if c.want == comply.Fail && !c.once && !strings.Contains(got.Findings[0].Actual, "ran alone with 3 times the time") {
+				t.Errorf("got %+v, want that it says so", got.Findings)
+			}
+		})
+	}
+}
+
 // TestMutants runs each mutant against the tests of its rule, the checks of every
 // conversation and the smoke tests. The rule must be found to be broken, and
 // nothing that does not follow from it. The race detector sees one mutant of each
@@ -92,9 +195,12 @@ func TestMutants(t *testing.T) {
 		}
 		t.Run(m.ID(), func(t *testing.T) {
 			t.Parallel()
-			got, err := proof.Try(t.Context(), m, goodAgent(m), slices.Concat(proof.About(suite, m.Rule), smoke), &comply.Options{Jobs: 4})
+			got, err := proof.Try(t.Context(), m, goodAgent(m), slices.Concat(proof.About(suite, m.Rule), smoke), &comply.Options{Jobs: 4, Once: true})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !got.Gate {
+				t.Errorf("an agent that %s does not get the exit code that it should", m.Does)
 			}
 			if !got.Caught {
 				t.Errorf("an agent that %s was not caught; found: %v", m.Does, got.Found)

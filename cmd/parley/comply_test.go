@@ -50,6 +50,7 @@ type complyShape struct {
 		Ledger []complyNotice `json:"ledger"`
 		Totals map[string]int `json:"totals"`
 	} `json:"agents"`
+	Selected bool `json:"selected"`
 }
 
 type complyNotice struct {
@@ -61,6 +62,11 @@ type complyNotice struct {
 	Docs     []string          `json:"docs"`
 	Fix      string            `json:"fix"`
 	Test     string            `json:"test"`
+	Tests    []string          `json:"tests"`
+	Timed    bool              `json:"timed"`
+	Known    bool              `json:"known"`
+	Reason   string            `json:"reason"`
+	Unasked  bool              `json:"unasked"`
 }
 
 func TestComply(t *testing.T) {
@@ -72,7 +78,7 @@ func TestComply(t *testing.T) {
 			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 		contains(t, r.out, "# ACP Compliance Report", "## sh\n", "### PASS: ", unknown)
-		contains(t, r.err, "PASS    sh: required.session.new\n")
+		contains(t, r.err, "PASS    sh: required.session.new ")
 	})
 	t.Run("R4-068 an agent that fails a required test is exit 1, in JSON with rule and proof", func(t *testing.T) {
 		r := do(t, parley(t, nil, "comply", "--format", "json", "--rule", "RPC-07", "--", "sh", bad))
@@ -88,8 +94,26 @@ func TestComply(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 	})
+	t.Run("R4-068 a MUST that the requirements leave out, and one that another rule is about, fail nothing", func(t *testing.T) {
+		asked := write(t, "asked", "# what we promise\nSNEW-01\n")
+		for _, args := range [][]string{{"--requirements", asked}, {"--rule", "SNEW-01"}} {
+			args = append(append([]string{"comply", "--test", unknown, "--test", "required.session.new"}, args...), "--", "sh", bad)
+			if r := do(t, parley(t, nil, args...)); r.code != exitDone {
+				t.Errorf("%v: exit %d: %s%s", args, r.code, r.out, r.err)
+			}
+		}
+		if r := do(t, parley(t, nil, "comply", "--test", unknown, "--requirements", "v1", "--", "sh", bad)); r.code != exitCheck {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("R4-068 a profile chooses tests", func(t *testing.T) {
+		all, core := do(t, parley(t, nil, "comply", "--list-tests")).out, do(t, parley(t, nil, "comply", "--list-tests", "--profile", "core")).out
+		if !strings.Contains(all, "fs.read") || strings.Contains(core, "fs.read") || !strings.Contains(core, unknown) {
+			t.Errorf("got %s", core)
+		}
+	})
 	t.Run("R4-068 a failure that the baseline expects is exit 0, a stale entry is exit 1", func(t *testing.T) {
-		known := write(t, "known", unknown+"\n")
+		known := write(t, "known", unknown+" # being fixed\n")
 		args := []string{"comply", "--baseline", known, "--test", unknown, "--", "sh"}
 		if r := do(t, parley(t, nil, append(args, bad)...)); r.code != exitDone {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
@@ -178,18 +202,21 @@ func TestComply(t *testing.T) {
 		}
 	})
 	for name, args := range map[string][]string{
-		"no agent":            {"comply"},
-		"agents twice":        {"comply", "--agents", "x", "--", "y"},
-		"an unknown test":     {"comply", "--test", "nope", "--", "sh"},
-		"an unknown rule":     {"comply", "--rule", "NOPE-1", "--", "sh"},
-		"an unknown format":   {"comply", "--format", "xls", "--", "sh"},
-		"an unknown version":  {"comply", "--protocol", "3", "--", "sh"},
-		"a scale of nothing":  {"comply", "--timeout-scale", "0", "--", "sh"},
-		"a missing file":      {"comply", "--agents", "/nonexistent/agents.json"},
-		"a missing folder":    {"comply", "--tests", "/nonexistent", "--", "sh"},
-		"an unknown agent":    {"comply", "--agents", write(t, "a.json", `{"agent_servers": {"x": {"command": "y"}}}`), "--agent", "z"},
-		"a missing baseline":  {"comply", "--baseline", "/nonexistent/known", "--", "sh"},
-		"a doubtful baseline": {"comply", "--baseline", write(t, "known", "a\na\n"), "--", "sh"},
+		"no agent":             {"comply"},
+		"agents twice":         {"comply", "--agents", "x", "--", "y"},
+		"an unknown test":      {"comply", "--test", "nope", "--", "sh"},
+		"an unknown rule":      {"comply", "--rule", "NOPE-1", "--", "sh"},
+		"an unknown format":    {"comply", "--format", "xls", "--", "sh"},
+		"an unknown version":   {"comply", "--protocol", "3", "--", "sh"},
+		"a scale of nothing":   {"comply", "--timeout-scale", "0", "--", "sh"},
+		"a missing file":       {"comply", "--agents", "/nonexistent/agents.json"},
+		"a missing folder":     {"comply", "--tests", "/nonexistent", "--", "sh"},
+		"an unknown agent":     {"comply", "--agents", write(t, "a.json", `{"agent_servers": {"x": {"command": "y"}}}`), "--agent", "z"},
+		"a missing baseline":   {"comply", "--baseline", "/nonexistent/known", "--", "sh"},
+		"an unknown profile":   {"comply", "--profile", "tiny", "--", "sh"},
+		"missing requirements": {"comply", "--requirements", "/nonexistent/list", "--", "sh"},
+		"a rule that is none":  {"comply", "--requirements", write(t, "list", "# mine\nNOPE-1\n"), "--", "sh"},
+		"a doubtful baseline":  {"comply", "--baseline", write(t, "known", "a # x\na # y\n"), "--", "sh"},
 	} {
 		t.Run("R4-068 "+name+" is exit 2", func(t *testing.T) {
 			r := do(t, parley(t, nil, args...))

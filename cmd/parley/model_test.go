@@ -48,12 +48,18 @@ func TestComplyWithModel(t *testing.T) {
 	// The agent answers its first request with the address that it was given.
 	agent := write(t, "agent.sh", `while read -r line; do
 	id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-	printf '{"jsonrpc":"2.0","id":%s,"result":{"url":"%s"}}\n' "$id" "$URL"
+	case "$line" in
+	*initialize*) more='"protocolVersion":1,' ;;
+	*session/new*) more='"sessionId":"s",' ;;
+	*session/prompt*) more='"stopReason":"end_turn",' ;;
+	*) more= ;;
+	esac
+	printf '{"jsonrpc":"2.0","id":%s,"result":{%s"_meta":{"url":"%s"}}}\n' "$id" "$more" "$URL"
 done
 `)
 	tests := filepath.Dir(write(t, "url.jsont", `{"title": "t", "description": "d", "severity": "required", "init": {"manual": true}, "steps": [
 		{"send": {"jsonrpc": "2.0", "id": 1, "method": "x"}},
-		{"expect": {"messages": [{"response": {"id": 1, "result": {"url": "^http://127\\.0\\.0\\.1:[0-9]+/v1$"}}}]}}
+		{"expect": {"messages": [{"response": {"id": 1, "result": {"_meta": {"url": "^http://127\\.0\\.0\\.1:[0-9]+/v1$"}}}}]}}
 	]}`))
 	t.Run("an agent gets the address of the model", func(t *testing.T) {
 		r := do(t, parley(t, nil, "comply", "--with-model", "--tests", tests, "--env", "URL=${modelURL}/v1", "--", "sh", agent))

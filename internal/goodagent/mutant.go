@@ -41,6 +41,9 @@ type Mutant struct {
 	// Process says that it has to be a process of its own.
 	Process bool
 
+	// Suspected says that a client can only suspect it: a finding does not fail a run.
+	Suspected bool
+
 	// V2 says that it is a mutant of version 2 of the protocol.
 	V2 bool
 }

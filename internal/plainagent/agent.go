@@ -1,8 +1,8 @@
 // Package plainagent is a second agent that keeps every rule of the Agent Client Protocol. It
 // shares no code with package goodagent, which stands on package acp: it reads and
 // writes JSON by hand, has no optional capability, gives messages no ids, has other
-// names for its tools, and reports a tool call in two updates where the other needs
-// three. What the compliance tests say about both is not about one of them.
+// names for its tools, and asks for permission between two updates of a tool call. What
+// the compliance tests say about both is not about one of them.
 //
 // Like the good agent it does what directives in its prompts say. Only tests and tools
 // import this package.
@@ -75,6 +75,9 @@ type session struct {
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	a := &agent{out: out, sessions: map[string]*session{}, waiting: map[string]chan object{}, running: map[string]context.CancelFunc{}}
+	if c, ok := in.(io.Closer); ok {
+		defer context.AfterFunc(ctx, func() { c.Close() })() // the end of ctx ends the read
+	}
 	lines := bufio.NewReader(in)
 	var err error
 	for err == nil {
@@ -89,7 +92,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	for _, s := range a.sessions {
 		s.close()
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) {
 		return nil
 	}
 	return err

@@ -28,7 +28,7 @@ type server struct {
 }
 
 // serverPatience is how long a server may take to answer.
-const serverPatience = 5 * time.Second
+const serverPatience = 2 * time.Second
 
 // startServer starts a server, nil if it does not work: a session is opened all the same.
 func startServer(ctx context.Context, config object) *server {
@@ -115,7 +115,8 @@ func (s *server) call(ctx context.Context, method string, params object) (object
 
 func (s *server) close() {
 	s.in.Close()
-	s.cmd.Process.Kill() // it may have ended
+	kill := time.AfterFunc(time.Second, func() { s.cmd.Process.Kill() }) // a server ends with its input
+	defer kill.Stop()
 	s.cmd.Wait()
 }
 

@@ -223,6 +223,7 @@ func (t *turn) tool(ctx context.Context, s model.Step) error {
 		err = t.ask(ctx, id, title, kind)
 	}
 	if err == nil {
+		t.update(object{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"})
 		result, err = work()
 	}
 	if err != nil {

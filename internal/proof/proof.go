@@ -124,11 +124,18 @@ func try(ctx context.Context, m *goodagent.Mutant, a comply.Agent, tests []*comp
 	}
 	slices.Sort(v.Unrelated)
 	v.Caught = v.Found[m.Rule] != nil
-	v.Gate = report.Failed() || rules.Find(m.Rule).Level != comply.Must
-	if report.Failed() && !slices.ContainsFunc(broken, func(id string) bool { return rules.Find(id).Level == comply.Must }) {
-		v.Gate = false
+	v.Gate = report.Failed() == broke(report.Agents[0], broken)
+	if rules.Find(m.Rule).Level == comply.Must && !m.Suspected {
+		v.Gate = report.Failed()
 	}
 	return v, nil
+}
+
+// broke reports whether one of the rules was found to be broken as a MUST.
+func broke(report comply.AgentReport, broken []string) bool {
+	must := func(f comply.Finding) bool { return f.Level == comply.Must && slices.Contains(broken, f.Rule) }
+	return slices.ContainsFunc(report.Ledger, must) ||
+		slices.ContainsFunc(report.Tests, func(r comply.Result) bool { return slices.ContainsFunc(r.Findings, must) })
 }
 
 // Applicable returns the tests that are for a version of the protocol.
