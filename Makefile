@@ -9,7 +9,7 @@ REACH   ?= 10
 PKGS    := ./...
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach bench chaos attack conformance lint fuzz acp-schema peers agents mutants compliance clean
+.PHONY: run build test test-real reach bench chaos attack conformance lint fuzz acp-schema peers agents mutants compliance examples clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -68,8 +68,12 @@ mutants: build ## run the whole suite against every mutant of the good agent and
 	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
 
-compliance: ## write docs/compliance.md from the rules, tests and mutants
+compliance: ## write docs/compliance.md and docs/rules from the rules, tests and mutants
 	$(GO) run ./scripts/compliance > docs/compliance.md
+	$(GO) run ./scripts/compliance -rules docs/rules
+
+examples: ## write the frames that explain rules, from what the mutants do
+	$(GO) run ./scripts/examples > bin/examples.json && mv bin/examples.json comply/rules/examples.json
 
 clean:
 	rm -rf bin

@@ -169,7 +169,8 @@ var layers = map[string][]string{
 	"scripts/agentsdoc":   {},
 	"scripts/conformance": {},
 	"scripts/compliance":  {"comply", "comply/rules", "internal/goodagent"},
-	"scripts/goodagent":   {"internal/goodagent"},
+	"scripts/examples":    {"comply", "internal/goodagent", "internal/proof"},
+	"scripts/goodagent":   {"internal/goodagent", "internal/plainagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 }
 

@@ -27,6 +27,9 @@ type (
 	Baseline        = render.Baseline
 	MarkdownOptions = render.MarkdownOptions
 	Requirements    = render.Requirements
+	IndexedFinding  = render.IndexedFinding
+	Change          = render.Change
+	Example         = rules.Example
 )
 
 // Extension ends the name of a test file.
@@ -68,6 +71,15 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 func ParseRequirements(path string, text []byte) (Requirements, error) {
 	return render.ParseRequirements(path, text)
 }
+
+// ParseReport reads a report in JSON; see [render.ParseReport].
+func ParseReport(path string, text []byte) (*Report, error) { return render.ParseReport(path, text) }
+
+// Compare returns the changes between two reports; see [render.Compare].
+func Compare(before, after *Report) []Change { return render.Compare(before, after) }
+
+// ExampleOf returns the example of a rule; see [rules.ExampleOf].
+func ExampleOf(id string) Example { return rules.ExampleOf(id) }
 
 // CheckedInFrames reports whether every frame is checked for the rule with that id.
 func CheckedInFrames(id string) bool { return slices.Contains(rules.LedgerIDs(), id) }

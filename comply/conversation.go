@@ -270,6 +270,7 @@ func (c *conversation) set(name string, value json.RawMessage) {
 // nil.
 func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	if reply != nil {
+		c.services.replied(e, reply)
 		c.send(c.ctx, answerLine(e.ID, reply))
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/comply"
 )
@@ -38,7 +39,7 @@ cat > /dev/null
 			{"send": {"jsonrpc": "2.0", "id": 1, "method": "x"}},
 			{"expect": {"messages": [{"response": {"id": 1, "result": {"text": "^{\"url\":\"http://127.0.0.1:1\"}at http://127.0.0.1:1 \\$\\{other\\}$", "arg": "^http://127.0.0.1:1/v1$", "env": "/home/\\.my$"}}}]}}
 		]}`
-		if got := playWith(t, agents[0], text, &comply.Options{ModelURL: url}); got.Status != comply.Pass {
+		if got := playWith(t, agents[0], text, &comply.Options{Startup: 2 * time.Second, ModelURL: url}); got.Status != comply.Pass {
 			t.Errorf("got %s: %+v", got.Status, got.Findings)
 		}
 	})

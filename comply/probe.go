@@ -20,13 +20,15 @@ const commandsWait = 300 * time.Millisecond
 
 // A probe is the result of the conversation before the tests.
 type probe struct {
-	report   render.AgentReport
-	caps     any // the agent's capabilities
-	allowed  allowances
-	login    string   // why no session can be opened without a login; "" if one can, or for other reasons not
-	logins   []string // ids of the ways to log in that the agent offers
-	ledger   []rules.Finding
-	recorded error // why the conversation could not be recorded
+	report  render.AgentReport
+	caps    any // the agent's capabilities
+	allowed allowances
+	login   string   // why no session can be opened without a login; "" if one can, or for other reasons not
+	logins  []string // ids of the ways to log in that the agent offers
+	ledger  []rules.Finding
+
+	unstarted error // why its program could not be started
+	recorded  error // why the conversation could not be recorded
 }
 
 // probe starts the agent, initializes it and opens a session. An agent that fails here is
@@ -52,6 +54,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	t := &jsont.Test{ID: render.ProbeID, Policy: sandbox.PolicyNone}
 	agent, err := r.start(ctx, a, t, w, vars, 0, &clock{})
 	if err != nil {
+		p.unstarted = err
 		return fail("the agent could not be started: %v", err)
 	}
 	// The conversation is judged and recorded also if the probe failed.

@@ -3,6 +3,7 @@ package comply
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,8 +66,9 @@ type runner struct {
 }
 
 // Run runs all tests with all agents and returns the report. Failures of agents are in
-// the report; the error is about invalid options, records that cannot be written, or the
-// end of ctx. opts may be nil.
+// the report; the error is about invalid options, an agent that cannot be started (a
+// *StartError), records that cannot be written, or the end of ctx, with which the report
+// has the tests that ran. opts may be nil.
 func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options) (*render.Report, error) {
 	r := &runner{}
 	if opts != nil {
@@ -98,14 +100,24 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 
 // run learns about all agents first, so that tests that do not apply cost nothing.
 func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (*render.Report, error) {
-	report := &render.Report{Agents: make([]render.AgentReport, len(agents))}
+	began := time.Now()
+	report := &render.Report{
+		Schema: render.ReportSchema, Protocol: r.opts.Protocol, Started: began.UTC().Format(time.RFC3339), Suite: suiteVersion(tests),
+		Agents: make([]render.AgentReport, len(agents)),
+	}
 	probes := make([]*probe, len(agents))
 	failed := r.parallel(len(agents), func(i int) error {
 		probes[i] = r.probe(ctx, agents[i])
+		if probes[i].unstarted != nil {
+			return &StartError{Agent: agents[i].Name, Err: probes[i].unstarted}
+		}
 		report.Agents[i] = probes[i].report
 		report.Agents[i].Tests = make([]render.Result, len(tests))
 		return probes[i].recorded
 	})
+	if unstarted := (*StartError)(nil); errors.As(failed, &unstarted) {
+		return nil, failed
+	}
 	// One flat list of pairs keeps all jobs busy although agents differ in speed.
 	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
@@ -123,10 +135,36 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		a.AddLedger(slices.Concat(append([][]rules.Finding{probes[i].ledger}, ledgers[i*len(tests):(i+1)*len(tests)]...)...))
 		a.Count()
 	}
+	report.DurationMs = time.Since(began).Milliseconds()
 	if ctx.Err() != nil {
+		report.Interrupted = true
 		return report, ctx.Err()
 	}
 	return report, failed
+}
+
+// A StartError says that an agent could not be started, so that no test ran.
+type StartError struct {
+	Agent string
+	Err   error
+}
+
+// Error names the agent and the reason.
+func (e *StartError) Error() string { return fmt.Sprintf("comply: run %s: %v", e.Agent, e.Err) }
+
+// Unwrap returns the reason.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// suiteVersion describes tests and rules, with a hash that changes when one of them does.
+func suiteVersion(tests []*jsont.Test) string {
+	h := sha256.New()
+	for _, t := range tests {
+		fmt.Fprintf(h, "%s\n%s\n", t.ID, t.Source())
+	}
+	for _, rule := range rules.All() {
+		fmt.Fprintf(h, "%+v\n", rule)
+	}
+	return fmt.Sprintf("%d tests, %d rules, %x", len(tests), len(rules.All()), h.Sum(nil)[:6])
 }
 
 // parallel calls f with 0 to n-1, at most opts.Jobs at the same time.
@@ -232,6 +270,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	r.progress(Event{Agent: a.Name, Test: t.ID})
 	began, clock := time.Now(), &clock{}
 	defer func() {
+		res.DurationMs = time.Since(began).Milliseconds()
 		r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res, Wall: time.Since(began), Waited: time.Duration(clock.waited.Load())})
 	}()
 	w, failed := newWorkspace(r.opts.Temp, nil)

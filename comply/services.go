@@ -29,6 +29,7 @@ type services struct {
 	mu        sync.Mutex
 	caps      any             // the capabilities that the client announced
 	cancelled map[string]bool // sessions whose turn the client cancelled
+	canned    map[string]bool // terminals that a reply of the test has made up
 }
 
 // newServices returns the services for an agent in dir. Commands run with env.
@@ -42,7 +43,7 @@ func newServices(version schema.Version, dir string, policy sandbox.Policy, env 
 		files:       sandbox.NewFiles(roots),
 		terminals:   sandbox.NewTerminals(roots, &sandbox.TerminalOptions{Env: env}),
 		permissions: sandbox.NewPermissions(policy, nil),
-		cancelled:   map[string]bool{},
+		cancelled:   map[string]bool{}, canned: map[string]bool{},
 	}, nil
 }
 
@@ -221,7 +222,34 @@ func (s *services) createTerminal(ctx context.Context, r params) (any, error) {
 	return map[string]any{"terminalId": id}, err
 }
 
+// replied learns of a reply of the test. A terminal that it makes up is served from then on: its
+// command has ended with status 0 and said nothing.
+func (s *services) replied(e *rules.Entry, reply json.RawMessage) {
+	var made struct {
+		TerminalID string `json:"terminalId"`
+		Result     struct {
+			TerminalID string `json:"terminalId"`
+		} `json:"result"`
+	}
+	if e.Method != "terminal/create" || json.Unmarshal(reply, &made) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canned[made.TerminalID+made.Result.TerminalID] = true
+}
+
+// isCanned reports whether a reply of the test has made a terminal up.
+func (s *services) isCanned(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id != "" && s.canned[id]
+}
+
 func (s *services) terminalOutput(ctx context.Context, r params) (any, error) {
+	if s.isCanned(r.TerminalID) {
+		return map[string]any{"output": "", "truncated": false, "exitStatus": exitStatus(sandbox.Exit{})}, nil
+	}
 	out, err := s.terminals.Output(ctx, r.TerminalID)
 	reply := map[string]any{"output": out.Text, "truncated": out.Truncated}
 	if out.Exit != nil {
@@ -231,15 +259,24 @@ func (s *services) terminalOutput(ctx context.Context, r params) (any, error) {
 }
 
 func (s *services) waitForTerminal(ctx context.Context, r params) (any, error) {
+	if s.isCanned(r.TerminalID) {
+		return exitStatus(sandbox.Exit{}), nil
+	}
 	exit, err := s.terminals.Wait(ctx, r.TerminalID)
 	return exitStatus(exit), err
 }
 
 func (s *services) killTerminal(ctx context.Context, r params) (any, error) {
+	if s.isCanned(r.TerminalID) {
+		return struct{}{}, nil
+	}
 	return struct{}{}, s.terminals.Kill(ctx, r.TerminalID)
 }
 
 func (s *services) releaseTerminal(ctx context.Context, r params) (any, error) {
+	if s.isCanned(r.TerminalID) {
+		return struct{}{}, nil
+	}
 	return struct{}{}, s.terminals.Release(ctx, r.TerminalID)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -84,14 +85,14 @@ agent that cannot be started.`,
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
 	flags.IntVar(&f.run.Jobs, "jobs", 0, "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
-	flags.StringVar(&f.format, "format", "md", "md, json or junit")
+	flags.StringVar(&f.format, "format", "md", "md, json, junit, html (one page) or badge (SVG)")
 	flags.BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
 	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
 	flags.StringVar(&f.baseline, "baseline", "", "file with accepted deviations, one per line: ID [AGENT] [until=YYYY-MM-DD] # REASON")
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
-	cmd.AddCommand(a.complyServerCommand())
+	cmd.AddCommand(a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand())
 	return cmd
 }
 
@@ -100,8 +101,8 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if a.json {
 		f.format = "json"
 	}
-	if !slices.Contains([]string{"md", "json", "junit"}, f.format) {
-		return usagef("--format: no format %q", f.format).WithHint("use md, json or junit")
+	if !slices.Contains([]string{"md", "json", "junit", "html", "badge"}, f.format) {
+		return usagef("--format: no format %q", f.format).WithHint("use md, json, junit, html or badge")
 	}
 	if f.run.Protocol != 1 && f.run.Protocol != 2 {
 		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
@@ -173,10 +174,22 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := comply.Run(cmd.Context(), agents, tests, &f.run)
+	// An interrupt ends the tests that run; the report has those that ran before.
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	report, err := comply.Run(ctx, agents, tests, &f.run)
+	interrupted := report != nil && report.Interrupted
+	if unstarted := (*comply.StartError)(nil); errors.As(err, &unstarted) {
+		err = invalid(err)
+	}
+	if interrupted {
+		err = nil
+		fmt.Fprintln(a.err, "interrupted: the report has the tests that ran, the others are ERROR")
+	}
 	if err := errors.Join(err, endModel()); err != nil {
 		return err
 	}
+	report.Tool = "parley " + version()
 	if f.verbose && wall > 0 {
 		own := wall - waited
 		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
@@ -226,6 +239,10 @@ func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
 		return report.JSON(w)
 	case "junit":
 		return report.JUnit(w)
+	case "html":
+		return report.HTML(w)
+	case "badge":
+		return report.Badge(w)
 	}
 	return report.Markdown(w, &comply.MarkdownOptions{Summary: f.summary})
 }

@@ -45,12 +45,20 @@ type complyShape struct {
 			Reason      string         `json:"reason"`
 			Findings    []complyNotice `json:"findings"`
 			Docs        []string       `json:"docs"`
+			DurationMs  int64          `json:"durationMs"`
 			Known       bool           `json:"known"`
 		} `json:"tests"`
 		Ledger []complyNotice `json:"ledger"`
 		Totals map[string]int `json:"totals"`
 	} `json:"agents"`
-	Selected bool `json:"selected"`
+	Schema      string `json:"schema"`
+	Tool        string `json:"tool"`
+	Suite       string `json:"suite"`
+	Protocol    int    `json:"protocol"`
+	Started     string `json:"started"`
+	DurationMs  int64  `json:"durationMs"`
+	Interrupted bool   `json:"interrupted"`
+	Selected    bool   `json:"selected"`
 }
 
 type complyNotice struct {
@@ -106,6 +114,44 @@ func TestComply(t *testing.T) {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 	})
+	t.Run("R4-068 a report is explained and compared, and is a page and a badge", func(t *testing.T) {
+		file := func(agent string, args ...string) string {
+			r := do(t, parley(t, nil, append(append([]string{"comply", "--test", unknown}, args...), "--", "sh", agent)...))
+			return write(t, "report", r.out)
+		}
+		before, after := file(good, "--format", "json"), file(bad, "--format", "json")
+		contains(t, do(t, parley(t, nil, "comply", "explain", after)).out, "F1    sh RPC-07   MUST")
+		contains(t, do(t, parley(t, nil, "comply", "explain", after+"#F1")).out, "The rule:   a request for a method that does not exist", "client -> agent", "-32050", "What breaks: ", "To do: ")
+		if r := do(t, parley(t, nil, "comply", "explain", after+"#F99")); r.code != exitUsage {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+		r := do(t, parley(t, nil, "comply", "compare", before, after))
+		if contains(t, r.out, "sh: "+unknown+": PASS -> FAIL", "sh: RPC-07: nothing -> MUST"); r.code != exitCheck {
+			t.Errorf("exit %d", r.code)
+		}
+		if r := do(t, parley(t, nil, "comply", "compare", after, before)); r.code != exitDone {
+			t.Errorf("exit %d: %s", r.code, r.out)
+		}
+		page, err := os.ReadFile(file(bad, "--format", "html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		contains(t, string(page), "<!DOCTYPE html>", "RPC-07", "What breaks:", `class="FAIL">failed`)
+		badge, err := os.ReadFile(file(good, "--format", "badge"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		contains(t, string(badge), "<svg", "1 of 1 passed")
+	})
+	t.Run("R4-068 a command that cannot be started is exit 2 at once", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--", "/nonexistent/agent"))
+		if r.code != exitUsage || r.out != "" || !strings.Contains(r.err, "/nonexistent/agent") {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("R4-068 a rule is explained", func(t *testing.T) {
+		contains(t, do(t, parley(t, nil, "comply", "rules", "can-01")).out, "## CAN-01", "What breaks:", "To do:", "Since version 1", "Keeps it:")
+	})
 	t.Run("R4-068 a profile chooses tests", func(t *testing.T) {
 		all, core := do(t, parley(t, nil, "comply", "--list-tests")).out, do(t, parley(t, nil, "comply", "--list-tests", "--profile", "core")).out
 		if !strings.Contains(all, "fs.read") || strings.Contains(core, "fs.read") || !strings.Contains(core, unknown) {
@@ -153,6 +199,7 @@ func TestComply(t *testing.T) {
 		var rules struct {
 			Rules []struct {
 				ID, Level, Class, Text, Docs, Fix string
+				Harm                              string
 				Implied, Unstable                 bool
 				Tests                             []string
 			}

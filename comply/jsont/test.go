@@ -104,6 +104,9 @@ func defaultCapabilities(version schema.Version) json.RawMessage {
 // Fill returns the test read again with the given variables.
 func (t *Test) Fill(vars Variables) (*Test, error) { return parse(t.Path, t.source, vars) }
 
+// Source returns the text of the file.
+func (t *Test) Source() []byte { return t.source }
+
 // Uses reports whether the file names a variable.
 func (t *Test) Uses(name string) bool { return bytes.Contains(t.source, []byte("${"+name+"}")) }
 

@@ -28,6 +28,7 @@ type junitSuite struct {
 type junitCase struct {
 	Name    string     `xml:"name,attr"`
 	Class   string     `xml:"classname,attr"`
+	Time    string     `xml:"time,attr,omitempty"` // in seconds
 	Failure *junitNote `xml:"failure,omitempty"`
 	Error   *junitNote `xml:"error,omitempty"`
 	Skipped *junitNote `xml:"skipped,omitempty"`
@@ -76,7 +77,7 @@ func (r *Report) JUnit(w io.Writer) error {
 }
 
 func (s *junitSuite) add(t *Result, agent string) {
-	c := junitCase{Name: t.ID, Class: printable(agent)}
+	c := junitCase{Name: t.ID, Class: printable(agent), Time: fmt.Sprintf("%.3f", float64(t.DurationMs)/1000)}
 	note := &junitNote{Message: printable(t.remark()), Text: printable(details(t.Findings))}
 	switch {
 	case t.Failed() && t.Status == Errored:

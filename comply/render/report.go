@@ -37,6 +37,7 @@ type Result struct {
 	Reason      string          `json:"reason"` // why the status is not PASS; "" if it is
 	Findings    []rules.Finding `json:"findings"`
 	Docs        []string        `json:"docs"`
+	DurationMs  int64           `json:"durationMs"`
 	Known       bool            `json:"known,omitempty"` // the baseline expects the failure
 }
 
@@ -138,9 +139,19 @@ func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
 
 // A Report has the results of a run.
 type Report struct {
-	Agents   []AgentReport `json:"agents"`
-	Selected bool          `json:"selected,omitempty"` // only some tests of the suite were to run
+	Schema      string        `json:"schema"`   // ReportSchema
+	Tool        string        `json:"tool"`     // the program and its version
+	Suite       string        `json:"suite"`    // how many tests and rules it has, and a hash of both
+	Protocol    int           `json:"protocol"` // the version that the client spoke
+	Started     string        `json:"started"`  // as RFC 3339 has it
+	DurationMs  int64         `json:"durationMs"`
+	Interrupted bool          `json:"interrupted,omitempty"` // the run ended before all tests had run
+	Agents      []AgentReport `json:"agents"`
+	Selected    bool          `json:"selected,omitempty"` // only some tests of the suite were to run
 }
+
+// ReportSchema names the form of the JSON report, which docs/comply.md describes.
+const ReportSchema = "parley-comply-report/1"
 
 // Broken returns the findings of the ledger that make the whole run a failure and are not
 // findings of a test as well, which fails by them.

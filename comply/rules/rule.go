@@ -15,6 +15,7 @@ type Rule struct {
 	Level jsont.Level `json:"level"`
 	Text  string      `json:"text"`
 	Docs  string      `json:"docs,omitempty"` // a link
+	Harm  string      `json:"harm,omitempty"` // what breaks for a user of an agent that breaks it
 	Fix   string      `json:"fix,omitempty"`  // advice for an agent that breaks it
 
 	Class    Class `json:"class,omitempty"`    // the means to check it

@@ -6,6 +6,15 @@ func empty(tag string) filter { return onUpdate(tag, unset("content")) }
 // updateFrameMutants is the part of the table of mutants that is about updates.
 func updateFrameMutants() []*Mutant {
 	return []*Mutant{
+		{Rule: "UPD-22", Does: "sends the text of all sessions under the id of the first", Breaks: []string{"PRM-15", "PRM-13", "PRM-16", "SNEW-04", "UPD-18", "PRM-14"}, Out: func(w *Wire, m Message) []Message {
+			if m.Answers != nil && m.Answers.Method() == "session/new" && m.Result() != nil && w.Note["first"] == nil {
+				w.Note["first"] = m.Result()["sessionId"]
+			}
+			if m.Tag() == "agent_message_chunk" && w.Note["first"] != nil {
+				m.Params()["sessionId"] = w.Note["first"]
+			}
+			return keep(m)
+		}},
 		{Rule: "UPD-01", Does: "has a kind of update of its own", Out: onUpdate("usage_update", set("sessionUpdate", "tokens"))},
 		{Rule: "UPD-01", Name: "v2", V2: true, Does: "has updates of version 1 in version 2", Out: onUpdate("usage_update", set("sessionUpdate", "plan"))},
 		{Rule: "UPD-02", Does: "repeats prompts without content", Out: empty("user_message_chunk")},

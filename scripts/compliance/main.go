@@ -3,13 +3,19 @@
 // works.
 //
 //	go run ./scripts/compliance > docs/compliance.md
+//	go run ./scripts/compliance -rules docs/rules
+//
+// With -rules it writes a page for each group of rules, which explains them.
 package main
 
 import (
 	"bufio"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,10 +25,14 @@ import (
 )
 
 func main() {
-	w := bufio.NewWriter(os.Stdout)
-	err := write(w)
-	if err == nil {
-		err = w.Flush()
+	dir := flag.String("rules", "", "folder for the pages of rules, in place of the table")
+	flag.Parse()
+	var err error
+	if *dir != "" {
+		err = writePages(*dir)
+	} else {
+		w := bufio.NewWriter(os.Stdout)
+		err = errors.Join(write(w), w.Flush())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compliance:", err)
@@ -166,4 +176,29 @@ func write(w io.Writer) error {
 	fmt.Fprintf(w, "Of %d rules %d are checked, %d of them proven, and %d are not checked.\n", len(rules), checked, proven, free)
 	_, err = io.WriteString(w, body.String())
 	return err
+}
+
+// writePages writes a page for each group of rules.
+func writePages(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if err := os.WriteFile(filepath.Join(dir, strings.ToLower(g.prefix)+".md"), []byte(page(g.prefix, g.title)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page returns the page of a group.
+func page(prefix, title string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\nThis file is generated: `go run ./scripts/compliance -rules docs/rules`. `parley comply rules ID` prints one rule. [compliance.md](../compliance.md) says how each is checked.\n", title)
+	for _, r := range comply.Rules() {
+		if r.Group() == prefix {
+			b.WriteString("\n" + r.Markdown())
+		}
+	}
+	return b.String()
 }

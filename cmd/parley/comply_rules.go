@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/comply"
+)
+
+// complyRulesCommand explains rules.
+func (a *app) complyRulesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rules [ID...]",
+		Short: "Explain rules: what breaks, what to do, a good and a bad frame; without an ID list all",
+		RunE: func(_ *cobra.Command, ids []string) error {
+			if len(ids) == 0 {
+				tests, err := comply.Suite()
+				if err != nil {
+					return err
+				}
+				return a.listRules(tests)
+			}
+			var chosen []comply.Rule
+			for _, id := range ids {
+				i := slices.IndexFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == strings.ToUpper(id) })
+				if i < 0 {
+					return usagef("no rule %q", id).WithHint("parley comply rules lists all")
+				}
+				chosen = append(chosen, comply.Rules()[i])
+			}
+			type item struct {
+				comply.Rule
+				Since   string         `json:"since"`
+				Page    string         `json:"page"`
+				Example comply.Example `json:"example"`
+			}
+			items := []item{}
+			for _, r := range chosen {
+				items = append(items, item{r, r.Since(), "docs/" + r.Page(), comply.ExampleOf(r.ID)})
+			}
+			return a.print(map[string]any{"rules": items}, func(w io.Writer) {
+				for _, r := range chosen {
+					fmt.Fprintln(w, r.Markdown())
+				}
+			})
+		},
+	}
+}
+
+// complyExplainCommand shows how a finding of a report came about.
+func (a *app) complyExplainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain REPORT[#FINDING]",
+		Short: "Show a finding of a JSON report: the rule, the frames in their order, what was expected and why",
+		Long: `Show a finding of a report that parley comply --format json wrote: the rule, the frames
+in the order of the conversation, the wanted and the actual frame, and the
+reason. Without #FINDING list the findings of the report with their ids.`,
+		Example: `  parley comply explain report.json
+  parley comply explain report.json#F3`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, id, _ := strings.Cut(args[0], "#")
+			report, err := readReport(path)
+			if err != nil {
+				return err
+			}
+			found := report.Index()
+			if id == "" {
+				return a.print(map[string]any{"findings": found}, func(w io.Writer) {
+					for _, f := range found {
+						fmt.Fprintf(w, "%-5s %s %-8s %-6s %s\n", f.ID, visible(f.Agent), visible(f.Rule), f.Level, visible(f.Actual))
+					}
+				})
+			}
+			i := slices.IndexFunc(found, func(f comply.IndexedFinding) bool { return strings.EqualFold(f.ID, id) })
+			if i < 0 {
+				return usagef("no finding %q in %s", id, path).WithHint("parley comply explain %s lists them", path)
+			}
+			return a.print(found[i], func(w io.Writer) { fmt.Fprint(w, visibleText(found[i].Explain())) })
+		},
+	}
+}
+
+// complyCompareCommand shows the changes from one report to another.
+func (a *app) complyCompareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "compare OLD NEW",
+		Short: "Show the changes between two JSON reports; exit 1 if a MUST is newly broken",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			before, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			after, err := readReport(args[1])
+			if err != nil {
+				return err
+			}
+			changes := comply.Compare(before, after)
+			err = a.print(map[string]any{"changes": changes}, func(w io.Writer) {
+				for _, c := range changes {
+					fmt.Fprintln(w, visible(c.String()))
+				}
+				if len(changes) == 0 {
+					fmt.Fprintln(w, "nothing has changed")
+				}
+			})
+			if err == nil && slices.ContainsFunc(changes, func(c comply.Change) bool { return c.Worse }) {
+				return errCheck
+			}
+			return err
+		},
+	}
+}
+
+// readReport reads a report that parley comply --format json wrote.
+func readReport(path string) (*comply.Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	report, err := comply.ParseReport(path, text)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return report, nil
+}
+
+// visibleText returns text of several lines so that a terminal takes it for nothing else.
+func visibleText(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = visible(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
