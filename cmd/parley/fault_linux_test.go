@@ -172,6 +172,53 @@ func TestReadOnlyHome(t *testing.T) {
 	})
 }
 
+func TestHomeBecomesReadOnly(t *testing.T) {
+	// failing checks that a send fails, and that the hub says why in all places.
+	failing := func(t *testing.T, h *house, why string) {
+		t.Helper()
+		for range 2 {
+			got := refused(t, h.as("planner", "send", "builder", "meanwhile", "--json"), 5, "degraded")
+			contains(t, got.Error.Message, "the hub's home cannot be written", why)
+			contains(t, got.Error.Hint, "goes on by itself", "mount it anew")
+			code, body := h.health()
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("/health: got %d %s, want that it is degraded", code, body)
+			}
+			contains(t, body, "the hub's home cannot be written", why)
+		}
+		contains(t, h.operator("doctor").out, "FAIL hub: degraded", "the hub's home cannot be written", why)
+		h.ok(h.as("builder", "query"), nil) // reading goes on
+	}
+	t.Run("files that nobody may write are named, and the hub goes on when they can be written", func(t *testing.T) {
+		disk := hubtest.NewExtDisk(t, 24)
+		h := newHouseIn(t, disk.Dir)
+		first := h.sent(h.as("planner", "send", "builder", "before", "--json"))
+		unlock := disk.Lock(t)
+		failing(t, h, "operation not permitted")
+		unlock()
+		second := h.sent(h.as("planner", "send", "builder", "after", "--json"))
+		if code, body := h.health(); code != http.StatusOK {
+			t.Errorf("/health when the home can be written: got %d %s", code, body)
+		}
+		contains(t, h.as("builder", "inbox", "--json").out, first, second)
+		h.ok(h.operator("audit", "verify"), nil)
+	})
+	t.Run("a disk that the kernel made read-only is named, and the hub starts on it when it is mounted anew", func(t *testing.T) {
+		disk := hubtest.NewExtDisk(t, 24)
+		h := newHouseIn(t, disk.Dir)
+		first := h.sent(h.as("planner", "send", "builder", "before", "--priority", "high", "--json")) // survives power loss
+		disk.Fail(t)
+		failing(t, h, "read-only file system")
+		h.hub.cmd.Process.Kill()
+		<-h.hub.done
+		disk.Remount(t)
+		h.start()
+		second := h.sent(h.as("planner", "send", "builder", "after", "--json"))
+		contains(t, h.as("builder", "inbox", "--json").out, first, second)
+		h.ok(h.operator("audit", "verify"), nil)
+	})
+}
+
 func TestTruncatedLog(t *testing.T) {
 	t.Run("a hub whose log lost its end starts with what is left, and audit verify names the loss", func(t *testing.T) {
 		h := newHouse(t, "--unsafe-limits")

@@ -2,8 +2,11 @@ package hubtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -13,8 +16,16 @@ import (
 func SmallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		const missing = "mounting a small tmpfs needs root (CAP_SYS_ADMIN)"
+	mounted(t, dir, syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)))
+	return dir
+}
+
+// mounted unmounts a file system when the test ends. Without the rights to mount one
+// the test is not run.
+func mounted(t *testing.T, dir string, err error) {
+	t.Helper()
+	if err != nil {
+		const missing = "mounting a small disk needs root (CAP_SYS_ADMIN)"
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s: %v", missing, err)
 		}
@@ -25,7 +36,76 @@ func SmallDisk(t *testing.T, size int) string {
 			t.Error(err)
 		}
 	})
-	return dir
+}
+
+// An ExtDisk is a file system of a few MiB that can become read-only while files on it
+// are open for writing.
+type ExtDisk struct {
+	Dir   string
+	image string
+}
+
+// NewExtDisk mounts an ExtDisk.
+func NewExtDisk(t *testing.T, size int) *ExtDisk {
+	t.Helper()
+	d := &ExtDisk{Dir: t.TempDir(), image: filepath.Join(t.TempDir(), "disk")}
+	err := os.WriteFile(d.image, nil, 0o600)
+	if err == nil {
+		err = os.Truncate(d.image, int64(size)<<20)
+	}
+	if err == nil {
+		err = command("mkfs.ext4", "-q", d.image)
+	}
+	if err == nil {
+		err = command("mount", "-o", "loop", d.image, d.Dir)
+	}
+	mounted(t, d.Dir, err)
+	return d
+}
+
+// Fail makes the disk read-only, as the kernel does after an error of the device.
+// Remount ends that; no file may be open.
+func (d *ExtDisk) Fail(t *testing.T) {
+	t.Helper()
+	if err := command("mount", "-o", "remount,abort", d.Dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Remount mounts a disk anew that has failed.
+func (d *ExtDisk) Remount(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(command("umount", d.Dir), command("mount", "-o", "loop", d.image, d.Dir)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Lock makes every file and folder on the disk immutable, and returns how to end that.
+func (d *ExtDisk) Lock(t *testing.T) (unlock func()) {
+	t.Helper()
+	flag := func(f string) {
+		t.Helper()
+		args := []string{f}
+		err := filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && (e.IsDir() || e.Type().IsRegular()) {
+				args = append(args, path)
+			}
+			return err
+		})
+		if err := errors.Join(err, command("chattr", args...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flag("+i")
+	return func() { flag("-i") }
+}
+
+// command runs a program of the system.
+func command(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", name, args, err, out)
+	}
+	return nil
 }
 
 // FillDisk takes what is left on the disk and returns how to give it back.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -38,7 +39,8 @@ func (s *Store) room() uint64 {
 }
 
 // failed notes that a change failed with err, and returns the error for its caller.
-// The driver reports some writes to a full disk as an I/O error.
+// The driver reports writes to a read-only disk, and some to a full one, as an I/O
+// error.
 func (s *Store) failed(err error) error {
 	full := errors.Is(err, errFull)
 	if !full && s.room() < fullBelow {
@@ -46,9 +48,24 @@ func (s *Store) failed(err error) error {
 	}
 	if full {
 		s.askCheckpoint() // gives the space of the log back, if it can
+	} else if cause := s.writable(); cause != nil {
+		err = hub.Errorf(hub.CodeDegraded, "sqlite.Update", "the hub's home cannot be written: %v", cause).
+			WithHint("make its files writable for the user that runs the hub, which then goes on by itself; if its disk failed, mount it anew and start the hub again")
 	}
 	s.fault.Store(&fault{err, full})
 	return err
+}
+
+// writable tries to make a file beside the database, and returns why it cannot.
+func (s *Store) writable() error {
+	f, err := os.CreateTemp(filepath.Dir(s.path), ".write-*")
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err // the name of the file says nothing
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // succeeded notes that a change was committed. On a full disk small changes may
