@@ -47,6 +47,8 @@ func init() {
 		},
 	}
 	switch mode {
+	case "novel":
+		novelAgent()
 	case "broken":
 		fmt.Fprintln(os.Stderr, "no model")
 		os.Exit(7)
@@ -90,6 +92,48 @@ func testAgent(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 		t.ToolCall(ctx, acpv2.ToolCallUpdate{ToolCallID: "c", Title: acpv2.Set("Look around"), Status: acpv2.Set(acpv2.ToolCallStatusCompleted)}),
 		t.Say(ctx, "you said "), t.Say(ctx, "\x1b[2J"+t.Text()),
 	)
+}
+
+// novelAgent is an agent of a later version of the protocol: it sends values that this
+// one does not know, and says how the client answered.
+func novelAgent() {
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	update := func(u string) {
+		say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":%s}}`, u)
+	}
+	prompt := ""
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Result struct{ Outcome json.RawMessage }
+			Params struct{ Prompt []struct{ Text string } }
+		}
+		if json.Unmarshal(in.Bytes(), &m) != nil {
+			os.Exit(1)
+		}
+		switch {
+		case m.Method == "initialize":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[{"id":"m","name":"n","type":"retina"}]}}`, m.ID)
+		case m.Method == "session/new":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"s"}}`, m.ID)
+		case m.Method == "session/prompt" && m.Params.Prompt[0].Text == "fail":
+			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-31999,"message":"the moon is full","data":{"phase":"full"}}}`, m.ID)
+		case m.Method == "session/prompt" && m.Params.Prompt[0].Text == "stop":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"vacation"}}`, m.ID)
+		case m.Method == "session/prompt":
+			prompt = string(m.ID)
+			update(`{"sessionUpdate":"hologram","light":1}`)
+			update(`{"sessionUpdate":"tool_call","toolCallId":"c","title":"Look around","kind":"other","status":"levitating"}`)
+			update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"scent","smell":"rose"}}`)
+			say(`{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Look around"},"options":[{"optionId":"o","name":"n","kind":"allow_everywhere"}]}}`)
+		case string(m.ID) == "9":
+			said, _ := json.Marshal("the client answered " + string(m.Result.Outcome))
+			update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":` + string(said) + `}}`)
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, prompt)
+		}
+	}
+	os.Exit(0)
 }
 
 // authRequired is what an agent answers that wants a login first.
@@ -159,6 +203,27 @@ func TestACPExec(t *testing.T) {
 			contains(t, got.err, test.parts...)
 		})
 	}
+	t.Run("R2-007 values of a later version are ignored, shown or refused, as the table of fallbacks says", func(t *testing.T) {
+		got := do(t, acpCommandLine(t, "novel", "exec", "--policy", "write", "--v2=false", "--", "AGENT", "hello"))
+		if got.code != 0 {
+			t.Errorf("exit %d: %s", got.code, got.err)
+		}
+		contains(t, got.err, "levitating: Look around")                              // a status is shown, and is not completed
+		contains(t, got.out, "scent", `the client answered {"outcome":"cancelled"}`) // content has a placeholder, an option of an unknown kind is no approval
+		if strings.Contains(got.out+got.err, "hologram") {
+			t.Errorf("an update of an unknown kind was shown: %s%s", got.out, got.err)
+		}
+		stopped := do(t, acpCommandLine(t, "novel", "exec", "--v2=false", "--", "AGENT", "stop"))
+		if stopped.code != exitCheck {
+			t.Errorf("an unknown stop reason: exit %d, want %d", stopped.code, exitCheck)
+		}
+		contains(t, stopped.err, "vacation")
+		failed := do(t, acpCommandLine(t, "novel", "exec", "--v2=false", "--", "AGENT", "fail"))
+		if failed.code == 0 {
+			t.Error("an error with an unknown code was taken for a success")
+		}
+		contains(t, failed.err, "the moon is full")
+	})
 	t.Run("the policy decides about files", func(t *testing.T) {
 		for policy, want := range map[string]int{"read": exitDegraded, "write": exitDone} {
 			dir := t.TempDir()
