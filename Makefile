@@ -20,12 +20,8 @@ build: ## build bin/parley, without cgo
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test
 
-test-real: ## every agent CLI of other projects in a terminal, woken by mail, and the page in real browsers; fails if one is missing
-	./scripts/chromium
-	./scripts/axe
-	CI=true PARLEY_REAL=1 $(GO) test -count 1 -run '^TestReal$$' -timeout 15m -v ./internal/surface/web
-	./scripts/clis
-	CI=true PARLEY_REAL=1 $(GO) test -count 1 -p 1 -run '^TestWake$$' -timeout 60m -v ./cmd/parley
+test-real: ## agent CLIs in terminals, the page in real browsers, agents of other projects, KILLS kills of a hub under load; fails if a part is missing
+	GO="$(GO)" KILLS="$(KILLS)" ./scripts/test-real
 
 reach: ## measure send to model request, REACH times for each CLI, into docs/agents-running.md
 	./scripts/clis

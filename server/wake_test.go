@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -247,7 +248,7 @@ func (t *terminal) next() sessions.Wake {
 	select {
 	case w := <-t.wakes:
 		return w
-	case <-time.After(90 * time.Second):
+	case <-time.After(patience.For(90 * time.Second)):
 		t.t.Fatalf("%s was not woken", t.agent)
 		panic("unreachable")
 	}

@@ -204,7 +204,7 @@ func TestACPExec(t *testing.T) {
 		})
 	}
 	t.Run("R2-007 values of a later version are ignored, shown or refused, as the table of fallbacks says", func(t *testing.T) {
-		got := do(t, acpCommandLine(t, "novel", "exec", "--policy", "write", "--v2=false", "--", "AGENT", "hello"))
+		got := do(t, acpCommandLine(t, "novel", "exec", "--policy", "yolo", "--v2=false", "--", "AGENT", "hello"))
 		if got.code != 0 {
 			t.Errorf("exit %d: %s", got.code, got.err)
 		}

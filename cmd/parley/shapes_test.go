@@ -146,7 +146,7 @@ type (
 
 // TestShapes calls every command with --json and reads the answers strictly.
 func TestShapes(t *testing.T) {
-	t.Run("R3-123 every command answers in JSON", func(t *testing.T) {
+	t.Run("the answers of commands in JSON have these shapes", func(t *testing.T) {
 		h := newHouse(t)
 
 		var added agentKeyShape
@@ -317,4 +317,43 @@ func TestShapes(t *testing.T) {
 			t.Errorf("doctor answered %d %s", got.code, got.out)
 		}
 	})
+}
+
+// TestObservability looks at a message, a handoff and the journal in all ways that the
+// command line has.
+func TestObservability(t *testing.T) {
+	h := newHouse(t)
+	message := h.sent(h.as("planner", "send", "builder", "the schema is frozen", "--json"))
+	var made struct {
+		ID string `json:"handoff_id"`
+	}
+	h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-7", "--title", "Nullable avatar", "--summary", "half of it is done", "--next", "run the migration", "--criterion", "old rows load", "--json"), &made)
+	for _, c := range []struct {
+		who   string
+		args  []string
+		words []string // of the text for people
+		id    string   // in the JSON
+	}{
+		{"builder", []string{"inbox"}, []string{"planner", "the schema is frozen", "Nullable avatar"}, message},
+		{"builder", []string{"query"}, []string{"planner", "the schema is frozen"}, message},
+		{"planner", []string{"trace", message}, []string{"status.update from planner to builder", "message.sent"}, message},
+		{"builder", []string{"handoff", "list"}, []string{"T-7", "proposed"}, made.ID},
+		{"builder", []string{"handoff", "show", made.ID}, []string{"Nullable avatar", "half of it is done", "run the migration"}, made.ID},
+		{"", []string{"audit", "--as-operator"}, []string{"message.sent", "handoff.proposed"}, message},
+		{"", []string{"agent", "list", "--as-operator"}, []string{"builder", "executor"}, "builder"},
+		{"", []string{"doctor", "--as-operator"}, []string{"hub", "database"}, "database"},
+	} {
+		t.Run("R3-123 "+strings.Join(slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return a == message || a == made.ID || a == "--as-operator" }), " ")+" shows it, in words and as JSON", func(t *testing.T) {
+			words := h.as(c.who, c.args...)
+			h.ok(words, nil)
+			contains(t, words.out, c.words...)
+			if json.Valid([]byte(words.out)) {
+				t.Errorf("the text for people is JSON: %s", words.out)
+			}
+			var any any
+			got := h.as(c.who, append(c.args, "--json")...)
+			h.ok(got, &any)
+			contains(t, got.out, `"`+c.id+`"`)
+		})
+	}
 }

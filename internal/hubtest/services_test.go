@@ -619,6 +619,19 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
+func TestOneTransaction(t *testing.T) {
+	t.Run("R3-034 the handoff and the message about it are stored in one transaction", func(t *testing.T) {
+		h := newHouse(t)
+		h.store.Updates()
+		h.proposed()
+		for _, u := range h.store.Updates() {
+			if slices.Contains(u.Actions, hub.ActionHandoffProposed) != slices.Contains(u.Actions, hub.ActionMessageSent) {
+				t.Errorf("a transaction recorded %v, want both or neither", u.Actions)
+			}
+		}
+	})
+}
+
 func TestDurability(t *testing.T) {
 	for _, tt := range []struct {
 		op     string // its name in operations, or "" for do
