@@ -377,6 +377,12 @@ func TestKeptAgents(t *testing.T) {
 				t.Errorf("%s: got %v, want %s", name, err, c.want)
 			}
 		}
+		for _, method := range []string{"keep", "stop", "restart", "prompt", "answer"} {
+			r := w.call(t, w.operator, "parley/agent/"+method, `{"agent":"builder","from":"mallory"}`)
+			if r.Error == nil || r.Error.Data.Reason != hub.CodeTampering && r.Error.Data.Reason != hub.CodeInvalid {
+				t.Errorf("R3-009 %s with a claimed sender: got %s, want a refusal", method, r.body)
+			}
+		}
 		if n := len(mustCall(t, as, api.ListKept, api.None{}).Agents); n != 1 {
 			t.Errorf("got %d kept agents, want 1", n)
 		}

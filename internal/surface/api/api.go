@@ -72,7 +72,7 @@ var (
 	ListKept     = reads("parley/agent/kept", "List the agents that the hub runs.", keptList)
 	StopAgent    = patient(administers("parley/agent/stop", "Stop an agent that the hub runs; its mail waits.", keptStop))
 	RestartAgent = patient(administers("parley/agent/restart", "End the process of an agent that the hub runs, and let mail start it again.", keptRestart))
-	LogAgent     = patient(administers("parley/agent/log", "Return the last lines of an agent that the hub runs, or wait for one.", keptLog))
+	LogAgent     = patient(reads("parley/agent/log", "Return the last lines of an agent that the hub runs, or wait for one.", keptLog))
 	PromptAgent  = administers("parley/agent/prompt", "Give an agent that the hub runs words of the operator.", keptPrompt)
 	AnswerAgent  = administers("parley/agent/answer", "Answer a question of an agent that the hub runs, or deny it.", keptAnswer)
 
