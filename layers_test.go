@@ -87,30 +87,31 @@ var layers = map[string][]string{
 	"internal/reach/sessions": {"hub", "channel"},
 
 	// What a hub decides. Siblings never import each other.
-	"internal/service/keys":     {"hub", "internal/vault"},
-	"internal/service/peers":    {"hub", "internal/federation", "internal/vault"},
-	"internal/service/callers":  {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
-	"internal/service/journal":  {"hub"},
-	"internal/service/records":  {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
-	"internal/service/contract": {"hub", "internal/federation"},
-	"internal/service/handoff":  {"hub", "internal/shape", "internal/strictjson"},
-	"internal/service/mailroom": {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
-	"internal/service/roots":    {"hub"},
-	"internal/service/run":      {"hub", "internal/shorten"},
-	"internal/service/signin":   {"hub"},
+	"internal/service/keys":         {"hub", "internal/vault"},
+	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
+	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
+	"internal/service/journal":      {"hub"},
+	"internal/service/records":      {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
+	"internal/service/contract":     {"hub", "internal/federation"},
+	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
+	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
+	"internal/service/mailroom":     {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
+	"internal/service/roots":        {"hub"},
+	"internal/service/run":          {"hub", "internal/shorten"},
+	"internal/service/signin":       {"hub"},
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
-		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin",
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/handoff", "internal/service/mailroom",
+		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -130,7 +131,7 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/callers", "internal/service/contract", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
+		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
 		"channel", "internal/keeper", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",

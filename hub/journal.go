@@ -47,6 +47,8 @@ const (
 	ActionHandoffEscalated  Action = "handoff.escalated" // it is late, and the coordinators were told
 	ActionHandoffOwned      Action = "handoff.owned"     // the operator has moved the item in its queue
 
+	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
+
 	ActionRunStarting    Action = "run.starting"
 	ActionRunRunning     Action = "run.running"
 	ActionRunChecking    Action = "run.checking"

@@ -110,6 +110,7 @@ type Reader interface {
 	AgentReader
 	MessageReader
 	HandoffReader
+	DeliberationReader
 	RunReader
 	RootReader
 	ProjectReader
@@ -129,6 +130,7 @@ type Tx interface {
 	AgentWriter
 	MessageWriter
 	HandoffWriter
+	DeliberationWriter
 	RunWriter
 	RootWriter
 	ProjectWriter
@@ -262,9 +264,6 @@ type MessageReader interface {
 	Query(q Query) (Page, error)
 	// CountMessages counts matching messages up to the filter's limit.
 	CountMessages(f CountFilter) (int, error)
-	// ThreadSequence returns the greatest sequence in a thread and whether
-	// there is any.
-	ThreadSequence(thread string) (int64, bool, error)
 	// Sent returns an agent's own messages of late, newest first, as rate limits
 	// need them.
 	Sent(f SentFilter) ([]Sent, error)
@@ -335,6 +334,26 @@ type HandoffWriter interface {
 	// and receiver stay as they were. Without a step nothing moves: approval,
 	// ownership and the time of escalation are stored.
 	PutHandoff(h Handoff, was HandoffState, step *HandoffStep) error
+}
+
+// A DeliberationReader reads negotiations, disagreements and decisions.
+type DeliberationReader interface {
+	Deliberation(id string) (Deliberation, error)
+	// Deliberations returns those that match, newest first.
+	Deliberations(q DeliberationQuery) ([]Deliberation, error)
+	// Decisions returns those that match, newest first.
+	Decisions(q DecisionQuery) ([]Decision, error)
+}
+
+// A DeliberationWriter writes negotiations, disagreements and decisions.
+type DeliberationWriter interface {
+	// PutDeliberation stores a new deliberation if d.Revision is 0, and reports
+	// CodeConflict when its id is taken. Else it stores d provided the stored one
+	// still has d.Revision; otherwise it reports CodeConflict. A deliberation that is
+	// over does not change.
+	PutDeliberation(d Deliberation) error
+	// AddDecision reports CodeConflict when the id is taken.
+	AddDecision(Decision) error
 }
 
 // A RunReader reads runs.

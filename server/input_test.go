@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		{"everyone and somebody", send(`{"to":["*","bob"],"text":"x"}`), params, hub.CodeInvalid, false},
 		{"a recipient nobody knows", send(`{"to":["bobb"],"text":"x"}`), params, hub.CodeUnknownRecipient, true},
 		{"a type nobody knows", send(`{"to":["bob"],"type":"gossip","payload":{}}`), params, hub.CodeUnknownType, true},
-		{"a reserved type", send(`{"to":["bob"],"type":"task.offer","payload":{}}`), params, hub.CodeReservedType, true},
+		{"a reserved type", send(`{"to":["bob"],"type":"team.join","payload":{}}`), params, hub.CodeReservedType, true},
 		{"a type of the hub", send(`{"to":["bob"],"type":"system.ack","payload":{}}`), params, hub.CodeReservedType, true},
 		{"a payload that breaks its schema", send(`{"to":["bob"],"type":"knowledge.query","payload":{"x":1}}`), params, hub.CodeInvalid, false},
 		{"a payload of 4097 bytes", send(`{"to":["bob"],"type":"status.update","payload":{"summary":"x","detail":"` + strings.Repeat("y", 4097-len(`{"summary":"x","detail":""}`)) + `"}}`), params, hub.CodePayloadTooLarge, true},

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -76,6 +78,11 @@ type Options struct {
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	RequireProof bool          // refuse handoffs and completions that the hub cannot check
 	NoInboxFiles bool          // do not render inboxes as files
+	Without      []hub.Feature // parts of the protocol that are off; by default all are on
+
+	ResponseTime  time.Duration // the time for an answer to an offer or a position; default and most a day
+	MaxCounters   int           // of one pair about an offer; default and most 3
+	MaxChallenges int           // of one pair about a position; default and most 2
 
 	// Channels are further ways to announce messages to agents and people. The hub
 	// has channels of its own for agents in terminals; those of the same kind are
@@ -135,6 +142,7 @@ type Server struct {
 	sessions  *sessions.Register
 	router    *router.Router
 	handoffs  *handoff.Service
+	talks     *deliberation.Service
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	roots     *roots.Service
@@ -222,8 +230,13 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openRouter(ctx); err != nil {
 		return err
 	}
+	features, err := s.features()
+	if err != nil {
+		return err
+	}
 	mail := &mailroom.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
+		Features: features,
+		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
 	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
@@ -244,6 +257,13 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
 	}
+	s.talks, err = deliberation.New(s.store, s.mail, &deliberation.Options{
+		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
+	})
+	if err != nil {
+		return err
+	}
+	s.mail.Moderate(s.talks)
 	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	if err := s.openRoots(ctx); err != nil {
 		return err
@@ -257,6 +277,21 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
 	return s.openKeeper()
 }
+
+// features returns the features that are on.
+func (s *Server) features() ([]hub.Feature, error) {
+	on := slices.Clone(Features)
+	for _, f := range s.opts.Without {
+		if !slices.Contains(Features, f) {
+			return nil, hub.Errorf(hub.CodeInvalid, "server.New", "without: %q is not one of %v", f, Features)
+		}
+		on = slices.DeleteFunc(on, func(x hub.Feature) bool { return x == f })
+	}
+	return on, nil
+}
+
+// Features are the parts of the protocol that a hub may be without.
+var Features = []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}
 
 // openRouter builds the register of sessions and the router over it and over the
 // channels of the options. The mailroom, which the router needs when it works, is
@@ -325,7 +360,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, SignIn: s.signIn,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, SignIn: s.signIn,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -383,7 +418,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run, "check of the database": s.store.CheckBeside,
 	} {
 		background.Go(func() { s.keepRunning(work, name, run) })

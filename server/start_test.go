@@ -238,9 +238,17 @@ func TestStart(t *testing.T) {
 		if c := caps["inbox"]; !c.Enabled || c.State != hub.Verified {
 			t.Errorf("inbox: got %+v, want it verified and on", c)
 		}
+	})
+	t.Run("R3-046 a type whose feature is off is refused, and one that only the hub writes", func(t *testing.T) {
+		o := quiet()
+		o.Without = []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}
+		r := start(t, o)
 		keys := r.add(t, "alice", "bob")
 		for _, typ := range []string{"task.offer", "position.state", "team.join"} {
 			r.call(t, keys[0], "acp/send", `{"to":["bob"],"type":"`+typ+`","payload":{}}`).wantError(t, -32602, hub.CodeReservedType)
+		}
+		if _, err := server.New(t.Context(), server.Options{Home: t.TempDir(), Addr: "127.0.0.1:0", Without: []hub.Feature{"sleep"}}); hub.CodeOf(err) != hub.CodeInvalid {
+			t.Errorf("an unknown feature: got %v", err)
 		}
 	})
 }

@@ -37,6 +37,8 @@ type config struct {
 	StrictUpdate *bool    `yaml:"strict_update"`
 	Roots        []string `yaml:"roots"`
 	SLA          string   `yaml:"sla"`
+	ResponseTime string   `yaml:"response_time"`
+	Without      []string `yaml:"without"`
 	Runs         runs     `yaml:"runs"`
 	Repo         string   `yaml:"repo"`
 	Role         string   `yaml:"role"`
@@ -149,7 +151,7 @@ func environment() (config, error) {
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
 		Durability: os.Getenv("PARLEY_DURABILITY"),
-		Roots:      filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"),
+		Roots:      filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), Without: list(os.Getenv("PARLEY_WITHOUT")),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
@@ -176,7 +178,7 @@ func list(s string) []string {
 func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
-		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA},
+		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime},
 		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
 		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {
@@ -185,11 +187,14 @@ func (c *config) overlay(top config) {
 		}
 	}
 	for _, m := range []struct{ into, from *[]string }{
-		{&c.Hosts, &top.Hosts}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow},
+		{&c.Hosts, &top.Hosts}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow}, {&c.Without, &top.Without},
 	} {
 		if len(*m.from) > 0 {
 			*m.into = *m.from
 		}
+	}
+	if top.Limits.NegotiationRounds != 0 {
+		c.Limits.NegotiationRounds = top.Limits.NegotiationRounds
 	}
 	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}, {&c.RequireProof, &top.RequireProof}, {&c.StrictUpdate, &top.StrictUpdate}} {
 		if *m.from != nil {

@@ -42,7 +42,7 @@ func (m *messageFlags) register(cmd *cobra.Command) {
 	f.StringVar(&m.context, "context", "", "context as JSON: '{...}', @FILE, or -")
 	f.StringArrayVar(&m.refs, "ref", nil, "reference as TYPE:VALUE, for example pr:42 (repeatable)")
 	f.StringArrayVar(&m.attach, "attach", nil, "file to store on the hub and refer to (repeatable)")
-	f.Int64Var(&m.sequence, "sequence", 0, "place in a negotiation")
+	f.Int64Var(&m.sequence, "sequence", 0, "number in a negotiation or disagreement (default the hub fills it in)")
 	choices(cmd, "priority", "low", "normal", "high", "critical")
 }
 
@@ -195,6 +195,10 @@ func (a *app) receipt(r mailroom.Receipt, err error) error {
 		return err
 	}
 	return a.print(r, func(w io.Writer) {
+		if r.Status == mailroom.AlreadyClaimed {
+			fmt.Fprintf(w, "already_claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
+			return
+		}
 		fmt.Fprintf(w, "sent %s\n", cmp.Or(string(r.ShortID), string(r.ID)))
 		for _, l := range r.Deliveries {
 			fmt.Fprintf(w, "  %s over %s: %s, %s\n", l.Recipient, l.Channel, l.Reach, l.Reason)

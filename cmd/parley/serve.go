@@ -114,6 +114,9 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
+	f.StringVar(&flags.ResponseTime, "response-time", "", "how long an offer or a position waits for an answer (default 24h, which is the most)")
+	f.IntVar(&flags.Limits.NegotiationRounds, "max-counters", 0, "counters of a pair before an offer is escalated (default 3, which is the most)")
+	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
 	f.StringVar(&flags.Role, "role", "", "role of the repository: backend, frontend, mobile, shared or infra")
 	f.StringVar(&flags.Language, "language", "", "language of the repository")
@@ -160,10 +163,20 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,
-			ThreadHops: c.Limits.ThreadHops, NegotiationRound: c.Limits.NegotiationRounds, DisagreeRound: c.Limits.DisagreementRounds,
-			Repeats: c.Limits.Repeats, SameType: c.Limits.SameType, TripsPerDay: c.Limits.TripsPerDay,
+			ThreadHops: c.Limits.ThreadHops, Repeats: c.Limits.Repeats, SameType: c.Limits.SameType, TripsPerDay: c.Limits.TripsPerDay,
 			RepeatWindow: c.Limits.RepeatWindow, SuspendFor: c.Limits.SuspendFor, CauseWindow: c.Limits.CauseWindow,
 		},
+	}
+	o.MaxCounters, o.MaxChallenges = c.Limits.NegotiationRounds, c.Limits.DisagreementRounds
+	for _, name := range c.Without {
+		o.Without = append(o.Without, hub.Feature(name))
+	}
+	if c.ResponseTime != "" {
+		d, err := time.ParseDuration(c.ResponseTime)
+		if err != nil || d <= 0 {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "response-time: %q is not a span of time", c.ResponseTime).WithHint("for example 2h or 90m")
+		}
+		o.ResponseTime = d
 	}
 	switch c.Durability {
 	case "", "normal":

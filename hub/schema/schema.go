@@ -1,5 +1,5 @@
 // Package schema holds the published JSON Schemas (2020-12) of the message
-// protocol: the envelope, the payload of each type that is always on, the
+// protocol: the envelope, the payload of each type, the
 // handoff package and the teamspace manifest.
 //
 // Each schema is complete in itself and refers to no other. They say all that

@@ -126,6 +126,10 @@ type callTx struct {
 
 var _ hub.Tx = callTx{}
 
+func (s callTx) AddDecision(a hub.Decision) error {
+	return do0(s.calls, "AddDecision", func() error { return s.tx.AddDecision(a) })
+}
+
 func (s callTx) Append(e hub.Entry) (hub.Entry, error) {
 	return do1(s.calls, "Append", func() (hub.Entry, error) {
 		s.u.Actions = append(s.u.Actions, e.Action)
@@ -171,6 +175,18 @@ func (s callReader) Cursor(a string) (int64, error) {
 
 func (s callReader) DeadLetters(a hub.AID, b int) ([]hub.DeadLetter, error) {
 	return do1(s.calls, "DeadLetters", func() ([]hub.DeadLetter, error) { return s.r.DeadLetters(a, b) })
+}
+
+func (s callReader) Decisions(a hub.DecisionQuery) ([]hub.Decision, error) {
+	return do1(s.calls, "Decisions", func() ([]hub.Decision, error) { return s.r.Decisions(a) })
+}
+
+func (s callReader) Deliberation(a string) (hub.Deliberation, error) {
+	return do1(s.calls, "Deliberation", func() (hub.Deliberation, error) { return s.r.Deliberation(a) })
+}
+
+func (s callReader) Deliberations(a hub.DeliberationQuery) ([]hub.Deliberation, error) {
+	return do1(s.calls, "Deliberations", func() ([]hub.Deliberation, error) { return s.r.Deliberations(a) })
 }
 
 func (s callReader) Deliveries(a hub.EnvelopeID) ([]hub.Delivery, error) {
@@ -329,10 +345,6 @@ func (s callReader) ShortID(a string) (hub.ShortID, error) {
 	return do1(s.calls, "ShortID", func() (hub.ShortID, error) { return s.r.ShortID(a) })
 }
 
-func (s callReader) ThreadSequence(a string) (int64, bool, error) {
-	return do2(s.calls, "ThreadSequence", func() (int64, bool, error) { return s.r.ThreadSequence(a) })
-}
-
 func (s callReader) Token(a string) (hub.Token, error) {
 	return do1(s.calls, "Token", func() (hub.Token, error) { return s.r.Token(a) })
 }
@@ -419,6 +431,10 @@ func (s callTx) PutContract(a hub.Contract, b hub.Contract) error {
 
 func (s callTx) PutCursor(a string, b int64) error {
 	return do0(s.calls, "PutCursor", func() error { return s.tx.PutCursor(a, b) })
+}
+
+func (s callTx) PutDeliberation(a hub.Deliberation) error {
+	return do0(s.calls, "PutDeliberation", func() error { return s.tx.PutDeliberation(a) })
 }
 
 func (s callTx) PutDelivery(a hub.Delivery) (int64, error) {

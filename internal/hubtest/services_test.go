@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -28,6 +29,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -51,6 +53,7 @@ type house struct {
 	keys      *keys.Service
 	mail      *mailroom.Mailroom
 	handoffs  *handoff.Service
+	talks     *deliberation.Service
 	runs      *run.Service
 	roots     *roots.Service
 	contracts *contract.Service
@@ -83,8 +86,12 @@ func newHouse(t *testing.T) *house {
 		_, _, _, err = h.keys.AddAgent(h.ctx, operator, hub.Agent{ID: a.ID, Role: a.Role}, keys.NewKey{})
 		h.must(err)
 	}
-	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true}})
+	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true},
+		Features: []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}})
 	h.must(err)
+	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock})
+	h.must(err)
+	h.mail.Moderate(h.talks)
 	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock})
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
@@ -139,6 +146,8 @@ func (h *house) sent(change func(*mailroom.Draft)) hub.EnvelopeID {
 	h.must(err)
 	return id
 }
+
+func offered(d *mailroom.Draft) { d.Type = hub.TypeTaskOffer }
 
 func gated(d *mailroom.Draft) {
 	d.Policy = &hub.Policy{Visibility: hub.DefaultPolicy.Visibility, Sensitivity: hub.DefaultPolicy.Sensitivity, HumanGate: hub.GateRequired}
@@ -287,6 +296,22 @@ var operations = []struct {
 		h.sent(func(d *mailroom.Draft) { d.ExpiresAt = hub.At(h.now.Add(time.Minute)) })
 		h.now = h.now.Add(time.Hour)
 		return func() error { return h.mail.Sweep(h.ctx) }
+	}},
+	{"mailroom offer", func(h *house) func() error { return func() error { return last(h.send("builder", offered)) } }},
+	{"deliberation sweep", func(h *house) func() error {
+		h.sent(offered)
+		h.now = h.now.Add(25 * time.Hour)
+		return func() error { return h.talks.Sweep(h.ctx) }
+	}},
+	{"deliberation decide", func(h *house) func() error {
+		id := h.sent(func(d *mailroom.Draft) {
+			d.Type, d.Text = hub.TypePositionState, ""
+			d.Payload = strictjson.Trust([]byte(`{"topic":"t","position":"p","reasoning":"r","confidence":"low","open_to_revision":true}`))
+		})
+		two := int64(2)
+		h.must(last(h.mail.Send(h.ctx, builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypePositionChallenge, Sequence: &two,
+			Payload: strictjson.Trust(fmt.Appendf(nil, `{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"blocking"}`, id))})))
+		return func() error { return last(h.talks.Decide(h.ctx, operator, string(id), "d", "b")) }
 	}},
 	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},
 	{"handoff accept", func(h *house) func() error {

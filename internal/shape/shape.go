@@ -158,6 +158,9 @@ var patternRules = map[string]string{
 	"label":       "must not be blank",
 	"sha256":      "must be 64 lower-case hexadecimal digits",
 	"packageHash": "must be a SHA-256 in lower-case hexadecimal",
+	"time":        "must be a time in UTC, such as 2026-01-02T15:04:05Z",
+	"span":        "must be a span of time, such as PT2H or P3D",
+	"name":        "must be the name of an agent or team",
 }
 
 // ruleText says in a few words which rule was broken.

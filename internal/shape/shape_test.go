@@ -47,11 +47,13 @@ func readPayloadCases(t *testing.T, kind hub.MessageType) []payloadCase {
 
 func TestPayloads(t *testing.T) {
 	for i, kind := range hub.MessageTypes {
-		if kind.Feature() != "" {
-			continue
+		// The requirements count the first types in their order, from 34; the others
+		// have one number.
+		row := 46
+		if kind.Feature() == "" {
+			row = 34 + i
 		}
-		// The requirements count the types in their order, from 34.
-		t.Run(fmt.Sprintf("R3-%03d the payload of %s is checked", 34+i, kind), func(t *testing.T) {
+		t.Run(fmt.Sprintf("R3-%03d the payload of %s is checked", row, kind), func(t *testing.T) {
 			good, bad := 0, 0
 			for _, c := range readPayloadCases(t, kind) {
 				t.Run(c.Name, func(t *testing.T) {
@@ -85,8 +87,8 @@ func TestPayloads(t *testing.T) {
 
 func TestPayloadSchemas(t *testing.T) {
 	for _, kind := range hub.MessageTypes {
-		if has, want := compiled()["payload/"+string(kind)] != nil, kind.Feature() == ""; has != want {
-			t.Errorf("%s: has a schema: %v, want %v", kind, has, want)
+		if compiled()["payload/"+string(kind)] == nil {
+			t.Errorf("%s has no schema", kind)
 		}
 	}
 	n := 0
@@ -95,8 +97,8 @@ func TestPayloadSchemas(t *testing.T) {
 			n++
 		}
 	}
-	if got := len(compiled()); got != len(schema.Names()) || n != 12 {
-		t.Errorf("got %d compiled of %d published schemas, 12 of them for payloads (%d)", got, len(schema.Names()), n)
+	if got := len(compiled()); got != len(schema.Names()) || n != 24 {
+		t.Errorf("got %d compiled of %d published schemas, 24 of them for payloads (%d)", got, len(schema.Names()), n)
 	}
 	files, err := filepath.Glob("testdata/payload/*")
 	if err != nil || len(files) != n {
@@ -120,8 +122,8 @@ func TestCheckPayload(t *testing.T) {
 		{"a limit is told", hub.TypeStatusUpdate, `{"summary":"x","progress_pct":101}`, "payload.progress_pct: must be at most 100"},
 		{"a length is told", hub.TypeStatusUpdate, `{"summary":"` + strings.Repeat("x", 300) + `"}`, "payload.summary: has 300 characters, at most 280 are allowed"},
 		{"of several faults always the same is told", hub.TypeStatusUpdate, `{"summary":1,"detail":1,"blockers":1,"progress_pct":"x"}`, "payload.blockers: must be of type array, not number"},
-		{"a type of a feature takes any object", hub.TypeTaskOffer, `{"anything":[1]}`, ""},
-		{"a type of a feature takes an empty object", hub.TypePositionState, `{}`, ""},
+		{"R3-164 a position without reasoning is refused", hub.TypePositionState, `{"topic":"t","position":"p","confidence":"low","open_to_revision":true}`, "payload: reasoning is required"},
+		{"a span is told in words", hub.TypeTaskOffer, `{"title":"t","description":"d","estimated_effort":"2h"}`, "payload.estimated_effort: must be a span of time, such as PT2H or P3D"},
 		{"a type of a feature takes no array", hub.TypeTeamJoin, `[]`, "payload: must be an object"},
 		{"a type of a feature takes no null", hub.TypeTeamLeave, `null`, "payload: must be an object"},
 		{"nothing is refused", hub.TypeTeamLeave, ``, "payload: must be an object"},

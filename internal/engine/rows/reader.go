@@ -169,15 +169,6 @@ func (r *reader) CountMessages(f hub.CountFilter) (int, error) {
 	return total, nil
 }
 
-func (r *reader) ThreadSequence(thread string) (n int64, found bool, err error) {
-	q := r.query(stmtThreadSequence)
-	q.text(thread)
-	if found = q.next(); found {
-		n = q.s.ColumnInt64(0)
-	}
-	return n, found, engineError("store.ThreadSequence", q.done())
-}
-
 func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
 	id := stmtSentSince
 	if f.Broadcasts {

@@ -75,8 +75,6 @@ var (
 	stmtThreadSize     = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread WHERE thread_id = ?1 LIMIT ?2) AS n`)
 	stmtThreadRounds   = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread
 		WHERE thread_id = ?1 AND type = ?3 LIMIT ?2) AS n`)
-	stmtThreadSequence = statement(`SELECT sequence FROM messages INDEXED BY message_sequences
-		WHERE thread_id = ?1 AND sequence IS NOT NULL ORDER BY sequence DESC LIMIT 1`)
 	stmtSentSince = statement(`SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY idx_messages_from
 		WHERE from_agent = ?1 AND created_at >= ?2 ORDER BY created_at DESC, id DESC LIMIT ?3`)
 	stmtBroadcastsSince = statement(`SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY message_broadcasts

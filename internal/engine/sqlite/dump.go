@@ -53,6 +53,8 @@ var dumpTables = []dumpTable{
 	{name: "invites", order: "id"},
 	{name: "tokens", order: "id"},
 	{name: "roots", order: "path"},
+	{name: "deliberations", order: "id"},
+	{name: "decisions", order: "id"},
 	{name: "journal_archives", order: "seq"},
 	{name: "journal", order: "seq"},
 	{name: "cursors", order: "consumer", where: "consumer <> '" + wordCursor + "'"},

@@ -53,6 +53,9 @@ var authoritySchema string
 //go:embed schema/0012_sums.sql
 var sumSchema string
 
+//go:embed schema/0013_teamwork.sql
+var teamworkSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -93,6 +96,7 @@ var migrations = []func(*conn) error{
 		return nil
 	},
 	func(c *conn) error { return c.db.Exec(sumSchema) }, // FillSums fills them
+	func(c *conn) error { return c.db.Exec(teamworkSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -136,13 +136,22 @@ func (m *Mailroom) longText(op string, text *string) (string, error) {
 	return long, nil
 }
 
+// KeepText stores a text as the whole text of a message, and returns the reference for
+// the context of that message.
+func (m *Mailroom) KeepText(text string) (hub.ArtifactRef, error) {
+	if m.artifacts == nil {
+		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.KeepText", "this hub keeps no artifacts")
+	}
+	path, sum, size, err := m.artifacts.Put(strings.NewReader(text))
+	return hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size, Description: textArtifact}, err
+}
+
 // spill stores a long text as an artifact and adds a reference to the envelope.
 func (m *Mailroom) spill(long string, e *hub.Envelope) (hub.ArtifactRef, error) {
-	path, sum, size, err := m.artifacts.Put(strings.NewReader(long))
+	ref, err := m.KeepText(long)
 	if err != nil {
 		return hub.ArtifactRef{}, err
 	}
-	ref := hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size, Description: textArtifact}
 	c := hub.Context{}
 	if e.Context != nil {
 		c = *e.Context
@@ -221,6 +230,7 @@ func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 			return Inbox{}, fmt.Errorf("mailroom: read: %w", err)
 		}
 	}
+	m.seen(ctx, actor, out.Messages)
 	m.roster(ctx, actor, &out)
 	return out, nil
 }

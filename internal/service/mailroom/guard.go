@@ -17,8 +17,6 @@ type Limits struct {
 	BroadcastPerHour int // messages to everyone, per sender
 	Recipients       int // named in one message
 	ThreadHops       int // messages in one thread, and causes behind one message
-	NegotiationRound int // counter-offers in one thread
-	DisagreeRound    int // challenges in one thread
 
 	// Repeats is how many messages with the same recipients, type and content
 	// a sender may send within RepeatWindow. One more suspends it for
@@ -35,16 +33,15 @@ type Limits struct {
 	// as the cause of a message that names none.
 	CauseWindow time.Duration
 
-	// Unsafe turns rates and the breaker off, for measurements. Hops and rounds
-	// stay limited.
+	// Unsafe turns rates and the breaker off, for measurements. Hops stay limited.
 	Unsafe bool
 }
 
 // DefaultLimits are the limits of the protocol.
 var DefaultLimits = Limits{
 	DirectPerMinute: 10, BroadcastPerHour: 5, Recipients: 10,
-	ThreadHops: 50, NegotiationRound: 3, DisagreeRound: 2,
-	Repeats: 3, RepeatWindow: time.Minute, SuspendFor: 5 * time.Minute, TripsPerDay: 3,
+	ThreadHops: 50,
+	Repeats:    3, RepeatWindow: time.Minute, SuspendFor: 5 * time.Minute, TripsPerDay: 3,
 	CauseWindow: 10 * time.Minute,
 }
 
@@ -60,8 +57,6 @@ func (l Limits) complete() (Limits, error) {
 		{"broadcast_per_hour", &l.BroadcastPerHour, def.BroadcastPerHour},
 		{"recipients", &l.Recipients, def.Recipients},
 		{"thread_hops", &l.ThreadHops, def.ThreadHops},
-		{"negotiation_rounds", &l.NegotiationRound, def.NegotiationRound},
-		{"disagreement_rounds", &l.DisagreeRound, def.DisagreeRound},
 		{"repeats", &l.Repeats, def.Repeats},
 		{"trips_per_day", &l.TripsPerDay, def.TripsPerDay},
 	} {
@@ -169,7 +164,7 @@ func tooFast(op string, actor hub.Caller, what string, n int, unit string, wait 
 		WithRetry(wait)
 }
 
-// loops limits hops and rounds, per thread and along the chain of causes: a circle
+// loops limits hops, per thread and along the chain of causes: a circle
 // over several threads and agents ends as well.
 func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 	cause, hop, err := m.cause(tx, actor, msg)
@@ -183,8 +178,8 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		return hub.Errorf(hub.CodeLoop, op, "this message has a chain of %d causes without a person in between", msg.Hop).
 			WithHint("stop and report to the operator; a message from the operator starts a new chain")
 	}
-	if msg.ThreadID == string(msg.ID) {
-		return nil // it starts its thread
+	if msg.ThreadID == string(msg.ID) || msg.Type.Negotiates() {
+		return nil // it starts its thread, or the rounds of each pair are bounded
 	}
 	n, err := tx.CountMessages(hub.CountFilter{Thread: msg.ThreadID, Limit: m.limits.ThreadHops})
 	if err != nil {
@@ -193,39 +188,6 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 	if n >= m.limits.ThreadHops {
 		return hub.Errorf(hub.CodeLoop, op, "the thread %s has %d messages, which is the limit", msg.ThreadID, n).
 			WithHint("summarize in a new thread, or leave the decision to the operator")
-	}
-	return m.rounds(tx, op, msg.Envelope)
-}
-
-// rounds limits the rounds of a negotiation or disagreement, and keeps its messages
-// in order.
-func (m *Mailroom) rounds(tx hub.Tx, op string, e hub.Envelope) error {
-	for t, most := range map[hub.MessageType]int{
-		hub.TypeTaskCounter:       m.limits.NegotiationRound,
-		hub.TypePositionChallenge: m.limits.DisagreeRound,
-	} {
-		if e.Type != t {
-			continue
-		}
-		n, err := tx.CountMessages(hub.CountFilter{Thread: e.ThreadID, Type: t, Limit: most})
-		if err != nil {
-			return err
-		}
-		if n >= most {
-			return hub.Errorf(hub.CodeLoop, op, "the thread has %d rounds of %s, which is the limit", n, t).
-				WithHint("accept, withdraw, or leave the decision to the coordinator")
-		}
-	}
-	if !e.Type.Negotiates() {
-		return nil
-	}
-	last, any, err := tx.ThreadSequence(e.ThreadID)
-	if err != nil {
-		return err
-	}
-	if any && *e.Sequence <= last {
-		return hub.Errorf(hub.CodeSequence, op, "sequence: %d does not follow %d, the last one in this thread", *e.Sequence, last).
-			WithHint("read the thread again and use %d", last+1)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 func TestRates(t *testing.T) {
@@ -86,7 +85,7 @@ func TestRates(t *testing.T) {
 	})
 	for name, l := range map[string]mailroom.Limits{
 		"direct": {DirectPerMinute: 20}, "broadcast": {BroadcastPerHour: 6}, "recipients": {Recipients: 11}, "hops": {ThreadHops: 51},
-		"rounds": {NegotiationRound: 4}, "disagreement": {DisagreeRound: 3}, "repeats": {Repeats: 4}, "trips": {TripsPerDay: 4},
+		"repeats": {Repeats: 4}, "trips": {TripsPerDay: 4},
 		"window": {RepeatWindow: time.Second}, "suspension": {SuspendFor: time.Minute}, "cause": {CauseWindow: time.Minute}, "negative": {DirectPerMinute: -1},
 	} {
 		t.Run("R3-094 a looser limit is refused: "+name, func(t *testing.T) {
@@ -246,79 +245,6 @@ func TestLoops(t *testing.T) {
 		o.pass(10 * time.Minute)
 		if m := o.message(o.send(one, say("c", "tester")).ID); m.Cause != "" || m.Hop != 0 {
 			t.Errorf("later: got cause %q, hop %d", m.Cause, m.Hop)
-		}
-	})
-	negotiating := func(opts *mailroom.Options) {
-		opts.Features = []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}
-	}
-	step := func(o *office, who hub.Caller, kind hub.MessageType, thread string, seq int64) error {
-		to := map[hub.AgentID]hub.AgentID{"planner": "builder", "builder": "planner"}[who.ID]
-		_, err := o.Send(o.t.Context(), who, mailroom.Draft{To: []hub.AgentID{to}, Type: kind, ThreadID: thread, Sequence: &seq,
-			Payload: strictjson.Trust([]byte(fmt.Sprintf(`{"n":%d}`, seq)))})
-		return err
-	}
-	t.Run("R3-110 three counter-offers are all", func(t *testing.T) {
-		o := open(t, negotiating)
-		var err error
-		for i := range int64(4) {
-			if err = step(o, planner, hub.TypeTaskCounter, "deal", i+1); err != nil {
-				break
-			}
-			if i == 3 {
-				t.Error("a fourth round passed")
-			}
-		}
-		if hub.CodeOf(err) != hub.CodeLoop {
-			t.Errorf("got %v, want %s", err, hub.CodeLoop)
-		}
-	})
-	t.Run("R3-110 two challenges are all", func(t *testing.T) {
-		o := open(t, negotiating)
-		for i := range int64(2) {
-			if err := step(o, planner, hub.TypePositionChallenge, "quarrel", i+1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := step(o, planner, hub.TypePositionChallenge, "quarrel", 3); hub.CodeOf(err) != hub.CodeLoop {
-			t.Errorf("got %v, want %s", err, hub.CodeLoop)
-		}
-	})
-	t.Run("R3-113 a negotiation message needs a sequence that rises", func(t *testing.T) {
-		o := open(t, negotiating)
-		d := mailroom.Draft{To: []hub.AgentID{"builder"}, Type: hub.TypeTaskOffer, Payload: strictjson.Trust([]byte(`{}`))}
-		o.refuse(planner, d, hub.CodeInvalid)
-		if err := step(o, planner, hub.TypeTaskOffer, "deal", 5); err != nil {
-			t.Fatal(err)
-		}
-		for _, seq := range []int64{5, 4, 0} {
-			if err := step(o, builder, hub.TypeTaskAccept, "deal", seq); hub.CodeOf(err) != hub.CodeSequence {
-				t.Errorf("%d after 5: got %v, want %s", seq, err, hub.CodeSequence)
-			}
-		}
-		if err := step(o, builder, hub.TypeTaskAccept, "deal", 9); err != nil {
-			t.Errorf("a gap is allowed: %v", err)
-		}
-	})
-	t.Run("R3-113 of many with the same sequence one passes", func(t *testing.T) {
-		o := open(t, negotiating)
-		if err := step(o, planner, hub.TypeTaskOffer, "deal", 1); err != nil {
-			t.Fatal(err)
-		}
-		errs := make(chan error, 8)
-		for range cap(errs) {
-			go func() { errs <- step(o, builder, hub.TypeTaskDecline, "deal", 2) }()
-		}
-		passed := 0
-		for range cap(errs) {
-			switch err := <-errs; {
-			case err == nil:
-				passed++
-			case hub.CodeOf(err) != hub.CodeSequence:
-				t.Error(err)
-			}
-		}
-		if passed != 1 {
-			t.Errorf("%d passed, want 1", passed)
 		}
 	})
 }

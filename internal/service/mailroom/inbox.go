@@ -203,7 +203,21 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 		m.bus.Publish(hub.TopicJournal)
 	}
 	out.Messages = append(out.Messages, envelopes(page.Messages)...)
+	if req.Agent == "" { // else the operator reads the inbox of another
+		m.seen(ctx, actor, out.Messages)
+	}
 	return out, nil // nothing may fail here: the messages are marked, and are not returned again
+}
+
+// seen tells the moderator that messages are returned to an agent. A failure is logged:
+// the agent has to give the sequence of its next message then.
+func (m *Mailroom) seen(ctx context.Context, actor hub.Caller, messages []hub.Envelope) {
+	if m.moderator == nil || !slices.ContainsFunc(messages, func(e hub.Envelope) bool { return e.Type.Negotiates() }) {
+		return
+	}
+	if err := m.moderator.Seen(ctx, actor, messages); err != nil {
+		m.log.Warn("read messages could not be noted", "op", "mailroom.seen", "err", err)
+	}
 }
 
 func envelopes(messages []hub.Message) (all []hub.Envelope) {

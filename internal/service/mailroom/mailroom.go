@@ -66,12 +66,28 @@ type Mailroom struct {
 	inboxDir  string
 	artifacts Artifacts
 	stopping  <-chan struct{}
+	moderator Moderator // nil if no feature needs one
 
 	mu      sync.Mutex                  // guards the fields below
 	waiters map[hub.AgentID]int         // long polls per inbox
 	counts  map[hub.AgentID]unreadCount // recent counts, at most one per agent
 	forgot  hub.Time                    // when forget last ran
 }
+
+// A Moderator keeps the state of negotiations and disagreements.
+type Moderator interface {
+	// Admit judges a task.* or position.* message to these recipients, inside the
+	// transaction that stores it, and sets its sequence and its thread.
+	Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.AgentID) (hub.Admission, error)
+	// Committed is called after the message was committed.
+	Committed(ctx context.Context, d hub.Deliberation)
+	// Seen notes that messages were returned to an agent.
+	Seen(ctx context.Context, actor hub.Caller, messages []hub.Envelope) error
+}
+
+// Moderate gives the messages of negotiations and disagreements to a moderator; call it
+// before the mailroom is used. Without one their types are refused.
+func (m *Mailroom) Moderate(by Moderator) { m.moderator = by }
 
 // A Directory knows the agents of the hub.
 type Directory interface {
@@ -142,6 +158,8 @@ type Draft struct {
 	Context        *hub.Context
 	IdempotencyKey string
 
+	anchor string // the offer that Text answers; see Mailroom.anchor
+
 	Version string          // "" or one with the same major as hub.Version
 	Claimed *string         // the sender in the input; nil if there is none
 	Extra   json.RawMessage // members that the protocol does not define: kept, with a warning
@@ -158,7 +176,16 @@ type Receipt struct {
 	Capabilities hub.Capabilities  `json:"capabilities"`
 	Unread       int               `json:"unread"`              // in the caller's own inbox, counted up to 25
 	Duplicate    bool              `json:"duplicate,omitempty"` // the answer to an earlier send with the same idempotency key
+
+	// Of an acceptance that came after another one: it was not stored, Type is
+	// system.ack and Status already_claimed.
+	Type      hub.MessageType `json:"type,omitempty"`
+	ClaimedBy hub.AgentID     `json:"claimed_by,omitempty"`
+	ClaimedAt hub.Time        `json:"claimed_at,omitzero"`
 }
+
+// AlreadyClaimed is the status in the answer to an acceptance that came too late.
+const AlreadyClaimed hub.MessageStatus = "already_claimed"
 
 // A Forecast is the state of the delivery to one recipient over one channel, and
 // when the recipient will see the message.
@@ -183,6 +210,7 @@ type sendResult struct {
 	short     hub.ShortID
 	forecasts []Forecast
 	again     bool // an earlier message with the same idempotency key
+	admission hub.Admission
 }
 
 // Send accepts a message. The package comment tells what is stored when it returns
@@ -194,6 +222,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		request = hashDraft(d)
 	}
 	long, err := m.longText(op, &d.Text)
+	if err == nil {
+		err = m.anchor(ctx, op, actor, &d)
+	}
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -218,6 +249,11 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		if err := m.resolveThread(tx, op, actor, msg); err != nil {
 			return err
 		}
+		if msg.Type.Negotiates() {
+			if out.admission, err = m.moderator.Admit(tx, actor, msg, agentIDs(to)); err != nil || out.admission.Claimed {
+				return err
+			}
+		}
 		return m.guard(tx, op, actor, msg)
 	}
 	var text hub.ArtifactRef // of a long text
@@ -231,7 +267,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		switch {
 		case !errors.Is(err, errNoEffect):
 			return Receipt{}, m.sendError(ctx, actor, err)
-		case !out.again:
+		case !out.again && !out.admission.Claimed:
 			if text, err = m.spill(long, &e); err != nil {
 				return Receipt{}, err
 			}
@@ -247,7 +283,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	}
 	err = m.store.Update(ctx, durability(e), func(tx hub.Tx) error {
 		msg, facts := hub.Message{Envelope: e}, firstFacts // the store may run this function again
-		if err := admit(tx, &msg); err != nil || out.again {
+		if err := admit(tx, &msg); err != nil || out.again || out.admission.Claimed {
 			return err
 		}
 		if text.SHA256 != "" {
@@ -256,7 +292,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			}
 		}
 		var err error
-		if msg.ThreadID != first.ThreadID || msg.Cause != "" {
+		if msg.ThreadID != first.ThreadID || msg.Cause != "" || msg.Type.Negotiates() {
 			if facts, err = factsOf(msg, len(to)); err != nil {
 				return err
 			}
@@ -291,11 +327,22 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err != nil {
 		return Receipt{}, m.sendError(ctx, actor, err)
 	}
+	if claim := out.admission; claim.Claimed {
+		r := m.receipt(ctx, actor, out, warnings)
+		r.Type, r.Status, r.ThreadID, r.Deliveries = hub.TypeSystemAck, AlreadyClaimed, claim.Deliberation.ID, []Forecast{}
+		r.ClaimedBy, r.ClaimedAt = claim.Deliberation.ClaimedBy, claim.Deliberation.ClaimedAt
+		return r, nil
+	}
+	warnings = append(warnings, out.admission.Warnings...)
 	if !out.again {
 		if out.message.ReplyTo != "" {
 			m.recount(actor.ID) // the answered message left the inbox
 		}
 		m.announce(out)
+		if out.message.Type.Negotiates() {
+			m.Announce(out.admission.Notices...)
+			m.moderator.Committed(ctx, out.admission.Deliberation)
+		}
 	}
 	return m.receipt(ctx, actor, out, warnings), nil
 }

@@ -417,10 +417,6 @@ func TestTypesAndFeatures(t *testing.T) {
 			})
 			o.refuse(planner, d, hub.CodeReservedType)
 		})
-		t.Run(fmt.Sprintf("R3-046 %s passes while %s is on", kind, f), func(t *testing.T) {
-			o := open(t, func(opts *mailroom.Options) { opts.Features = []hub.Feature{f} })
-			o.send(planner, d)
-		})
 	}
 	for id, d := range map[string]mailroom.Draft{
 		"R3-038": {Type: hub.TypeStatusUpdate, Text: "x"},

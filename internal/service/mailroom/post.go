@@ -82,3 +82,31 @@ func (m *Mailroom) Unread(ctx context.Context, agent hub.AgentID) (int, error) {
 // Warnings returns the warnings that every answer of the hub carries, for other
 // services.
 func (m *Mailroom) Warnings() []string { return m.warn(nil) }
+
+// Notify writes a message of the hub that is promised to its recipients, inside the
+// transaction of another service. The caller chooses To, Type, Payload, ThreadID, Team,
+// ReplyTo and Context; the recipients may read the artifacts in it. The limit of the hub
+// drops none of them. After the commit the caller announces the message.
+func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error) {
+	e.ID = m.ids.Next()
+	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, hub.Self, hub.StatusPending, e.ID.Time()
+	e.Priority, e.To = hub.PriorityNormal, unique(e.To)
+	if e.Policy == (hub.Policy{}) {
+		e.Policy = hub.DefaultPolicy
+	}
+	if err := e.Validate(); err != nil {
+		return hub.Message{}, err
+	}
+	out, err := m.writeKnown(tx, hub.Message{Envelope: e})
+	if err != nil || e.Context == nil {
+		return out.message, err
+	}
+	for _, ref := range e.Context.Artifacts {
+		for _, id := range e.To {
+			if err := tx.AddArtifactReader(ref.SHA256, id); err != nil {
+				return hub.Message{}, err
+			}
+		}
+	}
+	return out.message, nil
+}

@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -89,7 +90,11 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 		warnings = append(warnings, fmt.Sprintf("not defined in version %s, kept without effect: %s", hub.Version, strings.Join(names, ", ")))
 	}
 
-	if err := e.Validate(); err != nil {
+	whole := e
+	if e.Type.Negotiates() && e.Sequence == nil {
+		whole.Sequence = new(int64) // the moderator fills it in
+	}
+	if err := whole.Validate(); err != nil {
 		return fail(err)
 	}
 	if err := shape.CheckPayload(e.Type, e.Payload); err != nil {
@@ -140,7 +145,9 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	case t.Family() == "system":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
 			WithHint("to acknowledge a message, use {inbox.ack}")
-	case t.Feature() != "" && !m.features[t.Feature()]:
+	case t.Family() == "team":
+		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a team changes", t)
+	case t.Feature() != "" && (!m.features[t.Feature()] || m.moderator == nil):
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: this hub does not have %s", t, t.Feature()).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	}
@@ -228,10 +235,38 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use {respond}")
 		}
 		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
+	case hub.TypeTaskOffer:
+		title, _, _ := strings.Cut(d.Text, "\n")
+		if utf8.RuneCountInString(title) > 200 {
+			title = string([]rune(title)[:199]) + "…"
+		}
+		p["title"], p["description"] = title, d.Text
+	case hub.TypeTaskAccept:
+		p["offer_id"], p["notes"] = d.anchor, d.Text
+	case hub.TypeTaskDecline:
+		p["offer_id"], p["reason"], p["detail"] = d.anchor, "other", d.Text
+	case hub.TypeTaskCounter:
+		p["offer_id"], p["proposed_changes"] = d.anchor, d.Text
 	default:
 		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload object")
 	}
 	return p, nil
+}
+
+// anchor notes the offer that the plain text of a draft answers: it opened the thread of
+// the message in reply_to.
+func (m *Mailroom) anchor(ctx context.Context, op string, actor hub.Caller, d *Draft) error {
+	if d.Text == "" || d.Type.Feature() != hub.FeatureNegotiation || d.Type == hub.TypeTaskOffer {
+		return nil
+	}
+	if d.ReplyTo == "" {
+		return hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the offer in reply_to, or use {respond}")
+	}
+	return m.store.View(ctx, func(r hub.Reader) error {
+		parent, err := m.visible(r, op, actor, d.ReplyTo)
+		d.anchor = parent.ThreadID
+		return err
+	})
 }
 
 // unique returns the names without repetitions, in their order.

@@ -71,6 +71,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	if err != nil {
 		return Listing{}, fmt.Errorf("mailroom: query: %w", err)
 	}
+	m.seen(ctx, actor, out.Messages)
 	return out, nil
 }
 

@@ -73,6 +73,15 @@ func notVisible(op string, id hub.EnvelopeID) error {
 	return hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).WithHint("{query} lists your messages")
 }
 
+// agentIDs returns the names of recipients.
+func agentIDs(to []recipient) []hub.AgentID {
+	out := make([]hub.AgentID, len(to))
+	for i, r := range to {
+		out[i] = r.agent
+	}
+	return out
+}
+
 // checkJoin refuses a message to an existing thread in which the actor has no part, so
 // that other agents can neither fill nor follow it.
 func (m *Mailroom) checkJoin(tx hub.Tx, op string, actor hub.Caller, thread string) error {
@@ -271,11 +280,7 @@ func openTo(msg hub.Message, to []recipient) []hub.AgentID {
 	if msg.Context == nil || msg.Policy.HumanGate == hub.GateRequired {
 		return nil
 	}
-	out := make([]hub.AgentID, len(to))
-	for i, r := range to {
-		out[i] = r.agent
-	}
-	return out
+	return agentIDs(to)
 }
 
 // MarkRead marks a message in the inbox of the actor as read: it has answered the

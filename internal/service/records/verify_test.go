@@ -48,7 +48,7 @@ func tell(t *testing.T) *story {
 	s.fetch(bob, false)
 	n := int64(1)
 	s.rich = s.send(ada, mailroom.Draft{
-		To: []hub.AgentID{"bob"}, Type: hub.TypeTaskOffer, Payload: strictjson.Trust([]byte(`{"task_id":"t","summary":"<&> ü","role":"executor"}`)), Team: "core", Topic: "build",
+		To: []hub.AgentID{"bob"}, Type: hub.TypeKnowledgePush, Payload: strictjson.Trust([]byte(`{"topic":"t","summary":"<&> ü","confidence":"low"}`)), Topic: "build",
 		Sequence: &n, Context: &hub.Context{ExternalRefs: []hub.ExternalRef{{Type: "url", Value: "https://x/?a=<b>"}}}, Extra: json.RawMessage(`{"x_note":"<kept>"}`),
 	})
 	s.held = s.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Policy: &gate})

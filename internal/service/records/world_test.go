@@ -92,7 +92,6 @@ func (w *world) open() {
 	w.must(nil, err)
 	opts := &mailroom.Options{
 		Clock: w.clock, Bus: w.bus, Artifacts: w.content,
-		Features: []hub.Feature{hub.FeatureTeamspaces, hub.FeatureNegotiation},
 	}
 	w.mail, err = mailroom.New(w.facts, w.keys, opts)
 	w.must(nil, err)

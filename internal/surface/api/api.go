@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -24,6 +25,7 @@ import (
 type Services struct {
 	Mail     *mailroom.Mailroom
 	Handoffs *handoff.Service
+	Talks    *deliberation.Service
 	Runs     *run.Service
 	Roots    *roots.Service
 	Keys     *keys.Service
@@ -41,7 +43,7 @@ type Services struct {
 var (
 	Send    = changes("acp/send", "Send a message to other agents, or ask them a question (a text that ends in ?).", send).AsTool("acp_send", "Send a message, ask an agent", sendSchema)
 	Respond = changes("acp/respond", "Answer a message: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond).AsTool("acp_respond", "Reply to a message", respondSchema)
-	Query   = reads("acp/query", "Search messages that you sent or received, newest first.", query).AsTool("acp_query", "Search messages", querySchema)
+	Query   = reads("acp/query", "Search messages that you sent or received, newest first; or show how a negotiation or disagreement stands, and what you may do.", query).AsTool("acp_query", "Search messages", querySchema)
 	Inbox   = changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox).AsTool("acp_inbox", "Read the inbox, wait for messages", inboxSchema)
 	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
 	Handoff = readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)).AsTool("acp_handoff", "Hand over a task", handoffSchema)
@@ -49,6 +51,10 @@ var (
 	Team      = deferred("acp/team", coordinatorsOnly)
 	Subscribe = deferred("acp/subscribe", nil)
 	Broadcast = deferred("acp/broadcast", nil)
+
+	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList)
+	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk)
+	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList)
 
 	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
 	Trace  = reads("parley/trace", "Show one message from end to end.", trace)
@@ -114,7 +120,7 @@ var (
 
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
-	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, Whoami, Trace,
+	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,

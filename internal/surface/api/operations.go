@@ -194,17 +194,27 @@ type QueryParams struct {
 	Text   string            `json:"text,omitempty"`
 	Limit  int               `json:"limit,omitempty"`
 	Cursor string            `json:"cursor,omitempty"`
+
+	Negotiation  string `json:"negotiation,omitempty"`  // the id of one, in place of messages
+	Disagreement string `json:"disagreement,omitempty"` // the id of one, in place of messages
 }
 
-func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (mailroom.Listing, error) {
+func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (QueryAnswer, error) {
+	switch {
+	case p.Negotiation != "":
+		return s.talk(ctx, a, hub.KindNegotiation, p.Negotiation)
+	case p.Disagreement != "":
+		return s.talk(ctx, a, hub.KindDisagreement, p.Disagreement)
+	}
 	thread, err := s.Mail.ResolveThread(ctx, "acp/query", a, p.Thread)
 	if err != nil {
-		return mailroom.Listing{}, err
+		return QueryAnswer{}, err
 	}
-	return s.Mail.Query(ctx, a, hub.Query{
+	page, err := s.Mail.Query(ctx, a, hub.Query{
 		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
 	})
+	return QueryAnswer{Listing: &page}, err
 }
 
 // InboxParams are the parameters of acp/inbox.

@@ -8,7 +8,7 @@ const envelopeProps = `
 "priority":{"enum":["low","normal","high","critical"],"description":"default normal"},
 "topic":{"type":"string"},
 "expires_at":{"type":"string","description":"ISO 8601; unread messages lapse then"},
-"sequence":{"type":"integer","description":"only for task.* and position.*"},
+"sequence":{"type":"integer","description":"only for task.* and position.*; the hub fills it in"},
 "policy":{"type":"object","properties":{
  "visibility":{"enum":["private","team","human-audit"]},
  "sensitivity":{"enum":["low","moderate","high"]},
@@ -26,8 +26,8 @@ const formatProp = `,"format":{"enum":["text","json"]}`
 const sendSchema = `{"type":"object","required":["to"],"properties":{
 "to":{"type":"array","items":{"type":"string"},"description":"agent names, or [\"*\"] for everyone"},
 ` + textProp + `,
-"type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response"],"description":"default status.update, or knowledge.query for a text that ends in ?"},
-"payload":{"type":"object","description":"at most 4096 bytes. status.*: summary (max 280 characters), detail, progress_pct, blockers; blocked also reason. push: topic, summary, confidence (low|medium|high). query: question. response: query_id, answer, confidence"},
+"type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response","task.offer","task.accept","task.decline","task.counter","position.state","position.challenge","position.concede","position.escalate"],"description":"default status.update, or knowledge.query for a text that ends in ?"},
+"payload":{"type":"object","description":"at most 4096 bytes. status.*: summary (max 280 characters), detail, progress_pct, blockers; blocked also reason. push: topic, summary, confidence (low|medium|high). query: question. response: query_id, answer, confidence. task.* also take text. offer: title, description, respond_by. accept, decline, counter: offer_id and conditions | reason | proposed_changes. state: topic, position, reasoning, confidence, open_to_revision. challenge: position_id, counter_position, reasoning, severity (minor|significant|blocking)"},
 "thread_id":{"type":"string","description":"leave out to begin a thread"},
 "reply_to":{"type":"string","description":"id of the message answered, such as m17"},` + envelopeProps + formatProp + `}}`
 
@@ -69,6 +69,8 @@ const querySchema = `{"type":"object","properties":{
 "since":{"type":"string","description":"ISO 8601"},
 "until":{"type":"string"},
 "text":{"type":"string","description":"words that must all occur"},
+"negotiation":{"type":"string","description":"id of an offer: its state and what you may do"},
+"disagreement":{"type":"string","description":"id of a first position"},
 "limit":{"type":"integer","minimum":1,"maximum":200},
 "cursor":{"type":"string"}` + formatProp + `}}`
 

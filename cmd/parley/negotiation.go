@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) offerCommand() *cobra.Command {
+	var m messageFlags
+	var to, capabilities, criteria []string
+	var description, effort string
+	var respondBy, deadline hub.Time
+	cmd := &cobra.Command{
+		Use: "offer TITLE --to AGENT[,AGENT...]", Short: "Offer a task to other agents",
+		Long: `Offer a task to other agents. The first of them that accepts has it; others are told
+that it is claimed. They accept, decline or counter with parley respond --type
+task.accept, task.decline or task.counter.`,
+		Example: `  parley offer "review the parser" --to bo --deadline 48h
+  parley offer "fix the build" --to '*' --respond-by 2h --priority high`,
+		Args: cobra.ExactArgs(1),
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&to, "to", nil, "agents to ask, or '*' for all")
+	f.StringVar(&description, "description", "", "what is to be done (default the title)")
+	f.StringSliceVar(&capabilities, "needs", nil, "abilities that the task needs, as a hint")
+	f.StringArrayVar(&criteria, "criterion", nil, "when it is done (repeatable)")
+	f.StringVar(&effort, "effort", "", "estimated effort, such as PT2H or P3D")
+	byWhen := momentFlag(cmd, &respondBy, 1, "respond-by", "when the offer expires: a span like 2h, or an ISO 8601 time (default the hub's response time)")
+	due := momentFlag(cmd, &deadline, 1, "deadline", "when the work must be done: a span or a time")
+	m.register(cmd)
+	f.Lookup("payload").Hidden, f.Lookup("thread").Hidden, f.Lookup("sequence").Hidden = true, true, true
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if to = list(strings.Join(to, ",")); len(to) == 0 {
+			return usagef("the offer has no recipient").WithHint("name one or more: --to builder,tester; or --to '*' for all")
+		}
+		for _, prepare := range []preparation{byWhen, due} {
+			if err := prepare(cmd.Context(), nil); err != nil {
+				return err
+			}
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		if err := m.complete(cmd, a, c); err != nil {
+			return err
+		}
+		if description == "" {
+			description = args[0]
+		}
+		m.Type = hub.TypeTaskOffer
+		m.Payload, err = json.Marshal(struct {
+			Title        string   `json:"title"`
+			Description  string   `json:"description"`
+			RespondBy    hub.Time `json:"respond_by,omitzero"`
+			Deadline     hub.Time `json:"deadline,omitzero"`
+			Capabilities []string `json:"required_capabilities,omitempty"`
+			Effort       string   `json:"estimated_effort,omitempty"`
+			Criteria     []string `json:"acceptance_criteria,omitempty"`
+		}{args[0], description, respondBy, deadline, capabilities, effort, criteria})
+		if err != nil {
+			return err
+		}
+		for _, id := range to {
+			m.To = append(m.To, hub.AgentID(id))
+		}
+		return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
+	}
+	return cmd
+}
+
+func (a *app) negotiationsCommand() *cobra.Command {
+	return a.talksCommand("negotiations", "Show negotiations about tasks", hub.KindNegotiation)
+}
+
+func (a *app) positionsCommand() *cobra.Command {
+	return a.talksCommand("positions", "Show disagreements and the positions in them", hub.KindDisagreement)
+}
+
+// talksCommand returns a command that lists deliberations of a kind, or shows one.
+func (a *app) talksCommand(name, short string, kind hub.DeliberationKind) *cobra.Command {
+	p := api.TalkListParams{Kind: kind}
+	cmd := &cobra.Command{
+		Use: name + " [ID]", Short: short,
+		Long: short + `, newest first: those that concern you, or all for those who audit. With
+the id of one, show its state, its messages and what you may send now.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return answer(cmd.Context(), a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
+					writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
+						return []any{d.ID, d.State, d.From, joined(d.Asked), d.DueAt, d.Title}
+					})
+				})
+			}
+			q := api.QueryParams{Negotiation: args[0]}
+			if kind == hub.KindDisagreement {
+				q = api.QueryParams{Disagreement: args[0]}
+			}
+			return answer(cmd.Context(), a, api.Query, q, func(w io.Writer, got api.QueryAnswer) { writeTalk(w, *got.Talk) })
+		},
+	}
+	cmd.Flags().BoolVar(&p.Open, "open", false, "leave out those that are over")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
+	return cmd
+}
+
+func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
+
+// writeTalk writes a deliberation with its messages.
+func writeTalk(w io.Writer, r deliberation.Report) {
+	fmt.Fprint(w, visible(deliberation.Render(r)))
+	if len(r.Turns) > 0 {
+		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, nil, ""))
+	}
+}
+
+func (a *app) decideCommand() *cobra.Command {
+	var p api.DecideParams
+	cmd := &cobra.Command{
+		Use: "decide THREAD DECISION --because WHY", Short: "Decide an escalated negotiation or disagreement",
+		Long: `Decide a negotiation or disagreement that was escalated. The decision about a
+negotiation is accept or decline: accept means the last counter. A decision is
+final. The operator decides, and those to whom it was escalated.`,
+		Example: `  parley decide m17 accept --because "the later date is fine"
+  parley decide m21 "we keep SQLite" --because "one file, no server"`,
+		Args: cobra.ExactArgs(2),
+	}
+	cmd.Flags().StringVar(&p.Because, "because", "", "the reason, which everybody who took part is told")
+	cmd.MarkFlagRequired("because")
+	return operation(a, cmd, api.Decide, &p, writeTalk, argument(0, &p.Thread), argument(1, &p.Decision))
+}
+
+func (a *app) decisionsCommand() *cobra.Command {
+	var p api.DecisionListParams
+	cmd := &cobra.Command{Use: "decisions", Short: "List decisions, newest first", Args: cobra.NoArgs}
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
+		writeList(w, "decisions", "AT, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
+			return []any{d.At, d.Title, d.Decision, joined(d.Deciders), d.Rationale}
+		})
+	})
+}

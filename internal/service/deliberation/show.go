@@ -1,0 +1,218 @@
+package deliberation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Report is a deliberation with its messages and what the caller may do now.
+type Report struct {
+	hub.Deliberation
+	Turns    []hub.Envelope    `json:"turns"`
+	Possible []hub.MessageType `json:"possible"`
+}
+
+// A Listing is a page of deliberations.
+type Listing struct {
+	Deliberations []hub.Deliberation `json:"deliberations"`
+	Next          string             `json:"next"` // cursor for the page after this one, or ""
+}
+
+// visible returns a deliberation that the actor may see. To others it reports the same
+// error as for one that does not exist.
+func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Deliberation, error) {
+	d, err := r.Deliberation(id)
+	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !d.Concerns(actor.ID) && !actor.Audits() {
+		return hub.Deliberation{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement %q that you can see", id)
+	}
+	return d, err
+}
+
+// Show returns a deliberation to those who take part, those who decide it, auditors
+// and the operator.
+func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report, error) {
+	out := Report{Turns: []hub.Envelope{}, Possible: []hub.MessageType{}}
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if out.Deliberation, err = visible(r, "deliberation.Show", actor, id); err != nil {
+			return err
+		}
+		turns, err := turnsOf(r, id)
+		whole := actor.Audits() || actor.ID == out.From || slices.Contains(out.Deciders, actor.ID)
+		for _, e := range turns {
+			if whole || e.From == actor.ID || e.Broadcast() || slices.Contains(e.To, actor.ID) {
+				out.Turns = append(out.Turns, e)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("deliberation: show: %w", err)
+	}
+	d := out.Deliberation
+	for _, id := range d.Asked {
+		if actor.ID != d.From && actor.ID != id {
+			continue
+		}
+		for _, t := range d.Possible(d.Pair(id), actor.ID, s.rounds[d.Kind]) {
+			if !slices.Contains(out.Possible, t) {
+				out.Possible = append(out.Possible, t)
+			}
+		}
+	}
+	if !actor.Audits() && actor.ID != d.From { // turns of other pairs are private to them
+		out.Pairs = []hub.Pair{d.Pair(actor.ID)}
+	}
+	if err := s.Seen(ctx, actor, out.Turns); err != nil {
+		return Report{}, err
+	}
+	return out, nil
+}
+
+// List returns deliberations of a kind, newest first: all of them for those who audit,
+// else those that concern the actor.
+func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.DeliberationQuery) (Listing, error) {
+	if q.Limit == 0 {
+		q.Limit = 50
+	}
+	if q.Limit < 1 || q.Limit > maxTurns {
+		return Listing{}, hub.Errorf(hub.CodeInvalid, "deliberation.List", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+	}
+	if !actor.Audits() {
+		q.Viewer = actor.ID
+	}
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Deliberation, error) { return r.Deliberations(q) })
+	if err != nil {
+		return Listing{}, fmt.Errorf("deliberation: list: %w", err)
+	}
+	out := Listing{Deliberations: append([]hub.Deliberation{}, all...)}
+	for i, d := range out.Deliberations {
+		if !actor.Audits() && actor.ID != d.From {
+			out.Deliberations[i].Pairs = []hub.Pair{d.Pair(actor.ID)}
+		}
+	}
+	if len(all) == q.Limit {
+		out.Next = all[len(all)-1].ID
+	}
+	return out, nil
+}
+
+// Seen notes that messages were returned to an agent, so that the hub may fill in the
+// sequence of its next message. It changes nothing for messages of other kinds.
+func (s *Service) Seen(ctx context.Context, actor hub.Caller, messages []hub.Envelope) error {
+	unseen := func(r hub.Reader) (map[string]hub.Deliberation, error) {
+		changed := map[string]hub.Deliberation{}
+		for _, e := range messages {
+			if !e.Type.Negotiates() || e.From == actor.ID || e.Sequence == nil {
+				continue
+			}
+			d, ok := changed[e.ThreadID]
+			if !ok {
+				var err error
+				if d, err = r.Deliberation(e.ThreadID); hub.CodeOf(err) == hub.CodeNotFound {
+					continue
+				} else if err != nil {
+					return nil, err
+				}
+			}
+			if d.Over() {
+				continue
+			}
+			var p hub.Pair
+			switch {
+			case actor.ID == d.From && slices.Contains(d.Asked, e.From):
+				if p = d.Pair(e.From); p.OpenerRead >= *e.Sequence {
+					continue
+				}
+				p.OpenerRead = *e.Sequence
+			case slices.Contains(d.Asked, actor.ID) && e.From == d.From:
+				if p = d.Pair(actor.ID); p.AddressedRead >= *e.Sequence {
+					continue
+				}
+				p.AddressedRead = *e.Sequence
+			default:
+				continue
+			}
+			changed[d.ID] = d.WithPair(p)
+		}
+		return changed, nil
+	}
+	changed, err := hub.Read(ctx, s.store, unseen)
+	if err == nil && len(changed) > 0 {
+		err = s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			changed, err := unseen(tx)
+			for _, d := range changed {
+				if err := tx.PutDeliberation(d); err != nil {
+					return err
+				}
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("deliberation: seen: %w", err)
+	}
+	return nil
+}
+
+// Decisions returns decisions, newest first: all of them for those who audit, else
+// those of deliberations that concern the actor.
+func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.DecisionQuery) ([]hub.Decision, error) {
+	if q.Limit == 0 {
+		q.Limit = 50
+	}
+	if q.Limit < 1 || q.Limit > maxTurns {
+		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+	}
+	out := []hub.Decision{}
+	err := s.store.View(ctx, func(r hub.Reader) error {
+		all, err := r.Decisions(q)
+		for _, d := range all {
+			if !actor.Audits() {
+				if _, err := visible(r, "deliberation.Decisions", actor, strings.Join(d.Refs, " ")); hub.CodeOf(err) == hub.CodeNotFound {
+					continue
+				} else if err != nil {
+					return err
+				}
+			}
+			out = append(out, d)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deliberation: decisions: %w", err)
+	}
+	return out, nil
+}
+
+// Render returns a report as short text, without its messages.
+func Render(r Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, r.ID, r.State, plain(r.Title), r.From, names(r.Asked))
+	if r.ClaimedBy != "" {
+		fmt.Fprintf(&b, "claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
+	}
+	for _, c := range r.Conditions {
+		fmt.Fprintf(&b, "> condition: %s\n", plain(c))
+	}
+	if r.State == hub.TalkEscalated {
+		fmt.Fprintf(&b, "escalated to %s\n", names(r.Deciders))
+	}
+	if r.Outcome != "" {
+		fmt.Fprintf(&b, "> outcome: %s\n", plain(r.Outcome))
+	}
+	if !r.DueAt.IsZero() {
+		fmt.Fprintf(&b, "until %s\n", r.DueAt)
+	}
+	if len(r.Possible) > 0 {
+		words := make([]string, len(r.Possible))
+		for i, t := range r.Possible {
+			words[i] = string(t)
+		}
+		fmt.Fprintf(&b, "You may send: %s\n", strings.Join(words, ", "))
+	}
+	return b.String()
+}

@@ -1,0 +1,97 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// Fifty agents accept one offer over the wire. The hub is killed in the middle and
+// started again, and all of them ask again: one has the task.
+func TestRacingAccepts(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
+	defer cancel()
+	c := &chaos{t: t, home: t.TempDir(), transport: &http.Transport{MaxIdleConnsPerHost: 64}, gate: make(chan struct{})}
+	c.build(ctx)
+	c.start(ctx)
+	client := func(key string) *rpc.Client {
+		return rpc.NewClient(c.url, key, "", &http.Client{Transport: c.transport})
+	}
+	keys := map[hub.AgentID]string{}
+	for i := range 51 {
+		id := hub.AgentID(fmt.Sprintf("w%02d", i))
+		keys[id] = must(rpc.Call(ctx, c.operator(), api.AddAgent, api.AgentParams{ID: id}))(t).Key
+	}
+	offer := must(rpc.Call(ctx, client(keys["w50"]), api.Send, api.SendParams{
+		To: api.Recipients{hub.Everyone}, Type: hub.TypeTaskOffer, Priority: hub.PriorityHigh, Payload: []byte(`{"title":"t","description":"d"}`),
+	}))(t)
+	accept := func(who hub.AgentID) (mailroom.Receipt, error) {
+		two := int64(2)
+		return rpc.Call(ctx, client(keys[who]), api.Send, api.SendParams{
+			To: api.Recipients{"w50"}, Type: hub.TypeTaskAccept, Sequence: &two, Payload: fmt.Appendf(nil, `{"offer_id":%q}`, offer.ID),
+		})
+	}
+	race := func(each func(hub.AgentID, mailroom.Receipt, error)) {
+		type result struct {
+			who hub.AgentID
+			r   mailroom.Receipt
+			err error
+		}
+		results := make(chan result, 50)
+		for i := range 50 {
+			go func() {
+				who := hub.AgentID(fmt.Sprintf("w%02d", i))
+				r, err := accept(who)
+				results <- result{who, r, err}
+			}()
+		}
+		for range 50 {
+			got := <-results
+			each(got.who, got.r, got.err)
+		}
+	}
+	won := map[hub.AgentID]bool{}
+	first := true
+	race(func(who hub.AgentID, r mailroom.Receipt, err error) {
+		if first { // in the middle
+			first = false
+			c.kill()
+		}
+		if err == nil && r.Status != mailroom.AlreadyClaimed {
+			won[who] = true
+		}
+	})
+	c.start(ctx)
+	claimed, late := map[hub.AgentID]bool{}, 0
+	race(func(who hub.AgentID, r mailroom.Receipt, err error) {
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", who, err)
+		case r.Status == mailroom.AlreadyClaimed:
+			claimed[r.ClaimedBy] = true
+			late++
+		default:
+			won[who] = true
+		}
+	})
+	t.Run("R3-144 of fifty racing accepts one wins, also when the hub is killed meanwhile", func(t *testing.T) {
+		r := must(rpc.Call(ctx, client(keys["w50"]), api.Query, api.QueryParams{Negotiation: string(offer.ID)}))(t).Talk
+		if len(won) > 1 || late < 49 || len(claimed) != 1 || !claimed[r.ClaimedBy] || r.State != hub.TalkAccepted || len(r.Turns) != 2 {
+			t.Errorf("won %v, claimed %v, late %d, state %s by %s, %d messages", won, claimed, late, r.State, r.ClaimedBy, len(r.Turns))
+		}
+		for who := range won {
+			if who != r.ClaimedBy {
+				t.Errorf("%s was told that it won, and %s has the task", who, r.ClaimedBy)
+			}
+		}
+	})
+	c.stop()
+}
