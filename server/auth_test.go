@@ -219,6 +219,15 @@ func TestEveryWrite(t *testing.T) {
 		"acp/handoff": {alice, func() string {
 			return `"action":"initiate","to":"bob","task_id":"T-1","title":"t","summary":"s","next_step":"n","success_criteria":["c"]`
 		}},
+		"parley/decide": {r.operator, func() string {
+			say := func(key string, to hub.AgentID, kind hub.MessageType, n int64, payload string) hub.EnvelopeID {
+				return must(rpc.Call(t.Context(), r.as(key), api.Send, api.SendParams{To: api.Recipients{to}, Type: kind, Sequence: &n, Payload: []byte(payload)}))(t).ID
+			}
+			id := say(alice, "bob", hub.TypePositionState, 1, `{"topic":"t","position":"p","reasoning":"r","confidence":"low","open_to_revision":true}`)
+			say(bob, "alice", hub.TypePositionChallenge, 2, fmt.Sprintf(`{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"minor"}`, id))
+			say(bob, "alice", hub.TypePositionEscalate, 3, fmt.Sprintf(`{"position_ids":[%q],"summary":"s","escalate_to":"worker","reason":"r"}`, id))
+			return fmt.Sprintf(`"thread_id":%q,"decision":"d","because":"b"`, id)
+		}},
 		"parley/coordinate": {alice, func() string { return `"action":"project/create","name":"login","objective":"log in"` }},
 		"acp/inbox":         {bob, func() string { r.send(t, alice, "bob", "fetch me"); return `"ack":true` }},
 

@@ -145,6 +145,12 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.AddToken(hub.Token{ID: "t", Agent: "a", Project: "p", Permissions: hub.Contributor, By: hub.Operator, CreatedAt: now, ExpiresAt: now})
 		},
+		func(tx hub.Tx) error {
+			return tx.PutDeliberation(hub.Deliberation{ID: "d", Kind: hub.KindNegotiation, State: hub.TalkOffered, From: "ada", Asked: []hub.AgentID{"bob"}, CreatedAt: now, UpdatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddDecision(hub.Decision{ID: "d", Title: "t", Decision: "d", At: now})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

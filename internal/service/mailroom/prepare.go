@@ -146,7 +146,8 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
 			WithHint("to acknowledge a message, use {inbox.ack}")
 	case t.Family() == "team":
-		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a team changes", t)
+		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a team changes", t).
+			WithHint("use status.update or knowledge.push to tell others")
 	case t.Feature() != "" && (!m.features[t.Feature()] || m.moderator == nil):
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: this hub does not have %s", t, t.Feature()).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -79,7 +80,12 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	talks, err := deliberation.New(store, mail, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Services = &api.Services{
+		Talks: talks,
 		Store: store, Router: routes, Sessions: register, SignIn: signIn,
 		Keeper: keeper.New(store, register, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
