@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,10 +18,10 @@ import (
 // Fifty agents accept one offer over the wire. The hub is killed in the middle and
 // started again, and all of them ask again: one has the task.
 func TestRacingAccepts(t *testing.T) {
+	binary := program(t) // before the clock starts
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
 	defer cancel()
-	c := &chaos{t: t, home: t.TempDir(), transport: &http.Transport{MaxIdleConnsPerHost: 64}, gate: make(chan struct{})}
-	c.build(ctx)
+	c := &chaos{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{MaxIdleConnsPerHost: 64}, gate: make(chan struct{})}
 	c.start(ctx)
 	client := func(key string) *rpc.Client {
 		return rpc.NewClient(c.url, key, "", &http.Client{Transport: c.transport})
