@@ -141,7 +141,7 @@ var layers = map[string][]string{
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin",
+		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
