@@ -130,7 +130,7 @@ var layers = map[string][]string{
 
 	// What puts it together, and the command.
 	"server": {
-		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/blobs", "internal/engine/bus",
+		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/vault",
 		"channel", "internal/keeper", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",

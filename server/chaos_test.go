@@ -23,6 +23,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/pgtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -180,13 +181,14 @@ type chaos struct {
 	tasks     map[string]promise // that were handed over, as far as their parties know
 }
 
-// TestMain removes what program made.
+// TestMain removes what program made, and ends the database server of the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv(asKeptAgent) != "" {
 		beKeptAgent()
 		return
 	}
 	code := m.Run()
+	pgtest.End()
 	if built != "" {
 		os.RemoveAll(filepath.Dir(built))
 	}

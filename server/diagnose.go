@@ -130,6 +130,10 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 // checkDatabase reads the whole database, unless a hub has it open.
 func checkDatabase(ctx context.Context, home string) Check {
 	c := Check{What: "database"}
+	if storedElsewhere("server.Diagnose", home) != nil {
+		c.OK, c.Detail = true, "on a PostgreSQL server; the hub tells whether it can be reached"
+		return c
+	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
 		c.Detail, c.Hint = "there is none yet", "start the hub once: parley serve"
 		return c

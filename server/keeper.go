@@ -19,7 +19,7 @@ func (s *Server) openKeeper() error {
 		return fmt.Errorf("server: %w", err)
 	}
 	o := keeper.Options{
-		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
+		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept, Shared: s.postgres != nil,
 		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Announce: s.mail.Announce,
 	}
 	if s.opts.Bridge != "" {

@@ -27,22 +27,26 @@ const (
 // Records is everything that a hub keeps, as a whole.
 type Records struct {
 	*records.Records
-	store *sqlite.Store
+	store engine
+	file  *sqlite.Store // nil on PostgreSQL
 	home  string
 }
 
 // newRecords returns the records of a store in a home. opts has all but what
 // follows from the home.
-func newRecords(store *sqlite.Store, home string, opts records.Options) *Records {
+func newRecords(store engine, file *sqlite.Store, home, name string, opts records.Options) *Records {
 	opts.EmptyLog = store.EmptyLog
-	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir), Position: filepath.Join(home, positionFile)}
-	return &Records{records.New(store, folders, &opts), store, home}
+	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir), Position: filepath.Join(home, positionFile), Name: name}
+	return &Records{records.New(store, folders, &opts), store, file, home}
 }
 
 // OpenRecords opens the records in a home in which no hub is running. Whoever
 // gets them must Close them. log may be nil.
 func OpenRecords(home string, log *slog.Logger) (*Records, error) {
-	if err := checkHome(home); err != nil {
+	if err := storedElsewhere("server.OpenRecords", home); err != nil {
+		return nil, err
+	}
+	if err := checkHome(home, ""); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
@@ -52,7 +56,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRecords(store, home, records.Options{Log: log}), nil
+	return newRecords(store, store, home, "", records.Options{Log: log}), nil
 }
 
 // Close releases the home.
@@ -86,8 +90,11 @@ func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (reco
 
 // Export writes everything as JSONL into a folder that does not exist yet.
 func (r *Records) Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error) {
+	if r.file == nil {
+		return records.Manifest{}, storedElsewhere("server.Export", r.home)
+	}
 	return r.Records.Export(ctx, dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
-		return r.store.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: restricted})
+		return r.file.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: restricted})
 	})
 }
 
@@ -102,6 +109,9 @@ func (r *Records) Export(ctx context.Context, dir string, restricted bool) (reco
 // it names, because both are written before the database names them.
 func (r *Records) Backup(ctx context.Context, dir string) error {
 	const op = "server.Backup"
+	if r.file == nil {
+		return storedElsewhere(op, r.home)
+	}
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return hub.Errorf(hub.CodeConflict, op, "%s exists already", dir).WithHint("name a folder that does not exist yet")
@@ -116,7 +126,7 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 		err = copyTree(ctx, r.home, work, trailDir)
 	}
 	if err == nil {
-		err = r.store.Backup(ctx, filepath.Join(work, "hub.db"))
+		err = r.file.Backup(ctx, filepath.Join(work, "hub.db"))
 	}
 	for _, name := range []string{archiveDir, artifactDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
 		if err == nil {

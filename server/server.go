@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -25,8 +26,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/blobs"
-	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/keeper"
@@ -70,10 +70,17 @@ type Options struct {
 	NoTLSBecause    string   // lets a hub without TLS bind to more than loopback
 	Hosts           []string // names under which the hub is called besides its address
 
-	Log          *slog.Logger  // default silent
-	Limits       Limits        // zero members mean the default
-	Lenient      bool          // ignore a claimed sender in place of refusing it
-	FullSync     bool          // every change survives power loss
+	Log      *slog.Logger // default silent
+	Limits   Limits       // zero members mean the default
+	Lenient  bool         // ignore a claimed sender in place of refusing it
+	FullSync bool         // every change survives power loss; on PostgreSQL it always does
+
+	// Store is the address of a PostgreSQL database, postgres://USER@HOST/NAME, which any
+	// number of hubs may share; SQLite in the home if empty.
+	Store             string
+	StorePasswordFile string // holds the password of the database; default the environment
+	Machine           string // whose folders this hub can read; default the name of the host
+
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	RequireProof bool          // refuse handoffs and completions that the hub cannot check
@@ -121,9 +128,12 @@ type Server struct {
 	stop     chan struct{} // receives when the operator stops the hub
 	stopping chan struct{} // closed when the server begins to stop
 
-	store    *sqlite.Store
-	clock    hub.Clock // steady
-	shared   *os.Root  // files that repositories share
+	store    engine
+	sqlite   *sqlite.Store   // nil on PostgreSQL
+	postgres *postgres.Store // nil on SQLite
+	home     io.Closer       // the lock of the home on PostgreSQL
+	clock    hub.Clock       // steady
+	shared   *os.Root        // files that repositories share
 	hints    hub.Bus
 	listener net.Listener
 	socket   net.Listener // in the home; nil where there can be none
@@ -175,12 +185,12 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkHome(opts.Home); err != nil {
+	if err := checkHome(opts.Home, opts.Store); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{}), hints: new(bus.Local)}
-	if s.store, err = sqlite.Open(opts.Home, &sqlite.Options{Full: opts.FullSync, Log: opts.Log, Busy: opts.busy}); err != nil {
-		return nil, fmt.Errorf("server: open %s: %w", opts.Home, err)
+	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{})}
+	if err := s.openStore(ctx); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -243,9 +253,9 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err == nil {
 		err = os.MkdirAll(stored, 0o700) // evidence has it as a root, so it must exist
 	}
-	var content *blobs.Store
+	var content artifacts
 	if err == nil {
-		content, err = blobs.Open(stored, nil)
+		content, err = s.artifacts(stored)
 		mail.Artifacts = content
 	}
 	if err != nil {
@@ -268,7 +278,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, home, records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: append(s.mail.Consumers(), router.Cursor), Artifacts: content})
+	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: append(s.mail.Consumers(), router.Cursor), Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -331,6 +341,9 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 // begin makes the operator's key if there is none, and records that the hub
 // began and where it listens.
 func (s *Server) begin(ctx context.Context) (err error) {
+	if err := s.checkShared(ctx); err != nil {
+		return err
+	}
 	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
 	}
@@ -419,7 +432,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
 		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
-		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run, "check of the database": s.store.CheckBeside,
+		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
+		"check of the database": func(ctx context.Context) {
+			if s.sqlite != nil { // PostgreSQL checks its own pages
+				s.sqlite.CheckBeside(ctx)
+			}
+		},
 	} {
 		background.Go(func() { s.keepRunning(work, name, run) })
 	}
@@ -490,7 +508,11 @@ func (s *Server) Close() error {
 	if s.shared != nil {
 		s.shared.Close()
 	}
-	return s.store.Close()
+	err := s.store.Close()
+	if s.home != nil {
+		err = errors.Join(err, s.home.Close())
+	}
+	return err
 }
 
 // checkBind refuses an address on which keys could be overheard.
@@ -534,14 +556,24 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// checkHome refuses a home that was used before and has no database now.
-func checkHome(home string) error {
+// checkHome refuses a home that was used before and has no database now, and one whose
+// database is another than the store asked for.
+func checkHome(home, store string) error {
 	const op = "server.New"
 	if home == "" {
 		return hub.Errorf(hub.CodeInvalid, op, "a hub needs a home folder")
 	}
 	_, keyErr := os.Stat(filepath.Join(home, OperatorKeyFile))
 	_, dbErr := os.Stat(filepath.Join(home, "hub.db"))
+	_, elsewhere := os.Stat(filepath.Join(home, StoreFile))
+	switch {
+	case store != "" && dbErr == nil:
+		return hub.Errorf(hub.CodeConflict, op, "%s has a database of its own, hub.db, and --store names another", home).WithHint("use another --home, or leave --store out")
+	case store != "":
+		return nil
+	case elsewhere == nil:
+		return hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("name it with --store, or use another --home")
+	}
 	if keyErr == nil && errors.Is(dbErr, fs.ErrNotExist) {
 		return hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is gone", home).
 			WithHint("put hub.db back from a backup, or use another --home to begin anew")

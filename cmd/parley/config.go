@@ -22,35 +22,38 @@ import (
 // A config holds the settings of a configuration file. The flags of serve have the
 // same members.
 type config struct {
-	Addr         string   `yaml:"addr"`
-	TLSCert      string   `yaml:"tls_cert"`
-	TLSKey       string   `yaml:"tls_key"`
-	NoTLSBecause string   `yaml:"no_tls_because"`
-	Hosts        []string `yaml:"hosts"`
-	LogFormat    string   `yaml:"log_format"`
-	LogLevel     string   `yaml:"log_level"`
-	LogFile      string   `yaml:"log_file"`
-	Durability   string   `yaml:"durability"`
-	LenientFrom  *bool    `yaml:"lenient_from"` // nil if not said
-	NoInboxFiles *bool    `yaml:"no_inbox_files"`
-	RequireProof *bool    `yaml:"require_proof"`
-	StrictUpdate *bool    `yaml:"strict_update"`
-	Roots        []string `yaml:"roots"`
-	SLA          string   `yaml:"sla"`
-	ResponseTime string   `yaml:"response_time"`
-	Without      []string `yaml:"without"`
-	Runs         runs     `yaml:"runs"`
-	Repo         string   `yaml:"repo"`
-	Role         string   `yaml:"role"`
-	Language     string   `yaml:"language"`
-	AID          string   `yaml:"aid"`
-	URL          string   `yaml:"url"`
-	Auth         string   `yaml:"auth"`
-	PeerAllow    []string `yaml:"peer_allow"`
-	Exchange     string   `yaml:"exchange"`
-	Limits       limits   `yaml:"limits"`
-	Wakes        wakes    `yaml:"wakes"`
-	Kept         int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
+	Addr              string   `yaml:"addr"`
+	TLSCert           string   `yaml:"tls_cert"`
+	TLSKey            string   `yaml:"tls_key"`
+	NoTLSBecause      string   `yaml:"no_tls_because"`
+	Hosts             []string `yaml:"hosts"`
+	LogFormat         string   `yaml:"log_format"`
+	LogLevel          string   `yaml:"log_level"`
+	LogFile           string   `yaml:"log_file"`
+	Durability        string   `yaml:"durability"`
+	Store             string   `yaml:"store"`
+	StorePasswordFile string   `yaml:"store_password_file"`
+	Machine           string   `yaml:"machine"`
+	LenientFrom       *bool    `yaml:"lenient_from"` // nil if not said
+	NoInboxFiles      *bool    `yaml:"no_inbox_files"`
+	RequireProof      *bool    `yaml:"require_proof"`
+	StrictUpdate      *bool    `yaml:"strict_update"`
+	Roots             []string `yaml:"roots"`
+	SLA               string   `yaml:"sla"`
+	ResponseTime      string   `yaml:"response_time"`
+	Without           []string `yaml:"without"`
+	Runs              runs     `yaml:"runs"`
+	Repo              string   `yaml:"repo"`
+	Role              string   `yaml:"role"`
+	Language          string   `yaml:"language"`
+	AID               string   `yaml:"aid"`
+	URL               string   `yaml:"url"`
+	Auth              string   `yaml:"auth"`
+	PeerAllow         []string `yaml:"peer_allow"`
+	Exchange          string   `yaml:"exchange"`
+	Limits            limits   `yaml:"limits"`
+	Wakes             wakes    `yaml:"wakes"`
+	Kept              int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
 }
 
 // wakes bounds the turns that mail may start of one agent; zero means the default.
@@ -150,8 +153,8 @@ func environment() (config, error) {
 		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
-		Durability: os.Getenv("PARLEY_DURABILITY"),
-		Roots:      filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), Without: list(os.Getenv("PARLEY_WITHOUT")),
+		Durability: os.Getenv("PARLEY_DURABILITY"), Store: os.Getenv("PARLEY_STORE"), StorePasswordFile: os.Getenv("PARLEY_STORE_PASSWORD_FILE"), Machine: os.Getenv("PARLEY_MACHINE"),
+		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), Without: list(os.Getenv("PARLEY_WITHOUT")),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
@@ -178,7 +181,8 @@ func list(s string) []string {
 func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
-		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime},
+		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.Store, &top.Store},
+		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime},
 		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
 		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {

@@ -173,7 +173,8 @@ type Options struct {
 	Log     *slog.Logger
 	Bus     hub.Bus
 
-	Running int // processes at a time; default 8
+	Running int  // processes at a time; default 8
+	Shared  bool // hubs of other machines have the same store: no agent can be kept
 
 	// Record makes a turn with a report a run on the hub.
 	Record func(ctx context.Context, r hub.Run) (hub.Run, error)
@@ -262,6 +263,10 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	const op = "keeper.Keep"
 	if err := actor.OperatorOnly(op); err != nil {
 		return Status{}, err
+	}
+	if k.o.Shared {
+		return Status{}, hub.Errorf(hub.CodeNotEnabled, op, "a kept agent belongs to one machine, and the hubs of this store are on several").
+			WithHint("keep it at a hub that has its database in its home, or let it wait for mail in a terminal: parley connect --wake")
 	}
 	if real, err := filepath.EvalSymlinks(d.Dir); err == nil {
 		d.Dir = real

@@ -34,18 +34,23 @@ const Variable = "PARLEY_TEST_POSTGRES"
 // Main runs the tests of a package and ends the server that they made.
 func Main(m *testing.M) {
 	code := m.Run()
+	End()
+	os.Exit(code)
+}
+
+// End ends the server that the tests of a package made, for a TestMain.
+func End() {
+	if !started.Load() {
+		return
+	}
 	if s, err := shared(); err == nil {
 		s.End()
 	}
-	os.Exit(code)
 }
 
 var started atomic.Bool
 
 var shared = sync.OnceValues(func() (*Server, error) {
-	if !started.Load() {
-		return nil, errors.New("no test has asked for a server")
-	}
 	if address := os.Getenv(Variable); address != "" {
 		return &Server{URL: address}, nil
 	}
@@ -104,6 +109,12 @@ func (s *Server) Exec(t testing.TB, sql string) {
 	if err := s.exec(sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+// Exec runs statements at an address.
+func Exec(t testing.TB, address, sql string) {
+	t.Helper()
+	(&Server{URL: address}).Exec(t, sql)
 }
 
 func (s *Server) exec(sql string) error {

@@ -21,6 +21,9 @@ import (
 //go:embed schema/*.sql
 var schemas embed.FS
 
+// versionTable makes the table with the version of the schema.
+const versionTable = `CREATE TABLE IF NOT EXISTS parley_schema (version BIGINT NOT NULL)`
+
 // A migration leads from an earlier version of the schema to a later one.
 type migration struct {
 	version int
@@ -79,7 +82,7 @@ func migrateOn(ctx context.Context, pg *pgconn.PgConn) (version int, err error) 
 		return 0, hub.Errorf(hub.CodeInvalid, "", "PostgreSQL %s is too old: a hub needs 15 or later", server)
 	}
 	if _, err := pg.Exec(ctx, `BEGIN; SELECT pg_advisory_xact_lock(1886546029, hashtext(current_schema()));
-		CREATE TABLE IF NOT EXISTS parley_schema (version BIGINT NOT NULL)`).ReadAll(); err != nil {
+		`+versionTable).ReadAll(); err != nil {
 		return 0, err
 	}
 	got := pg.ExecParams(ctx, `SELECT coalesce(max(version), 0) FROM parley_schema`, nil, nil, nil, nil).Read()

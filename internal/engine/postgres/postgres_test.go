@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/postgres"
@@ -35,19 +33,6 @@ func open(t *testing.T, address string, opts *postgres.Options) *postgres.Store 
 		}
 	})
 	return s
-}
-
-// exec runs statements beside the stores.
-func exec(t *testing.T, address, sql string) {
-	t.Helper()
-	c, err := pgconn.Connect(context.Background(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	if _, err := c.Exec(context.Background(), sql).ReadAll(); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
 }
 
 func wantCode(t *testing.T, err error, want hub.Code) {
@@ -98,7 +83,7 @@ func TestOpen(t *testing.T) {
 	t.Run("tables of a newer version are refused and stay", func(t *testing.T) {
 		address := pgtest.Address(t)
 		open(t, address, nil)
-		exec(t, address, fmt.Sprintf(`UPDATE parley_schema SET version = %d`, postgres.Schema()+1))
+		pgtest.Exec(t, address, fmt.Sprintf(`UPDATE parley_schema SET version = %d`, postgres.Schema()+1))
 		_, err := postgres.Open(context.Background(), address, nil)
 		wantCode(t, err, hub.CodeConflict)
 	})
@@ -196,7 +181,7 @@ func TestSeveralHubs(t *testing.T) {
 		}
 		deadline := time.Now().Add(patience.For(time.Minute))
 		for round := range 10 {
-			exec(t, address, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'parley' AND pid <> pg_backend_pid()`)
+			pgtest.Exec(t, address, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'parley' AND pid <> pg_backend_pid()`)
 			for before := count(); count() < before+5 && time.Now().Before(deadline); {
 				if err := note(a, fmt.Sprintf("beside/%d", round)); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
 					t.Error(err)
@@ -231,7 +216,7 @@ func TestSeveralHubs(t *testing.T) {
 		wantCode(t, err, "")
 		_, err = b.Lease(context.Background(), "sweep", time.Minute)
 		wantCode(t, err, hub.CodeConflict)
-		exec(t, address, `UPDATE leases SET until = now() - interval '1 second'`) // as after ten seconds of silence
+		pgtest.Exec(t, address, `UPDATE leases SET until = now() - interval '1 second'`) // as after ten seconds of silence
 		second, err := b.Lease(context.Background(), "sweep", time.Minute)
 		wantCode(t, err, "")
 		if second.Number <= first.Number {

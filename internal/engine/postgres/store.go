@@ -196,6 +196,9 @@ func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx)
 	return s.writer.Update(ctx, d, fn)
 }
 
+// Machine returns the name of the machine whose folders this hub can read.
+func (s *Store) Machine() string { return s.machine }
+
 // IndexText implements hub.Store: words are indexed with their message.
 func (s *Store) IndexText(context.Context) error { return nil }
 

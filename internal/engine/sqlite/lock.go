@@ -47,6 +47,15 @@ func Locked(dir string) bool {
 	return err == errLocked
 }
 
+// LockHome makes this process the only one with a hub in a folder, which it makes if it
+// is missing. Closing gives the folder back.
+func LockHome(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, hub.Errorf(hub.CodeDegraded, "sqlite.Open", "cannot make the hub's home: %v", err)
+	}
+	return lockHome(filepath.Join(dir, LockFile))
+}
+
 // lockHome takes the lock of the folder in which the file at path lies.
 func lockHome(path string) (*lock, error) {
 	const op = "sqlite.Open"

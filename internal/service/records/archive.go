@@ -145,7 +145,7 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 		if _, newest, err = archivesIn(rd); err != nil {
 			return err
 		}
-		seen, behind, err = leastCursor(rd, r.consumers)
+		seen, behind, err = leastCursor(rd, r.folders.cursor(), r.consumers)
 		return err
 	})
 	if err != nil {
@@ -194,14 +194,14 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 
 // leastCursor returns the number up to which all consumers have read, and the
 // name of the slowest. The trail counts once it has begun.
-func leastCursor(r hub.Reader, consumers []string) (least int64, slowest string, err error) {
+func leastCursor(r hub.Reader, trail string, consumers []string) (least int64, slowest string, err error) {
 	least = 1<<62 - 1
-	for _, name := range append([]string{trailCursor}, consumers...) {
+	for _, name := range append([]string{trail}, consumers...) {
 		seq, err := r.Cursor(name)
 		if err != nil {
 			return 0, "", err
 		}
-		if seq < least && (seq > 0 || name != trailCursor) {
+		if seq < least && (seq > 0 || name != trail) {
 			least, slowest = seq, name
 		}
 	}

@@ -25,6 +25,17 @@ type Folders struct {
 	Trail    string // the trail and the head of the journal
 	Archives string
 	Position string // the file with the position of a verification that paused
+
+	// Name tells the trails of several hubs on one store apart: each has its own cursor.
+	Name string
+}
+
+// cursor returns the name of the trail among the consumers of the journal.
+func (f Folders) cursor() string {
+	if f.Name == "" {
+		return trailCursor
+	}
+	return trailCursor + "/" + f.Name
 }
 
 // Options changes how Records work. The zero value works.
@@ -85,7 +96,7 @@ func New(store hub.Store, folders Folders, opts *Options) *Records {
 	}
 	return &Records{
 		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts, emptyLog: o.EmptyLog,
-		trail: &trail{store: store, dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
+		trail: &trail{store: store, cursor: folders.cursor(), dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
 	}
 }
 

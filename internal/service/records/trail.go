@@ -49,6 +49,7 @@ const (
 // that contradicts the store is evidence: it is renamed, never overwritten.
 type trail struct {
 	store     hub.Store
+	cursor    string // its name among the consumers of the journal
 	dir       string
 	sealAfter int64
 	log       *slog.Logger
@@ -188,7 +189,7 @@ func (t *trail) page(ctx context.Context) (more bool, err error) {
 		}
 		t.head = last
 	}
-	err = t.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(trailCursor, last.Seq) })
+	err = t.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(t.cursor, last.Seq) })
 	if err == nil && t.open != "" && t.size >= t.sealAfter {
 		err = t.close()
 	}
@@ -278,7 +279,7 @@ func (t *trail) recover(ctx context.Context) error {
 		if err := t.recoverSegments(r, archived.Seq); err != nil {
 			return err
 		}
-		cursor, err := r.Cursor(trailCursor)
+		cursor, err := r.Cursor(t.cursor)
 		if err != nil {
 			return err
 		}

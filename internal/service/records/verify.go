@@ -226,7 +226,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	head, headErr := readHead(path)
 	var cursor int64
 	err := v.store.View(ctx, func(r hub.Reader) (err error) {
-		cursor, err = r.Cursor(trailCursor)
+		cursor, err = r.Cursor(v.folders.cursor())
 		return err
 	})
 	if err != nil {

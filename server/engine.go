@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
+	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/engine/postgres"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
+)
+
+// StoreFile names the database of a hub that is not in its home. It holds no secret.
+const StoreFile = "store"
+
+// An engine is the store of a hub, and what the hub needs of it beside hub.Store.
+type engine interface {
+	hub.Store
+	Fault(ctx context.Context) error                   // why it cannot be changed
+	EmptyLog(ctx context.Context) error                // leaves no text behind that was removed
+	SchemaDrift(ctx context.Context) ([]string, error) // differences from the tables that this version makes
+}
+
+// artifacts keeps content by its SHA-256.
+type artifacts interface {
+	Put(r io.Reader) (path, sha256 string, size int64, err error)
+	Open(sha256 string) (*os.File, error)
+	Remove(sha256 string) error
+}
+
+// openStore opens the store of the options: SQLite in the home, or PostgreSQL. It takes
+// the lock of the home in both cases.
+func (s *Server) openStore(ctx context.Context) error {
+	o := s.opts
+	if o.Store == "" {
+		store, err := sqlite.Open(o.Home, &sqlite.Options{Full: o.FullSync, Log: o.Log, Busy: o.busy})
+		if err != nil {
+			return fmt.Errorf("server: open %s: %w", o.Home, err)
+		}
+		s.store, s.sqlite, s.hints = store, store, new(bus.Local)
+		return nil
+	}
+	lock, err := sqlite.LockHome(o.Home)
+	if err != nil {
+		return fmt.Errorf("server: open %s: %w", o.Home, err)
+	}
+	store, err := postgres.Open(ctx, o.Store, &postgres.Options{PasswordFile: o.StorePasswordFile, Machine: o.Machine, Log: o.Log})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.Home, StoreFile), []byte(o.Store+"\n"), 0o600)
+		if err != nil {
+			store.Close()
+		}
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("server: open the store: %w", err), lock.Close())
+	}
+	s.store, s.postgres, s.home, s.hints = store, store, lock, store.Bus()
+	return nil
+}
+
+// trailName tells the trail of this home apart from those of other hubs on the same
+// database.
+func (s *Server) trailName() string {
+	if s.postgres == nil {
+		return ""
+	}
+	home, err := filepath.Abs(s.opts.Home)
+	if err != nil {
+		home = s.opts.Home
+	}
+	return s.postgres.Machine() + ":" + home
+}
+
+// artifacts returns the store of artifacts, whose files lie in a folder of the home.
+func (s *Server) artifacts(dir string) (artifacts, error) {
+	files, err := blobs.Open(dir, nil)
+	if err != nil || s.postgres == nil {
+		return files, err
+	}
+	return s.postgres.Artifacts(files), nil
+}
+
+// checkShared refuses a home without the operator's key of the hubs that use a database
+// already: a new key would end theirs.
+func (s *Server) checkShared(ctx context.Context) error {
+	if s.postgres == nil {
+		return nil
+	}
+	live, err := s.keys.OperatorHashes(ctx)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	secret, err := os.ReadFile(filepath.Join(s.opts.Home, OperatorKeyFile))
+	if err == nil {
+		if caller, err := s.keys.Authenticate(ctx, strings.TrimSpace(string(secret))); err == nil && caller.IsOperator() {
+			return nil
+		}
+	}
+	return hub.Errorf(hub.CodeConflict, "server.New", "another hub has made this database, and %s has not its operator's key", s.opts.Home).
+		WithHint("copy %s and %s of that hub's home into this one", OperatorKeyFile, secretsFile)
+}
+
+// storedElsewhere reports an error if the database of the hub in a home is not there.
+func storedElsewhere(op, home string) error {
+	if _, err := os.Stat(filepath.Join(home, StoreFile)); err != nil {
+		return nil
+	}
+	return hub.Errorf(hub.CodeNotEnabled, op, "the hub in %s has its database on a PostgreSQL server", home).
+		WithHint("start the hub and ask it, or use the tools of PostgreSQL, such as pg_dump")
+}
