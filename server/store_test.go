@@ -22,8 +22,8 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// beside starts a further hub on the database of one that is there.
-func beside(t *testing.T, first *running, address string) *running {
+// furtherHub starts a further hub on the database of one that is there.
+func furtherHub(t *testing.T, first *running, address string) *running {
 	t.Helper()
 	o := quiet()
 	o.Home, o.Store = t.TempDir(), address
@@ -47,7 +47,7 @@ func TestHubsOnOneDatabase(t *testing.T) {
 	o := quiet()
 	o.Store = address
 	a := start(t, o)
-	b := beside(t, a, address)
+	b := furtherHub(t, a, address)
 	keys := a.add(t, "ada", "bob")
 	ada, bob := keys[0], keys[1]
 	send := func(r *running, text string) hub.EnvelopeID {
@@ -116,7 +116,7 @@ func TestHubsOnOneDatabase(t *testing.T) {
 		if _, err := server.New(t.Context(), o); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a home with hub.db: got %v, want %s", err, hub.CodeConflict)
 		}
-		c := beside(t, a, address)
+		c := furtherHub(t, a, address)
 		c.stop()
 		if _, err := server.New(t.Context(), server.Options{Home: c.home, Addr: "127.0.0.1:0"}); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a home whose database is elsewhere: got %v, want %s", err, hub.CodeConflict)
