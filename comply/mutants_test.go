@@ -79,11 +79,12 @@ func TestGoodAgent(t *testing.T) {
 }
 
 // TestGoodAgents shows that habits which break no rule are not held against an agent. The
-// slow ones are as slow as on a machine that is ten times as fast.
+// slow ones are as slow as on a machine that is ten times as fast. The race detector sees
+// the first of them.
 func TestGoodAgents(t *testing.T) {
 	suite, _ := proofTests(t)
 	suite = proof.Applicable(suite, 1)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name  string
 		agent comply.Agent
 		tests string // the beginnings of the ids
@@ -98,12 +99,18 @@ func TestGoodAgents(t *testing.T) {
 		{"a login that is given", goodAgent(goodagent.Variant("login")), "required. auth. session. initialize.", 0, comply.Options{Auth: "token"}},
 		{"an agent that is written differently", proof.Plain(), "required. initialize. rpc. transport. session.new prompt. permission. fs. tool. mcp. plan capabilities.", 12, comply.Options{}},
 	} {
+		if raceDetector && i > 0 {
+			break
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			tests := slices.DeleteFunc(slices.Clone(suite), func(x *comply.Test) bool {
 				return c.tests != "" && !slices.ContainsFunc(strings.Fields(c.tests), func(begin string) bool { return strings.HasPrefix(x.ID, begin) })
 			})
-			c.opts.Jobs = 16
+			c.opts.Jobs = 4
+			if c.opts.TimeoutScale == 0 {
+				c.opts.TimeoutScale = slow
+			}
 			report, err := comply.Run(t.Context(), []comply.Agent{c.agent}, tests, &c.opts)
 			if err != nil {
 				t.Fatal(err)
@@ -114,7 +121,10 @@ func TestGoodAgents(t *testing.T) {
 			na := 0
 			for _, r := range report.Agents[0].Tests {
 				for _, f := range r.Findings {
-					if f.Rule != "MCP-07" { // the second agent has no optional capability
+					switch {
+					case f.Rule == "MCP-07": // the second agent has no optional capability
+					case f.Timed && f.Level != comply.Must: // advice about speed, on a busy machine
+					default:
 						t.Errorf("%s: %+v", r.ID, f)
 					}
 				}

@@ -395,13 +395,10 @@ func TestProbe(t *testing.T) {
 			t.Errorf("got %q", lines)
 		}
 	})
-	t.Run("an agent that cannot be started is an error of every test", func(t *testing.T) {
-		got := run(t, comply.Agent{Name: "x", Command: "/nonexistent/agent"}, tests, nil)
-		for _, r := range got.Tests {
-			wantStatus(t, r, comply.Errored)
-		}
-		if len(got.Notes) == 0 {
-			t.Error("the header does not say so")
+	t.Run("an agent that cannot be started ends the run at once", func(t *testing.T) {
+		_, err := comply.Run(t.Context(), []comply.Agent{{Name: "x", Command: "/nonexistent/agent"}}, tests, nil)
+		if err == nil || !strings.Contains(err.Error(), "/nonexistent/agent") {
+			t.Errorf("got %v, want an error that names the program", err)
 		}
 	})
 }
