@@ -295,7 +295,7 @@ func (s *Store) reader(ctx context.Context) (*reader, error) {
 		r := s.idle[n-1]
 		s.idle = s.idle[:n-1]
 		s.idleMu.Unlock()
-		if r.c.pg.CheckConn() == nil {
+		if r.c.pg.Ping(ctx) == nil {
 			return r, nil
 		}
 		r.c.close()
