@@ -500,7 +500,7 @@ func TestDisagreement(t *testing.T) {
 		b.t.Helper()
 		return b.must(b.say(ana, hub.TypePositionState, 1, position(nil), to...)).ID
 	}
-	t.Run("R3-160 a position is challenged and conceded, and the result is pushed to everyone who took part", func(t *testing.T) {
+	t.Run("R3-160 R3-166 a position is challenged and conceded, and the result is pushed to everyone who took part", func(t *testing.T) {
 		b := seat(t)
 		_, err := b.say(ana, hub.TypePositionState, 1, members{"topic": "db", "position": "p", "confidence": "high", "open_to_revision": true}, "bo")
 		b.refused(err, hub.CodeInvalid, "reasoning")
@@ -512,12 +512,12 @@ func TestDisagreement(t *testing.T) {
 		b.state(id, hub.TalkConceded)
 		for _, who := range []hub.AgentID{"ana", "bo"} {
 			if n := b.told(who, hub.TypeKnowledgePush, `"confidence":"high"`); n != 1 {
-				t.Errorf("R3-166 %s was told %d times", who, n)
+				t.Errorf("%s was told %d times", who, n)
 			}
 		}
 		all, err := b.talks.Decisions(t.Context(), bo, hub.DecisionQuery{})
 		if err != nil || len(all) != 1 || !strings.Contains(all[0].Decision, "two writers") {
-			t.Errorf("R3-168 got decisions %+v, %v", all, err)
+			t.Errorf("got decisions %+v, %v", all, err)
 		}
 		if all, err := b.talks.Decisions(t.Context(), cy, hub.DecisionQuery{}); err != nil || len(all) != 0 {
 			t.Errorf("cy sees %+v, %v", all, err)
