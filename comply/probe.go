@@ -155,13 +155,15 @@ func (p *probe) turn(ctx context.Context, agent *instance, session string, longe
 	if err != nil {
 		return
 	}
+	var answer *rules.Entry
 	err = agent.wait(ctx, longest, func() bool {
-		return asked.Answer != nil || slices.ContainsFunc(agent.log[sent.Seq:], func(e *rules.Entry) bool { return e.Chunk() != nil })
+		answer = asked.Answer
+		return answer != nil || slices.ContainsFunc(agent.log[sent.Seq:], func(e *rules.Entry) bool { return e.Chunk() != nil })
 	})
 	if err == nil {
 		p.allowed.update = allowanceFactor * time.Since(began)
 	}
-	if asked.Answer != nil && rules.WantsLogin(asked.Answer, len(p.logins) > 0) {
+	if answer != nil && rules.WantsLogin(answer, len(p.logins) > 0) {
 		p.login = loginReason(p.logins)
 	}
 }
