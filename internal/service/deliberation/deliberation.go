@@ -260,7 +260,7 @@ func (s *Service) move(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 	} else {
 		p.AddressedRead = p.Sequence
 	}
-	next := d.State
+	var next hub.DeliberationState
 	d.DueAt = now.Add(s.response)
 	if !d.RespondBy.IsZero() {
 		d.DueAt = d.RespondBy
