@@ -362,14 +362,15 @@ func TestKeptAgents(t *testing.T) {
 			change func(*api.KeepParams)
 			want   hub.Code
 		}{
-			"yolo":                  {func(p *api.KeepParams) { p.Policy = sandbox.PolicyYolo }, hub.CodeInvalid},
-			"no folder":             {func(p *api.KeepParams) { p.Dir = filepath.Join(dir, "none") }, hub.CodeInvalid},
-			"no program":            {func(p *api.KeepParams) { p.Command = []string{"/none"} }, hub.CodeInvalid},
-			"a relative program":    {func(p *api.KeepParams) { p.Command = []string{"env"} }, hub.CodeInvalid},
-			"the folder of another": {func(*api.KeepParams) {}, hub.CodeConflict},
-			"the operator":          {func(p *api.KeepParams) { p.Agent = hub.Operator }, hub.CodeInvalid},
-			"a negative time":       {func(p *api.KeepParams) { p.Idle = -1 }, hub.CodeInvalid},
-			"no repository":         {func(p *api.KeepParams) { p.Dir, p.Worktree = t.TempDir(), true }, hub.CodeInvalid},
+			"yolo":                       {func(p *api.KeepParams) { p.Policy = sandbox.PolicyYolo }, hub.CodeInvalid},
+			"no folder":                  {func(p *api.KeepParams) { p.Dir = filepath.Join(dir, "none") }, hub.CodeInvalid},
+			"no program":                 {func(p *api.KeepParams) { p.Command = []string{"/none"} }, hub.CodeInvalid},
+			"a relative program":         {func(p *api.KeepParams) { p.Command = []string{"env"} }, hub.CodeInvalid},
+			"the folder of another":      {func(*api.KeepParams) {}, hub.CodeConflict},
+			"the operator":               {func(p *api.KeepParams) { p.Agent = hub.Operator }, hub.CodeInvalid},
+			"a budget that is too large": {func(p *api.KeepParams) { p.Dir, p.PerHour = t.TempDir(), 999 }, hub.CodeInvalid},
+			"a negative time":            {func(p *api.KeepParams) { p.Idle = -1 }, hub.CodeInvalid},
+			"no repository":              {func(p *api.KeepParams) { p.Dir, p.Worktree = t.TempDir(), true }, hub.CodeInvalid},
 		} {
 			p := good
 			c.change(&p)
@@ -385,6 +386,11 @@ func TestKeptAgents(t *testing.T) {
 		}
 		if n := len(mustCall(t, as, api.ListKept, api.None{}).Agents); n != 1 {
 			t.Errorf("got %d kept agents, want 1", n)
+		}
+		for _, a := range mustCall(t, as, api.ListAgents, api.None{}).Agents {
+			if a.ID == "second" {
+				t.Error("the agent of a definition that was refused was added")
+			}
 		}
 		if _, err := rpc.Call(t.Context(), w.as(w.keys["planner"]), api.KeepAgent, good); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("an agent keeps another: got %v", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -137,8 +138,12 @@ final. The operator decides, and those to whom it was escalated.`,
 		Args: cobra.ExactArgs(2),
 	}
 	cmd.Flags().StringVar(&p.Because, "because", "", "the reason, which everybody who took part is told")
-	cmd.MarkFlagRequired("because")
-	return operation(a, cmd, api.Decide, &p, writeTalk, argument(0, &p.Thread), argument(1, &p.Decision))
+	return operation(a, cmd, api.Decide, &p, writeTalk, argument(0, &p.Thread), argument(1, &p.Decision), func(context.Context, []string) error {
+		if p.Because == "" {
+			return usagef("a decision needs a reason").WithHint("give it with --because")
+		}
+		return nil
+	})
 }
 
 func (a *app) decisionsCommand() *cobra.Command {

@@ -140,7 +140,7 @@ func agentCommand(name string) ([]string, error) {
 	cli, err := catalog.Lookup(name)
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, "parley", "%w", err).
-			WithHint("parley agents detect lists those that are known; others are given as a command: parley run --task TASK -- COMMAND")
+			WithHint("parley agents detect lists those that are known; others are given as a command, behind two dashes")
 	}
 	if _, err := exec.LookPath(cli.ACP[0]); err != nil {
 		e := hub.Errorf(hub.CodeDegraded, "parley", "%s is not installed: there is no %s on the PATH", cli.Title, cli.ACP[0])

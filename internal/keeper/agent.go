@@ -32,7 +32,7 @@ type agent struct {
 	actor   hub.Caller
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when serve has returned
-	prompts chan string   // words of the operator
+	prompts chan struct{} // receives when words of the operator are stored
 	log     *lines
 
 	// Of the goroutine of serve alone.
@@ -56,7 +56,7 @@ type agent struct {
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
 	return &agent{
 		Keeper: k, name: name, actor: hub.Caller{Kind: hub.CallerAgent, ID: name}, cancel: cancel,
-		done: make(chan struct{}), prompts: make(chan string, maxPrompts), log: newLines(), state: Sleeping, since: k.o.Clock.Now(),
+		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: newLines(), state: Sleeping, since: k.o.Clock.Now(),
 	}
 }
 
@@ -131,6 +131,9 @@ func (a *agent) serve(ctx context.Context) (err error) {
 // next returns the next turn, nil if there is none yet. It ends a process that was
 // idle for too long, has grown too large or has broken down.
 func (a *agent) next(ctx context.Context) (*turn, error) {
+	if t, err := a.takePrompt(ctx); t != nil || err != nil {
+		return t, err
+	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -159,8 +162,7 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 		}
 		a.measure()
 		return t, err
-	case text := <-a.prompts:
-		t = &turn{Prompt: text}
+	case <-a.prompts: // the next call takes it
 	case <-idle:
 		a.log.add("stop", "idle")
 		a.end()
@@ -172,6 +174,25 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 	cancel()
 	<-answers // a wake that it may have got is given again
 	return t, nil
+}
+
+// takePrompt makes the first words of the operator that wait the turn under way, nil if
+// there are none.
+func (a *agent) takePrompt(ctx context.Context) (t *turn, err error) {
+	r, err := a.find(ctx, "keeper.next", a.name)
+	if err != nil || len(r.Prompts) == 0 {
+		return nil, err
+	}
+	err = a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		r, err := hub.ReadMeta[record](tx, recordKey(a.name))
+		if t = nil; err != nil || len(r.Prompts) == 0 {
+			return err
+		}
+		t = &turn{Prompt: r.Prompts[0]}
+		r.Prompts, r.Turn = r.Prompts[1:], t
+		return hub.WriteMeta(tx, recordKey(a.name), r)
+	})
+	return t, err
 }
 
 // rest waits, but not longer than ctx.

@@ -22,6 +22,9 @@ type Question struct {
 	answer chan string
 }
 
+// maxAsks is the number of questions of an agent that wait; further ones are denied.
+const maxAsks = 16
+
 // A Choice is an answer to a question.
 type Choice struct {
 	ID   string `json:"id"`
@@ -37,6 +40,11 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 		q.Choices = append(q.Choices, Choice{o.ID, o.Name})
 	}
 	a.mu.Lock()
+	if len(a.asks) == maxAsks {
+		a.mu.Unlock()
+		a.log.add("denied", q.Text+": too many questions wait")
+		return "", nil
+	}
 	for _, other := range a.asks {
 		q.ID = max(q.ID, other.ID)
 	}

@@ -100,6 +100,7 @@ type record struct {
 	Problem string   `json:"problem,omitempty"` // why it does not run, for people
 	Session string   `json:"session,omitempty"` // of the agent, to be taken up again
 	Turn    *turn    `json:"turn,omitempty"`    // under way
+	Prompts []string `json:"prompts,omitempty"` // words of the operator that wait, at most maxPrompts
 	Tell    string   `json:"tell,omitempty"`    // the refusal that its next turn begins with
 	Launch  string   `json:"launch,omitempty"`  // the id that its processes carry in their environment
 	Label   string   `json:"label,omitempty"`   // of its key
@@ -281,11 +282,10 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	}
 	profile.ID = d.Agent
 	k.halt(d.Agent)
-	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return k.keys.Enlist(tx, actor, profile) })
-	if err != nil {
-		return Status{}, fmt.Errorf("keeper: %w", err)
-	}
-	err = k.change(ctx, op, actor, d.Agent, hub.ActionAgentKept, func(tx hub.Tx, r *record) error {
+	err := k.change(ctx, actor, d.Agent, hub.ActionAgentKept, func(tx hub.Tx, r *record) error {
+		if err := k.keys.Enlist(tx, actor, profile); err != nil {
+			return err
+		}
 		names, err := hub.ReadMeta[[]hub.AgentID](tx, listKey)
 		if err != nil {
 			return err
@@ -393,7 +393,7 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		return err
 	}
 	k.halt(name)
-	err := k.change(ctx, op, actor, name, hub.ActionAgentStopped, func(tx hub.Tx, r *record) error {
+	err := k.change(ctx, actor, name, hub.ActionAgentStopped, func(tx hub.Tx, r *record) error {
 		r.Stopped, r.Problem, r.Turn, r.Since = true, "", nil, k.o.Clock.Now()
 		if !forget {
 			return nil
@@ -424,7 +424,7 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 		return Status{}, err
 	}
 	k.halt(name)
-	err := k.change(ctx, op, actor, name, hub.ActionAgentRestarted, func(_ hub.Tx, r *record) error {
+	err := k.change(ctx, actor, name, hub.ActionAgentRestarted, func(_ hub.Tx, r *record) error {
 		r.Stopped, r.Problem, r.Since = false, "", k.o.Clock.Now()
 		if fresh {
 			r.Session, r.Turn = "", nil
@@ -448,14 +448,8 @@ func (k *Keeper) find(ctx context.Context, op string, name hub.AgentID) (record,
 }
 
 // change changes the stored state of an agent with a journal entry.
-func (k *Keeper) change(ctx context.Context, op string, actor hub.Caller, name hub.AgentID, action hub.Action, do func(hub.Tx, *record) error) error {
+func (k *Keeper) change(ctx context.Context, actor hub.Caller, name hub.AgentID, action hub.Action, do func(hub.Tx, *record) error) error {
 	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		if _, err := tx.Agent(name); err != nil {
-			if hub.CodeOf(err) == hub.CodeNotFound {
-				return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", name).WithHint("{agents} lists them")
-			}
-			return err
-		}
 		r, err := hub.ReadMeta[record](tx, recordKey(name))
 		if err == nil {
 			err = do(tx, &r)

@@ -124,18 +124,20 @@ func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if err != nil {
 		return err
 	}
-	err = k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), hub.ActionAgentPrompted, "kept/"+string(name), nil))
-		return err
+	err = k.change(ctx, actor, name, hub.ActionAgentPrompted, func(_ hub.Tx, r *record) error {
+		if len(r.Prompts) == maxPrompts {
+			return hub.Errorf(hub.CodeRateLimited, op, "%d prompts wait for %s already", maxPrompts, name)
+		}
+		r.Prompts = append(r.Prompts, text)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
+	a.log.add("prompt", text)
 	select {
-	case a.prompts <- text:
-		a.log.add("prompt", text)
-		return nil
-	default:
-		return hub.Errorf(hub.CodeRateLimited, op, "%d prompts wait for %s already", maxPrompts, name)
+	case a.prompts <- struct{}{}:
+	default: // it will look
 	}
+	return nil
 }

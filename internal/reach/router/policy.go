@@ -16,6 +16,14 @@ type Permission struct {
 	PerHour   int         `json:"per_hour,omitempty"`  // wakes within an hour; 0 for the limit of the hub
 }
 
+// Check refuses a budget that cannot be counted.
+func (p Permission) Check(op string) error {
+	if p.PerHour < 0 || p.PerHour > maxAttempts {
+		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxAttempts)
+	}
+	return nil
+}
+
 // A Standing says how the wakes of an agent stand.
 type Standing struct {
 	Allowed   bool          `json:"allowed"`
@@ -84,8 +92,8 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	if p.PerHour < 0 || p.PerHour > maxAttempts {
-		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxAttempts)
+	if err := p.Check(op); err != nil {
+		return err
 	}
 	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt, "per_hour": p.PerHour}, func(_ hub.Tx, a *account, all *common) error {
 		a.Allowed, a.Interrupt, a.PerHour = p.Allow, p.Allow && p.Interrupt, p.PerHour

@@ -23,11 +23,15 @@ type KeepParams struct {
 
 // keep keeps an agent. That is the yes of its user to turns that mail starts.
 func keep(ctx context.Context, s *Services, a hub.Caller, p KeepParams) (KeptAgent, error) {
+	permission := router.Permission{Agent: p.Agent, Allow: true, PerHour: p.PerHour}
+	if err := permission.Check("parley/agent/keep"); err != nil {
+		return KeptAgent{}, err
+	}
 	out, err := s.Keeper.Keep(ctx, a, p.Definition, hub.Agent{Role: p.Role, Can: p.Can}, p.Worktree)
 	if err != nil {
 		return out, err
 	}
-	return out, s.Router.Allow(ctx, a, router.Permission{Agent: p.Agent, Allow: true, PerHour: p.PerHour})
+	return out, s.Router.Allow(ctx, a, permission)
 }
 
 // KeptList lists the agents that the hub runs.
