@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,8 @@ type identity struct {
 	Wake    *bool       `json:"wake,omitempty"` // the user's answer; nil before it was asked
 	Last    hub.Time    `json:"last"`           // the last start or end
 	Process int         `json:"process"`        // of its last launch
+	Program string      `json:"program"`        // the CLI's file in its last launch, see programOf
+	Version string      `json:"version,omitempty"`
 }
 
 func identityFile(home string, agent hub.AgentID) string {
@@ -198,6 +201,9 @@ func (l *launching) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.leave(context.WithoutCancel(ctx), link.url, key)
+	if err := l.checkVersion(ctx, binary); err != nil {
+		return err
+	}
 	if err := l.allow(ctx); err != nil {
 		return err
 	}
@@ -228,6 +234,45 @@ func (l *launching) binary() (string, error) {
 	return path, nil
 }
 
+// programOf names the file of a program and its state: another text means that the
+// program was installed anew.
+func programOf(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return path
+	}
+	return fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano())
+}
+
+// checkVersion finds the version of the CLI. The CLI is asked only if its file is not
+// the one of an earlier launch, because some need seconds for the answer. A version
+// other than that of the last launch is told, with the command that tries a wake.
+func (l *launching) checkVersion(ctx context.Context, binary string) error {
+	program, last := programOf(binary), ""
+	for _, i := range identities(l.home) {
+		if i.CLI != l.cli.Name || i.Version == "" {
+			continue
+		}
+		last = cmp.Or(last, i.Version)
+		if i.Program == program {
+			l.identity.Program, l.identity.Version = program, i.Version
+			return l.identity.save(l.home)
+		}
+	}
+	version, problem := catalog.Version(ctx, binary)
+	switch {
+	case problem != "":
+		fmt.Fprintf(l.err, "%s %s: %s\n", l.paint(l.err, "33", "note:"), l.cli.Title, problem)
+	case last != "" && last != version:
+		fmt.Fprintf(l.err, "%s %s was changed from %s to %s; parley wake test %s shows whether mail still starts a turn\n", l.paint(l.err, "33", "note:"), l.cli.Title, last, version, l.identity.Agent)
+	}
+	l.identity.Program, l.identity.Version = program, version
+	return l.identity.save(l.home)
+}
+
 // identify chooses the agent, adds it to the hub if it is new, and returns a key for
 // this launch.
 func (l *launching) identify(ctx context.Context) (string, error) {
@@ -240,7 +285,7 @@ func (l *launching) identify(ctx context.Context) (string, error) {
 			fits = i.CLI == l.cli.Name && i.Dir == l.dir && !processAlive(i.Process)
 		}
 		if fits {
-			l.identity.Agent, l.identity.Made, l.identity.Wake = i.Agent, i.Made, i.Wake
+			l.identity.Agent, l.identity.Made, l.identity.Wake, l.identity.Program, l.identity.Version = i.Agent, i.Made, i.Wake, i.Program, i.Version
 			break
 		}
 	}
@@ -321,7 +366,7 @@ func (l *launching) prepare(binary, key string) (terminal.Plan, error) {
 		return plan, hub.Errorf(hub.CodeInvalid, "parley", "plan the start of %s: %w", l.cli.Title, err)
 	}
 	plan.Env = append(plan.Env, env...)
-	plan.Launch.Process, plan.Launch.Label, plan.Launch.Attended = os.Getpid(), l.label, isTerminal(l.in)
+	plan.Launch.Process, plan.Launch.Label, plan.Launch.Attended, plan.Launch.Version = os.Getpid(), l.label, isTerminal(l.in), l.identity.Version
 	record, err := json.Marshal(plan.Launch)
 	if err != nil {
 		return plan, err

@@ -25,6 +25,7 @@ func fakeCLI(t *testing.T, name string) (path string) {
 	}
 	dir := t.TempDir()
 	script := fmt.Sprintf(`#!/bin/sh
+[ "$1" != --version ] || exec echo "$FAKE_VERSION (fake)"
 printf 'arg %%s\n' "$@"
 env | sed 's/^/env /'
 stat -c 'mode %%a' "$PARLEY_LAUNCH/key"
@@ -39,10 +40,10 @@ exit 7
 
 func TestLaunch(t *testing.T) {
 	h := newHouse(t)
-	dir := t.TempDir()
+	dir, path, version := t.TempDir(), fakeCLI(t, "claude"), "1.0.0"
 	launch := func(args ...string) result {
 		t.Helper()
-		cmd := parley(t, append(h.env(""), "PATH="+fakeCLI(t, "claude"), "HOME="+t.TempDir()), append([]string{"claude", "--as-operator"}, args...)...)
+		cmd := parley(t, append(h.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION="+version), append([]string{"claude", "--as-operator"}, args...)...)
 		cmd.Dir = dir
 		return do(t, cmd)
 	}
@@ -102,6 +103,21 @@ func TestLaunch(t *testing.T) {
 		contains(t, r.err, string(all[0].Agent)+" on the hub")
 		if again := identities(h.home); len(again) != 3 {
 			t.Errorf("got %+v", again)
+		}
+	})
+	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
+		const word = "Claude Code was changed from 1.0.0 to 1.1.0; parley wake test worker"
+		version = "1.1.0"
+		if r := launch("--as", "worker"); strings.Contains(r.err, word) {
+			t.Errorf("a file that did not change was started to ask for its version: %s", r.err)
+		}
+		program, _, _ := strings.Cut(path, ":")
+		if err := os.Chtimes(filepath.Join(program, "claude"), time.Time{}, now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		contains(t, launch("--as", "worker").err, word)
+		if r := launch("--as", "worker"); strings.Contains(r.err, word) {
+			t.Errorf("it is named again: %s", r.err)
 		}
 	})
 	t.Run("a launch that was killed leaves no key that works", func(t *testing.T) {

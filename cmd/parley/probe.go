@@ -101,6 +101,11 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 		live = live || s.State != sessions.StateEnded
 		armed = armed || !s.Armed.IsZero()
 	}
+	for _, s := range w.Sessions {
+		if s.State != sessions.StateEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
+			return fmt.Sprintf("mail has started no turn yet since %s was changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf("parley probe %s tries it", w.Agent)
+		}
+	}
 	if live && !armed {
 		return "it has a session, and no mechanism of it is armed", fmt.Sprintf("start it anew with parley launch; parley wake sessions %s shows its sessions", w.Agent)
 	}

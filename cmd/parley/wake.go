@@ -160,7 +160,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 	if err == nil {
 		attended := w.attended()
 		report := sessions.Report{
-			Key: w.key, Cwd: w.dir, Event: sessions.Event(h.Event), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
+			Key: w.key, Cwd: w.dir, Version: w.launch.Version, Event: sessions.Event(h.Event), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
 			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End, Attended: &attended,
 		}
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, report); err == nil {
@@ -339,7 +339,7 @@ func (w *waiter) each(ctx context.Context, mechanism string, write func(terminal
 			}
 		}
 	}()
-	params := sessions.Waiter{Key: w.key, Cwd: w.dir, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
+	params := sessions.Waiter{Key: w.key, Cwd: w.dir, Version: w.launch.Version, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.client() // anew: a hub that was started again may have another address
 		var got sessions.Call

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -18,6 +19,11 @@ const (
 	// each time that the log has grown by walPagesLook.
 	walPagesLook = 1 << 20 / 4096
 
+	// A log file of so many bytes is copied before the hub starts: checkpoints did
+	// not end beside the work, as in a hub that is killed again and again, and each
+	// start takes as long as the log is.
+	walTrim = 2 * walPages * 4096
+
 	// The writer may be blocked for so many pages.
 	walPagesLeft = 256
 
@@ -25,6 +31,17 @@ const (
 	// waits meanwhile, and a backup may read for minutes.
 	checkpointWait = 100 * time.Millisecond
 )
+
+// trimLog empties a log that became too long in earlier processes. It is called before
+// other connections are open.
+func (s *Store) trimLog(c *conn) error {
+	info, err := os.Stat(s.path + "-wal")
+	if err != nil || info.Size() < walTrim {
+		return nil // no log: an earlier process ended well
+	}
+	_, _, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)
+	return err
+}
 
 // walGrew is called by the writer's connection after each commit, always by
 // the same goroutine.

@@ -155,6 +155,9 @@ func (s *Store) start(readers int) (err error) {
 			s.log.Warn("closing the first connection", "err", err)
 		}
 	}()
+	if err := s.trimLog(first); err != nil {
+		return err
+	}
 	w := &writer{s: s}
 	s.conn, s.writer = w, rows.NewWriter(&s.gate, w, s.patience, s.log)
 	if err := w.connect(); err != nil {

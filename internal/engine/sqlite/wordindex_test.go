@@ -121,6 +121,20 @@ func TestKill(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("R3-004 a log that grew over many kills is copied at the next start", func(t *testing.T) {
+		s := openTest(t, nil)
+		id := put(t, s)
+		dir := killed(t, s)
+		log := filepath.Join(dir, databaseName+"-wal")
+		if err := os.Truncate(log, walTrim); err != nil { // longer: what follows the last commit is ignored
+			t.Fatal(err)
+		}
+		again := openAt(t, dir, nil)
+		wantLists(t, again, []hub.EnvelopeID{id}, []hub.EnvelopeID{id})
+		if info, err := os.Stat(log); err != nil || info.Size() >= walTrim {
+			t.Errorf("the log has %d bytes (%v)", info.Size(), err)
+		}
+	})
 	t.Run("R3-004 a kill loses neither what became of a message nor what caused it", func(t *testing.T) {
 		s := openTest(t, nil)
 		read, unread := put(t, s), put(t, s)

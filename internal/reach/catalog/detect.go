@@ -52,7 +52,7 @@ func Detect(ctx context.Context, home string) []Installation {
 	}
 	var all sync.WaitGroup
 	for i := range found {
-		all.Go(func() { found[i].Version, found[i].Problem = version(ctx, found[i].Path) })
+		all.Go(func() { found[i].Version, found[i].Problem = Version(ctx, found[i].Path) })
 	}
 	all.Wait()
 	return found
@@ -65,8 +65,8 @@ const (
 
 var versionForm = regexp.MustCompile(`\d+(\.\d+)+([-+][0-9A-Za-z.+-]*[0-9A-Za-z])?`)
 
-// version asks a program for its version.
-func version(ctx context.Context, path string) (version, problem string) {
+// Version starts a program to ask for its version. If it names none, problem says why.
+func Version(ctx context.Context, path string) (version, problem string) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	var out head

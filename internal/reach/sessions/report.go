@@ -14,6 +14,7 @@ import (
 type Report struct {
 	Key
 	Cwd        string   `json:"cwd,omitempty"`
+	Version    string   `json:"version,omitempty"` // of the CLI
 	Event      Event    `json:"event"`
 	Wakes      []string `json:"wakes,omitempty"`       // ids of wakes that were seen in the prompt
 	StopActive bool     `json:"stop_active,omitempty"` // this turn was continued by a hook already
@@ -38,7 +39,7 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 	if !slices.Contains(events, p.Event) {
 		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "event: %q is not one of %v", p.Event, events)
 	}
-	if err := checkTexts(op, append(p.Wakes, p.Cwd)...); err != nil {
+	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Version)...); err != nil {
 		return Advice{}, err
 	}
 	if len(p.Wakes) > 20 {
@@ -49,12 +50,19 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 		out = Advice{}
 		s := d.ensure(p.Key, now)
 		s.Seen, s.Reported = now, now
-		s.Cwd = cmp.Or(p.Cwd, s.Cwd)
+		s.Cwd, s.Version = cmp.Or(p.Cwd, s.Cwd), cmp.Or(p.Version, s.Version)
 		if p.Attended != nil {
 			s.Attended = *p.Attended
 		}
+		proof := s.LastProof
 		if err := g.prove(tx, actor.ID, s, p, now); err != nil {
 			return err
+		}
+		if s.LastProof != proof && s.Version != "" {
+			if d.Proven == nil {
+				d.Proven = map[string]string{}
+			}
+			d.Proven[s.CLI] = s.Version
 		}
 		out.Notice, err = g.advance(tx, actor.ID, s, p, now)
 		return err

@@ -84,6 +84,7 @@ type Key struct {
 type Session struct {
 	Key
 	Cwd       string   `json:"cwd,omitempty"`
+	Version   string   `json:"version,omitempty"`   // of the CLI; empty if it is not known
 	Mechanism string   `json:"mechanism,omitempty"` // by which its waiter writes notices
 	State     State    `json:"state"`
 	Since     hub.Time `json:"since"` // in that state
@@ -92,6 +93,7 @@ type Session struct {
 	Seen      hub.Time `json:"seen"`                // the last request of its waiter or hooks
 	Reported  hub.Time `json:"reported,omitzero"`   // the last report of its hooks; zero if it has none
 	LastProof hub.Time `json:"last_proof,omitzero"` // the last turn that a notice started
+	Proven    string   `json:"proven,omitempty"`    // version of the CLI in the last such turn of any session
 
 	Shown     int64  `json:"shown,omitempty"`     // messages up to this entry of the journal were announced in it
 	Wake      *wake  `json:"wake,omitempty"`      // the one under way
@@ -170,7 +172,8 @@ func (s *Session) move(next State, now hub.Time) {
 
 // A document is the stored part of the register for one agent.
 type document struct {
-	Sessions []*Session `json:"sessions"`
+	Sessions []*Session        `json:"sessions"`
+	Proven   map[string]string `json:"proven,omitempty"` // version of each CLI in which a notice last started a turn
 }
 
 func metaKey(agent hub.AgentID) string { return "sessions/" + string(agent) }
@@ -287,6 +290,7 @@ func (g *Register) List(r hub.Reader, agent hub.AgentID) ([]Session, error) {
 		if !g.armed(agent, s, now) {
 			s.Armed = hub.Time{}
 		}
+		s.Proven = d.Proven[s.CLI]
 		out = append(out, *s)
 	}
 	slices.SortStableFunc(out, func(a, b Session) int {

@@ -212,6 +212,34 @@ func TestProof(t *testing.T) {
 	}
 }
 
+func TestVersions(t *testing.T) {
+	w := newWorld(t)
+	g := w.register()
+	wake := func(id, version string) sessions.Session {
+		t.Helper()
+		waiter := sessions.Waiter{Key: key, Version: version, Mechanism: "monitor", Waiter: version, Attended: true, Seconds: 1}
+		for range 2 { // the first one arms
+			if _, err := g.Wait(t.Context(), builder, waiter); err != nil {
+				t.Fatal(err)
+			}
+			w.deliver(g, id)
+		}
+		return w.session(g)
+	}
+	if got := wake("w_1", "1.0.0"); got.Version != "1.0.0" || got.Proven != "" {
+		t.Errorf("before a turn began: got %+v", got)
+	}
+	w.report(g, sessions.EventPrompt, "w_1")
+	w.report(g, sessions.EventTurnEnd)
+	if got := w.session(g); got.Proven != "1.0.0" {
+		t.Errorf("after a turn began: got %+v", got)
+	}
+	w.now = w.now.Add(time.Hour)
+	if got := wake("w_2", "1.1.0"); got.Version != "1.1.0" || got.Proven != "1.0.0" {
+		t.Errorf("after the CLI was changed: got %+v", got)
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	w := newWorld(t)
 	g := w.register()

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type Waiter struct {
 	Key
 	Cwd       string `json:"cwd,omitempty"`
+	Version   string `json:"version,omitempty"`  // of the CLI
 	Mechanism string `json:"mechanism"`          // by which it writes a notice into the session
 	Waiter    string `json:"waiter,omitempty"`   // its name, the same in all its requests and in no other waiter's
 	Attended  bool   `json:"attended,omitempty"` // a person has the session in a terminal
@@ -41,7 +43,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if err := w.check(op); err != nil {
 		return Call{}, err
 	}
-	if err := checkTexts(op, w.Cwd, w.Mechanism, w.Waiter); err != nil {
+	if err := checkTexts(op, w.Cwd, w.Version, w.Mechanism, w.Waiter); err != nil {
 		return Call{}, err
 	}
 	if w.Seconds == 0 {
@@ -129,9 +131,7 @@ func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served
 			s.Armed = now
 		}
 		s.Seen, s.Mechanism, s.Attended = now, w.Mechanism, w.Attended
-		if w.Cwd != "" {
-			s.Cwd = w.Cwd
-		}
+		s.Cwd, s.Version = cmp.Or(w.Cwd, s.Cwd), cmp.Or(w.Version, s.Version)
 		if s.State == StateStarting || s.State == StateEnded {
 			s.move(StateIdle, now)
 		}

@@ -189,10 +189,11 @@ func (c CLI) Hand(ctx context.Context, t Target, n Notice) error { return c.hand
 type Launch struct {
 	CLI     string      `json:"cli"`
 	Agent   hub.AgentID `json:"agent"`
-	Process int         `json:"process"`          // of launch, which lives as long as the CLI
-	Label   string      `json:"label"`            // of the key
-	Wake    bool        `json:"wake,omitempty"`   // notices may start turns
-	Binary  string      `json:"binary"`           // of the CLI
+	Process int         `json:"process"`        // of launch, which lives as long as the CLI
+	Label   string      `json:"label"`          // of the key
+	Wake    bool        `json:"wake,omitempty"` // notices may start turns
+	Binary  string      `json:"binary"`         // of the CLI
+	Version string      `json:"version,omitempty"`
 	Socket  string      `json:"socket,omitempty"` // of the CLI's own server, for codex
 	Input   string      `json:"input,omitempty"`  // file whose lines are prompts, for qwen
 

@@ -188,23 +188,48 @@ func (s *Service) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, 
 	s.mu.RUnlock()
 	if !ok {
 		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			if known.agent, err = r.Agent(id); err != nil {
-				return err
-			}
-			known.keys, err = r.Keys(id)
+			known, err = read(r, id)
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("keys: look up %s: %w", id, err)
+			return hub.Agent{}, false, fmt.Errorf("keys: look up %s: %w", id, err)
 		}
-		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-			return hub.Agent{}, false, err
-		}
-		known.missing = err
 		remember(s, s.agents, id, known, epoch)
 	}
+	return known.agent, s.keyed(known), known.missing
+}
+
+// HasKey reports whether an agent has a key that is valid now. It reads with r, for
+// callers inside a transaction: a second one there could wait for a connection that
+// the first one holds. The result is not remembered, because the snapshot of r may be
+// older than the last change of a key.
+func (s *Service) HasKey(r hub.Reader, id hub.AgentID) (bool, error) {
+	s.mu.RLock()
+	known, ok := s.agents[id]
+	s.mu.RUnlock()
+	if !ok {
+		var err error
+		if known, err = read(r, id); err != nil {
+			return false, fmt.Errorf("keys: look up %s: %w", id, err)
+		}
+	}
+	return s.keyed(known), known.missing
+}
+
+// read reads an agent and its keys. That the agent is unknown is a part of the result.
+func read(r hub.Reader, id hub.AgentID) (known cachedAgent, err error) {
+	if known.agent, err = r.Agent(id); hub.CodeOf(err) == hub.CodeNotFound {
+		return cachedAgent{missing: fmt.Errorf("keys: look up %s: %w", id, err)}, nil
+	}
+	if err == nil {
+		known.keys, err = r.Keys(id)
+	}
+	return known, err
+}
+
+func (s *Service) keyed(known cachedAgent) bool {
 	now := s.clock.Now()
-	return known.agent, slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) }), known.missing
+	return slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) })
 }
 
 // update runs a transaction that changes agents or keys. what says in an error

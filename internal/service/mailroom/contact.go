@@ -23,14 +23,14 @@ const maxContacts = 50
 // one of them.
 func (m *Mailroom) Contacts(ctx context.Context, actor hub.Caller) ([]Contact, error) {
 	out := []Contact{}
-	err := m.store.View(ctx, func(r hub.Reader) error { return m.contacts(ctx, r, actor, &out) })
+	err := m.store.View(ctx, func(r hub.Reader) error { return m.contacts(r, actor, &out) })
 	if err != nil {
 		return nil, fmt.Errorf("mailroom: contacts: %w", err)
 	}
 	return out, nil
 }
 
-func (m *Mailroom) contacts(ctx context.Context, r hub.Reader, actor hub.Caller, out *[]Contact) error {
+func (m *Mailroom) contacts(r hub.Reader, actor hub.Caller, out *[]Contact) error {
 	all, err := r.Agents()
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (m *Mailroom) contacts(ctx context.Context, r hub.Reader, actor hub.Caller,
 		if len(*out) == maxContacts {
 			break
 		}
-		_, keyed, err := m.directory.Lookup(ctx, a.ID)
+		keyed, err := m.directory.HasKey(r, a.ID)
 		if err != nil {
 			return err
 		}

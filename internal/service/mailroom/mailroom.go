@@ -94,6 +94,9 @@ type Directory interface {
 	// Lookup returns an agent and whether it can log in. It reports
 	// CodeNotFound when there is no such agent.
 	Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error)
+	// HasKey reports whether an agent can log in. It is for callers inside a
+	// transaction and reads with r.
+	HasKey(r hub.Reader, id hub.AgentID) (bool, error)
 }
 
 // New returns a mailroom that keeps messages in store and finds agents in
@@ -242,7 +245,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	admit := func(tx hub.Tx, msg *hub.Message) (err error) {
 		out = sendResult{}
 		if d.IdempotencyKey != "" {
-			if out, err = m.repeated(ctx, tx, op, actor, d.IdempotencyKey, request); err != nil || out.again {
+			if out, err = m.repeated(tx, op, actor, d.IdempotencyKey, request); err != nil || out.again {
 				return err
 			}
 		}
@@ -383,7 +386,7 @@ func hashDraft(d Draft) string {
 }
 
 // repeated returns the result of an earlier send with the same idempotency key.
-func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub.Caller, key, request string) (sendResult, error) {
+func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (sendResult, error) {
 	r, err := tx.Receipt(actor.ID, key)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -406,7 +409,7 @@ func (m *Mailroom) repeated(ctx context.Context, tx hub.Tx, op string, actor hub
 		return sendResult{}, err
 	}
 	for _, d := range ledger {
-		_, keyed, err := m.directory.Lookup(ctx, d.Recipient)
+		keyed, err := m.directory.HasKey(tx, d.Recipient)
 		if err != nil {
 			return sendResult{}, err
 		}

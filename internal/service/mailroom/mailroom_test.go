@@ -45,7 +45,7 @@ func open(t *testing.T, change func(*mailroom.Options)) *office {
 	t.Helper()
 	o := &office{t: t, home: t.TempDir(), bus: new(bus.Local), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	var err error
-	if o.store, err = sqlite.Open(o.home, nil); err != nil {
+	if o.store, err = sqlite.Open(o.home, &sqlite.Options{Readers: 1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.store.Close() })

@@ -35,7 +35,7 @@ func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub
 			return err
 		}
 		for _, id := range agents {
-			_, keyed, err := m.directory.Lookup(ctx, id)
+			keyed, err := m.directory.HasKey(r, id)
 			if err != nil {
 				return err
 			}
