@@ -120,6 +120,17 @@ func TestChannels(t *testing.T) {
 		if in := mustCall(t, w.as(w.keys["builder"]), api.Inbox, api.InboxParams{}); len(in.Messages) != 1 {
 			t.Errorf("got %d messages", len(in.Messages))
 		}
+		s, err := server.New(t.Context(), server.Options{Home: t.TempDir(), Addr: "127.0.0.1:0", Channels: []channel.Channel{p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if off := s.FailedChannels(); len(off) != 1 || off["channel"] != "no such method" {
+			t.Errorf("for the start lines: got %v", off)
+		}
+		if body := string(w.do(t, "GET", "/health", "", nil).body); !strings.Contains(body, `"failed_channels":["channel"]`) || strings.Contains(body, "no such method") {
+			t.Errorf("/health: got %s", body)
+		}
 	})
 	t.Run("R3-116 a channel that fails, or breaks, leaves the message in the inbox and is off until it is checked again", func(t *testing.T) {
 		for name, fail := range map[string]func() error{

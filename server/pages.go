@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -180,11 +181,26 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{
 		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	}
+	if off := s.FailedChannels(); len(off) > 0 {
+		answer["failed_channels"] = slices.Sorted(maps.Keys(off)) // why is for those who can log in
+	}
 	if err != nil {
 		problem := rpc.Describe(err, rpc.Commands)
 		answer["problem"], answer["hint"] = problem.Message, problem.Hint
 	}
 	rpc.WriteJSON(w, code, answer)
+}
+
+// FailedChannels returns the channels that are off because their last check or attempt
+// failed, with the reason of each.
+func (s *Server) FailedChannels() map[string]string {
+	off := map[string]string{}
+	for name, c := range s.mail.Capabilities() {
+		if c.State == hub.Failed {
+			off[name] = c.Detail
+		}
+	}
+	return off
 }
 
 // peerCount returns how many peers are kept in step.

@@ -266,6 +266,10 @@ func TestVisitors(t *testing.T) {
 				t.Errorf("%s: got %d", page, a.status)
 			}
 		}
+		var card struct{ Protocols map[string]string }
+		if err := json.Unmarshal(r.do(t, "GET", "/.well-known/agent-card.json", "", nil).body, &card); err != nil || len(card.Protocols) != 1 || card.Protocols["cacp"] == "" {
+			t.Errorf("protocols of the card: got %v (%v), want the one that is spoken", card.Protocols, err)
+		}
 		if a := r.do(t, "GET", "/peers", "", nil); a.status != http.StatusUnauthorized {
 			t.Errorf("/peers: got %d, want 401", a.status)
 		}

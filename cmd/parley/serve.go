@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,6 +97,10 @@ the flags written with underscores, and it alone can tighten limits.`,
 			fmt.Fprintf(a.err, "listening on %s\n", s.URL())
 			seq, hash := s.Head()
 			fmt.Fprintf(a.err, "%s%d %s\n", headLine, seq, hash)
+			off := s.FailedChannels()
+			for _, name := range slices.Sorted(maps.Keys(off)) {
+				fmt.Fprintf(a.err, "channel %s is off until a check succeeds: %s\n", name, off[name])
+			}
 			if isTerminal(a.err) {
 				typed := a.typed(home)
 				fmt.Fprintf(a.err, "\nNow, in a second terminal, give an installed agent CLI the hub's tools:\n  %s connect claude --agent planner\n"+

@@ -1,9 +1,18 @@
 package mcptools_test
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -36,6 +45,40 @@ func TestManySessions(t *testing.T) {
 		}
 		if n != most {
 			t.Errorf("got %d sessions, want %d", n, most)
+		}
+	})
+}
+
+func TestSilentSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := mcptools.NewHandler("test", rpc.NewDispatcher(rpc.Recorder{Refused: func(context.Context, hub.AgentID, string, hub.Code) {}}, api.Operations.Bind(nil)), nil, nil)
+		defer h.Close()
+		post := func(session, body string) *http.Response {
+			t.Helper()
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/mcp", strings.NewReader(body))
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer key"}}
+			if session != "" {
+				r.Header.Set("Mcp-Session-Id", session)
+			}
+			w := httptest.NewRecorder()
+			if err := h.Serve(w, r, hub.Caller{ID: "alice", Kind: hub.CallerAgent}); err != nil {
+				t.Fatal(err)
+			}
+			return w.Result()
+		}
+		begin := func() string {
+			return post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Header.Get("Mcp-Session-Id")
+		}
+		const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		silent, used := begin(), begin()
+		for range 3 {
+			<-time.After(25 * time.Minute) // by the clock of the bubble
+			if got := post(used, ping).StatusCode; got != http.StatusOK {
+				t.Fatalf("a session that is used: got %d", got)
+			}
+		}
+		if got := post(silent, ping).StatusCode; got != http.StatusNotFound {
+			t.Errorf("a session that was silent for 75 minutes: got %d, want 404", got)
 		}
 	})
 }
