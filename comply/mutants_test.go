@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/goodagent"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/proof"
 )
 
@@ -99,7 +100,7 @@ func TestGoodAgents(t *testing.T) {
 		{"a login that is given", goodAgent(goodagent.Variant("login")), "required. auth. session. initialize.", 0, comply.Options{Auth: "token"}},
 		{"an agent that is written differently", proof.Plain(), "required. initialize. rpc. transport. session.new prompt. permission. fs. tool. mcp. plan capabilities.", 12, comply.Options{}},
 	} {
-		if raceDetector && i > 0 {
+		if patience.Race && i > 0 {
 			break
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestMutants(t *testing.T) {
 	group := ""
 	for _, m := range goodagent.Mutants() {
 		before := group
-		if group, _, _ = strings.Cut(m.Rule, "-"); raceDetector && group == before {
+		if group, _, _ = strings.Cut(m.Rule, "-"); patience.Race && group == before {
 			continue
 		}
 		t.Run(m.ID(), func(t *testing.T) {

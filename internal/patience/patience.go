@@ -6,6 +6,7 @@ package patience
 import (
 	"os"
 	"strconv"
+	"testing"
 	"time"
 )
 
@@ -16,6 +17,16 @@ var factor = func() float64 {
 	}
 	return f
 }()
+
+// NotUnderRace skips a long test under the race detector, which makes it ten times
+// slower and finds little in it: its work is done by one goroutine at a time.
+// scripts/test runs it without; PARLEY_RACE=all keeps it.
+func NotUnderRace(t *testing.T) {
+	t.Helper()
+	if Race && os.Getenv("PARLEY_RACE") != "all" {
+		t.Skip("it runs without the race detector")
+	}
+}
 
 // For returns the bound of a wait that takes d at most on a busy machine.
 func For(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }

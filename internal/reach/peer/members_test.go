@@ -83,6 +83,7 @@ func (n *node) journaled(action hub.Action) bool {
 }
 
 func TestLargeHistory(t *testing.T) {
+	patience.NotUnderRace(t)
 	t.Parallel()
 	slow := peer.ClientOptions{Guard: loopback, Timeout: patience.For(time.Minute)} // a part of the history may take long
 	a, b := newNodeWith(t, "alpha", nil, slow), newNodeWith(t, "beta", nil, slow)

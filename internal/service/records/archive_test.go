@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -113,6 +114,7 @@ func (w *world) archive(opts records.ArchiveOptions) records.ArchiveReport {
 }
 
 func TestArchive(t *testing.T) {
+	patience.NotUnderRace(t)
 	const old = 300 // more than a page
 	w, ids := oldWorld(t, old)
 	before := w.entries()

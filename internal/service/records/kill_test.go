@@ -152,6 +152,7 @@ func (w *world) eachKill(work string, stride int, check func(c *world)) {
 }
 
 func TestKilledArchive(t *testing.T) {
+	patience.NotUnderRace(t)
 	w, old := oldWorld(t, 8)
 	t.Run("R3-117 a hub that is killed while it archives loses and doubles nothing", func(t *testing.T) {
 		w.t = t
@@ -198,6 +199,7 @@ func TestKilledCopy(t *testing.T) {
 }
 
 func TestKilledExport(t *testing.T) {
+	patience.NotUnderRace(t)
 	w, _ := oldWorld(t, 8)
 	t.Run("an export that was killed is none, and does not stand in the way of the next", func(t *testing.T) {
 		w.t = t
@@ -217,6 +219,7 @@ func TestKilledExport(t *testing.T) {
 }
 
 func TestKilledForget(t *testing.T) {
+	patience.NotUnderRace(t)
 	w := newWorld(t)
 	archived := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Text: strings.Repeat("word ", 1000) + secretText})
 	w.copy()

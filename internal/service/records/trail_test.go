@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -143,6 +144,7 @@ func TestTrail(t *testing.T) {
 }
 
 func TestTrailRecovers(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := tell(t)
 	want := s.trailContent()
 	size := len(want[firstSegment])

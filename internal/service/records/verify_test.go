@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -131,6 +132,7 @@ func TestVerify(t *testing.T) {
 func quote[S ~string](s S) string { return "'" + strings.ReplaceAll(string(s), "'", "''") + "'" }
 
 func TestTampering(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := tell(t)
 	sent := s.rowOf(hub.ActionMessageSent, 0)
 	sentRich := s.rowOf(hub.ActionMessageSent, 2)
