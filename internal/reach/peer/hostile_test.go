@@ -27,6 +27,7 @@ type script struct {
 	native  bool
 	results map[string]string // by method, as JSON; others get an error
 	count   int               // of requests
+	before  func(string)      // called with the method of each request; may be nil
 }
 
 func newScript(t *testing.T, native bool, results map[string]string) *script {
@@ -74,6 +75,9 @@ type rpcRequest struct {
 }
 
 func (s *script) answer(req rpcRequest) string {
+	if s.before != nil {
+		s.before(req.Method)
+	}
 	if result, ok := s.results[req.Method]; ok {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, result)
 	}

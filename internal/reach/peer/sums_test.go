@@ -2,11 +2,51 @@ package peer_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/peers"
 )
+
+// TestComparisons compares a hub with peers whose answers wait for each other.
+func TestComparisons(t *testing.T) {
+	t.Parallel()
+	const all = 6
+	n := newNode(t, "alpha", nil)
+	var begun, now, most atomic.Int32
+	release := make(chan struct{})
+	for i := range all {
+		s := newScript(t, true, map[string]string{"cacp/sync/projects": `{"projects":[]}`})
+		s.aid = hub.AID(fmt.Sprintf("aid://peer%d.example/x@1.0.0", i))
+		s.before = func(method string) {
+			if method != "cacp/sync/projects" {
+				return
+			}
+			begun.Add(1)
+			for here := now.Add(1); ; {
+				if was := most.Load(); here <= was || most.CompareAndSwap(was, here) {
+					break
+				}
+			}
+			<-release
+			now.Add(-1)
+		}
+		if _, _, err := n.peers.AddPeer(t.Context(), operator, peers.NewPeer{AID: s.aid, Endpoint: s.URL}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.start()
+	eventually(t, "two peers are compared", []*node{n}, func() bool { return now.Load() >= 2 })
+	close(release)
+	eventually(t, "all peers were compared", []*node{n}, func() bool { return begun.Load() >= all })
+	if got := most.Load(); got != 2 {
+		t.Errorf("R1-083 comparisons at a time: got %d, want 2", got)
+	}
+}
 
 // TestSums compares two hubs and counts the summaries that one asks the other for.
 func TestSums(t *testing.T) {
