@@ -50,6 +50,8 @@ type identity struct {
 	Process int         `json:"process"`        // of its last launch
 	Program string      `json:"program"`        // the CLI's file in its last launch, see programOf
 	Version string      `json:"version,omitempty"`
+
+	Connected bool `json:"connected,omitempty"` // launch has written a permanent connection for it
 }
 
 func identityFile(home string, agent hub.AgentID) string {
@@ -115,8 +117,9 @@ A hub is started if none runs. Two windows are two agents. Mail is announced in
 the session; if you say yes once for this agent, it also starts a turn while the
 session is idle, which spends tokens. ARGS are given to the CLI.
 
-No file of the CLI is changed: the entries are passed by flags and variables. Known
-are ` + strings.Join(names, ", ") + `; each is a command, too: parley claude.`,
+No file of the CLI is changed: the entries are passed by flags and variables. Only
+Gemini CLI has none that work for users other than root; the file is named and you
+are asked once. Known are ` + strings.Join(names, ", ") + `; each is a command, too: parley claude.`,
 		Example: `  parley claude
   parley codex --as builder
   parley launch qwen --wake -- --approval-mode default`,
@@ -194,6 +197,9 @@ func (l *launching) run(ctx context.Context, args []string) error {
 		return err
 	}
 	l.client = link.Client
+	if l.needsConnection() {
+		return l.runConnected(ctx, binary)
+	}
 	l.clean(ctx)
 	l.retire(ctx)
 	key, err := l.identify(ctx)
@@ -392,10 +398,9 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("the program ended with exit code %d", int(e)) }
 
-// execute runs the CLI in the foreground. Keys such as Ctrl-C belong to the CLI; other
-// signals are passed on to it.
+// execute runs the CLI in the foreground, with the server of its own beside it if it
+// has one.
 func (l *launching) execute(ctx context.Context, binary string, plan terminal.Plan) error {
-	alive := context.WithoutCancel(ctx)
 	env := append(fleet.Environment(""), plan.Env...)
 	if plan.Beside != nil {
 		stop, err := l.beside(ctx, binary, plan, env)
@@ -404,7 +409,13 @@ func (l *launching) execute(ctx context.Context, binary string, plan terminal.Pl
 		}
 		defer stop()
 	}
-	cmd := exec.CommandContext(alive, binary, plan.Args...)
+	return l.foreground(ctx, binary, plan.Args, env)
+}
+
+// foreground runs the CLI at the terminal of this process. Keys such as Ctrl-C belong
+// to the CLI; other signals are passed on to it.
+func (l *launching) foreground(ctx context.Context, binary string, args, env []string) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, l.in, l.out, l.err
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -610,11 +621,17 @@ func (l *launching) takeBack(ctx context.Context) error {
 		if i.CLI != l.cli.Name {
 			continue
 		}
-		if processAlive(i.Process) {
+		if !i.Connected && processAlive(i.Process) {
 			return hub.Errorf(hub.CodeConflict, "parley", "%s still runs as %s", l.cli.Title, i.Agent).WithHint("end it first")
 		}
 		if _, err := rpc.Call(ctx, client, api.AllowWake, api.WakeAllowParams{Agent: i.Agent, Allow: false}); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
+		}
+		if i.Connected {
+			if err := l.disconnect(ctx, i.Agent); err != nil {
+				return err
+			}
+			out.Files = true
 		}
 		if err := os.Remove(identityFile(l.home, i.Agent)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -622,7 +639,11 @@ func (l *launching) takeBack(ctx context.Context) error {
 		out.Agents = append(out.Agents, i.Agent)
 	}
 	return l.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "launch has changed no file of %s; %d identities forgotten, their wakes are off\n", l.cli.Title, len(out.Agents))
+		files := "launch has changed no file of " + l.cli.Title
+		if out.Files {
+			files = "the entries in files of " + l.cli.Title + " are removed"
+		}
+		fmt.Fprintf(w, "%s; %d identities forgotten, their wakes are off\n", files, len(out.Agents))
 		if l.cli.Name == "codex" {
 			fmt.Fprintln(w, "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it counts for nothing without launch")
 		}
@@ -633,4 +654,5 @@ func (l *launching) takeBack(ctx context.Context) error {
 type undone struct {
 	CLI    string        `json:"cli"`
 	Agents []hub.AgentID `json:"agents"`
+	Files  bool          `json:"files,omitempty"` // entries in files of the CLI were removed
 }

@@ -55,7 +55,10 @@ func sit(t *testing.T, cmd *exec.Cmd) *seat {
 	t.Helper()
 	person, terminal := openPTY(t)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package terminal
 // gemini is Gemini CLI. A turn of an idle session begins with keys only, so the
 // agent sees mail with its next prompt, after a tool call and at the end of a turn.
 var gemini = CLI{
-	Name: "gemini", Title: "Gemini CLI", Tells: true,
+	Name: "gemini", Title: "Gemini CLI", Tells: true, RootOnly: true,
 	Stays: "Gemini CLI cannot be woken while it is idle: it sees mail with your next prompt, after a tool call and at the end of a turn",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"BeforeAgent", Prompt}, {"AfterTool", Tool}, {"AfterAgent", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},

@@ -3,8 +3,8 @@
 // expect, and how a notice starts a turn of an idle session.
 //
 // There is one file for each CLI. A [Plan] prefers flags and variables: every CLI
-// here can be started without a change to a file of the user. The files of a plan
-// are in a folder of the launch, which goes when the CLI ends.
+// here can be started without a change to a file of the user, Gemini CLI by root only.
+// The files of a plan are in a folder of the launch, which goes when the CLI ends.
 //
 // The package calls no hub, asks no questions and starts no CLI.
 package terminal
@@ -53,6 +53,10 @@ type CLI struct {
 	// Tells says that the CLI has no flag for instructions: the hook at the start of a
 	// session shows them.
 	Tells bool
+
+	// RootOnly says that the CLI reads the file of its plan only if root owns it. Other
+	// users connect it with a file of their own.
+	RootOnly bool
 
 	hooks []Hook
 	plan  func(CLI, *planner)
