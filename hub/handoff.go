@@ -156,6 +156,9 @@ type Handoff struct {
 	AcceptedAt Time
 	Escalated  Time // when the coordinators were last told that it is late
 
+	Team           TeamID  // into which the task is handed, or ""
+	TeamApprovedBy AgentID // the member that approved it for the team
+
 	Ending       Ending
 	RejectReason RejectReason
 	InitiatedAt  Time

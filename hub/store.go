@@ -111,6 +111,7 @@ type Reader interface {
 	MessageReader
 	HandoffReader
 	DeliberationReader
+	TeamReader
 	RunReader
 	RootReader
 	ProjectReader
@@ -131,6 +132,7 @@ type Tx interface {
 	MessageWriter
 	HandoffWriter
 	DeliberationWriter
+	TeamWriter
 	RunWriter
 	RootWriter
 	ProjectWriter
@@ -221,7 +223,6 @@ type CountFilter struct {
 type SentFilter struct {
 	From       AgentID
 	Since      Time // at or after
-	Broadcasts bool // those to everyone only
 	Limit      int  // how many at most; positive
 }
 
@@ -354,6 +355,42 @@ type DeliberationWriter interface {
 	PutDeliberation(d Deliberation) error
 	// AddDecision reports CodeConflict when the id is taken.
 	AddDecision(Decision) error
+}
+
+// A TeamReader reads teams, their members, tasks and held actions.
+type TeamReader interface {
+	Team(id TeamID) (Team, error)
+	// Teams returns those that match, by name.
+	Teams(q TeamQuery) ([]Team, error)
+	// Members returns those that match, in the order of the ledger.
+	Members(q MemberQuery) ([]Member, error)
+	Task(id TaskID) (Task, error)
+	// Tasks returns those that match, oldest first.
+	Tasks(q TaskQuery) ([]Task, error)
+	// CountTasks counts the tasks of a team by state.
+	CountTasks(team TeamID) (map[TaskState]int, error)
+	HeldAction(id string) (HeldAction, error)
+	// HeldActions returns those that wait, oldest first.
+	HeldActions(limit int) ([]HeldAction, error)
+}
+
+// A TeamWriter writes teams, their members, tasks and held actions.
+type TeamWriter interface {
+	// PutTeam stores a new team if t.Revision is 0, and reports CodeConflict when its
+	// name is taken. Else it stores t provided the stored one still has t.Revision;
+	// otherwise it reports CodeConflict. An archived team does not change.
+	PutTeam(t Team) error
+	// PutMember stores a new member at the end of the ledger if m.N is 0, and reports
+	// CodeConflict when the agent has a role in the team now. Else it stores the end
+	// of the member, which must not have ended.
+	PutMember(m Member) error
+	// PutTask stores a new task if t.Revision is 0, and gives it an id. Else it stores
+	// t provided the stored one still has t.Revision; otherwise it reports
+	// CodeConflict. A task that is over does not change. It returns the id.
+	PutTask(t Task) (TaskID, error)
+	// PutHeldAction stores a new action, or the verdict about one that waits; it
+	// reports CodeConflict when the id is taken, or the action does not wait.
+	PutHeldAction(HeldAction) error
 }
 
 // A RunReader reads runs.

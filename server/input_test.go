@@ -208,19 +208,19 @@ func TestBadInput(t *testing.T) {
 		must(rpc.Call(t.Context(), r.as(alice), api.Whoami, api.None{}))(t)
 	})
 	t.Run("R3-108 deferred methods are known and say that they are off", func(t *testing.T) {
-		for _, m := range []string{"acp/team", "acp/subscribe", "acp/broadcast"} {
+		for _, m := range []string{"acp/subscribe", "acp/broadcast"} {
 			before := r.tables(t)
 			a := r.call(t, alice, m, `{}`)
 			a.wantError(t, params, hub.CodeNotEnabled)
 			r.wantSame(t, before)
 		}
 	})
-	t.Run("R3-077 members and the end of a team are for coordinators, before there are teams", func(t *testing.T) {
+	t.Run("R3-077 members and the end of a team are for coordinators", func(t *testing.T) {
 		boss := must(rpc.Call(t.Context(), r.as(r.operator), api.AddAgent, api.AgentParams{ID: "boss", Role: hub.RoleCoordinator}))(t).Key
-		for _, action := range []string{"add_member", "remove_member", "close", "archive"} {
-			input := `{"action":"` + action + `","team":"x","agent":"alice"}`
-			r.call(t, alice, "acp/team", input).wantError(t, server, hub.CodeDenied)
-			r.call(t, boss, "acp/team", input).wantError(t, params, hub.CodeNotEnabled)
+		r.call(t, alice, "acp/team", `{"action":"create","team":"x","objective":"o"}`).wantError(t, server, hub.CodeDenied)
+		r.call(t, boss, "acp/team", `{"action":"create","team":"x","objective":"o","members":[{"agent":"alice","role":"executor"}]}`).wantOK(t, nil)
+		for _, action := range []string{"add", "remove", "close", "archive"} {
+			r.call(t, alice, "acp/team", `{"action":"`+action+`","team":"x","agent":"boss"}`).wantError(t, server, hub.CodeDenied)
 		}
 		r.call(t, alice, "parley/agent/add", `{"id":"mate"}`).wantError(t, server, hub.CodeDenied)
 		r.call(t, alice, "parley/agent/revoke", `{"id":"boss"}`).wantError(t, server, hub.CodeDenied)

@@ -46,6 +46,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
@@ -153,6 +154,7 @@ type Server struct {
 	router    *router.Router
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
+	teams     *team.Service // nil if teamspaces are off
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	roots     *roots.Service
@@ -274,6 +276,9 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return err
 	}
 	s.mail.Moderate(s.talks)
+	if slices.Contains(features, hub.FeatureTeamspaces) {
+		s.teams = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log})
+	}
 	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	if err := s.openRoots(ctx); err != nil {
 		return err
@@ -301,7 +306,7 @@ func (s *Server) features() ([]hub.Feature, error) {
 }
 
 // Features are the parts of the protocol that a hub may be without.
-var Features = []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}
+var Features = slices.Clone(hub.Features)
 
 // openRouter builds the register of sessions and the router over it and over the
 // channels of the options. The mailroom, which the router needs when it works, is
@@ -373,7 +378,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, SignIn: s.signIn,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,

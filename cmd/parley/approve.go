@@ -32,6 +32,9 @@ operator can do this.`,
 					for _, h := range got.Handoffs {
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
+					for _, t := range got.Teams {
+						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", t.ID, t.Actor, t.Action, t.Team, visible(string(t.Request)))
+					}
 				})
 			}
 			return a.decide(cmd, api.Approve, api.IDParams{ID: hub.EnvelopeID(args[0])}, "Approve it?", yes)
@@ -52,8 +55,8 @@ func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, ques
 		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}, nil, ""))
 	case hub.CodeNotFound: // it may be a handoff
 		h, second := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
-		if second != nil {
-			return false, err
+		if second != nil { // or an operation of a team, whose answer says if there is none
+			break
 		}
 		io.WriteString(a.err, handoff.Render(*h.Report))
 	default:

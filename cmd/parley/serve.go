@@ -126,7 +126,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.StringVar(&flags.ResponseTime, "response-time", "", "how long an offer or a position waits for an answer (default 24h, which is the most)")
 	f.IntVar(&flags.Limits.NegotiationRounds, "max-counters", 0, "counters of a pair before an offer is escalated (default 3, which is the most)")
-	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement")
+	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement, teamspaces")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
 	f.StringVar(&flags.Role, "role", "", "role of the repository: backend, frontend, mobile, shared or infra")
 	f.StringVar(&flags.Language, "language", "", "language of the repository")

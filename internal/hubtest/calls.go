@@ -508,3 +508,51 @@ func (s callTx) RevokeKeys(a hub.AgentID, b string, c hub.Time) (int, error) {
 func (s callTx) RevokeTokens(a hub.AID, b string, c hub.Time) ([]string, error) {
 	return do1(s.calls, "RevokeTokens", func() ([]string, error) { return s.tx.RevokeTokens(a, b, c) })
 }
+
+func (s callReader) Team(a hub.TeamID) (hub.Team, error) {
+	return do1(s.calls, "Team", func() (hub.Team, error) { return s.r.Team(a) })
+}
+
+func (s callReader) Teams(a hub.TeamQuery) ([]hub.Team, error) {
+	return do1(s.calls, "Teams", func() ([]hub.Team, error) { return s.r.Teams(a) })
+}
+
+func (s callReader) Members(a hub.MemberQuery) ([]hub.Member, error) {
+	return do1(s.calls, "Members", func() ([]hub.Member, error) { return s.r.Members(a) })
+}
+
+func (s callReader) Task(a hub.TaskID) (hub.Task, error) {
+	return do1(s.calls, "Task", func() (hub.Task, error) { return s.r.Task(a) })
+}
+
+func (s callReader) Tasks(a hub.TaskQuery) ([]hub.Task, error) {
+	return do1(s.calls, "Tasks", func() ([]hub.Task, error) { return s.r.Tasks(a) })
+}
+
+func (s callReader) CountTasks(a hub.TeamID) (map[hub.TaskState]int, error) {
+	return do1(s.calls, "CountTasks", func() (map[hub.TaskState]int, error) { return s.r.CountTasks(a) })
+}
+
+func (s callReader) HeldAction(a string) (hub.HeldAction, error) {
+	return do1(s.calls, "HeldAction", func() (hub.HeldAction, error) { return s.r.HeldAction(a) })
+}
+
+func (s callReader) HeldActions(a int) ([]hub.HeldAction, error) {
+	return do1(s.calls, "HeldActions", func() ([]hub.HeldAction, error) { return s.r.HeldActions(a) })
+}
+
+func (s callTx) PutTeam(a hub.Team) error {
+	return do0(s.calls, "PutTeam", func() error { return s.tx.PutTeam(a) })
+}
+
+func (s callTx) PutMember(a hub.Member) error {
+	return do0(s.calls, "PutMember", func() error { return s.tx.PutMember(a) })
+}
+
+func (s callTx) PutTask(a hub.Task) (hub.TaskID, error) {
+	return do1(s.calls, "PutTask", func() (hub.TaskID, error) { return s.tx.PutTask(a) })
+}
+
+func (s callTx) PutHeldAction(a hub.HeldAction) error {
+	return do0(s.calls, "PutHeldAction", func() error { return s.tx.PutHeldAction(a) })
+}

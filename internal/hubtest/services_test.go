@@ -29,6 +29,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -54,6 +55,7 @@ type house struct {
 	mail      *mailroom.Mailroom
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
+	teams     *team.Service
 	runs      *run.Service
 	roots     *roots.Service
 	contracts *contract.Service
@@ -87,11 +89,12 @@ func newHouse(t *testing.T) *house {
 		h.must(err)
 	}
 	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true},
-		Features: []hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}})
+		Features: hub.Features})
 	h.must(err)
 	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock})
 	h.must(err)
 	h.mail.Moderate(h.talks)
+	h.teams = team.New(h.store, h.mail, &team.Options{Clock: clock})
 	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock})
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
@@ -145,6 +148,23 @@ func (h *house) sent(change func(*mailroom.Draft)) hub.EnvelopeID {
 	id, err := h.send("builder", change)
 	h.must(err)
 	return id
+}
+
+// core creates the team core, which is active, with builder as executor and a task.
+func (h *house) core(gates ...string) {
+	h.t.Helper()
+	for _, r := range []team.Request{
+		{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}, Policy: &team.Policy{HumanGateActions: gates}},
+		{Action: "status", Lifecycle: hub.TeamActive},
+		{Action: "task", Title: "t"},
+	} {
+		h.must(h.team(planner, r))
+	}
+}
+
+func (h *house) team(as hub.Caller, r team.Request) error {
+	r.Team = "core"
+	return last(h.teams.Perform(h.ctx, as, r))
 }
 
 func offered(d *mailroom.Draft) { d.Type = hub.TypeTaskOffer }
@@ -312,6 +332,53 @@ var operations = []struct {
 		h.must(last(h.mail.Send(h.ctx, builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypePositionChallenge, Sequence: &two,
 			Payload: strictjson.Trust(fmt.Appendf(nil, `{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"blocking"}`, id))})))
 		return func() error { return last(h.talks.Decide(h.ctx, operator, string(id), "d", "b")) }
+	}},
+	{"team create", func(h *house) func() error {
+		return func() error {
+			return h.team(planner, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}})
+		}
+	}},
+	{"team role", func(h *house) func() error {
+		h.core()
+		return func() error {
+			return h.team(planner, team.Request{Action: "role", Agent: "builder", Role: hub.RoleReviewer, Reason: "coverage"})
+		}
+	}},
+	{"team propose a role", func(h *house) func() error {
+		h.core()
+		return func() error {
+			return h.team(planner, team.Request{Action: "role", Agent: "builder", Role: hub.RoleReviewer})
+		}
+	}},
+	{"team assign", func(h *house) func() error {
+		h.core()
+		return func() error { return h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}) }
+	}},
+	{"team remove", func(h *house) func() error {
+		h.core()
+		h.must(h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}))
+		return func() error { return h.team(builder, team.Request{Action: "remove", Agent: "builder"}) }
+	}},
+	{"team decide", func(h *house) func() error {
+		h.core()
+		return func() error { return h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}) }
+	}},
+	{"team policy", func(h *house) func() error {
+		h.core()
+		return func() error {
+			return last(h.teams.Authority(h.ctx, operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}}))
+		}
+	}},
+	{"team hold", func(h *house) func() error {
+		h.core("decide")
+		return func() error { return h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}) }
+	}},
+	{"team approve", func(h *house) func() error {
+		h.core("decide")
+		h.must(h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}))
+		held, err := h.teams.Held(h.ctx, operator)
+		h.must(err)
+		return func() error { return last(h.teams.Approve(h.ctx, operator, held[0].ID)) }
 	}},
 	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},
 	{"handoff accept", func(h *house) func() error {

@@ -17,7 +17,7 @@ var handoffs = &table[hub.Handoff]{
 	columns: []string{
 		"id", "thread_id", "task_id", "from_agent", "to_agent", "title", "reason", "package_json", "status", "verification_json ->> 'package_hash'",
 		"initiated_at", "resolved_at", "resolution_notes", "previous_id", "restricted", "needs_human", "approved_at", "ownership", "deadline",
-		"accepted_at", "escalated_at", "reject_reason", "ending",
+		"accepted_at", "escalated_at", "reject_reason", "ending", "team", "team_approved_by",
 	},
 	fields: func(c *codec, h *hub.Handoff) {
 		c.text((*string)(&h.ID))
@@ -43,6 +43,8 @@ var handoffs = &table[hub.Handoff]{
 		c.time(&h.Escalated)
 		c.optional((*string)(&h.RejectReason))
 		c.optional((*string)(&h.Ending))
+		c.optional((*string)(&h.Team))
+		c.optional((*string)(&h.TeamApprovedBy))
 	},
 }
 
@@ -61,13 +63,13 @@ var (
 	addHandoff  = statement(`INSERT INTO handoffs (id, thread_id, task_id, from_agent, to_agent, title, reason, package_json, status,
 		provenance_json, verification_json, initiated_at, resolved_at, resolution_notes)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`)
-	addHandoffMeta = statement(`INSERT INTO handoff_meta (handoff_id, previous_id, restricted, needs_human, deadline, approved_at, ownership,
-		accepted_at, escalated_at, reject_reason, ending) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`)
+	addHandoffMeta = statement(`INSERT INTO handoff_meta (handoff_id, previous_id, restricted, needs_human, deadline, team, approved_at, ownership,
+		accepted_at, escalated_at, reject_reason, ending, team_approved_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`)
 	addStep = statement(`INSERT INTO handoff_history (handoff_id, n, state, at, actor, note, checks_json)
 		VALUES (?1, 1 + (SELECT count(*) FROM handoff_history WHERE handoff_id = ?1), ?2, ?3, ?4, ?5, ?6)`)
 	putHandoff     = statement(`UPDATE handoffs SET status = ?2, resolved_at = ?3, resolution_notes = ?4 WHERE id = ?1 AND status = ?5`)
 	putHandoffMeta = statement(`UPDATE handoff_meta SET approved_at = ?3, ownership = ?4, accepted_at = ?5, escalated_at = ?6, reject_reason = ?7,
-		ending = ?8 WHERE handoff_id = ?1 AND (SELECT status FROM handoffs WHERE id = ?1) = ?2`)
+		ending = ?8, team_approved_by = ?9 WHERE handoff_id = ?1 AND (SELECT status FROM handoffs WHERE id = ?1) = ?2`)
 )
 
 func (r *reader) Handoff(id hub.HandoffID) (hub.Handoff, error) {
@@ -138,7 +140,7 @@ func (t *tx) PutHandoff(h hub.Handoff, was hub.HandoffState, step *hub.HandoffSt
 
 // progress returns the values of the hub's own columns that change.
 func progress(h hub.Handoff) []any {
-	return []any{h.ApprovedAt, string(h.Ownership), h.AcceptedAt, h.Escalated, orNull(h.RejectReason), orNull(h.Ending)}
+	return []any{h.ApprovedAt, string(h.Ownership), h.AcceptedAt, h.Escalated, orNull(h.RejectReason), orNull(h.Ending), orNull(h.TeamApprovedBy)}
 }
 
 // addHandoff stores a new handoff without its first step.
@@ -168,7 +170,7 @@ func (t *tx) addHandoff(op string, h hub.Handoff) error {
 		string(h.Status), string(members.Provenance), string(members.Verification), h.InitiatedAt.String(), h.ResolvedAt, orNull(h.Notes)); err != nil {
 		return err
 	}
-	_, err := t.run(op, addHandoffMeta, append([]any{string(h.ID), orNull(h.Previous), h.Restricted, h.NeedsHuman, h.Deadline}, progress(h)...)...)
+	_, err := t.run(op, addHandoffMeta, append([]any{string(h.ID), orNull(h.Previous), h.Restricted, h.NeedsHuman, h.Deadline, orNull(h.Team)}, progress(h)...)...)
 	if err == nil {
 		err = t.addShortID(hub.ShortHandoff, string(h.ID))
 	}

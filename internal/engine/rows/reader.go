@@ -170,11 +170,7 @@ func (r *reader) CountMessages(f hub.CountFilter) (int, error) {
 }
 
 func (r *reader) Sent(f hub.SentFilter) ([]hub.Sent, error) {
-	id := stmtSentSince
-	if f.Broadcasts {
-		id = stmtBroadcastsSince
-	}
-	q := r.query(id)
+	q := r.query(stmtSentSince)
 	q.bind(string(f.From), f.Since, max(f.Limit, 0))
 	var all []hub.Sent
 	for q.next() {

@@ -151,6 +151,19 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.AddDecision(hub.Decision{ID: "d", Title: "t", Decision: "d", At: now})
 		},
+		func(tx hub.Tx) error {
+			return tx.PutTeam(hub.Team{ID: "core", Lifecycle: hub.TeamForming, CreatedAt: now, UpdatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.PutMember(hub.Member{Team: "core", Agent: "ada", Role: hub.RoleExecutor, Since: now, By: hub.Operator, Reason: "joined"})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.PutTask(hub.Task{Team: "core", State: hub.TaskBacklog, CreatedAt: now, UpdatedAt: now})
+			return err
+		},
+		func(tx hub.Tx) error {
+			return tx.PutHeldAction(hub.HeldAction{ID: "h", Team: "core", Request: []byte(`{}`), At: now})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

@@ -56,6 +56,9 @@ var sumSchema string
 //go:embed schema/0013_teamwork.sql
 var teamworkSchema string
 
+//go:embed schema/0014_teams.sql
+var teamSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -97,6 +100,14 @@ var migrations = []func(*conn) error{
 	},
 	func(c *conn) error { return c.db.Exec(sumSchema) }, // FillSums fills them
 	func(c *conn) error { return c.db.Exec(teamworkSchema) },
+	func(c *conn) error {
+		for _, column := range []string{"team", "team_approved_by"} {
+			if err := addColumn(c, "handoff_meta", column); err != nil {
+				return err
+			}
+		}
+		return c.db.Exec(teamSchema)
+	},
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -85,6 +85,21 @@ func TestPlans(t *testing.T) {
 		_, err := r.Handoffs(f)
 		check(fmt.Sprintf("%+v", f), err)
 	}
+	for _, f := range []hub.TeamQuery{{Member: "ada"}, {Lifecycle: hub.TeamActive, Cursor: "x"}, {All: true}} {
+		f.Limit = 9
+		_, err := r.Teams(f)
+		check(fmt.Sprintf("%+v", f), err)
+	}
+	for _, f := range []hub.MemberQuery{{Team: "core"}, {Team: "core", Agent: "ada", Ended: true}, {Agent: "ada"}} {
+		f.Limit = 9
+		_, err := r.Members(f)
+		check(fmt.Sprintf("%+v", f), err)
+	}
+	for _, f := range []hub.TaskQuery{{Team: "core", Cursor: "T-4"}, {Team: "core", States: []hub.TaskState{hub.TaskInProgress}}, {Team: "core", Owner: "ada"}, {Owner: "ada"}} {
+		f.Limit = 9
+		_, err := r.Tasks(f)
+		check(fmt.Sprintf("%+v", f), err)
+	}
 	for _, f := range []hub.RunQuery{{}, {Viewer: "ada"}, {Agent: "ada"}, {Handoff: "h"}, {Open: true}, {Open: true, Agent: "ada", Cursor: "x"}} {
 		f.Limit = 9
 		_, err := r.Runs(f)

@@ -117,13 +117,15 @@ const handoffs = "handoff"
 // restart does not reset the count.
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
-	if e.Broadcast() {
-		sent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Broadcasts: true, Limit: m.limits.BroadcastPerHour})
+	wide := func(to []hub.AgentID) bool { return len(to) > DefaultLimits.Recipients || slices.Contains(to, hub.Everyone) }
+	if wide(e.To) {
+		sent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Limit: 1000}) // more than the other rates allow
 		if err != nil {
 			return err
 		}
-		if len(sent) >= m.limits.BroadcastPerHour {
-			return tooFast(op, actor, "to everyone", m.limits.BroadcastPerHour, "hour", sent[len(sent)-1].At.Add(time.Hour).Sub(now.Time))
+		sent = slices.DeleteFunc(sent, func(s hub.Sent) bool { return !wide(s.To) })
+		if n := m.limits.BroadcastPerHour; len(sent) >= n {
+			return tooFast(op, actor, "to everyone or to a large team", n, "hour", sent[n-1].At.Add(time.Hour).Sub(now.Time))
 		}
 	}
 	window := max(time.Minute, m.limits.RepeatWindow)
@@ -138,8 +140,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 			continue // handoffs and other messages have separate counts
 		}
 		age := now.Sub(s.At.Time)
-		broadcast := slices.Contains(s.To, hub.Everyone)
-		if !broadcast && age < time.Minute {
+		if !wide(s.To) && age < time.Minute {
 			direct = append(direct, s.At)
 		}
 		if age < m.limits.RepeatWindow && s.Type == e.Type && slices.Equal(s.To, e.To) {
@@ -152,7 +153,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 	if repeats >= m.limits.Repeats || m.limits.SameType > 0 && sameType >= m.limits.SameType {
 		return &repeatError{envelope: e, repeats: repeats + 1}
 	}
-	if n := m.limits.DirectPerMinute; !e.Broadcast() && len(direct) >= n {
+	if n := m.limits.DirectPerMinute; !wide(e.To) && len(direct) >= n {
 		return tooFast(op, actor, "to named recipients", n, "minute", direct[n-1].Add(time.Minute).Sub(now.Time))
 	}
 	return nil

@@ -162,6 +162,8 @@ type Draft struct {
 	IdempotencyKey string
 
 	anchor string // the offer that Text answers; see Mailroom.anchor
+	whole  bool   // To was a team, and is its members now
+	wide   bool   // the team has more members than a message may name
 
 	Version string          // "" or one with the same major as hub.Version
 	Claimed *string         // the sender in the input; nil if there is none
@@ -228,6 +230,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err == nil {
 		err = m.anchor(ctx, op, actor, &d)
 	}
+	if err == nil {
+		err = m.addressTeam(ctx, op, actor, &d)
+	}
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -250,6 +255,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			}
 		}
 		if err := m.resolveThread(tx, op, actor, msg); err != nil {
+			return err
+		}
+		if err := checkTeam(tx, op, actor, msg); err != nil {
 			return err
 		}
 		if msg.Type.Negotiates() {

@@ -100,7 +100,7 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	if err := shape.CheckPayload(e.Type, e.Payload); err != nil {
 		return fail(err)
 	}
-	if err := m.allowed(op, actor, e); err != nil {
+	if err := m.allowed(op, actor, e, d.wide); err != nil {
 		return fail(err)
 	}
 	return e, warnings, nil
@@ -156,8 +156,9 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 }
 
 // allowed checks the policy block and the authority to broadcast.
-func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope) error {
-	if n := m.limits.Recipients; len(e.To) > n {
+// wide allows more recipients than a message may name: they are a team.
+func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope, wide bool) error {
+	if n := m.limits.Recipients; len(e.To) > n && !wide {
 		return hub.Errorf(hub.CodePolicy, op, "%d recipients are too many: at most %d are allowed", len(e.To), n).
 			WithHint("send to fewer recipients, or to [\"*\"] if all agents must know")
 	}

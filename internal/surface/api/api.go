@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -26,6 +27,7 @@ type Services struct {
 	Mail     *mailroom.Mailroom
 	Handoffs *handoff.Service
 	Talks    *deliberation.Service
+	Teams    *team.Service // nil if teamspaces are off
 	Runs     *run.Service
 	Roots    *roots.Service
 	Keys     *keys.Service
@@ -48,9 +50,11 @@ var (
 	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
 	Handoff = readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)).AsTool("acp_handoff", "Hand over a task", handoffSchema)
 
-	Team      = deferred("acp/team", coordinatorsOnly)
-	Subscribe = deferred("acp/subscribe", nil)
-	Broadcast = deferred("acp/broadcast", nil)
+	Team       = readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)).AsTool("acp_team", "Teams, roles and tasks", teamSchema)
+	TeamPolicy = readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy))
+	TeamLog    = reads("parley/team/log", "Read the journal entries about a team.", teamLog)
+	Subscribe  = deferred("acp/subscribe")
+	Broadcast  = deferred("acp/broadcast")
 
 	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList)
 	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk)
@@ -120,7 +124,7 @@ var (
 
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
-	Send, Respond, Query, Inbox, Status, Handoff, Team, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
+	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,

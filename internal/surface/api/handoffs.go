@@ -301,6 +301,7 @@ func artifactID(ref hub.ArtifactRef, i int) string {
 type HeldList struct {
 	mailroom.Listing
 	Handoffs []handoff.Report `json:"handoffs"`
+	Teams    []hub.HeldAction `json:"team_actions"`
 }
 
 func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, error) {
@@ -309,7 +310,14 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 		return HeldList{}, err
 	}
 	waiting, err := s.Handoffs.Waiting(ctx, a)
-	return HeldList{messages, waiting}, err
+	if err != nil {
+		return HeldList{}, err
+	}
+	actions := []hub.HeldAction{}
+	if s.Teams != nil {
+		actions, err = s.Teams.Held(ctx, a)
+	}
+	return HeldList{messages, waiting, actions}, err
 }
 
 // resolveEither returns the id of the message or handoff that a short id names.
@@ -321,36 +329,44 @@ func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, i
 	return s.Mail.Resolve(ctx, op, a, hub.EnvelopeID(long))
 }
 
-// decide decides about the message with an id or, if there is none, about the
-// handoff: both have ids of one kind, and a person need not know which it is.
-func decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error)) (mailroom.Verdict, error) {
+// decide decides about the message with an id or, if there is none, about the handoff
+// or the operation of a team: all have ids of one kind, and a person need not know which
+// it is.
+func (s *Services) decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error), action func() (hub.HeldAction, error)) (mailroom.Verdict, error) {
 	v, err := message()
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return v, err
 	}
 	h, second := task()
-	if hub.CodeOf(second) == hub.CodeNotFound {
+	if hub.CodeOf(second) != hub.CodeNotFound {
+		return mailroom.Verdict{ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}, second
+	}
+	if s.Teams == nil {
 		return v, err
 	}
-	return mailroom.Verdict{
-		ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To},
-	}, second
+	held, third := action()
+	if held.ID == "" {
+		return v, err
+	}
+	return mailroom.Verdict{ID: id, Status: hub.MessageStatus(held.Verdict), Decision: word, From: held.Actor, To: []hub.AgentID{}}, third
 }
 
 func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
 	if p.ID, err = s.resolveEither(ctx, "parley/approve", a, p.ID); err != nil {
 		return mailroom.Verdict{}, err
 	}
-	return decide(p.ID, "approved",
+	return s.decide(p.ID, "approved",
 		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
-		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) })
+		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) },
+		func() (hub.HeldAction, error) { return s.Teams.Approve(ctx, a, string(p.ID)) })
 }
 
 func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
 	if p.ID, err = s.resolveEither(ctx, "parley/deny", a, p.ID); err != nil {
 		return mailroom.Verdict{}, err
 	}
-	return decide(p.ID, "denied",
+	return s.decide(p.ID, "denied",
 		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
-		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) })
+		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) },
+		func() (hub.HeldAction, error) { return s.Teams.Deny(ctx, a, string(p.ID), p.Reason) })
 }

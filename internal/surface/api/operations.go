@@ -320,38 +320,14 @@ func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mai
 type None struct{}
 
 // deferred defines an operation that the protocol names for later: it is known,
-// answers that it is off, and is no tool. gate, if not nil, refuses callers that
-// may not use it even then, so that it has no weaker gate now than later.
-func deferred(method string, gate func(op string, a hub.Caller, params []byte) error) op[json.RawMessage, None] {
-	o := reads(method, "Not available yet.", func(_ context.Context, _ *Services, a hub.Caller, params json.RawMessage) (None, error) {
-		if gate != nil {
-			if err := gate(method, a, params); err != nil {
-				return None{}, err
-			}
-		}
+// answers that it is off, and is no tool.
+func deferred(method string) op[json.RawMessage, None] {
+	o := reads(method, "Not available yet.", func(context.Context, *Services, hub.Caller, json.RawMessage) (None, error) {
 		return None{}, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
 			WithHint("use {everyone} to write to everyone")
 	})
 	o.Unlisted = true
 	return o
-}
-
-// coordinatorsOnly refuses callers that are no coordinators when they change the
-// members of a team or close one.
-func coordinatorsOnly(op string, a hub.Caller, params []byte) error {
-	var p struct {
-		Action string `json:"action"`
-	}
-	if len(params) > 0 && json.Unmarshal(params, &p) != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "params must be an object with an action")
-	}
-	switch p.Action {
-	case "add_member", "remove_member", "close", "archive":
-		if !a.Coordinates() {
-			return hub.Errorf(hub.CodeDenied, op, "only a coordinator may %s, and you are %s", strings.ReplaceAll(p.Action, "_", " "), a.ID)
-		}
-	}
-	return nil
 }
 
 // An Identity is the caller as the hub identified it.

@@ -74,6 +74,29 @@ const querySchema = `{"type":"object","properties":{
 "limit":{"type":"integer","minimum":1,"maximum":200},
 "cursor":{"type":"string"}` + formatProp + `}}`
 
+const teamSchema = `{"type":"object","required":["action"],"properties":{
+"action":{"enum":["create","list","show","add","remove","role","task","decide","status","close","archive"]},
+"team":{"type":"string","description":"all but list"},
+"objective":{"type":"string","description":"create"},
+"members":{"type":"array","description":"create","items":{"type":"object","required":["agent","role"],"properties":{"agent":{"type":"string"},"role":{"type":"string"}}}},
+"policy":{"type":"object","description":"create: max_parallel_tasks, human_gate_actions, default_visibility"},
+"agent":{"type":"string","description":"add, remove, role"},
+"role":{"enum":["coordinator","researcher","executor","reviewer","integrator"]},
+"swap_with":{"type":"string"},
+"accept":{"type":"boolean","description":"role: answer a proposal"},
+"reason":{"type":"string","description":"role, by a coordinator, at once: load_balance|coverage|handoff|incident|conflict_of_interest. task blocked: dependency|access|decision|review|failing_checks|capacity|other; rework and dropped: why"},
+"lifecycle":{"enum":["forming","active","incident","stabilizing","closed","archived"],"description":"status: move to it"},
+"task":{"type":"string","description":"such as T-12; without it task creates one"},
+"title":{"type":"string"},
+"class":{"enum":["normal","merge","guarded","high_risk"]},
+"depends_on":{"type":"array","items":{"type":"string"}},
+"owner":{"type":"string","description":"task: assign it"},
+"reviewer":{"type":"string"},
+"state":{"enum":["backlog","assigned","in_progress","in_review","rework","blocked","done","dropped"],"description":"task: move it"},
+"decision":{"type":"string"},
+"rationale":{"type":"string"},
+"cursor":{"type":"string"}` + formatProp + `}}`
+
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "action":{"enum":["initiate","accept","reject","withdraw","complete","activate","close","show","list"],"description":"show gives the package. accept verifies it, then the task is yours"},
 "handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},

@@ -229,7 +229,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 	return out
 }
 
-var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "coordinate"}
+var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "acp_team", "coordinate"}
 
 func TestTools(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
@@ -256,7 +256,7 @@ func TestTools(t *testing.T) {
 				if slices.Sort(names); !slices.Equal(names, toolNames) {
 					t.Errorf("tools: got %v, want %v", names, toolNames)
 				}
-				for _, name := range []string{"acp_team", "acp_subscribe", "acp_broadcast"} {
+				for _, name := range []string{"acp_subscribe", "acp_broadcast"} {
 					if _, err := planner.CallTool(t.Context(), &mcp.CallToolParams{Name: name}); err == nil {
 						t.Errorf("%s: got an answer, want that there is no such tool", name)
 					}
@@ -574,7 +574,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 4000
+	const most = 4500
 	total := tokens(string(raw))
 	for _, tool := range list.Tools {
 		one, err := json.Marshal(tool)
@@ -583,10 +583,10 @@ func TestBudget(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
 	}
-	t.Run("the definitions of all tools are less than 4000 tokens", func(t *testing.T) {
+	t.Run("R3-157 the definitions of all tools are less than 4500 tokens", func(t *testing.T) {
 		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
-		if total >= most || len(list.Tools) != 7 {
-			t.Errorf("got %d tools and about %d tokens, want seven of less than %d", len(list.Tools), total, most)
+		if total >= most || len(list.Tools) != 8 {
+			t.Errorf("got %d tools and about %d tokens, want eight of less than %d", len(list.Tools), total, most)
 		}
 	})
 	t.Run("the estimate is not too low for prose, JSON and long names", func(t *testing.T) {

@@ -49,6 +49,11 @@ var references = map[string][3]string{
 	"runs.list":      {"parley/run/list", "parley runs list", "`parley runs list` in a shell"},
 	"schema":         {"GET /schema/", "parley schema print ", "`parley schema print` in a shell: "},
 	"send":           {"acp/send", "parley send", "acp_send"},
+	"status.blocked": {"acp/status with state blocked", "parley status blocked", "acp_status with state blocked"},
+	"team.list":      {"acp/team with action list", "parley team list", "acp_team with action list"},
+	"team.role":      {"acp/team with action role", "parley team role", "acp_team with action role"},
+	"team.show":      {"acp/team with action show and team", "parley team show", "acp_team with action show and team"},
+	"team.status":    {"acp/team with action status and lifecycle", "parley team status TEAM", "acp_team with action status and lifecycle"},
 	"unproven":       {"member unproven", "--unproven \"WHY\"", "argument unproven"},
 }
 

@@ -1,0 +1,236 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// errHeld ends the transaction of an operation that is allowed and gated.
+var errHeld = errors.New("the operation waits for the operator")
+
+// hold stores an operation that waits for the operator, and tells the operator.
+func (s *Service) hold(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	var c *change
+	h := hub.HeldAction{ID: string(s.ids.Next()), Team: r.Team, Actor: actor.ID, Action: r.Action, Request: raw}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		c = &change{s: s, tx: tx, actor: actor, now: s.clock.Now(), team: hub.Team{ID: r.Team}}
+		h.At = c.now
+		if err := tx.PutHeldAction(h); err != nil {
+			return err
+		}
+		if err := c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action}); err != nil {
+			return err
+		}
+		return c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
+			"summary": fmt.Sprintf("%s asks to %s in the team %s", actor.ID, r.Action, r.Team), "reason": "parley approve " + h.ID + ", or parley deny " + h.ID,
+		})
+	})
+	if err != nil {
+		return Answer{}, fmt.Errorf("team: hold: %w", err)
+	}
+	s.mail.Announce(c.posted...)
+	return Answer{Status: "held", ID: h.ID}, nil
+}
+
+// Held returns the operations that wait for the operator, oldest first.
+func (s *Service) Held(ctx context.Context, actor hub.Caller) ([]hub.HeldAction, error) {
+	if !actor.Audits() {
+		return nil, hub.Errorf(hub.CodeDenied, "team.Held", "only the operator and auditors list held operations")
+	}
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.HeldAction, error) { return r.HeldActions(maxPage) })
+	return append([]hub.HeldAction{}, all...), err
+}
+
+// A heldChange is a held operation with the verdict about it.
+type heldChange struct {
+	hub.HeldAction
+	operator hub.Caller
+	verdict  string
+	reason   string
+}
+
+// Approve performs a held operation as the agent that asked for it, in one transaction
+// with the verdict. Its authority is checked again; an operation that is refused waits
+// on. Only the operator may.
+func (s *Service) Approve(ctx context.Context, actor hub.Caller, id string) (hub.HeldAction, error) {
+	const op = "team.Approve"
+	h, err := s.waiting(ctx, op, actor, id)
+	if err != nil {
+		return h, err
+	}
+	var r Request
+	if err := json.Unmarshal(h.Request, &r); err != nil {
+		return h, fmt.Errorf("%s: %w", op, err)
+	}
+	asker, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(h.Actor) })
+	if err != nil {
+		return h, err
+	}
+	held := &heldChange{h, actor, "approved", ""}
+	r.approval = held
+	_, err = s.Perform(ctx, hub.Caller{Kind: hub.CallerAgent, ID: asker.ID, Role: asker.Role, Auditor: asker.Auditor, Paused: asker.State == hub.AgentPaused}, r)
+	return held.HeldAction, err
+}
+
+// Deny ends a held operation without performing it. Only the operator may.
+func (s *Service) Deny(ctx context.Context, actor hub.Caller, id, reason string) (hub.HeldAction, error) {
+	const op = "team.Deny"
+	h, err := s.waiting(ctx, op, actor, id)
+	if err != nil {
+		return h, err
+	}
+	held := &heldChange{h, actor, "denied", reason}
+	var c *change
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now(), team: hub.Team{ID: h.Team}}
+		return c.decideHeld(held)
+	})
+	if err == nil {
+		s.mail.Announce(c.posted...)
+	}
+	return held.HeldAction, err
+}
+
+// waiting returns a held operation that waits for the operator.
+func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id string) (hub.HeldAction, error) {
+	h, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.HeldAction, error) { return r.HeldAction(id) })
+	switch {
+	case err != nil:
+		return h, err
+	case !actor.IsOperator():
+		return h, actor.OperatorOnly(op)
+	case h.Verdict != "":
+		return h, hub.Errorf(hub.CodeConflict, op, "the operation %s was %s at %s", id, h.Verdict, h.EndedAt)
+	}
+	return h, nil
+}
+
+// decideHeld stores the verdict about a held operation and tells the agent that asked.
+func (c *change) decideHeld(h *heldChange) error {
+	h.Verdict, h.By, h.EndedAt = h.verdict, h.operator.ID, c.now
+	if err := c.tx.PutHeldAction(h.HeldAction); err != nil {
+		return err
+	}
+	c.actor = h.operator
+	if err := c.record(hub.ActionTeamGate, map[string]any{"id": h.ID, "verdict": h.Verdict}); err != nil {
+		return err
+	}
+	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in the team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
+	if h.reason != "" {
+		payload["detail"] = cut(h.reason, 1000)
+	}
+	return c.tell([]hub.AgentID{h.Actor}, hub.TypeStatusUpdate, payload)
+}
+
+// A Cell is one cell of the matrix of a team.
+type Cell struct {
+	Role   hub.Role       `json:"role"`
+	Action hub.TeamAction `json:"action"`
+	Permit hub.Permit     `json:"permit"`
+}
+
+// A Grid is the whole matrix of a team.
+type Grid struct {
+	Team       hub.TeamID `json:"team"`
+	Cells      []Cell     `json:"cells"`      // by action, then by role
+	Overridden []Cell     `json:"overridden"` // those that the operator changed
+}
+
+// Authority returns the matrix of a team, after the cells of set were changed, which
+// only the operator may.
+func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID, set []Cell) (Grid, error) {
+	const op = "team.Authority"
+	for _, c := range set {
+		if err := actor.OperatorOnly(op); err != nil {
+			return Grid{}, err
+		}
+		if err := c.check(op); err != nil {
+			return Grid{}, err
+		}
+	}
+	var t hub.Team
+	var err error
+	if len(set) == 0 {
+		err = s.store.View(ctx, func(r hub.Reader) (err error) {
+			t, _, err = visible(r, op, actor, id)
+			return err
+		})
+	} else {
+		err = s.update(ctx, actor, Request{Action: "policy", Team: id}, func(c *change) error {
+			for _, cell := range set {
+				was := c.team.Permit(cell.Role, cell.Action)
+				c.team.Overrides = c.team.Overrides.With(cell.Role, cell.Action, cell.Permit)
+				if err := c.record(hub.ActionTeamPolicy, map[string]any{"role": cell.Role, "action": cell.Action, "from": was, "to": cell.Permit}); err != nil {
+					return err
+				}
+			}
+			err := c.put()
+			t = c.team
+			return err
+		})
+	}
+	if err != nil {
+		return Grid{}, fmt.Errorf("team: policy: %w", err)
+	}
+	g := Grid{Team: t.ID, Overridden: []Cell{}}
+	for _, a := range hub.TeamActions {
+		for _, r := range hub.Roles {
+			cell := Cell{r, a, t.Permit(r, a)}
+			g.Cells = append(g.Cells, cell)
+			if _, ok := t.Overrides[a][r]; ok {
+				g.Overridden = append(g.Overridden, cell)
+			}
+		}
+	}
+	return g, nil
+}
+
+// check refuses a cell with a word that the matrix does not have.
+func (c Cell) check(op string) error {
+	switch {
+	case !c.Role.Known():
+		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", c.Role).WithHint("the roles are %s", joined(hub.Roles))
+	case !slices.Contains(hub.TeamActions, c.Action):
+		return hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", c.Action).WithHint("the actions are %s", joined(hub.TeamActions))
+	case !slices.Contains(hub.Permits, c.Permit):
+		return hub.Errorf(hub.CodeInvalid, op, "permit: %q is not one", c.Permit).WithHint("use %s", joined(hub.Permits))
+	}
+	return nil
+}
+
+// A Log is a page of the journal of a team.
+type Log struct {
+	Entries []hub.Entry `json:"entries"` // oldest first
+	Next    int64       `json:"next,omitempty"`
+}
+
+// Log returns the journal entries about a team.
+func (s *Service) Log(ctx context.Context, actor hub.Caller, id hub.TeamID, after int64, limit int) (Log, error) {
+	const op = "team.Log"
+	limit, err := page(op, limit)
+	if err != nil {
+		return Log{}, err
+	}
+	out := Log{Entries: []hub.Entry{}}
+	err = s.store.View(ctx, func(r hub.Reader) error {
+		if _, _, err := visible(r, op, actor, id); err != nil {
+			return err
+		}
+		all, err := r.Journal(hub.JournalQuery{After: after, Subject: subject(id), Limit: limit})
+		out.Entries = append(out.Entries[:0], all...)
+		if len(all) == limit {
+			out.Next = all[limit-1].Seq
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,339 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	maxName      = 200  // bytes
+	maxObjective = 2000 // bytes
+	maxParallel  = 1000
+	defaultPage  = 50
+	maxPage      = 200
+)
+
+// create makes a team. The operator may, and agents that are coordinators on the hub.
+func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.create"
+	if !actor.Coordinates() {
+		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub: teams are created by coordinators and the operator", actor.ID, actor.Role)
+	}
+	if err := checkText(op, "objective", r.Objective, maxObjective); err != nil {
+		return out, err
+	}
+	if r.Name == "" {
+		r.Name = string(r.Team)
+	}
+	if err := checkText(op, "name", r.Name, maxName); err != nil {
+		return out, err
+	}
+	policy, err := r.Policy.complete(op)
+	if err != nil {
+		return out, err
+	}
+	seats, err := s.seats(ctx, op, actor, r.Members)
+	if err != nil {
+		return out, err
+	}
+	var c *change
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
+		c.team = hub.Team{ID: r.Team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
+		if err := c.put(); hub.CodeOf(err) == hub.CodeConflict {
+			return hub.Errorf(hub.CodeConflict, op, "there is a team %s already", r.Team).WithHint("choose another name")
+		} else if err != nil {
+			return err
+		}
+		if err := c.record(hub.ActionTeamCreated, map[string]any{"members": len(seats)}); err != nil {
+			return err
+		}
+		for _, seat := range seats {
+			if err := c.join(seat, []hub.AgentID{seat.Agent}); err != nil {
+				return err
+			}
+		}
+		out, err = c.answer()
+		return err
+	})
+	if err == nil {
+		s.mail.Announce(c.posted...)
+	}
+	return out, err
+}
+
+// complete returns the policy with its defaults.
+func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
+	out := hub.DefaultTeamPolicy
+	if p == nil {
+		return out, nil
+	}
+	if p.DefaultVisibility != "" {
+		out.DefaultVisibility = p.DefaultVisibility
+	}
+	if p.MaxParallelTasks != 0 {
+		out.MaxParallelTasks = p.MaxParallelTasks
+	}
+	out.HumanGateActions = append([]string{}, p.HumanGateActions...)
+	switch {
+	case !slices.Contains(hub.Visibilities, out.DefaultVisibility):
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.default_visibility: %q is not one", p.DefaultVisibility).WithHint("use %s", joined(hub.Visibilities))
+	case out.MaxParallelTasks < 1 || out.MaxParallelTasks > maxParallel:
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.max_parallel_tasks: %d is not between 1 and %d", p.MaxParallelTasks, maxParallel)
+	}
+	for _, a := range out.HumanGateActions {
+		if !slices.Contains(Gateable, a) {
+			return out, hub.Errorf(hub.CodeInvalid, op, "policy.human_gate_actions: %q is not an action that can wait for the operator", a).WithHint("use %s", joined(Gateable))
+		}
+	}
+	return out, nil
+}
+
+// seats returns the first members of a team, with its creator as coordinator.
+func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats []Seat) ([]Seat, error) {
+	if len(seats) >= maxMembers {
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "members: at most %d", maxMembers)
+	}
+	seen, leads := map[hub.AgentID]bool{}, false
+	for _, seat := range seats {
+		if err := s.checkSeat(ctx, op, seat); err != nil {
+			return nil, err
+		}
+		switch {
+		case seen[seat.Agent]:
+			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s is named twice", seat.Agent)
+		case seat.Agent == actor.ID && seat.Role != hub.RoleCoordinator:
+			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s creates the team and is its coordinator, not %s", actor.ID, seat.Role)
+		}
+		seen[seat.Agent] = true
+		leads = leads || seat.Role == hub.RoleCoordinator
+	}
+	switch {
+	case !actor.IsOperator() && !seen[actor.ID]:
+		seats = append([]Seat{{Agent: actor.ID, Role: hub.RoleCoordinator}}, seats...)
+	case actor.IsOperator() && !leads:
+		return nil, hub.Errorf(hub.CodeInvalid, op, "members: a team needs a coordinator").WithHint("name one: NAME:coordinator")
+	}
+	return seats, nil
+}
+
+// checkSeat refuses an unknown agent or role.
+func (s *Service) checkSeat(ctx context.Context, op string, seat Seat) error {
+	if !seat.Role.Known() {
+		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", seat.Role).WithHint("the roles are %s", joined(hub.Roles))
+	}
+	if seat.Agent == hub.Operator || seat.Agent == hub.Self {
+		return hub.Errorf(hub.CodeInvalid, op, "agent: %s cannot be a member of a team", seat.Agent)
+	}
+	_, err := s.mail.Recipient(ctx, seat.Agent)
+	return err
+}
+
+// list returns the teams that the actor may see: all of them for those who audit, else
+// its own.
+func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+	const op = "team.list"
+	q := hub.TeamQuery{Member: r.Member, Lifecycle: r.Lifecycle, Cursor: hub.TeamID(r.Cursor)}
+	var err error
+	if q.Limit, err = page(op, r.Limit); err != nil {
+		return Answer{}, err
+	}
+	if r.Lifecycle != "" && !slices.Contains(hub.Lifecycles, r.Lifecycle) {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", r.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
+	}
+	if !actor.Audits() {
+		if r.Member != "" && r.Member != actor.ID {
+			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only those who audit list the teams of others")
+		}
+		q.Member = actor.ID
+	}
+	out := Answer{Teams: []View{}}
+	err = s.store.View(ctx, func(rd hub.Reader) error {
+		out.Teams = out.Teams[:0]
+		all, err := rd.Teams(q)
+		for _, t := range all {
+			role, err := roleOf(rd, t.ID, actor.ID)
+			if err != nil {
+				return err
+			}
+			v, err := view(rd, t, role)
+			if err != nil {
+				return err
+			}
+			out.Teams = append(out.Teams, v)
+		}
+		if len(all) == q.Limit {
+			out.Next = string(all[len(all)-1].ID)
+		}
+		return err
+	})
+	return out, err
+}
+
+// page returns the limit of a page.
+func page(op string, limit int) (int, error) {
+	if limit == 0 {
+		return defaultPage, nil
+	}
+	if limit < 1 || limit > maxPage {
+		return 0, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", limit, maxPage)
+	}
+	return limit, nil
+}
+
+// show returns a team with a page of its tasks.
+func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+	const op = "team.show"
+	limit, err := page(op, r.Limit)
+	if err != nil {
+		return Answer{}, err
+	}
+	if r.Cursor != "" && !hub.TaskID(r.Cursor).Valid() {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+	}
+	var out Answer
+	err = s.store.View(ctx, func(rd hub.Reader) error {
+		t, role, err := visible(rd, op, actor, r.Team)
+		if err != nil {
+			return err
+		}
+		v, err := view(rd, t, role)
+		if err != nil {
+			return err
+		}
+		q := hub.TaskQuery{Team: t.ID, Owner: r.Owner, Cursor: hub.TaskID(r.Cursor), Limit: limit}
+		if r.State != "" {
+			q.States = []hub.TaskState{r.State}
+		}
+		tasks, err := rd.Tasks(q)
+		v.Tasks = append([]hub.Task{}, tasks...)
+		out = Answer{Team: &v}
+		if len(tasks) == limit {
+			out.Next = string(tasks[limit-1].ID)
+		}
+		return err
+	})
+	return out, err
+}
+
+// status reads the lifecycle of a team, or moves it. A coordinator or the operator may.
+func (s *Service) status(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	switch r.Lifecycle {
+	case "":
+		return s.show(ctx, actor, r)
+	case hub.TeamClosed:
+		r.Action, r.via = "close", r.Action
+		return s.close(ctx, actor, r)
+	case hub.TeamArchived:
+		r.Action, r.via = "archive", r.Action
+		return s.archive(ctx, actor, r)
+	}
+	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+		if err := c.leads("move the team"); err != nil {
+			return err
+		}
+		out, err = c.move(r.Lifecycle)
+		return err
+	})
+}
+
+// close ends the work of a team whose tasks are all over.
+func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+		if err := c.allow(hub.MayClose, ""); err != nil {
+			return err
+		}
+		open, err := c.tx.Tasks(hub.TaskQuery{Team: c.team.ID, States: openStates, Limit: 5})
+		if err != nil {
+			return err
+		}
+		if len(open) > 0 {
+			var names []hub.TaskID
+			for _, t := range open {
+				names = append(names, t.ID)
+			}
+			return hub.Errorf(hub.CodeConflict, c.op, "the team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
+		}
+		out, err = c.move(hub.TeamClosed)
+		return err
+	})
+}
+
+// openStates are the states of tasks that are not over.
+var openStates = slices.DeleteFunc(slices.Clone(hub.TaskStates), hub.TaskState.Over)
+
+// archive takes a closed team out of the lists.
+func (s *Service) archive(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+		if err := c.allow(hub.MayClose, ""); err != nil {
+			return err
+		}
+		out, err = c.move(hub.TeamArchived)
+		return err
+	})
+}
+
+// move moves the lifecycle of the team and tells its members.
+func (c *change) move(next hub.Lifecycle) (out Answer, err error) {
+	was := c.team.Lifecycle
+	if c.team, err = c.team.Advance(next, c.now); err != nil {
+		return out, err
+	}
+	if err := c.put(); err != nil {
+		return out, err
+	}
+	if err := c.record(hub.ActionTeamMoved, map[string]any{"from": was, "to": next}); err != nil {
+		return out, err
+	}
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return out, err
+	}
+	if err := c.tell(with(all), hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the team %s is %s", c.team.ID, next), "lifecycle": next}); err != nil {
+		return out, err
+	}
+	return c.answer()
+}
+
+// decide records a decision of the team: a coordinator decides, other members propose.
+func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.decide"
+	if err := checkText(op, "decision", r.Decision, 1000); err != nil {
+		return out, err
+	}
+	if err := checkText(op, "rationale", r.Rationale, 1000); err != nil {
+		return out, err
+	}
+	if r.Title == "" {
+		r.Title = r.Decision
+	}
+	return out, s.update(ctx, actor, r, func(c *change) error {
+		if c.role == "" && !actor.IsOperator() {
+			return c.leads("decide")
+		}
+		d := hub.Decision{
+			ID: string(s.ids.Next()), Team: string(c.team.ID), Title: r.Title, Decision: r.Decision, Rationale: r.Rationale, Deciders: []hub.AgentID{actor.ID}, Status: "proposed", At: c.now,
+		}
+		if c.leads("decide") == nil {
+			d.Status = "decided"
+		}
+		if err := c.tx.AddDecision(d); err != nil {
+			return err
+		}
+		all, err := roster(c.tx, c.team.ID)
+		if err != nil {
+			return err
+		}
+		err = c.tell(with(all), hub.TypeKnowledgePush, map[string]any{
+			"topic": cut(r.Title, 150), "summary": cut(fmt.Sprintf("%s by %s: %s", d.Status, actor.ID, r.Decision), 1200), "confidence": "high", "detail": cut(r.Rationale, 1000), "decision_id": d.ID,
+		})
+		out = Answer{Decision: &d}
+		if err != nil {
+			return err
+		}
+		return c.record(hub.ActionTeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status})
+	})
+}

@@ -1,0 +1,389 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+const (
+	maxTitle  = 200 // bytes
+	maxDepend = 50  // dependencies of a task
+	maxRefs   = 20
+)
+
+// readsTask reports whether a request about a task changes nothing.
+func (r Request) readsTask() bool {
+	return r.Task != "" && r.Owner == "" && r.Reviewer == "" && r.State == "" && r.DependsOn == nil
+}
+
+// task creates a task, reads one, assigns it, moves it, or replaces its dependencies.
+func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.task"
+	switch {
+	case r.Task != "" && !r.Task.Valid():
+		return out, hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", r.Task)
+	case r.State != "" && !slices.Contains(hub.TaskStates, r.State):
+		return out, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one", r.State).WithHint("use %s", joined(hub.TaskStates))
+	case r.State != "" && (r.Owner != "" || r.Reviewer != "" || r.DependsOn != nil):
+		return out, hub.Errorf(hub.CodeInvalid, op, "a task is moved or changed, not both at once").WithHint("leave state out, or owner, reviewer and depends_on")
+	case r.Task != "" && (r.Title != "" || r.Class != "" || len(r.ExternalRefs) > 0):
+		return out, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs are those of a new task").WithHint("leave task out to create one")
+	}
+	if r.readsTask() {
+		err = s.store.View(ctx, func(rd hub.Reader) error {
+			if _, _, err := visible(rd, op, actor, r.Team); err != nil {
+				return err
+			}
+			t, err := taskOf(rd, op, r.Team, r.Task)
+			out.Task = &t
+			return err
+		})
+		return out, err
+	}
+	return out, s.update(ctx, actor, r, func(c *change) error {
+		var t hub.Task
+		switch {
+		case r.Task == "":
+			t, err = c.newTask(r)
+		default:
+			if t, err = taskOf(c.tx, op, r.Team, r.Task); err != nil {
+				return err
+			}
+			if r.State != "" {
+				t, err = c.moveTask(t, r.State, r.Reason)
+			} else {
+				t, err = c.changeTask(t, r)
+			}
+		}
+		out.Task = &t
+		return err
+	})
+}
+
+// taskOf returns a task of a team.
+func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, error) {
+	t, err := r.Task(id)
+	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && t.Team != team {
+		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "the team %s has no task %s", team, id).WithHint("{team.show} %s lists its tasks", team)
+	}
+	return t, err
+}
+
+// newTask creates a task, and assigns it if the request names an owner.
+func (c *change) newTask(r Request) (t hub.Task, err error) {
+	if r.Class == "" {
+		r.Class = hub.ClassNormal
+	}
+	if err := checkText(c.op, "title", r.Title, maxTitle); err != nil {
+		return t, err
+	}
+	switch {
+	case !slices.Contains(hub.TaskClasses, r.Class):
+		return t, hub.Errorf(hub.CodeInvalid, c.op, "class: %q is not one", r.Class).WithHint("use %s", joined(hub.TaskClasses))
+	case r.State != "":
+		return t, hub.Errorf(hub.CodeInvalid, c.op, "state: a new task is in the backlog").WithHint("name an owner to assign it")
+	case len(r.ExternalRefs) > maxRefs:
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "external_refs: at most %d", maxRefs)
+	}
+	for _, ref := range r.ExternalRefs {
+		if !slices.Contains(hub.ExternalRefTypes, ref.Type) || strings.TrimSpace(ref.Value) == "" || len(ref.Value) > 1000 {
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not a reference", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
+		}
+	}
+	if err := c.allow(hub.MayCreateTask, r.Class); err != nil {
+		return t, err
+	}
+	t = hub.Task{
+		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
+	}
+	if r.DependsOn != nil {
+		if t, err = c.depend(t, *r.DependsOn); err != nil {
+			return t, err
+		}
+	}
+	if err := c.putTask(&t); err != nil {
+		return t, err
+	}
+	if r.Owner == "" && r.Reviewer == "" {
+		return t, nil
+	}
+	r.DependsOn = nil
+	return c.changeTask(t, r)
+}
+
+// putTask stores a task with its journal entry.
+func (c *change) putTask(t *hub.Task) (err error) {
+	t.UpdatedAt = c.now
+	if t.ID, err = c.tx.PutTask(*t); err != nil {
+		return err
+	}
+	t.Revision++
+	facts := map[string]any{"task_id": t.ID, "state": t.State, "class": t.Class}
+	if t.Owner != "" {
+		facts["owner"] = t.Owner
+	}
+	if t.State == hub.TaskBlocked {
+		facts["reason"] = t.Reason
+	}
+	return c.record(hub.ActionTeamTask, facts)
+}
+
+// depend replaces the dependencies of a task. They are tasks of the same team, and no
+// chain of them leads back to the task.
+func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
+	if len(on) > maxDepend {
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "depends_on: at most %d", maxDepend)
+	}
+	t.DependsOn = nil
+	for _, id := range on {
+		if !id.Valid() || slices.Contains(t.DependsOn, id) {
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "depends_on: %q is not the id of a task, or is named twice", id)
+		}
+		t.DependsOn = append(t.DependsOn, id)
+	}
+	// The walk visits each task that t depends on, directly or not, once.
+	seen, todo := map[hub.TaskID]bool{}, slices.Clone(t.DependsOn)
+	for len(todo) > 0 {
+		id := todo[0]
+		if todo = todo[1:]; seen[id] {
+			continue
+		}
+		seen[id] = true
+		if id == t.ID {
+			return t, hub.Errorf(hub.CodeConflict, c.op, "depends_on: the task %s would wait for itself", t.ID)
+		}
+		d, err := taskOf(c.tx, c.op, c.team.ID, id)
+		if err != nil {
+			return t, err
+		}
+		todo = append(todo, d.DependsOn...)
+	}
+	return t, nil
+}
+
+// changeTask replaces dependencies, and assigns owner and reviewer.
+func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
+	if t.State.Over() {
+		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s", t.ID, t.State)
+	}
+	if r.DependsOn != nil {
+		if err := c.allow(hub.MayCreateTask, t.Class); err != nil {
+			return t, err
+		}
+		if t, err = c.depend(t, *r.DependsOn); err != nil {
+			return t, err
+		}
+	}
+	if r.Owner != "" || r.Reviewer != "" {
+		if err := c.allow(hub.MayAssign, t.Class); err != nil {
+			return t, err
+		}
+	}
+	if r.Reviewer != "" {
+		m, err := c.member(r.Reviewer)
+		if err != nil {
+			return t, err
+		}
+		t.Reviewer = m.Agent
+		if !slices.Contains(finishers(c.team, t.Class), m.Role) {
+			return t, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and cannot review a task of class %s", m.Agent, m.Role, c.team.ID, t.Class).
+				WithHint("these can: %s", joined(finishers(c.team, t.Class)))
+		}
+	}
+	if r.Owner != "" {
+		if t, err = c.own(t, r.Owner); err != nil {
+			return t, err
+		}
+	}
+	if t.Class.Guarded() && t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer)) {
+		return t, hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
+	}
+	if err := c.putTask(&t); err != nil || r.Owner == "" {
+		return t, err
+	}
+	return t, c.tell([]hub.AgentID{t.Owner}, hub.TypeStatusUpdate, map[string]any{
+		"summary": cut(fmt.Sprintf("%s is yours: %s", t.ID, t.Title), 270), "task_id": t.ID, "class": t.Class, "state": t.State,
+	})
+}
+
+// own gives a task to a member that may accept it. It is assigned then, whatever it was.
+func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
+	m, err := c.member(owner)
+	if err != nil {
+		return t, err
+	}
+	if !c.team.May(m.Role, hub.MayAcceptTask, t.Class) {
+		return t, refusal(c.op, c.team, m.Agent, m.Role, hub.MayAcceptTask, t.Class)
+	}
+	was := t.State
+	if t, err = t.Advance(hub.TaskAssigned, c.now); err != nil {
+		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot be assigned", t.ID, was)
+	}
+	t.Owner, t.Handoff = owner, ""
+	return t, nil
+}
+
+// finishers returns the roles that finish a task of a class or send it to rework.
+func finishers(t hub.Team, class hub.TaskClass) []hub.Role {
+	switch class {
+	case hub.ClassMerge:
+		return []hub.Role{hub.RoleIntegrator}
+	case hub.ClassGuarded:
+		return []hub.Role{hub.RoleCoordinator, hub.RoleReviewer}
+	case hub.ClassHighRisk:
+		return t.RolesFor(hub.MayFinishHighRisk, class)
+	}
+	return []hub.Role{hub.RoleCoordinator, hub.RoleReviewer, hub.RoleIntegrator}
+}
+
+// moveTask moves a task for the actor.
+func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Task, error) {
+	was := t.State
+	moved, err := t.Advance(next, c.now)
+	if err != nil {
+		return t, err
+	}
+	if err := c.mayMove(t, next); err != nil {
+		return t, err
+	}
+	switch next {
+	case hub.TaskBlocked:
+		if !slices.Contains(hub.BlockReasons, reason) {
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "reason: %q is not a reason to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
+		}
+		moved.Reason = reason
+	case hub.TaskRework, hub.TaskDropped:
+		if err := checkText(c.op, "reason", reason, 500); err != nil {
+			return t, err
+		}
+		moved.Reason = reason
+	case hub.TaskInProgress:
+		if err := c.mayRun(t); err != nil {
+			return t, err
+		}
+	}
+	if err := c.putTask(&moved); err != nil {
+		return t, err
+	}
+	return moved, c.tellMove(moved, was)
+}
+
+// mayMove refuses an actor that may not move a task to a state.
+func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
+	owner := c.actor.ID == t.Owner || c.actor.IsOperator()
+	switch {
+	case t.State == hub.TaskBlocked && next == t.Was: // unblocked
+		if owner {
+			return nil
+		}
+		return c.allow(hub.MayBlock, t.Class)
+	case next == hub.TaskInProgress, next == hub.TaskInReview:
+		if t.Owner == "" || t.State == hub.TaskInProgress && next == hub.TaskInProgress {
+			return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
+		}
+		if !owner {
+			return hub.Errorf(hub.CodeDenied, c.op, "the task %s is %s's, and %s cannot move it to %s", t.ID, t.Owner, c.actor.ID, next).WithHint("its owner starts, submits and reworks it")
+		}
+		return nil
+	case next == hub.TaskBlocked:
+		if err := c.allow(hub.MayBlock, t.Class); err != nil {
+			if c.actor.ID == t.Owner {
+				return hub.Errorf(hub.CodeDenied, c.op, "%v", err).WithHint("say what blocks you with {status.blocked}: it reaches the coordinators of the team")
+			}
+			return err
+		}
+		return nil
+	case next == hub.TaskDone, next == hub.TaskRework:
+		return c.mayFinish(t, next)
+	case next == hub.TaskDropped:
+		return c.leads("drop a task")
+	case next == hub.TaskAssigned:
+		return hub.Errorf(hub.CodeInvalid, c.op, "state: a task becomes assigned with an owner").WithHint("name the owner in place of the state")
+	}
+	return c.allow(hub.MayAssign, t.Class) // back to the backlog
+}
+
+// mayFinish refuses an actor that may not finish a task or send it to rework.
+func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
+	if next == hub.TaskDone && t.State != hub.TaskInReview {
+		return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become done", t.ID, t.State).WithHint("its owner submits it for review first: state in_review")
+	}
+	if c.actor.IsOperator() {
+		return nil
+	}
+	roles := finishers(c.team, t.Class)
+	if !slices.Contains(roles, c.role) {
+		if t.Class == hub.ClassHighRisk {
+			return c.allow(hub.MayFinishHighRisk, t.Class)
+		}
+		return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not finish a task of class %s or send it to rework", c.actor.ID, word(c.role), c.team.ID, t.Class).
+			WithHint("these roles may: %s", joined(roles))
+	}
+	if t.Class.Guarded() && slices.Contains(t.Executors, c.actor.ID) {
+		return hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s worked on it and cannot review it", t.ID, t.Class, c.actor.ID).WithHint("another agent of these roles can: %s", joined(roles))
+	}
+	return nil
+}
+
+// mayRun refuses a task that cannot be in progress now.
+func (c *change) mayRun(t hub.Task) error {
+	if c.team.Lifecycle == hub.TeamForming {
+		return hub.Errorf(hub.CodeConflict, c.op, "the team %s is forming: its tasks cannot be started", c.team.ID).WithHint("a coordinator makes it active: {team.status} active")
+	}
+	role, err := roleOf(c.tx, c.team.ID, t.Owner)
+	if err != nil {
+		return err
+	}
+	if !c.team.May(role, hub.MayAcceptTask, t.Class) {
+		return refusal(c.op, c.team, t.Owner, role, hub.MayAcceptTask, t.Class)
+	}
+	for _, id := range t.DependsOn {
+		d, err := c.tx.Task(id)
+		if err != nil {
+			return err
+		}
+		if !d.State.Over() {
+			return hub.Errorf(hub.CodeConflict, c.op, "the task %s waits for %s, which is %s", t.ID, d.ID, d.State)
+		}
+	}
+	n, err := c.tx.CountTasks(c.team.ID)
+	if err == nil && n[hub.TaskInProgress] >= c.team.Policy.MaxParallelTasks {
+		return hub.Errorf(hub.CodeConflict, c.op, "%d tasks of the team %s are in progress, which is its limit", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
+	}
+	return err
+}
+
+// tellMove tells those who act next that a task has moved.
+func (c *change) tellMove(t hub.Task, was hub.TaskState) error {
+	var to []hub.AgentID
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return err
+	}
+	kind := hub.TypeStatusUpdate
+	payload := map[string]any{"task_id": t.ID, "state": t.State, "was": was, "summary": cut(fmt.Sprintf("%s is %s: %s", t.ID, t.State, t.Title), 270)}
+	switch t.State {
+	case hub.TaskInReview:
+		if to = []hub.AgentID{t.Reviewer}; t.Reviewer == "" {
+			to = with(all, finishers(c.team, t.Class)...)
+		}
+	case hub.TaskRework, hub.TaskDone:
+		to = []hub.AgentID{t.Owner}
+	case hub.TaskDropped:
+		to = []hub.AgentID{t.Owner}
+	case hub.TaskBlocked:
+		kind, to = hub.TypeStatusBlocked, append(with(all, hub.RoleCoordinator), t.Owner)
+	case hub.TaskBacklog:
+		to = with(all, hub.RoleCoordinator)
+	default:
+		to = append(with(all, hub.RoleCoordinator), t.Owner)
+	}
+	if t.Reason != "" {
+		payload["reason"] = cut(t.Reason, 500)
+	}
+	return c.tell(to, kind, payload)
+}

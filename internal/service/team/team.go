@@ -1,0 +1,422 @@
+// Package team keeps teams: their members and roles, their tasks, their lifecycle.
+//
+// Inside a team the role that an agent has there decides what it may do, by a matrix of
+// eight actions and five roles that the operator can override for a team; the role of the
+// agent on the hub counts for the creation of a team alone. Every change is one
+// transaction with its journal entry and the messages to those who must know. An
+// operation that the policy of the team gates is checked, held, and performed when the
+// operator approves it.
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Mail writes the messages of the hub. The mailroom is one.
+type Mail interface {
+	// Recipient returns an agent, or reports CodeUnknownRecipient.
+	Recipient(ctx context.Context, id hub.AgentID) (hub.Agent, error)
+	// Notify writes a message of the hub inside tx. It is never dropped.
+	Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error)
+	// Announce wakes the long polls of the recipients of committed messages.
+	Announce(...hub.Message)
+}
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock hub.Clock    // default time.Now
+	Log   *slog.Logger // default silent
+}
+
+// A Service keeps the teams of a hub. It is safe for concurrent use.
+type Service struct {
+	store hub.Store
+	mail  Mail
+	clock hub.Clock
+	ids   *hub.IDs
+	log   *slog.Logger
+}
+
+// New returns a service. opts may be nil.
+func New(store hub.Store, mail Mail, opts *Options) *Service {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log}
+}
+
+// A Seat is an agent with its role in a team.
+type Seat struct {
+	Agent hub.AgentID `json:"agent"`
+	Role  hub.Role    `json:"role"`
+	Since hub.Time    `json:"since,omitzero"` // not in a request
+}
+
+// A Policy is the part of a team's policy that its creator chooses.
+type Policy struct {
+	DefaultVisibility hub.Visibility `json:"default_visibility,omitempty"`
+	HumanGateActions  []string       `json:"human_gate_actions,omitempty"`
+	MaxParallelTasks  int            `json:"max_parallel_tasks,omitempty"`
+}
+
+// A Request is an operation on a team, as a caller asks for it.
+type Request struct {
+	Action string     `json:"action"`
+	Team   hub.TeamID `json:"team,omitempty"`
+
+	// To create.
+	Name      string  `json:"name,omitempty"`
+	Objective string  `json:"objective,omitempty"`
+	Members   []Seat  `json:"members,omitempty"`
+	Policy    *Policy `json:"policy,omitempty"`
+
+	// Members and roles.
+	Agent    hub.AgentID `json:"agent,omitempty"`
+	Role     hub.Role    `json:"role,omitempty"`
+	SwapWith hub.AgentID `json:"swap_with,omitempty"`
+	Accept   *bool       `json:"accept,omitempty"`
+	Reason   string      `json:"reason,omitempty"` // of a role, of leaving, of a blocked task
+
+	Lifecycle hub.Lifecycle `json:"lifecycle,omitempty"`
+
+	// Tasks.
+	Task         hub.TaskID        `json:"task,omitempty"`
+	Title        string            `json:"title,omitempty"` // of a decision, too
+	Class        hub.TaskClass     `json:"class,omitempty"`
+	Owner        hub.AgentID       `json:"owner,omitempty"`
+	Reviewer     hub.AgentID       `json:"reviewer,omitempty"`
+	State        hub.TaskState     `json:"state,omitempty"`
+	DependsOn    *[]hub.TaskID     `json:"depends_on,omitempty"`
+	ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
+
+	Decision  string `json:"decision,omitempty"`
+	Rationale string `json:"rationale,omitempty"`
+
+	// To list and to show.
+	Member hub.AgentID `json:"member,omitempty"`
+	Cursor string      `json:"cursor,omitempty"`
+	Limit  int         `json:"limit,omitempty"`
+
+	via      string      // the action that stands for this one: status for close
+	approval *heldChange // set while a held operation is performed
+}
+
+// An Answer is the result of a request. Of the parts those are there that the action
+// answers with.
+type Answer struct {
+	Status   string        `json:"status,omitempty"` // held, if the operation waits for the operator
+	ID       string        `json:"id,omitempty"`     // of the held operation
+	Team     *View         `json:"team,omitempty"`
+	Teams    []View        `json:"teams,omitzero"`
+	Task     *hub.Task     `json:"task,omitempty"`
+	Decision *hub.Decision `json:"decision,omitempty"`
+	Next     string        `json:"next,omitempty"` // cursor for the page after this one
+	Warnings []string      `json:"warnings,omitempty"`
+}
+
+// A View is a team as a caller sees it.
+type View struct {
+	hub.Team
+	You        hub.Role              `json:"your_role,omitempty"`
+	Members    []Seat                `json:"members"`
+	TaskCounts map[hub.TaskState]int `json:"task_counts"`
+	Tasks      []hub.Task            `json:"tasks,omitzero"` // a page, in show alone
+}
+
+// actions is everything that can be done with a team.
+var actions = map[string]struct {
+	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
+	changes func(Request) bool // nil for always
+}{
+	"create":  {do: (*Service).create},
+	"list":    {do: (*Service).list, changes: never},
+	"show":    {do: (*Service).show, changes: never},
+	"add":     {do: (*Service).add},
+	"remove":  {do: (*Service).remove},
+	"role":    {do: (*Service).role},
+	"task":    {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
+	"decide":  {do: (*Service).decide},
+	"status":  {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
+	"close":   {do: (*Service).close},
+	"archive": {do: (*Service).archive},
+}
+
+func never(Request) bool { return false }
+
+// Actions lists the words of actions.
+func Actions() []string { return sorted(actions) }
+
+// Gateable lists the actions that the policy of a team can gate.
+var Gateable = []string{"add", "archive", "close", "decide", "remove", "role", "status", "task"}
+
+// Changes reports whether a request changes something.
+func (r Request) Changes() bool {
+	a, ok := actions[r.Action]
+	return ok && (a.changes == nil || a.changes(r))
+}
+
+// Perform performs a request.
+func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+	const op = "acp/team"
+	act, ok := actions[r.Action]
+	if !ok {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", r.Action).WithHint("use %s", strings.Join(Actions(), ", "))
+	}
+	if r.Action != "list" && !r.Team.Valid() {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team: %q is not the name of a team", r.Team).WithHint("a name has lower-case letters, digits and . _ -, at most 64")
+	}
+	if r.Changes() && actor.Paused {
+		return Answer{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a team", actor.ID).WithHint("to end the pause, {agent.resume} %s", actor.ID)
+	}
+	out, err := act.do(s, ctx, actor, r)
+	if errors.Is(err, errHeld) {
+		return s.hold(ctx, actor, r)
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("team: %s: %w", r.Action, err)
+	}
+	return out, nil
+}
+
+// A change is one transaction on a team.
+type change struct {
+	s      *Service
+	tx     hub.Tx
+	op     string
+	actor  hub.Caller
+	role   hub.Role // of the actor in the team; "" if it is no member
+	now    hub.Time
+	team   hub.Team
+	posted []hub.Message
+}
+
+// update runs fn in one transaction on a team that the actor sees and that is not
+// closed. An operation that is gated is rolled back after its checks, with errHeld.
+func (s *Service) update(ctx context.Context, actor hub.Caller, r Request, fn func(*change) error) error {
+	op := "team." + r.Action
+	var c *change
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
+		if c.team, c.role, err = visible(tx, op, actor, r.Team); err != nil {
+			return err
+		}
+		if c.team.ReadOnly() && r.Action != "archive" {
+			return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", c.team.ID, c.team.Lifecycle)
+		}
+		if err := fn(c); err != nil {
+			return err
+		}
+		gates := c.team.Policy.HumanGateActions
+		switch {
+		case r.approval != nil:
+			return c.decideHeld(r.approval)
+		case !actor.IsOperator() && (slices.Contains(gates, r.Action) || slices.Contains(gates, r.via)):
+			return errHeld
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.mail.Announce(c.posted...)
+	return nil
+}
+
+// visible returns a team that the actor may see, and its role there. To others it
+// reports the same error as for one that does not exist.
+func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team, hub.Role, error) {
+	t, err := r.Team(id)
+	var role hub.Role
+	if err == nil {
+		role, err = roleOf(r, id, actor.ID)
+	}
+	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && role == "" && !actor.Audits() {
+		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", id).WithHint("{team.list} lists yours")
+	}
+	return t, role, err
+}
+
+// roleOf returns the role of an agent in a team, "" if it is no member.
+func roleOf(r hub.TeamReader, id hub.TeamID, agent hub.AgentID) (hub.Role, error) {
+	m, err := r.Members(hub.MemberQuery{Team: id, Agent: agent, Limit: 1})
+	if err != nil || len(m) == 0 {
+		return "", err
+	}
+	return m[0].Role, nil
+}
+
+// maxMembers is the most members of a team.
+const maxMembers = 200
+
+// roster returns the members of a team now.
+func roster(r hub.TeamReader, id hub.TeamID) ([]hub.Member, error) {
+	return r.Members(hub.MemberQuery{Team: id, Limit: maxMembers + 1})
+}
+
+// with returns the agents of a roster that have one of the roles; all if there are none.
+func with(all []hub.Member, roles ...hub.Role) []hub.AgentID {
+	var out []hub.AgentID
+	for _, m := range all {
+		if len(roles) == 0 || slices.Contains(roles, m.Role) {
+			out = append(out, m.Agent)
+		}
+	}
+	return out
+}
+
+// doing is the wording of each action of the matrix in a refusal.
+var doing = map[hub.TeamAction]string{
+	hub.MayCreateTask: "create a task", hub.MayAssign: "assign a task", hub.MayApproveHandoff: "approve a handoff into the team", hub.MayAcceptTask: "accept an execution task",
+	hub.MayFinishHighRisk: "finish a high-risk task", hub.MayBlock: "block a task", hub.MayChangeMembers: "change members and roles", hub.MayClose: "close or archive the team",
+}
+
+// allow refuses an actor whose role does not permit an action. The operator may do
+// everything.
+func (c *change) allow(a hub.TeamAction, class hub.TaskClass) error {
+	if c.actor.IsOperator() || c.role != "" && c.team.May(c.role, a, class) {
+		return nil
+	}
+	return refusal(c.op, c.team, c.actor.ID, c.role, a, class)
+}
+
+// refusal names the action, the role, and the roles that could do it.
+func refusal(op string, t hub.Team, agent hub.AgentID, role hub.Role, a hub.TeamAction, class hub.TaskClass) error {
+	of := ""
+	if class != "" {
+		of = fmt.Sprintf(" of class %s", class)
+	}
+	could := joined(t.RolesFor(a, class))
+	if could == "" {
+		could = "the operator alone"
+	}
+	if role == "" {
+		return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not %s%s", agent, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
+	}
+	return hub.Errorf(hub.CodeDenied, op, "%s is %s in the team %s and may not %s%s", agent, role, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
+}
+
+// leads refuses an actor that is neither a coordinator of the team nor the operator.
+func (c *change) leads(what string) error {
+	if c.actor.IsOperator() || c.role == hub.RoleCoordinator {
+		return nil
+	}
+	return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not %s", c.actor.ID, word(c.role), c.team.ID, what).WithHint("a coordinator of the team can")
+}
+
+func word(r hub.Role) string {
+	if r == "" {
+		return "no member"
+	}
+	return string(r)
+}
+
+// put stores the team.
+func (c *change) put() error {
+	c.team.UpdatedAt = c.now
+	err := c.tx.PutTeam(c.team)
+	c.team.Revision++
+	return err
+}
+
+// record writes a journal entry about the team.
+func (c *change) record(a hub.Action, facts map[string]any) error {
+	_, err := c.tx.Append(c.actor.Entry(c.now, a, subject(c.team.ID), facts))
+	return err
+}
+
+// subject is the subject of journal entries about a team.
+func subject(id hub.TeamID) string { return "team/" + string(id) }
+
+// tell writes a message of the hub to agents, without repetitions and without the
+// actor.
+func (c *change) tell(to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
+	var others []hub.AgentID
+	for _, id := range to {
+		if id != "" && id != c.actor.ID && !slices.Contains(others, id) {
+			others = append(others, id)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	payload["team"] = c.team.ID
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return err
+	}
+	policy := hub.DefaultPolicy
+	policy.Visibility = hub.VisibilityTeam
+	msg, err := c.s.mail.Notify(c.tx, hub.Envelope{To: others, Type: t, Team: string(c.team.ID), Payload: raw, Policy: policy})
+	c.posted = append(c.posted, msg)
+	return err
+}
+
+// view returns the team as the actor sees it.
+func view(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
+	v := View{Team: t, You: role, Members: []Seat{}}
+	all, err := roster(r, t.ID)
+	for _, m := range all {
+		v.Members = append(v.Members, Seat{m.Agent, m.Role, m.Since})
+	}
+	if err == nil {
+		v.TaskCounts, err = r.CountTasks(t.ID)
+	}
+	return v, err
+}
+
+// answer returns the team after a change.
+func (c *change) answer() (Answer, error) {
+	role, err := roleOf(c.tx, c.team.ID, c.actor.ID)
+	if err != nil {
+		return Answer{}, err
+	}
+	v, err := view(c.tx, c.team, role)
+	return Answer{Team: &v}, err
+}
+
+// checkText refuses a text that is blank, too long or not UTF-8.
+func checkText(op, name, text string, most int) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return hub.Errorf(hub.CodeInvalid, op, "%s: missing", name)
+	case !utf8.ValidString(text):
+		return hub.Errorf(hub.CodeInvalid, op, "%s: not valid UTF-8", name)
+	case len(text) > most:
+		return hub.Errorf(hub.CodeTooLarge, op, "%s: at most %d bytes", name, most)
+	}
+	return nil
+}
+
+func joined[S ~string](all []S) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ", ")
+}
+
+func sorted[V any](m map[string]V) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
