@@ -221,9 +221,9 @@ type CountFilter struct {
 
 // A SentFilter chooses among the messages of one sender.
 type SentFilter struct {
-	From       AgentID
-	Since      Time // at or after
-	Limit      int  // how many at most; positive
+	From  AgentID
+	Since Time // at or after
+	Limit int  // how many at most; positive
 }
 
 // A Sent is a trace of an earlier send, as much as limits need.

@@ -117,7 +117,9 @@ const handoffs = "handoff"
 // restart does not reset the count.
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
-	wide := func(to []hub.AgentID) bool { return len(to) > DefaultLimits.Recipients || slices.Contains(to, hub.Everyone) }
+	wide := func(to []hub.AgentID) bool {
+		return len(to) > DefaultLimits.Recipients || slices.Contains(to, hub.Everyone)
+	}
 	if wide(e.To) {
 		sent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Limit: 1000}) // more than the other rates allow
 		if err != nil {
