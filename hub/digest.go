@@ -76,6 +76,9 @@ func (h Handoff) Digest() string {
 	d.put(string(h.ID), h.ThreadID, h.TaskID, string(h.From), string(h.To), h.Title, h.Reason, h.Hash, string(h.Previous))
 	d.put(strconv.FormatBool(h.Restricted), strconv.FormatBool(h.NeedsHuman))
 	d.at(h.Deadline, h.InitiatedAt)
+	if h.Team != "" { // handoffs of earlier versions have none
+		d.put(string(h.Team))
+	}
 	return d.hex()
 }
 

@@ -85,7 +85,7 @@ func TestDigest(t *testing.T) {
 		{&hub.Handoff{}, map[string]bool{
 			".Package": true, // its hash is covered
 			".Status":  true, ".ApprovedAt": true, ".Ownership": true, ".AcceptedAt": true, ".Escalated": true, ".Ending": true,
-			".RejectReason": true, ".ResolvedAt": true, ".Notes": true,
+			".RejectReason": true, ".ResolvedAt": true, ".Notes": true, ".TeamApprovedBy": true,
 		}},
 		{&hub.HandoffStep{}, map[string]bool{".N": true}},
 		{&hub.Key{}, map[string]bool{".RevokedAt": true}},

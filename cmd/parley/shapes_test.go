@@ -244,6 +244,7 @@ func TestShapes(t *testing.T) {
 		var waiting struct {
 			listShape
 			Handoffs []any `json:"handoffs"`
+			Teams    []any `json:"team_actions"`
 		}
 		strict(t, h.operator("approve", "--json").out, &waiting)
 		if len(waiting.Messages) != 1 || waiting.Messages[0].ID != held {
