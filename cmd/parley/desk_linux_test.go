@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type realCLI struct {
 	dialogs []dialog          // that it may show before
 	first   bool              // the hub knows its session after the first prompt only
 	asleep  bool              // no mechanism wakes it
+	stays   string            // ready, if mail also wakes a session that parley connect has connected
 	pause   string            // a command of some seconds, if it refuses sleep
 }
 
@@ -46,7 +48,7 @@ var realCLIs = []realCLI{
 		env: []string{"ANTHROPIC_API_KEY=none", "ANTHROPIC_BASE_URL={model}", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1"},
 		files: map[string]string{".claude.json": `{"hasCompletedOnboarding":true,"lastOnboardingVersion":"2.1.325","theme":"dark","numStartups":3,
 			"customApiKeyResponses":{"approved":["none"],"rejected":[]},"projects":{"{dir}":{"hasTrustDialogAccepted":true,"allowedTools":[]}}}`},
-		ready: "1 monitor",
+		ready: "1 monitor", stays: "shift+tab to cycle",
 	},
 	{
 		name: "codex", program: "node_modules/@openai/codex-*/vendor/*/bin/codex", args: []string{"-a", "never", "-s", "danger-full-access"},
@@ -64,7 +66,7 @@ stream_max_retries = 0
 [projects."{dir}"]
 trust_level = "trusted"
 `},
-		ready: "Ask Codex to do anything", first: true,
+		ready: "Ask Codex to do anything", stays: "Ask Codex to do anything", first: true,
 		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}, {"Use existing model", []string{"2", "Enter"}}},
 	},
 	{
@@ -80,7 +82,7 @@ trust_level = "trusted"
 		files: map[string]string{".config/opencode/opencode.json": `{"autoupdate":false,"model":"parley/parley-model","small_model":"parley/parley-model","provider":{"parley":{
 			"npm":"@ai-sdk/openai-compatible","name":"Parley","options":{"baseURL":"{model}/v1","apiKey":"none"},
 			"models":{"parley-model":{"name":"Scripted model","tool_call":true,"limit":{"context":100000,"output":8000}}}}}}`},
-		ready: "Ask anything", first: true,
+		ready: "Ask anything", stays: "Ask anything", first: true,
 	},
 	{
 		name: "copilot", program: "node_modules/@github/copilot-linux-*64/copilot", args: []string{"--allow-all-tools"},
@@ -88,7 +90,7 @@ trust_level = "trusted"
 			"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_MODEL=gpt-4.1", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_PROVIDER_BASE_URL={model}/v1",
 		},
 		files: map[string]string{".copilot/config.json": `{"trusted_folders":["{dir}"],"trustedFolders":["{dir}"],"banner":"never"}`},
-		ready: "Interactive",
+		ready: "Interactive", stays: "Interactive",
 	},
 	{
 		name: "pi", program: "node_modules/.bin/pi", args: []string{"--model", "parley/parley-model"},
@@ -208,21 +210,42 @@ func (d *desk) connect(start []string) {
 	d.ok(do(d.t, exec.Command(start[0], args...)), nil)
 }
 
-// open starts a CLI as the agent builder and waits until it takes a prompt and the hub
-// can wake it.
+// open launches a CLI as the agent builder and waits until it takes a prompt and the
+// hub can wake it.
 func (c realCLI) open(t *testing.T, settings string) *desk {
 	t.Helper()
+	if c.asleep { // its launch needs folders that only root can write
+		return c.openConnected(t, settings)
+	}
 	d, command := c.prepare(t, settings)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.asleep { // its launch needs folders that only root can write
-		d.connect(command)
-		command = append(append(command, c.name), c.args...)
-	} else {
-		command = append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
+	return d.show(append(append(command, self, c.name, "--as", d.agent, "--wake", "--"), c.args...))
+}
+
+// openConnected connects all sessions of a CLI as the agent builder, and starts one.
+func (c realCLI) openConnected(t *testing.T, settings string) *desk {
+	t.Helper()
+	d, command := c.prepare(t, settings)
+	d.connect(command)
+	if c.name == "codex" { // its sessions are in a daemon that outlives the window, and so does the waiter
+		t.Cleanup(func() {
+			do(t, exec.Command(command[0], append(slices.Clone(command[1:]), c.name, "app-server", "daemon", "stop")...))
+			d.await("the end of the waiter", func() bool {
+				waiters, err := filepath.Glob(filepath.Join(d.home, launchDir, "*.waiter"))
+				return err == nil && !slices.ContainsFunc(waiters, heldByProcess)
+			})
+		})
 	}
+	return d.show(append(append(command, c.name), c.args...))
+}
+
+// show runs a command in a window and waits until the CLI takes a prompt.
+func (d *desk) show(command []string) *desk {
+	t, c := d.t, d.cli
+	t.Helper()
 	// A window stays when its program has ended, so that its last words can be read.
 	d.tmux(append([]string{"start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-s", "w", "-x", "150", "-y", "50", "-c", d.dir}, command...)...)
 	t.Cleanup(func() {
@@ -231,10 +254,12 @@ func (c realCLI) open(t *testing.T, settings string) *desk {
 			t.Logf("the requests:\n%s", strings.Join(d.summary(), "\n"))
 		}
 		launched := identities(d.home)
+		shell, _ := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "w", "#{pane_pid}"))) // of the CLI
 		exec.Command("tmux", "-S", d.socket, "kill-server").Run() // fails if the last window has ended
 		for _, i := range launched {
 			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
 		}
+		d.await("the end of the CLI", func() bool { return shell == 0 || !processAlive(shell) })
 	})
 	d.await("the CLI", func() bool {
 		screen := d.screen()

@@ -35,6 +35,34 @@ func TestWake(t *testing.T) {
 	}
 }
 
+// TestWakeConnected has mail wake a session that the user started without Parley, after
+// parley connect --wake.
+func TestWakeConnected(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
+	for _, c := range realCLIs {
+		if c.stays == "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			c.ready = c.stays
+			if c.name == "copilot" {
+				c.args = append(slices.Clone(c.args), "--experimental")
+			}
+			d := c.openConnected(t, quickWakes)
+			d.await("an armed session", d.idle)
+			id := d.mail("are you there?")
+			d.await("a turn", func() bool { return len(d.wakes()) > 0 && d.idle() })
+			quiet()
+			if n := len(d.wakes()); n != 1 {
+				t.Errorf("one mail: got %d turns, want 1", n)
+			}
+			d.ledger(id, "inbox:offered session:accepted")
+		})
+	}
+}
+
 func testWake(t *testing.T, c realCLI) {
 	d := c.open(t, quickWakes)
 	d.await("an armed session", d.idle)

@@ -161,7 +161,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 		attended := w.attended()
 		report := sessions.Report{
 			Key: w.key, Cwd: w.dir, Version: w.launch.Version, Event: sessions.Event(h.Event), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
-			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End, Attended: &attended,
+			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End, Attended: &attended, Release: c.Detached,
 		}
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, report); err == nil {
 			text = strings.TrimSpace(text + "\n" + advice.Notice)

@@ -20,6 +20,7 @@ type Report struct {
 	StopActive bool     `json:"stop_active,omitempty"` // this turn was continued by a hook already
 	Quiet      bool     `json:"quiet,omitempty"`       // the caller cannot show a notice
 	Attended   *bool    `json:"attended,omitempty"`    // nil if the caller does not know
+	Release    bool     `json:"release,omitempty"`     // with the end of the session: its waiter ends, too
 }
 
 // An Advice is the answer to a report.
@@ -63,6 +64,9 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 				d.Proven = map[string]string{}
 			}
 			d.Proven[s.CLI] = s.Version
+		}
+		if p.Release && p.Event == EventEnd && s.Waiter != "" {
+			s.replace("")
 		}
 		out.Notice, err = g.advance(tx, actor.ID, s, p, now)
 		return err

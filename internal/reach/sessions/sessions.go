@@ -127,12 +127,19 @@ func (s *Session) serve(name string) bool {
 		return true
 	case slices.Contains(s.Replaced, name):
 		return false
-	case s.Waiter != "":
+	}
+	s.replace(name)
+	return true
+}
+
+// replace puts a waiter into the place of the one that serves the session; "" leaves
+// the place free. The one before gets no more wakes and ends.
+func (s *Session) replace(name string) {
+	if s.Waiter != "" {
 		s.Replaced = append(s.Replaced, s.Waiter)
 		s.Replaced = slices.Delete(s.Replaced, 0, max(len(s.Replaced)-maxReplaced, 0))
 	}
 	s.Waiter = name
-	return true
 }
 
 // armed reports whether a waiter serves a session now: its request waits in this

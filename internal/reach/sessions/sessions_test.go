@@ -212,6 +212,29 @@ func TestProof(t *testing.T) {
 	}
 }
 
+func TestRelease(t *testing.T) {
+	w := newWorld(t)
+	g := w.register()
+	end := func(release bool) {
+		t.Helper()
+		if _, err := g.Report(t.Context(), builder, sessions.Report{Key: key, Event: sessions.EventEnd, Release: release}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wait(g, "one")
+	end(false)
+	if got := w.wait(g, "one"); got.Gone {
+		t.Error("the waiter of a CLI that goes on in another session ended")
+	}
+	end(true)
+	if got := w.wait(g, "one"); !got.Gone || w.session(g).State != sessions.StateEnded {
+		t.Errorf("after the end: got %+v, session %+v", got, w.session(g))
+	}
+	if got := w.wait(g, "two"); got.Gone || w.session(g).State != sessions.StateIdle {
+		t.Errorf("the next waiter: got %+v, session %+v", got, w.session(g))
+	}
+}
+
 func TestVersions(t *testing.T) {
 	w := newWorld(t)
 	g := w.register()
