@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -232,7 +233,11 @@ func (c realCLI) openConnected(t *testing.T, settings string) *desk {
 	d.connect(command)
 	if c.name == "codex" { // its sessions are in a daemon that outlives the window, and so does the waiter
 		t.Cleanup(func() {
-			do(t, exec.Command(command[0], append(slices.Clone(command[1:]), c.name, "app-server", "daemon", "stop")...))
+			for _, e := range command { // the daemon's program and that of its updater are in the home
+				if home, ok := strings.CutPrefix(e, "HOME="); ok {
+					endPrograms(t, home)
+				}
+			}
 			d.await("the end of the waiter", func() bool {
 				waiters, err := filepath.Glob(filepath.Join(d.home, launchDir, "*.waiter"))
 				return err == nil && !slices.ContainsFunc(waiters, heldByProcess)
@@ -240,6 +245,22 @@ func (c realCLI) openConnected(t *testing.T, settings string) *desk {
 		})
 	}
 	return d.show(append(append(command, c.name), c.args...))
+}
+
+// endPrograms kills the processes whose program is below a folder.
+func endPrograms(t *testing.T, dir string) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if program, err := os.Readlink(link); err == nil && strings.HasPrefix(program, dir+"/") {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+				syscall.Kill(pid, syscall.SIGKILL) // fails if it has ended
+			}
+		}
+	}
 }
 
 // show runs a command in a window and waits until the CLI takes a prompt.
