@@ -87,6 +87,7 @@ type Deliberation struct {
 	ClaimedBy  AgentID  `json:"claimed_by,omitempty"`
 	ClaimedAt  Time     `json:"claimed_at,omitzero"`
 	Conditions []string `json:"conditions,omitempty"`
+	Task       TaskID   `json:"task_id,omitempty"` // that an accepted offer into a team became
 
 	EscalatedFor AgentID   `json:"escalated_for,omitempty"` // the pair that escalated
 	EscalatedAt  Time      `json:"escalated_at,omitzero"`

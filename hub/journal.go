@@ -43,9 +43,10 @@ const (
 	ActionHandoffActivated  Action = "handoff.activated"
 	ActionHandoffCompleted  Action = "handoff.completed"
 	ActionHandoffClosed     Action = "handoff.closed"
-	ActionHandoffApproved   Action = "handoff.approved"  // by the operator; the receiver may accept it now
-	ActionHandoffEscalated  Action = "handoff.escalated" // it is late, and the coordinators were told
-	ActionHandoffOwned      Action = "handoff.owned"     // the operator has moved the item in its queue
+	ActionHandoffApproved   Action = "handoff.approved"      // by the operator; the receiver may accept it now
+	ActionHandoffForTeam    Action = "handoff.team_approved" // by a member of the team that it goes into
+	ActionHandoffEscalated  Action = "handoff.escalated"     // it is late, and the coordinators were told
+	ActionHandoffOwned      Action = "handoff.owned"         // the operator has moved the item in its queue
 
 	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
 

@@ -190,7 +190,9 @@ type InboxFilter struct {
 // A Query chooses messages. Empty members do not restrict.
 type Query struct {
 	// Viewer restricts to messages that this agent sent or received, unless
-	// Audit. A message that is held back from it was not received.
+	// Audit. A message that is held back from it was not received. A message with
+	// visibility team can be read by the members of its team, and by those who were
+	// members when it was sent.
 	Viewer AgentID
 	Audit  bool // the viewer may see everything
 
@@ -198,6 +200,7 @@ type Query struct {
 	From   AgentID // sender
 	To     AgentID // recipient
 	Thread string
+	Team   string // then, and with Thread, a viewer finds what it may read as a member, too
 	Type   MessageType
 	Status MessageStatus
 	Topic  string

@@ -210,6 +210,12 @@ type Member struct {
 	N      int64   `json:"n"` // its place in the ledger of the team; 0 for one that is not stored
 }
 
+// Reads reports whether m lets its agent read a message of the team that was sent at a
+// time: while it lasts all, then those of its time.
+func (m Member) Reads(at Time) bool {
+	return m.Until.IsZero() || !at.Before(m.Since.Time) && at.Before(m.Until.Time)
+}
+
 // A TaskID names a task on this hub, as in T-12.
 type TaskID string
 

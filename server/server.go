@@ -269,16 +269,22 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
 	}
-	s.talks, err = deliberation.New(s.store, s.mail, &deliberation.Options{
+	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
-	})
-	if err != nil {
+	}
+	tasks := &handoff.Options{Clock: s.clock, Log: s.log, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof}
+	if slices.Contains(features, hub.FeatureTeamspaces) {
+		s.teams = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log})
+		talks.Board, tasks.Board = s.teams, s.teams
+		s.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
+			posted, err := s.teams.Revoked(tx, actor, agent)
+			return func() { s.mail.Announce(posted...) }, err
+		})
+	}
+	if s.talks, err = deliberation.New(s.store, s.mail, talks); err != nil {
 		return err
 	}
 	s.mail.Moderate(s.talks)
-	if slices.Contains(features, hub.FeatureTeamspaces) {
-		s.teams = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log})
-	}
 	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	if err := s.openRoots(ctx); err != nil {
 		return err
@@ -288,7 +294,8 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.handoffs = handoff.New(s.store, s.mail, &handoff.Options{Clock: s.clock, Log: s.log, Inspector: inspector, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof})
+	tasks.Inspector = inspector
+	s.handoffs = handoff.New(s.store, s.mail, tasks)
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
 	return s.openKeeper()
 }

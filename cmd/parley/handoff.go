@@ -24,6 +24,7 @@ import (
 func (a *app) handoffCommand() *cobra.Command {
 	cmd := group("handoff", "Hand tasks over, with proof",
 		a.handoffInitiateCommand(),
+		a.handoffMove("approve", "Let a task be handed into a team, by a member whose role permits it", ""),
 		a.handoffMove("accept", "Take a task over, if the claims of its package hold", "a note to the sender"),
 		a.handoffRejectCommand(),
 		a.handoffMove("withdraw", "Take a proposal back before it is accepted", "why"),
@@ -96,6 +97,7 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	f.StringVar((*string)(&p.To), "to", "", "the agent that takes the task over")
 	f.StringVar(&pkg, "package", "", "the package: FILE, '{...}', or - for standard input")
 	f.StringVar(&p.TaskID, "task", "", "the task's id")
+	f.StringVar((*string)(&p.Team), "team", "", "team on whose board the task is; a member of it approves the handoff first")
 	f.StringVar(&p.Title, "title", "", "title of the task")
 	f.StringVar(&p.Objective, "objective", "", "purpose of the task (default the title)")
 	f.StringVar(&p.Summary, "summary", "", "what the next owner must know")

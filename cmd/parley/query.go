@@ -28,6 +28,7 @@ of them. Words must all occur in a message.`,
 	f.StringVar((*string)(&p.From), "from", "", "sender")
 	f.StringVar((*string)(&p.To), "to", "", "recipient")
 	f.StringVar(&p.Thread, "thread", "", "thread")
+	f.StringVar(&p.Team, "team", "", "messages of this team that you may read")
 	f.StringVar((*string)(&p.Type), "type", "", "message type")
 	f.StringVar((*string)(&p.Status), "status", "", "pending, delivered, read, expired or failed")
 	f.StringVar(&p.Topic, "topic", "", "topic")

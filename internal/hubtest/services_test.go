@@ -91,11 +91,15 @@ func newHouse(t *testing.T) *house {
 	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true},
 		Features: hub.Features})
 	h.must(err)
-	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock})
+	h.teams = team.New(h.store, h.mail, &team.Options{Clock: clock})
+	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock, Board: h.teams})
 	h.must(err)
 	h.mail.Moderate(h.talks)
-	h.teams = team.New(h.store, h.mail, &team.Options{Clock: clock})
-	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock})
+	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock, Board: h.teams})
+	h.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
+		posted, err := h.teams.Revoked(tx, actor, agent)
+		return func() { h.mail.Announce(posted...) }, err
+	})
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
 	h.must(err)
@@ -379,6 +383,28 @@ var operations = []struct {
 		held, err := h.teams.Held(h.ctx, operator)
 		h.must(err)
 		return func() error { return last(h.teams.Approve(h.ctx, operator, held[0].ID)) }
+	}},
+	{"mailroom accept an offer into a team", func(h *house) func() error {
+		h.core()
+		offer := h.sent(func(d *mailroom.Draft) { offered(d); d.Team = "core" })
+		two := int64(2)
+		return func() error {
+			return last(h.mail.Send(h.ctx, builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypeTaskAccept, Sequence: &two, Team: "core",
+				Payload: strictjson.Trust(fmt.Appendf(nil, `{"offer_id":%q}`, offer))}))
+		}
+	}},
+	{"handoff accept into a team", func(h *house) func() error {
+		h.core()
+		pkg := json.RawMessage(strings.Replace(string(task), `"t-1"`, `"T-1"`, 1))
+		r, err := h.handoffs.Initiate(h.ctx, planner, handoff.Proposal{To: "builder", Package: pkg, Team: "core"})
+		h.must(err)
+		h.must(last(h.handoffs.ApproveTeam(h.ctx, operator, r.ID)))
+		return func() error { return last(h.handoffs.Accept(h.ctx, builder, r.ID, "")) }
+	}},
+	{"keys revoke a member", func(h *house) func() error {
+		h.core()
+		h.must(h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}))
+		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "")) }
 	}},
 	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},
 	{"handoff accept", func(h *house) func() error {

@@ -181,6 +181,54 @@ var teamTests = []storeTest{
 			return err
 		})
 	}},
+	{"messages of a team are found by its members, and by those who were members when they were sent", func(w *world) {
+		w.people("ada", "bob", "cyd", "dan")
+		w.addTeam("core")
+		for _, id := range []hub.AgentID{"ada", "cyd"} {
+			w.update(func(tx hub.Tx) error {
+				return tx.PutMember(hub.Member{Team: "core", Agent: id, Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"})
+			})
+		}
+		send := func(v hub.Visibility) hub.Message {
+			m := w.message("ada", "bob")
+			m.Team, m.Policy.Visibility = "core", v
+			return w.add(m)
+		}
+		first, private := send(hub.VisibilityTeam), send(hub.VisibilityPrivate)
+		w.update(func(tx hub.Tx) error {
+			all, err := tx.Members(hub.MemberQuery{Team: "core", Agent: "cyd", Limit: 1})
+			if err != nil {
+				return err
+			}
+			all[0].Until, all[0].Ending = w.ids.Next().Time(), "left"
+			return tx.PutMember(all[0])
+		})
+		last := send(hub.VisibilityTeam)
+		w.indexText()
+		for _, test := range []struct {
+			viewer hub.AgentID
+			change func(*hub.Query)
+			want   []hub.EnvelopeID
+		}{
+			{"ada", nil, []hub.EnvelopeID{last.ID, private.ID, first.ID}},
+			{"bob", nil, []hub.EnvelopeID{last.ID, private.ID, first.ID}},
+			{"cyd", nil, []hub.EnvelopeID{first.ID}},
+			{"cyd", func(q *hub.Query) { q.Text = "done" }, []hub.EnvelopeID{first.ID}},
+			{"cyd", func(q *hub.Query) { q.Team, q.Thread = "", first.ThreadID }, []hub.EnvelopeID{first.ID}},
+			{"dan", nil, []hub.EnvelopeID{}},
+			{"dan", func(q *hub.Query) { q.Text = "done" }, []hub.EnvelopeID{}},
+		} {
+			q := hub.Query{Viewer: test.viewer, Team: "core", Limit: 9}
+			if test.change != nil {
+				test.change(&q)
+			}
+			w.view(func(r hub.Reader) error {
+				got, err := r.Query(q)
+				w.equal(string(test.viewer), idsOf(got.Messages), test.want)
+				return err
+			})
+		}
+	}},
 	{"a held action waits until its verdict, which is given once", func(w *world) {
 		w.addTeam("a")
 		h := hub.HeldAction{ID: string(w.ids.Next()), Team: "a", Actor: "ada", Action: "close", Request: json.RawMessage(`{"action":"close"}`), At: epoch}

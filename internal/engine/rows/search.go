@@ -73,7 +73,7 @@ func queryKey(q hub.Query) uint32 {
 	if q.Audit {
 		kind = "audit"
 	}
-	return keyOf(kind, string(q.Viewer), string(q.Agent), string(q.From), string(q.To), q.Thread, string(q.Type), string(q.Status), q.Topic,
+	return keyOf(kind, string(q.Viewer), string(q.Agent), string(q.From), string(q.To), q.Thread, q.Team, string(q.Type), string(q.Status), q.Topic,
 		q.Since.String(), q.Until.String(), q.Text, strconv.FormatBool(q.Held))
 }
 
@@ -108,6 +108,7 @@ var (
 	walkParty  = walk{from: `message_party AS p` + joinBoth, seq: `p.seq`}
 	walkHeld   = walk{from: `(SELECT DISTINCT seq FROM message_party INDEXED BY message_party_held WHERE state = 'held') AS p` + joinBoth, seq: `d.seq`, oldest: true}
 	walkThread = walk{from: `messages AS m INDEXED BY idx_messages_thread` + joinMeta, seq: `d.seq`, byCreated: true}
+	walkTeam   = walk{from: `messages AS m INDEXED BY message_teams` + joinMeta, seq: `d.seq`, byCreated: true}
 	walkType   = walk{from: `messages AS m INDEXED BY idx_messages_type` + joinMeta, seq: `d.seq`, byCreated: true}
 	walkStatus = walk{from: `messages AS m INDEXED BY idx_messages_status` + joinMeta, seq: `d.seq`, byCreated: true}
 	walkAll    = walk{from: `message_meta AS d` + joinMessages, seq: `d.seq`}
@@ -166,13 +167,22 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	return page, nil
 }
 
+// readByMember is the condition that an agent reads a message as a member of its team.
+const readByMember = `(m.team IS NOT NULL AND m.policy_json LIKE '%"visibility":"team"%'
+	AND EXISTS (SELECT 1 FROM team_members AS t WHERE t.agent = ? AND t.team = m.team AND (t.until IS NULL OR t.since <= m.created_at AND m.created_at < t.until))
+	AND NOT EXISTS (SELECT 1 FROM message_party AS h WHERE h.seq = d.seq AND h.hidden = 1))`
+
 // plan returns the walk for a query, and the conditions that the walk does not
 // fulfil by itself.
 func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	viewer, agent := f.Viewer, cmp.Or(f.Agent, f.From, f.To)
 	switch {
 	case f.Text != "" || f.Topic != "":
-		words, err := searchWords(op, viewer, agent, f.Topic, f.Text)
+		name := viewer
+		if f.Team != "" {
+			name = "" // a member may be no party of the message
+		}
+		words, err := searchWords(op, name, agent, f.Topic, f.Text)
 		if err != nil {
 			return way, w, err
 		}
@@ -182,6 +192,8 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 		way = walkHeld
 	case f.Thread != "":
 		way = walkThread
+	case f.Team != "":
+		way = walkTeam
 	case viewer != "":
 		way, viewer = walkParty, ""
 		w.add(`p.agent = ? AND p.hidden = 0`, string(f.Viewer))
@@ -197,7 +209,7 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 		way = walkAll
 	}
 	if viewer != "" {
-		w.add(`EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ? AND v.seq = d.seq AND v.hidden = 0)`, string(viewer))
+		w.add(`EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ? AND v.seq = d.seq AND v.hidden = 0) OR `+readByMember, string(viewer), string(viewer))
 	}
 	if agent != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS a WHERE a.agent = ? AND a.seq = d.seq)`, string(agent))
@@ -207,6 +219,7 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS t WHERE t.agent = ? AND t.seq = d.seq AND t.state <> 'sender')`, string(f.To))
 	}
 	w.equal(`m.thread_id`, f.Thread)
+	w.equal(`m.team`, f.Team)
 	w.equal(`m.type`, string(f.Type))
 	w.equal(`m.status`, string(f.Status))
 	w.equal(`m.topic`, f.Topic)

@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 		clear(r.c.made)
 	}
 	sets := []func(q *hub.Query){
-		func(q *hub.Query) { q.Agent = "cleo" }, func(q *hub.Query) { q.Thread = "t" }, func(q *hub.Query) { q.Type = hub.TypeStatusUpdate },
+		func(q *hub.Query) { q.Agent = "cleo" }, func(q *hub.Query) { q.Thread = "t" }, func(q *hub.Query) { q.Team = "core" }, func(q *hub.Query) { q.Type = hub.TypeStatusUpdate },
 		func(q *hub.Query) { q.Status = hub.StatusRead }, func(q *hub.Query) { q.Since = hub.At(time.Now()) }, func(q *hub.Query) { q.Text = "x" },
 	}
 	for mask := range 1 << len(sets) {

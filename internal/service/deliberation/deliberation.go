@@ -30,8 +30,18 @@ type Mail interface {
 	Announce(...hub.Message)
 }
 
+// A Board keeps the tasks of teams.
+type Board interface {
+	// Offerable refuses an offer whose sender may not create tasks in the team, or which
+	// one of those asked may not accept.
+	Offerable(r hub.Reader, team hub.TeamID, from hub.AgentID, asked []hub.AgentID) error
+	// Agreed makes the task of an accepted offer, inside tx.
+	Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.Task, []hub.Message, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
+	Board        Board         // without one no offer names a team
 	Clock        hub.Clock     // default time.Now
 	Log          *slog.Logger  // default silent
 	ResponseTime time.Duration // the time for an answer, a confirmation or a decision; default and most DefaultResponseTime
@@ -56,6 +66,7 @@ type Service struct {
 	ids      *hub.IDs
 	log      *slog.Logger
 	response time.Duration
+	board    Board
 	rounds   map[hub.DeliberationKind]int
 }
 
@@ -91,7 +102,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "disagreement_rounds: %d is not between 1 and %d", o.Challenges, maxChallenges).WithHint("limits can be tightened, not loosened")
 	}
 	return &Service{
-		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, response: o.ResponseTime,
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, response: o.ResponseTime, board: o.Board,
 		rounds: map[hub.DeliberationKind]int{hub.KindNegotiation: o.Counters, hub.KindDisagreement: o.Challenges},
 	}, nil
 }
@@ -193,6 +204,9 @@ func (s *Service) open(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 	if slices.Contains(d.Asked, actor.ID) || len(d.Asked) == 0 {
 		return hub.Admission{}, hub.Errorf(hub.CodePolicy, op, "a %s needs another agent: %s cannot address itself", d.Kind, actor.ID)
 	}
+	if err := s.offerable(tx, d, d.Asked...); err != nil {
+		return hub.Admission{}, err
+	}
 	if !t.RespondBy.IsZero() {
 		if !t.RespondBy.After(now.Time) {
 			return hub.Admission{}, hub.Errorf(hub.CodeInvalid, op, "payload.respond_by: %s has passed", t.RespondBy).WithHint("it is now %s", now)
@@ -208,6 +222,14 @@ func (s *Service) open(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 		out.Warnings = append(out.Warnings, who)
 	}
 	return out, s.put(tx, actor, d)
+}
+
+// offerable refuses an offer into a team that roles forbid.
+func (s *Service) offerable(r hub.Reader, d hub.Deliberation, asked ...hub.AgentID) error {
+	if d.Team == "" || d.Kind != hub.KindNegotiation || s.board == nil {
+		return nil
+	}
+	return s.board.Offerable(r, hub.TeamID(d.Team), d.From, asked)
 }
 
 // declaring says which of the agents declare all of some abilities.
@@ -268,6 +290,9 @@ func (s *Service) move(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 	var notices []hub.Message
 	switch msg.Type {
 	case hub.TypeTaskAccept:
+		if err := s.offerable(tx, d, p.Agent); err != nil {
+			return out, err
+		}
 		next = hub.TalkAccepted
 		if d.ClaimedBy == "" {
 			d.ClaimedBy, d.ClaimedAt = p.Agent, now
@@ -327,6 +352,9 @@ func (s *Service) move(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 	if d.Over() {
 		if d, notices, err = s.finish(tx, actor, d, now); err != nil {
 			return out, err
+		}
+		if d.Task != "" {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("it is the task %s of the team %s", d.Task, d.Team))
 		}
 	}
 	out.Deliberation, out.Notices = d, append(out.Notices, notices...)

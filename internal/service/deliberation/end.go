@@ -62,9 +62,30 @@ func (s *Service) escalated(tx hub.Tx, actor hub.Caller, d hub.Deliberation, p h
 	return out, s.put(tx, actor, d)
 }
 
+// members returns the members of the team of a deliberation.
+func members(r hub.Reader, d hub.Deliberation) ([]hub.Member, error) {
+	if d.Team == "" {
+		return nil, nil
+	}
+	return r.Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Limit: maxTurns})
+}
+
 // coordinators returns who decides a deliberation that nobody else was named for: the
-// coordinators of the hub that take no part in it, else the operator.
+// coordinators of its team, else of the hub, that take no part in it, else the operator.
 func coordinators(r hub.Reader, d hub.Deliberation) ([]hub.AgentID, error) {
+	team, err := members(r, d)
+	if err != nil {
+		return nil, err
+	}
+	var lead []hub.AgentID
+	for _, m := range team {
+		if m.Role == hub.RoleCoordinator && !d.Concerns(m.Agent) {
+			lead = append(lead, m.Agent)
+		}
+	}
+	if len(lead) > 0 {
+		return lead, nil
+	}
 	all, err := r.Agents()
 	if err != nil {
 		return nil, err
@@ -90,6 +111,11 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 	switch {
 	case d.State == hub.TalkConditional:
 		next, d.Outcome = hub.TalkAccepted, "the conditions were not refused in time"
+		if err := s.offerable(tx, d, d.ClaimedBy); hub.CodeOf(err) == hub.CodeDenied {
+			next, d.Outcome = hub.TalkDeclined, err.Error()
+		} else if err != nil {
+			return d, nil, err
+		}
 	case d.Kind == hub.KindNegotiation:
 		d.Outcome = "nobody answered in time"
 	case d.State == hub.TalkEscalated:
@@ -125,8 +151,19 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 // that it ended in.
 func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hub.Time) (hub.Deliberation, []hub.Message, error) {
 	if d.Kind == hub.KindNegotiation {
+		var made []hub.Message
+		if d.State == hub.TalkAccepted && d.Team != "" && s.board != nil {
+			task, told, err := s.board.Agreed(tx, actor, d)
+			if err != nil {
+				return d, nil, err
+			}
+			d.Task, made = task.ID, told
+			if task.Queue == hub.OwnershipManual {
+				d.Outcome = strings.TrimPrefix(d.Outcome+"; its item in the queue outside the hub must be claimed by hand", "; ")
+			}
+		}
 		if actor.ID != hub.Self && d.DecidedBy == "" {
-			return d, nil, nil // the other side has the message
+			return d, made, nil // the other side has the message
 		}
 		if d.DecidedBy != "" {
 			if err := s.record(tx, d, now); err != nil {
@@ -134,13 +171,23 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hu
 			}
 		}
 		told, err := s.tellState(tx, d, sides(d))
-		return d, []hub.Message{told}, err
+		return d, append(made, told), err
 	}
 	if err := s.record(tx, d, now); err != nil {
 		return d, nil, err
 	}
 	summary := fmt.Sprintf("The disagreement about %q is %s: %s", d.Title, d.State, d.Outcome)
-	e, err := note(d, append([]hub.AgentID{d.From}, d.Asked...), hub.TypeKnowledgePush, map[string]any{
+	to := append([]hub.AgentID{d.From}, d.Asked...)
+	team, err := members(tx, d)
+	if err != nil {
+		return d, nil, err
+	}
+	for _, m := range team {
+		if d.Policy.Visibility != hub.VisibilityPrivate && !slices.Contains(to, m.Agent) {
+			to = append(to, m.Agent)
+		}
+	}
+	e, err := note(d, to, hub.TypeKnowledgePush, map[string]any{
 		"topic": d.Title, "summary": cut(summary, 2000), "confidence": "high", "detail": cut(d.Reason, 1000), "thread_id": d.ID,
 	})
 	if err != nil {
@@ -201,6 +248,9 @@ func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, be
 		if d.Kind == hub.KindNegotiation {
 			switch decision {
 			case "accept":
+				if err := s.offerable(tx, d, d.EscalatedFor); err != nil {
+					return err
+				}
 				next, d.ClaimedBy, d.ClaimedAt = hub.TalkAccepted, d.EscalatedFor, now
 			case "decline":
 				next = hub.TalkDeclined

@@ -172,6 +172,16 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 		all, err := r.Decisions(q)
 		for _, d := range all {
 			if !actor.Audits() {
+				if d.Team != "" {
+					was, err := r.Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Agent: actor.ID, Ended: true, Limit: maxTurns})
+					if err != nil {
+						return err
+					}
+					if slices.ContainsFunc(was, func(m hub.Member) bool { return m.Reads(d.At) }) {
+						out = append(out, d)
+						continue
+					}
+				}
 				if _, err := visible(r, "deliberation.Decisions", actor, strings.Join(d.Refs, " ")); hub.CodeOf(err) == hub.CodeNotFound {
 					continue
 				} else if err != nil {

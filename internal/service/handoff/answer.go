@@ -59,6 +59,9 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		if err := m.move(&h, hub.HandoffActivated, note, nil); err != nil {
 			return err
 		}
+		if err := s.moveTask(m, h, false); err != nil {
+			return err
+		}
 		if h.Restricted && detail != "" {
 			detail = onTheHub
 		}
@@ -85,6 +88,10 @@ func acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, det
 	if err == nil && h.NeedsHuman && h.ApprovedAt.IsZero() {
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id).
 			WithHint("{approve} %s", id)
+	}
+	if err == nil && h.Team != "" && h.TeamApprovedBy == "" {
+		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before a member of the team %s approves it", id, h.Team).
+			WithHint("a coordinator or integrator of the team, or a reviewer for a guarded task, approves it: {handoff.approve} %s", id)
 	}
 	return h, err
 }

@@ -98,3 +98,58 @@ func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub
 	}
 	return h, nil
 }
+
+// ApproveTeam lets a handoff into a team be accepted. A member whose role permits it may,
+// neither the sender nor the receiver.
+func (s *Service) ApproveTeam(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
+	const op = "handoff.ApproveTeam"
+	if err := active(op, actor); err != nil {
+		return Report{}, err
+	}
+	var h hub.Handoff
+	err := s.update(ctx, op, actor, func(m *mover) (err error) {
+		if h, err = visible(m.tx, op, actor, id); err != nil {
+			return err
+		}
+		switch {
+		case h.Team == "" || s.board == nil:
+			return hub.Errorf(hub.CodeConflict, op, "handoff %s goes into no team", id)
+		case h.Status != hub.HandoffProposed:
+			return outOfState(op, h, "it waits for no approval")
+		case h.TeamApprovedBy != "":
+			return hub.Errorf(hub.CodeConflict, op, "handoff %s was approved by %s", id, h.TeamApprovedBy)
+		}
+		if err := s.board.Approvable(m.tx, actor, h); err != nil {
+			return err
+		}
+		h.TeamApprovedBy = actor.ID
+		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
+			return err
+		}
+		if err := m.entry(hub.ActionHandoffForTeam, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
+			return err
+		}
+		return s.post(m, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
+			"summary": cut(fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", actor.ID, h.TaskID, h.Team, h.To), 270), "handoff_id": h.ID,
+		}, false)
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	return s.answer(h, nil), nil
+}
+
+// moveTask moves the task of a handoff into a team with the handoff: when it is accepted,
+// and when it has ended.
+func (s *Service) moveTask(m *mover, h hub.Handoff, ended bool) error {
+	if h.Team == "" || s.board == nil {
+		return nil
+	}
+	move := s.board.Taken
+	if ended {
+		move = s.board.Ended
+	}
+	posted, err := move(m.tx, m.actor, h)
+	m.posted = append(m.posted, posted...)
+	return err
+}

@@ -78,6 +78,9 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 		if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
 			return err
 		}
+		if err := s.moveTask(m, h, true); err != nil {
+			return err
+		}
 		work := checks[len(checks)-1]
 		payload := map[string]any{"handoff_id": h.ID, "work": work.Result, "proof": proof}
 		if why != "" && !h.Restricted {
@@ -111,6 +114,9 @@ func (s *Service) end(m *mover, actor hub.Caller, h *hub.Handoff) error {
 		return err
 	}
 	if err := m.move(h, hub.HandoffClosed, "", nil); err != nil {
+		return err
+	}
+	if err := s.moveTask(m, *h, true); err != nil {
 		return err
 	}
 	summary := cut(h.Notes, 1500)

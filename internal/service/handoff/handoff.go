@@ -62,8 +62,20 @@ type Inspector interface {
 	State(ctx context.Context, path string) (digest string, ok bool)
 }
 
+// A Board keeps the tasks of teams. Its functions refuse with the code of the cause.
+type Board interface {
+	// Handable refuses a handoff into a team that roles, members or the task forbid.
+	Handable(r hub.Reader, h hub.Handoff) error
+	// Approvable refuses an actor that may not approve a handoff into its team.
+	Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) error
+	// Taken gives the task to the receiver, and Ended moves it on, inside tx.
+	Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
+	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
+	Board     Board         // without one no handoff goes into a team
 	Clock     hub.Clock     // default time.Now
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
@@ -86,6 +98,7 @@ type Service struct {
 	store     hub.Store
 	sender    Sender
 	inspector Inspector
+	board     Board
 	clock     hub.Clock
 	ids       *hub.IDs
 	log       *slog.Logger
@@ -119,7 +132,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 		o.Page = maxPage
 	}
 	return &Service{
-		store: store, sender: sender, inspector: o.Inspector, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
+		store: store, sender: sender, inspector: o.Inspector, board: o.Board, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
 		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof,
 	}
 }
@@ -142,6 +155,8 @@ type Report struct {
 	NeedsHuman   bool             `json:"approval_required"`
 	Approved     bool             `json:"approved"`
 	Ownership    hub.Ownership    `json:"ownership,omitempty"`
+	Team         hub.TeamID       `json:"team,omitempty"`
+	TeamApproved hub.AgentID      `json:"team_approved_by,omitempty"`
 	Previous     hub.HandoffID    `json:"previous_handoff_id,omitempty"`
 	Restricted   bool             `json:"restricted,omitempty"`
 	Ending       hub.Ending       `json:"ending,omitempty"`
@@ -167,7 +182,7 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	r := Report{
 		ID: h.ID, TaskID: h.TaskID, Title: h.Title, From: h.From, To: h.To, Status: h.Status, Hash: h.Hash, ThreadID: h.ThreadID,
 		Reason: h.Reason, Checks: checks, NeedsHuman: h.NeedsHuman, Approved: !h.ApprovedAt.IsZero(), Ownership: h.Ownership,
-		Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
+		Team: h.Team, TeamApproved: h.TeamApprovedBy, Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
 		InitiatedAt: h.InitiatedAt, AcceptedAt: h.AcceptedAt, ResolvedAt: h.ResolvedAt, Warnings: []string{},
 	}
 	r.Proof, r.ProofReason = proofOf(h, checks)
@@ -194,6 +209,12 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
+	if err == nil && h.Team != "" && !h.Concerns(actor.ID) && !actor.Audits() { // the members of its team see it
+		var m []hub.Member
+		if m, err = r.Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
+			return h, nil
+		}
+	}
 	if err == nil && !h.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, notVisible(op, id)
 	}

@@ -22,6 +22,7 @@ type Proposal struct {
 	Package        json.RawMessage // the hub adds the members that it knows
 	Reason         string          // why the task changes hands; default "requested"
 	IdempotencyKey string
+	Team           hub.TeamID // into which it goes, or ""
 }
 
 const (
@@ -70,6 +71,9 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	if err := s.checkRoots(ctx, op, raw, pkg, "or declare why it stays unproven: {unproven}"); err != nil {
 		return Report{}, err
 	}
+	if p.Team != "" && s.board == nil {
+		return Report{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not have teamspaces")
+	}
 	request := requestHash(p)
 
 	var h hub.Handoff
@@ -94,7 +98,12 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 			ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: actor.ID, To: p.To, Title: pkg.Task.Title,
 			Reason: p.Reason, Package: raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
 			Restricted: pkg.Policy.Classification == shape.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
-			NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline,
+			NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline, Team: p.Team,
+		}
+		if h.Team != "" {
+			if err := s.board.Handable(m.tx, h); err != nil {
+				return err
+			}
 		}
 		if old != nil {
 			h.Previous = old.ID
@@ -195,7 +204,7 @@ func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Pr
 // requestHash identifies a proposal, to recognize its repetition.
 func requestHash(p Proposal) string {
 	h := sha256.New()
-	for _, s := range []string{"handoff", string(p.To), p.Reason, string(p.Package)} {
+	for _, s := range []string{"handoff", string(p.To), p.Reason, string(p.Package), string(p.Team)} {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil))

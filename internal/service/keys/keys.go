@@ -48,6 +48,15 @@ type Service struct {
 	byAID  map[hub.AID]hub.AgentID // agents whose names have a dot or an underscore; nil if they were not read
 	epoch  int
 	seen   map[hub.AgentID]*atomic.Int64 // milliseconds of the last call since the hub started; one for each agent that called
+
+	revoked func(hub.Tx, hub.Caller, hub.AgentID) (func(), error)
+}
+
+// OnRevoked sets a function that is called inside the transaction in which an agent loses
+// its last key; the function that it returns is called after the commit. Call it before
+// the service is used.
+func (s *Service) OnRevoked(f func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error)) {
+	s.revoked = f
 }
 
 // A cachedKey is the caller that a key stands for.
@@ -426,6 +435,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			WithHint("stop the hub, remove operator.key from its home and start it again: it makes a new one")
 	}
 	n, now := 0, s.clock.Now()
+	var done func()
 	err := s.update(ctx, "revoke keys of "+string(agent), func(tx hub.Tx) error {
 		_, err := tx.Agent(agent)
 		if err != nil {
@@ -442,8 +452,15 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 		if err != nil || slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }) {
 			return err
 		}
-		return hub.RevokeTokens(tx, actor, s.AID(agent), now)
+		if err := hub.RevokeTokens(tx, actor, s.AID(agent), now); err != nil || s.revoked == nil {
+			return err
+		}
+		done, err = s.revoked(tx, actor, agent)
+		return err
 	})
+	if err == nil && done != nil {
+		done()
+	}
 	return n, err
 }
 

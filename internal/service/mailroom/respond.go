@@ -107,7 +107,12 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	}
 	if len(d.To) == 0 {
 		err := m.store.View(ctx, func(rd hub.Reader) (err error) {
-			d.To, err = coordinators(rd, actor.ID)
+			if t == hub.TypeStatusBlocked && d.Team == "" {
+				if d.To, err = blockedTo(rd, actor.ID); err != nil || len(d.To) > 0 {
+					return err
+				}
+			}
+			d.To, err = coordinatorsOf(rd, d.Team, actor.ID)
 			return err
 		})
 		if err != nil {

@@ -10,8 +10,9 @@ import (
 // maxTeam is the most members of a team that a message reaches.
 const maxTeam = 201
 
-// addressTeam puts the members of a team in the place of a recipient team:ID, and fills
-// in the visibility of a message for a team that names none.
+// addressTeam puts the members of a team in the place of a recipient team:ID, those who
+// may accept tasks in the place of everyone in an offer for a team, and fills in the
+// visibility of a message for a team that names none.
 func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller, d *Draft) error {
 	for _, id := range d.To {
 		team, ok := id.Team()
@@ -25,6 +26,8 @@ func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller,
 		}
 		d.Team, d.whole = string(team), true
 	}
+	offer := d.Type == hub.TypeTaskOffer && slices.Equal(d.To, []hub.AgentID{hub.Everyone})
+	d.whole = d.whole || offer && d.Team != ""
 	if d.Team == "" || !m.features[hub.FeatureTeamspaces] {
 		return nil
 	}
@@ -50,12 +53,12 @@ func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller,
 		}
 		d.To = nil
 		for _, member := range all {
-			if member.Agent != actor.ID {
+			if member.Agent != actor.ID && (!offer || t.May(member.Role, hub.MayAcceptTask, hub.ClassNormal)) {
 				d.To = append(d.To, member.Agent)
 			}
 		}
 		if len(d.To) == 0 {
-			return hub.Errorf(hub.CodeUnknownRecipient, op, "the team %s has no other member", t.ID)
+			return hub.Errorf(hub.CodeUnknownRecipient, op, "the team %s has no other member for this message", t.ID)
 		}
 		d.wide = len(d.To) > m.limits.Recipients
 		if d.wide && !actor.IsOperator() && !d.Priority.Urgent() && !slices.ContainsFunc(all, func(x hub.Member) bool { return x.Agent == actor.ID && x.Role == hub.RoleCoordinator }) {
@@ -92,8 +95,11 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 		return nil
 	}
 	t, err := teamOf(tx, op, actor, hub.TeamID(msg.Team))
-	if err != nil || msg.Policy.Visibility != hub.VisibilityTeam || msg.Broadcast() {
+	if err != nil || msg.Policy.Visibility != hub.VisibilityTeam {
 		return err
+	}
+	if msg.Broadcast() {
+		return hub.Errorf(hub.CodePolicy, op, "a message to everyone is not for the team %s alone", t.ID).WithHint("send it to team:%s, or leave team out", t.ID)
 	}
 	for _, id := range msg.To {
 		m, err := tx.Members(hub.MemberQuery{Team: t.ID, Agent: id, Limit: 1})
@@ -105,4 +111,64 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 		}
 	}
 	return nil
+}
+
+// readsAsMember reports CodeNotFound unless the actor may read a message as a member of
+// its team: as one of now, or as one of the time when it was sent. The members do not
+// read a message that is held back from a recipient.
+func readsAsMember(r hub.Reader, op string, actor hub.Caller, msg hub.Message) error {
+	if msg.Team != "" && msg.Policy.Visibility == hub.VisibilityTeam {
+		spans, err := r.Members(hub.MemberQuery{Team: hub.TeamID(msg.Team), Agent: actor.ID, Ended: true, Limit: 1000})
+		if err != nil {
+			return err
+		}
+		parties, err := r.Parties(msg.ID)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(spans, func(m hub.Member) bool { return m.Reads(msg.CreatedAt) }) && !slices.ContainsFunc(parties, func(p hub.Party) bool { return p.Hidden }) {
+			return nil
+		}
+	}
+	return notVisible(op, msg.ID)
+}
+
+// coordinatorsOf returns the coordinators of a team, except one agent; if there are
+// none, those of the hub.
+func coordinatorsOf(r hub.Reader, team string, except hub.AgentID) ([]hub.AgentID, error) {
+	var out []hub.AgentID
+	if team != "" {
+		all, err := r.Members(hub.MemberQuery{Team: hub.TeamID(team), Limit: maxTeam})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range all {
+			if m.Role == hub.RoleCoordinator && m.Agent != except {
+				out = append(out, m.Agent)
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return coordinators(r, except)
+}
+
+// blockedTo returns the recipients of the status of an agent that is blocked and names
+// neither a team nor recipients: the coordinators of the teams in which it has work,
+// else those of the hub.
+func blockedTo(r hub.Reader, agent hub.AgentID) ([]hub.AgentID, error) {
+	tasks, err := r.Tasks(hub.TaskQuery{Owner: agent, States: []hub.TaskState{hub.TaskAssigned, hub.TaskInProgress, hub.TaskInReview, hub.TaskRework, hub.TaskBlocked}, Limit: 100})
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	var out []hub.AgentID
+	for _, t := range tasks {
+		all, err := coordinatorsOf(r, string(t.Team), agent)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, all...)
+	}
+	return unique(out), nil
 }

@@ -50,6 +50,9 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 		var p hub.Party
 		p, err = party(r, id, actor.ID)
 		hidden = p.Hidden
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			err = readsAsMember(r, op, actor, msg)
+		}
 	}
 	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Message{}, notVisible(op, id)

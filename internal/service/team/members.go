@@ -183,6 +183,18 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 		if err := c.leave(m, "its keys were revoked"); err != nil {
 			return nil, err
 		}
+		left, err := roster(tx, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		if len(with(left, hub.RoleCoordinator)) == 0 {
+			c.actor = hub.Caller{ID: hub.Self} // the operator is told, who may be the actor
+			if err := c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
+				"summary": fmt.Sprintf("the team %s has no coordinator", t.ID), "reason": fmt.Sprintf("parley team add %s NAME --role coordinator", t.ID),
+			}); err != nil {
+				return nil, err
+			}
+		}
 		posted = append(posted, c.posted...)
 	}
 	return posted, nil

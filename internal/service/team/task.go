@@ -224,6 +224,7 @@ func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
 		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot be assigned", t.ID, was)
 	}
 	t.Owner, t.Handoff = owner, ""
+	t.Queue = queueOf(t)
 	return t, nil
 }
 
@@ -351,6 +352,9 @@ func (c *change) mayRun(t hub.Task) error {
 		}
 	}
 	n, err := c.tx.CountTasks(c.team.ID)
+	if t.State == hub.TaskInProgress {
+		n[t.State]-- // it has its place
+	}
 	if err == nil && n[hub.TaskInProgress] >= c.team.Policy.MaxParallelTasks {
 		return hub.Errorf(hub.CodeConflict, c.op, "%d tasks of the team %s are in progress, which is its limit", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
 	}

@@ -179,6 +179,16 @@ func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Ans
 	if !ok {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", r.Action).WithHint("use %s", strings.Join(Actions(), ", "))
 	}
+	if r.Action == "task" && r.Team == "" && r.Task.Valid() { // its id is enough
+		t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Task(r.Task) })
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return Answer{}, hub.Errorf(hub.CodeNotFound, op, "no task %s that you can see", r.Task)
+		}
+		if err != nil {
+			return Answer{}, err
+		}
+		r.Team = t.Team
+	}
 	if r.Action != "list" && !r.Team.Valid() {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team: %q is not the name of a team", r.Team).WithHint("a name has lower-case letters, digits and . _ -, at most 64")
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
@@ -22,6 +24,8 @@ type room struct {
 	keys  *keys.Service
 	mail  *mailroom.Mailroom
 	teams *team.Service
+	talks *deliberation.Service
+	tasks *handoff.Service
 	now   time.Time
 }
 
@@ -61,6 +65,15 @@ func open(t *testing.T) *room {
 		t.Fatal(err)
 	}
 	r.teams = team.New(r.store, r.mail, &team.Options{Clock: clock})
+	if r.talks, err = deliberation.New(r.store, r.mail, &deliberation.Options{Clock: clock, Board: r.teams}); err != nil {
+		t.Fatal(err)
+	}
+	r.mail.Moderate(r.talks)
+	r.tasks = handoff.New(r.store, r.mail, &handoff.Options{Clock: clock, Board: r.teams})
+	r.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
+		posted, err := r.teams.Revoked(tx, actor, agent)
+		return func() { r.mail.Announce(posted...) }, err
+	})
 	return r
 }
 

@@ -39,6 +39,7 @@ type HandoffParams struct {
 	Classification string            `json:"classification,omitempty"`
 	ThreadID       string            `json:"thread_id,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+	Team           hub.TeamID        `json:"team,omitempty"` // whose task it is; beside the package, not in it
 
 	Reason    string `json:"reason,omitempty"` // why the task changes hands, or why it is rejected
 	Detail    string `json:"detail,omitempty"`
@@ -107,7 +108,10 @@ var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Call
 		if err != nil {
 			return handoff.Report{}, err
 		}
-		return s.Initiate(ctx, a, handoff.Proposal{To: p.To, Package: pkg, Reason: p.Reason, IdempotencyKey: p.IdempotencyKey})
+		return s.Initiate(ctx, a, handoff.Proposal{To: p.To, Package: pkg, Reason: p.Reason, IdempotencyKey: p.IdempotencyKey, Team: p.Team})
+	},
+	"approve": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
+		return s.ApproveTeam(ctx, a, p.ID)
 	},
 	"accept": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Accept(ctx, a, p.ID, p.Detail)
@@ -175,7 +179,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	act, ok := handoffActions[p.Action]
 	if !ok {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", p.Action).
-			WithHint("use initiate, accept, reject, withdraw, complete, activate, close, show or list")
+			WithHint("use initiate, approve, accept, reject, withdraw, complete, activate, close, show or list")
 	}
 	if p.Action != "initiate" && !p.ID.Valid() {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id: %q is not the id of a handoff", p.ID).

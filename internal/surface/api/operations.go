@@ -186,6 +186,7 @@ type QueryParams struct {
 	From   hub.AgentID       `json:"from,omitempty"`
 	To     hub.AgentID       `json:"to,omitempty"`
 	Thread string            `json:"thread_id,omitempty"`
+	Team   string            `json:"team,omitempty"` // messages of a team that the caller may read
 	Type   hub.MessageType   `json:"type,omitempty"`
 	Status hub.MessageStatus `json:"status,omitempty"`
 	Topic  string            `json:"topic,omitempty"`
@@ -211,7 +212,7 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 		return QueryAnswer{}, err
 	}
 	page, err := s.Mail.Query(ctx, a, hub.Query{
-		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Type: p.Type, Status: p.Status, Topic: p.Topic,
+		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Team: p.Team, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
 	})
 	return QueryAnswer{Listing: &page}, err

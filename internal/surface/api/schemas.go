@@ -7,6 +7,7 @@ package api
 const envelopeProps = `
 "priority":{"enum":["low","normal","high","critical"],"description":"default normal"},
 "topic":{"type":"string"},
+"team":{"type":"string"},
 "expires_at":{"type":"string","description":"ISO 8601; unread messages lapse then"},
 "sequence":{"type":"integer","description":"only for task.* and position.*; the hub fills it in"},
 "policy":{"type":"object","properties":{
@@ -24,7 +25,7 @@ const textProp = `"text":{"type":"string","description":"plain text, in place of
 const formatProp = `,"format":{"enum":["text","json"]}`
 
 const sendSchema = `{"type":"object","required":["to"],"properties":{
-"to":{"type":"array","items":{"type":"string"},"description":"agent names, or [\"*\"] for everyone"},
+"to":{"type":"array","items":{"type":"string"},"description":"agent names, [\"team:NAME\"], or [\"*\"] for everyone"},
 ` + textProp + `,
 "type":{"enum":["status.update","status.blocked","status.complete","knowledge.push","knowledge.query","knowledge.response","task.offer","task.accept","task.decline","task.counter","position.state","position.challenge","position.concede","position.escalate"],"description":"default status.update, or knowledge.query for a text that ends in ?"},
 "payload":{"type":"object","description":"at most 4096 bytes. status.*: summary (max 280 characters), detail, progress_pct, blockers; blocked also reason. push: topic, summary, confidence (low|medium|high). query: question. response: query_id, answer, confidence. task.* also take text. offer: title, description, respond_by. accept, decline, counter: offer_id and conditions | reason | proposed_changes. state: topic, position, reasoning, confidence, open_to_revision. challenge: position_id, counter_position, reasoning, severity (minor|significant|blocking)"},
@@ -63,6 +64,7 @@ const querySchema = `{"type":"object","properties":{
 "from":{"type":"string"},
 "to":{"type":"string"},
 "thread_id":{"type":"string"},
+"team":{"type":"string","description":"messages of your team"},
 "type":{"type":"string"},
 "status":{"enum":["pending","delivered","read","expired","failed"]},
 "topic":{"type":"string"},
@@ -98,10 +100,11 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "cursor":{"type":"string"}` + formatProp + `}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["initiate","accept","reject","withdraw","complete","activate","close","show","list"],"description":"show gives the package. accept verifies it, then the task is yours"},
+"action":{"enum":["initiate","approve","accept","reject","withdraw","complete","activate","close","show","list"],"description":"show gives the package. accept verifies it, then the task is yours"},
 "handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},
 "to":{"type":"string","description":"initiate: who takes over"},
 "task_id":{"type":"string"},
+"team":{"type":"string","description":"initiate: the task is on its board, and a member approves first"},
 "title":{"type":"string"},
 "summary":{"type":"string","description":"initiate: what one must know; complete: what was done"},
 "next_step":{"type":"string"},

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// A council is a hub with one agent for each role, of that name, a coordinator called
+// boss that prepares each case, and an executor called hand that owns tasks.
+type council struct {
+	*house
+	ctx    context.Context
+	tools  map[hub.Role]*mcp.ClientSession
+	client map[string]*rpc.Client
+	teams  int
+}
+
+func newCouncil(t *testing.T) *council {
+	c := &council{house: newHouse(t, "--unsafe-limits"), ctx: t.Context(), tools: map[hub.Role]*mcp.ClientSession{}, client: map[string]*rpc.Client{}}
+	for _, name := range append([]string{"boss", "hand", "extra"}, words(hub.Roles)...) {
+		role := "executor"
+		if name == "boss" {
+			role = "coordinator"
+		}
+		var got struct{ Key string }
+		c.ok(c.operator("agent", "add", name, "--role", role, "--json"), &got)
+		c.keys[name] = got.Key
+		c.client[name] = rpc.NewClient(c.url, got.Key, "", nil)
+	}
+	for _, role := range hub.Roles {
+		c.tools[role] = dial(t, c.ctx, c.env(string(role)))
+	}
+	return c
+}
+
+// do performs a request of an agent, which must succeed.
+func (c *council) do(as string, r team.Request) team.Answer {
+	c.t.Helper()
+	a, err := rpc.Call(c.ctx, c.client[as], api.Team, r)
+	if err != nil {
+		c.t.Fatalf("%s %+v: %v", as, r, err)
+	}
+	return a
+}
+
+// found creates an active team with everybody in it.
+func (c *council) found() hub.TeamID {
+	c.teams++
+	id := hub.TeamID(fmt.Sprintf("t%d", c.teams))
+	members := []team.Seat{{Agent: "hand", Role: hub.RoleExecutor}}
+	for _, r := range hub.Roles {
+		members = append(members, team.Seat{Agent: hub.AgentID(r), Role: r})
+	}
+	c.do("boss", team.Request{Action: "create", Team: id, Objective: "o", Members: members, Policy: &team.Policy{MaxParallelTasks: 1000}})
+	c.do("boss", team.Request{Action: "status", Team: id, Lifecycle: hub.TeamActive})
+	return id
+}
+
+// task creates a task, which hand owns if it is owned.
+func (c *council) task(id hub.TeamID, class hub.TaskClass, owned bool) hub.TaskID {
+	r := team.Request{Action: "task", Team: id, Title: "t", Class: class}
+	if owned {
+		r.Owner = "hand"
+	}
+	return c.do("boss", r).Task.ID
+}
+
+// An attempt is one operation in the words of each surface.
+type attempt struct {
+	tool    string
+	args    map[string]any
+	command []string
+}
+
+// ways are the surfaces: each performs an attempt as an agent and returns the code of
+// the refusal, or "".
+var ways = map[string]func(c *council, as hub.Role, a attempt) string{
+	"MCP": func(c *council, as hub.Role, a attempt) string {
+		var got struct{ Error struct{ Code string } }
+		if _, failed := callTool(c.t, c.ctx, c.tools[as], a.tool, a.args, &got); failed != (got.Error.Code != "") {
+			c.t.Errorf("%v: failed is %v, and the error is %q", a.args, failed, got.Error.Code)
+		}
+		return got.Error.Code
+	},
+	"JSON-RPC": func(c *council, as hub.Role, a attempt) string {
+		delete(a.args, "format")
+		raw, err := json.Marshal(a.args)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if a.tool == "acp_handoff" {
+			var p api.HandoffParams
+			if err := json.Unmarshal(raw, &p); err != nil {
+				c.t.Fatal(err)
+			}
+			_, err = rpc.Call(c.ctx, c.client[string(as)], api.Handoff, p)
+		} else {
+			var p team.Request
+			if err := json.Unmarshal(raw, &p); err != nil {
+				c.t.Fatal(err)
+			}
+			_, err = rpc.Call(c.ctx, c.client[string(as)], api.Team, p)
+		}
+		return string(hub.CodeOf(err))
+	},
+	"command": func(c *council, as hub.Role, a attempt) string {
+		got := c.as(string(as), append(a.command, "--json")...)
+		if got.code == exitDone {
+			return ""
+		}
+		var e struct{ Error struct{ Code string } }
+		if err := json.Unmarshal([]byte(got.err), &e); err != nil || got.code != exitRefused {
+			c.t.Errorf("%v: exit %d, %q", a.command, got.code, got.err)
+		}
+		return e.Error.Code
+	},
+}
+
+// The table of the protocol, cell by cell: the roles that may do each action.
+func TestTeamAuthority(t *testing.T) {
+	c := newCouncil(t)
+	id := c.found()
+	const coordinator, executor, reviewer, integrator = hub.RoleCoordinator, hub.RoleExecutor, hub.RoleReviewer, hub.RoleIntegrator
+	about := func(task hub.TaskID, more ...string) attempt {
+		a := attempt{"acp_team", map[string]any{"action": "task", "team": id, "task": task}, []string{"team", "task", string(id), string(task)}}
+		for i := 0; i < len(more); i += 2 {
+			a.args[more[i]] = more[i+1]
+			a.command = append(a.command, "--"+more[i], more[i+1])
+		}
+		return a
+	}
+	for _, row := range []struct {
+		id, action string
+		may        []hub.Role
+		prepare    func(role hub.Role) attempt
+	}{
+		{"R3-068", "create a task", []hub.Role{coordinator}, func(hub.Role) attempt {
+			return attempt{"acp_team", map[string]any{"action": "task", "team": id, "title": "x"}, []string{"team", "task", string(id), "x"}}
+		}},
+		{"R3-069", "assign a task", []hub.Role{coordinator}, func(hub.Role) attempt { return about(c.task(id, "", false), "owner", "hand") }},
+		{"R3-069", "assign a merge task", []hub.Role{coordinator, integrator}, func(hub.Role) attempt { return about(c.task(id, hub.ClassMerge, false), "owner", "hand") }},
+		{"R3-070", "approve a handoff", []hub.Role{coordinator, integrator}, func(hub.Role) attempt { return c.handoff(id, hub.ClassNormal) }},
+		{"R3-070", "approve the handoff of a guarded task", []hub.Role{coordinator, integrator, reviewer}, func(hub.Role) attempt { return c.handoff(id, hub.ClassGuarded) }},
+		{"R3-071", "accept an execution task", []hub.Role{executor, integrator}, func(role hub.Role) attempt {
+			task := c.task(id, "", false)
+			if role != executor { // it owns the task from a time when it was an executor
+				c.do("boss", team.Request{Action: "role", Team: id, Agent: hub.AgentID(role), Role: executor, Reason: "coverage"})
+			}
+			c.do("boss", team.Request{Action: "task", Team: id, Task: task, Owner: hub.AgentID(role)})
+			if role != executor {
+				c.do("boss", team.Request{Action: "role", Team: id, Agent: hub.AgentID(role), Role: role, Reason: "coverage"})
+			}
+			return about(task, "state", "in_progress")
+		}},
+		{"R3-072", "finish a high-risk task", []hub.Role{coordinator, reviewer, integrator}, func(hub.Role) attempt {
+			task := c.task(id, hub.ClassHighRisk, true)
+			c.do("hand", team.Request{Action: "task", Team: id, Task: task, State: hub.TaskInProgress})
+			c.do("hand", team.Request{Action: "task", Team: id, Task: task, State: hub.TaskInReview})
+			return about(task, "state", "done")
+		}},
+		{"R3-073", "block a task", []hub.Role{coordinator, reviewer, integrator}, func(hub.Role) attempt {
+			return about(c.task(id, "", true), "state", "blocked", "reason", "access")
+		}},
+		{"R3-074", "add a member", []hub.Role{coordinator}, func(hub.Role) attempt {
+			other := c.found()
+			return attempt{"acp_team", map[string]any{"action": "add", "team": other, "agent": "extra", "role": "executor"}, []string{"team", "add", string(other), "extra"}}
+		}},
+		{"R3-074", "remove a member", []hub.Role{coordinator}, func(hub.Role) attempt {
+			other := c.found()
+			return attempt{"acp_team", map[string]any{"action": "remove", "team": other, "agent": "hand"}, []string{"team", "remove", string(other), "hand"}}
+		}},
+		{"R3-075", "close a team", []hub.Role{coordinator}, func(hub.Role) attempt {
+			other := c.found()
+			return attempt{"acp_team", map[string]any{"action": "close", "team": other}, []string{"team", "close", string(other)}}
+		}},
+		{"R3-075", "archive a team", []hub.Role{coordinator}, func(hub.Role) attempt {
+			other := c.found()
+			c.do("boss", team.Request{Action: "close", Team: other})
+			return attempt{"acp_team", map[string]any{"action": "archive", "team": other}, []string{"team", "archive", string(other)}}
+		}},
+	} {
+		t.Run(row.id+" R3-067 who may "+row.action, func(t *testing.T) {
+			for name, way := range ways {
+				for _, role := range hub.Roles {
+					want := string(hub.CodeDenied)
+					if slices.Contains(row.may, role) {
+						want = ""
+					}
+					if got := way(c, role, row.prepare(role)); got != want {
+						t.Errorf("%s over %s: got %q, want %q", role, name, got, want)
+					}
+				}
+			}
+		})
+	}
+	t.Run("R3-076 the operator overrides a cell, an agent cannot, and other words are mistakes of usage", func(t *testing.T) {
+		if got := c.as("coordinator", "team", "policy", string(id), "--set", "reviewer:block=deny"); got.code != exitRefused {
+			t.Errorf("an agent: exit %d, %s", got.code, got.err)
+		}
+		for _, bad := range []string{"king:block=deny", "reviewer:dance=deny", "reviewer:block=maybe", "reviewer"} {
+			if got := c.operator("team", "policy", string(id), "--set", bad); got.code != exitUsage {
+				t.Errorf("%s: exit %d, %s", bad, got.code, got.err)
+			}
+		}
+		if got := c.operator("team", "policy", string(id), "--set", "reviewer:block=deny", "--set", "executor:block=allow"); got.code != 0 || !strings.Contains(got.out, "deny*") {
+			t.Errorf("the operator: exit %d, %s%s", got.code, got.out, got.err)
+		}
+		for role, want := range map[hub.Role]string{reviewer: string(hub.CodeDenied), executor: ""} {
+			for name, way := range ways {
+				if got := way(c, role, about(c.task(id, "", true), "state", "blocked", "reason", "access")); got != want {
+					t.Errorf("%s over %s: got %q, want %q", role, name, got, want)
+				}
+			}
+		}
+	})
+}
+
+// handoff proposes a handoff into a team from boss to hand, and returns its approval.
+func (c *council) handoff(id hub.TeamID, class hub.TaskClass) attempt {
+	c.t.Helper()
+	got, err := rpc.Call(c.ctx, c.client["boss"], api.Handoff, api.HandoffParams{
+		Action: "initiate", To: "hand", Team: id, TaskID: string(c.task(id, class, false)), Title: "t", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return attempt{"acp_handoff", map[string]any{"action": "approve", "handoff_id": got.Report.ID}, []string{"handoff", "approve", string(got.Report.ID)}}
+}
