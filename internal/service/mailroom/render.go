@@ -142,6 +142,24 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 	}
 }
 
+// headlines are the members of a payload that say most, the first before the others.
+var headlines = []string{"summary", "title", "question", "answer", "decision", "position", "counter_position", "detail", "text", "content", "objective", "reason"}
+
+// Headline returns the text of a message on one line, whole: the member that says
+// most, else all members.
+func Headline(e hub.Envelope) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(e.Payload, &all) == nil {
+		for _, name := range headlines {
+			var s string
+			if json.Unmarshal(all[name], &s) == nil && strings.TrimSpace(s) != "" {
+				return Plain(strings.Join(strings.Fields(s), " "))
+			}
+		}
+	}
+	return Plain(string(e.Payload))
+}
+
 // RenderPart returns a part of the whole text of a message, framed and quoted as a
 // message is.
 func RenderPart(in Inbox) string {
