@@ -60,6 +60,10 @@ func run(in []string, out io.Writer, list, path string, write bool) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	slices.SortFunc(r.times, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, t := range r.times[:min(len(r.times), slowest)] {
+		fmt.Fprintf(out, "%7.1f s  %s\n", t.seconds, t.test)
+	}
 	text, unmet := render(rows, r.found)
 	var stale error
 	if write {
@@ -164,6 +168,7 @@ type results struct {
 	mu     sync.Mutex // guards the rest
 	out    io.Writer
 	found  map[string][]result // of the tests with a number
+	times  []timing            // of whole tests
 	failed bool
 }
 
@@ -190,7 +195,19 @@ func (r *results) read(name string) error {
 }
 
 // An event is a line of the output of go test -json.
-type event struct{ Action, Package, Test, Output string }
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
+}
+
+// A timing is how long a test took, with the tests below it.
+type timing struct {
+	test    string
+	seconds float64
+}
+
+// slowest is how many tests are listed at the end.
+const slowest = 25
 
 func (r *results) add(e event, printed map[string][]byte) {
 	r.mu.Lock()
@@ -210,6 +227,9 @@ func (r *results) add(e event, printed map[string][]byte) {
 			r.out.Write(printed[key])
 		}
 		delete(printed, key)
+		if e.Elapsed >= 1 && e.Test != "" && !strings.Contains(e.Test, "/") {
+			r.times = append(r.times, timing{pkg + " " + e.Test, e.Elapsed})
+		}
 		at := strings.Split(e.Test, "/")
 		for i, part := range at {
 			ids, rule := split(part)
