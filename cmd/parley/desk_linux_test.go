@@ -276,7 +276,7 @@ func (d *desk) show(command []string) *desk {
 		}
 		launched := identities(d.home)
 		shell, _ := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "w", "#{pane_pid}"))) // of the CLI
-		exec.Command("tmux", "-S", d.socket, "kill-server").Run() // fails if the last window has ended
+		exec.Command("tmux", "-S", d.socket, "kill-server").Run()                                              // fails if the last window has ended
 		for _, i := range launched {
 			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
 		}
