@@ -109,6 +109,7 @@ var layers = map[string][]string{
 		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
+		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
@@ -119,12 +120,12 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/federation", "internal/reach/sessions",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/federation", "internal/reach/sessions", "internal/keeper", "internal/run", "sandbox",
 	},
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
 	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/reach/fleet", "internal/reach/sessions", "internal/run"},
@@ -134,7 +135,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
 	// The demos use a hub as every program can: the server and the typed client.

@@ -35,10 +35,7 @@ func (s *Server) recordTurn(ctx context.Context, r hub.Run) (hub.Run, error) {
 	if _, _, err := s.runs.Begin(ctx, agent, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, TimeoutS: 1}); err != nil {
 		return r, err
 	}
-	return s.runs.Finish(ctx, agent, r.ID, run.Ending{
-		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
-		Contradictions: r.Contradictions, Evidence: r.Evidence,
-	})
+	return s.finishRun(ctx, agent, r)
 }
 
 // openWork returns the open handoffs of an agent, for a session that knows nothing of

@@ -34,6 +34,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
+	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -157,6 +158,8 @@ type Server struct {
 	teams     *team.Service // nil if teamspaces are off
 	runs      *run.Service
 	keeper    *keeper.Keeper
+	runFiles  *runner.Files
+	repeater  *runner.Repeater
 	roots     *roots.Service
 	contracts *contract.Service
 	client    *peer.Client // calls other hubs
@@ -297,6 +300,9 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	tasks.Inspector = inspector
 	s.handoffs = handoff.New(s.store, s.mail, tasks)
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
+	if err := s.openRepeater(); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	return s.openKeeper()
 }
 
@@ -385,7 +391,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -443,7 +449,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
 		"check of the database": func(ctx context.Context) {
 			if s.sqlite != nil { // PostgreSQL checks its own pages

@@ -64,6 +64,7 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	if ctx.Err() != nil && !interrupted { // while a command ran
 		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
 	}
+	e.problem(e.folder.writePatch(NewRedactor(e.key).Redact([]byte(record.Patch))))
 	record.Unverified, record.Notes = shortened(record.Unverified), shortened(record.Notes)
 	raw, err := json.Marshal(record)
 	if len(raw) > maxEvidence {

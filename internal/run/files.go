@@ -20,12 +20,14 @@ import (
 const (
 	recordName = "run.json"
 	framesName = "frames.jsonl"
+	patchName  = "diff.patch"
 )
 
 // A Record is the content of run.json.
 type Record struct {
 	hub.Run
 	Command  []string `json:"command"`            // that started the agent, redacted
+	Order    *Order   `json:"order,omitempty"`    // how to execute the run again; nil for one that cannot be
 	Worktree string   `json:"worktree,omitempty"` // that was made for the run
 	Branch   string   `json:"branch,omitempty"`   // likewise
 	Problem  string   `json:"error,omitempty"`    // why the agent failed, for people, redacted
@@ -80,6 +82,27 @@ func (f *Files) path(id hub.RunID) string { return filepath.Join(f.dir, string(i
 
 // Frames returns the path of the recording of a run.
 func (f *Files) Frames(id hub.RunID) string { return filepath.Join(f.path(id), framesName) }
+
+// Patch returns the changes of the files in a run as a unified diff, empty if there are
+// none.
+func (f *Files) Patch(id hub.RunID) (string, error) {
+	b, err := os.ReadFile(filepath.Join(f.path(id), patchName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("run: read the patch of run %s: %w", id, err)
+	}
+	return string(b), nil
+}
+
+// writePatch keeps a unified diff of the changes of the run.
+func (f *Folder) writePatch(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if err := durable.WriteFile(filepath.Join(f.dir, patchName), b, 0o600); err != nil {
+		return fmt.Errorf("run: write the patch: %w", err)
+	}
+	return nil
+}
 
 // Frames returns the path of the recording.
 func (f *Folder) Frames() string { return filepath.Join(f.dir, framesName) }

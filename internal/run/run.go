@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/acp"
@@ -168,6 +169,9 @@ func (e *execution) newRecord() Record {
 	secrets := NewRedactor()
 	for _, word := range e.spec.Command {
 		r.Command = append(r.Command, string(secrets.Redact([]byte(word))))
+	}
+	if len(e.spec.Prompt) == 0 && slices.Equal(r.Command, e.spec.Command) {
+		r.Order = e.order(secrets)
 	}
 	return r
 }

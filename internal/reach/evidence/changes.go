@@ -20,6 +20,7 @@ type Changes struct {
 
 	Insertions, Deletions int      // lines of the files that are text and not too large
 	Uncounted             int      // files that changed and whose lines were not counted
+	Patch                 string   // the lines as a unified diff; empty beyond 512 KiB
 	Submodules            []string // those that are at another commit than before
 	Unread                []string // files that were compared by size and times because they cannot be read
 
@@ -85,7 +86,8 @@ func (t *tree) since(was *tree) Changes {
 	return c
 }
 
-// count counts lines. A file that git cannot read or diff is uncounted.
+// count counts lines and makes the patch. A file that git cannot read or diff is
+// uncounted.
 func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tree) {
 	before, after := map[string]blob{}, map[string]blob{}
 	for _, name := range c.names() {
@@ -103,9 +105,13 @@ func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tre
 	}
 	counted := 0
 	if len(before)+len(after) > 0 {
-		insertions, deletions, n, err := objects.lines(ctx, before, after)
+		old, now, err := objects.trees(before, after)
 		if err == nil {
-			c.Insertions, c.Deletions, counted = insertions, deletions, n
+			insertions, deletions, n, err := objects.lines(ctx, old, now)
+			if err == nil {
+				c.Insertions, c.Deletions, counted = insertions, deletions, n
+			}
+			c.Patch, _ = objects.patch(ctx, old, now) // the figures tell of one that is too large
 		}
 	}
 	c.Uncounted = len(c.names()) - counted

@@ -31,6 +31,7 @@ const (
 // A difference is the difference of a working tree from its commit.
 type difference struct {
 	commit string
+	was    map[string]blob // the files of the commit
 	tree   *tree
 	kinds  map[string]string // of every file that is not byte for byte as in the commit, by name
 	sparse bool              // some files of the commit are meant to be missing
@@ -117,7 +118,7 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 			return nil, f.problem
 		}
 	}
-	d := &difference{commit: commit, tree: w.tree, kinds: map[string]string{}}
+	d := &difference{commit: commit, was: files, tree: w.tree, kinds: map[string]string{}}
 	if _, err := work.dir.Lstat("info/sparse-checkout"); err == nil {
 		d.sparse = true
 	}

@@ -120,18 +120,19 @@ func (s *scratch) lend(r *repository) error {
 	return errors.Join(err, f.Close())
 }
 
-// lines counts the lines that were inserted and deleted between two sets of files
-// that git can read. Files that are not text are not counted.
-func (o *objectWriter) lines(ctx context.Context, before, after map[string]blob) (insertions, deletions, counted int, err error) {
-	old, err := treeOf(before, o.put)
-	if err != nil {
-		return 0, 0, 0, err
+// trees writes the trees of two sets of files that git can read, and returns their names.
+func (o *objectWriter) trees(before, after map[string]blob) (old, now string, err error) {
+	if old, err = treeOf(before, o.put); err != nil {
+		return "", "", err
 	}
-	now, err := treeOf(after, o.put)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	out, err := o.scratch.list(ctx, "", "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", old, now)
+	now, err = treeOf(after, o.put)
+	return old, now, err
+}
+
+// lines counts the lines that were inserted and deleted between two trees. Files that are
+// not text are not counted.
+func (o *objectWriter) lines(ctx context.Context, old, now string) (insertions, deletions, counted int, err error) {
+	out, err := o.scratch.list(ctx, "", diffTree("-z", "--numstat", old, now)...)
 	for _, record := range out {
 		var more, less int
 		if n, _ := fmt.Sscanf(record, "%d\t%d\t", &more, &less); n == 2 { // else it is not text
@@ -139,4 +140,19 @@ func (o *objectWriter) lines(ctx context.Context, before, after map[string]blob)
 		}
 	}
 	return insertions, deletions, counted, err
+}
+
+// maxPatch is the largest patch, in bytes.
+const maxPatch = 512 << 10
+
+// patch returns the difference of two trees as a unified diff. It reports CodeTooLarge
+// beyond maxPatch.
+func (o *objectWriter) patch(ctx context.Context, old, now string) (string, error) {
+	out, err := o.scratch.run(ctx, maxPatch, "", diffTree("-p", "--no-color", old, now)...)
+	return strings.ToValidUTF8(out, "\uFFFD"), err
+}
+
+// diffTree returns the arguments of git that compare two trees and run no other program.
+func diffTree(more ...string) []string {
+	return append([]string{"diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv"}, more...)
 }

@@ -75,6 +75,7 @@ type Record struct {
 	VerifyChanged []string  `json:"verify_changed"` // files that VERIFY and BUILD changed, not the agent
 	Unverified    []Finding `json:"unverified"`     // as in the judgment
 	Notes         []Finding `json:"notes"`          // likewise
+	Patch         string    `json:"-"`              // as in Changes
 }
 
 // A Diff is a difference in figures and names.
@@ -95,7 +96,7 @@ func NewRecord(before Moment, changes *Changes, verify, build *Outcome, verifyCh
 	if changes == nil {
 		changes = &Changes{}
 	}
-	r := Record{Before: before, After: changes.After, Verify: verify, Build: build, Unverified: []Finding{}, Notes: []Finding{}}
+	r := Record{Before: before, After: changes.After, Patch: changes.Patch, Verify: verify, Build: build, Unverified: []Finding{}, Notes: []Finding{}}
 	kept := func(names []string) []string {
 		r.Diff.Truncated = r.Diff.Truncated || len(names) > maxRecorded
 		return append([]string{}, names[:min(len(names), maxRecorded)]...)

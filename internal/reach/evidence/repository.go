@@ -1,8 +1,11 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -151,7 +154,7 @@ func (r *repositoryCheck) worktree(context.Context) (string, error) {
 }
 
 func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
-	d, err := r.difference(ctx)
+	d, err := r.difference(ctx, "")
 	if err != nil {
 		return "", err
 	}
@@ -159,8 +162,8 @@ func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
 }
 
 // difference returns the difference of the working tree from the commit that is
-// checked out there.
-func (r *repositoryCheck) difference(ctx context.Context) (*difference, error) {
+// checked out there, or from the given one.
+func (r *repositoryCheck) difference(ctx context.Context, commit string) (*difference, error) {
 	if err := r.in.mustBeRegistered(r.repo, r.claim.Path); err != nil {
 		return nil, err
 	}
@@ -175,7 +178,7 @@ func (r *repositoryCheck) difference(ctx context.Context) (*difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.in.difference(ctx, s, r.repo, head.id)
+	return r.in.difference(ctx, s, r.repo, cmp.Or(commit, head.id))
 }
 
 // State returns a digest of a working tree: of the commit that is checked out, and
@@ -196,9 +199,76 @@ func (in *Inspector) State(ctx context.Context, worktree string) (digest string,
 	if _, err := r.open(ctx); err != nil {
 		return "", false
 	}
-	d, err := r.difference(ctx)
+	d, err := r.difference(ctx, "")
 	if err != nil {
 		return "", false
 	}
 	return d.digest(), true
+}
+
+// Diff returns the difference of a working tree from a commit, or from the one that is
+// checked out if none is given, as a unified diff, and that commit. Files that git
+// ignores or would convert, links and files beyond 8 MiB are left out.
+func (in *Inspector) Diff(ctx context.Context, worktree, from string) (text, commit string, err error) {
+	if from != "" && !objectID(from) {
+		return "", "", hub.Errorf(hub.CodeInvalid, "evidence.Diff", "%s is not the whole name of a commit", show(from))
+	}
+	ctx, end, err := in.begin(ctx)
+	defer end()
+	if err == nil {
+		in, err = in.current(ctx)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	r := &repositoryCheck{in: in, claim: RepositoryClaim{Path: worktree}}
+	defer r.close()
+	if _, err := r.open(ctx); err != nil {
+		return "", "", err
+	}
+	d, err := r.difference(ctx, from)
+	if err != nil {
+		return "", "", in.late(ctx, err)
+	}
+	text, err = r.patch(ctx, d)
+	return text, d.commit, in.late(ctx, err)
+}
+
+// patch returns a difference as a unified diff. The new contents are written into a
+// scratch of their own, which reads the objects of the repository through the first: in
+// that one the folders of objects are those of the repository.
+func (r *repositoryCheck) patch(ctx context.Context, d *difference) (string, error) {
+	s, err := r.in.emptyScratch(len(d.commit), map[string][]byte{})
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	lender := filepath.Join(r.borrowed.gitDir(), "objects") + "\n"
+	if err := os.WriteFile(filepath.Join(s.gitDir(), "objects/info/alternates"), []byte(lender), 0o600); err != nil {
+		return "", fmt.Errorf("evidence: %w", err)
+	}
+	s.objects = r.borrowed.objects
+	o := &objectWriter{scratch: s, format: len(d.commit), room: keepRoom}
+	before, after := map[string]blob{}, map[string]blob{}
+	for _, name := range d.names(kindChanged, kindMissing, kindUntracked) {
+		if was, ok := d.was[name]; ok && was.mode != modeSubmodule {
+			before[name] = was
+		}
+		now, ok := d.tree.files[name]
+		if !ok {
+			continue
+		}
+		content, err := readSmall(r.repo.tree, name, maxKept)
+		id := hashOf(o.format, "blob", content)
+		if now.mode == modeLink || err != nil || !o.add(id, content) {
+			delete(before, name)
+			continue
+		}
+		after[name] = blob{now.mode, id}
+	}
+	old, now, err := o.trees(before, after)
+	if err != nil {
+		return "", err
+	}
+	return o.patch(ctx, old, now)
 }

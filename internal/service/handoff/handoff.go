@@ -16,7 +16,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -60,6 +62,9 @@ type Inspector interface {
 	// State returns a digest of the current files of a worktree, to compare two
 	// points in time; ok is false if the worktree cannot be read.
 	State(ctx context.Context, path string) (digest string, ok bool)
+	// Diff returns the difference of a worktree from a commit, or from the one that is
+	// checked out if from is empty, as a unified diff, and that commit.
+	Diff(ctx context.Context, path, from string) (text, commit string, err error)
 }
 
 // A Board keeps the tasks of teams. Its functions refuse with the code of the cause.
@@ -249,6 +254,64 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 	}
 	return out, nil
 }
+
+// A Diff is the difference of the worktree of a handoff from the commit that was checked
+// out when the task was accepted, or that is checked out now if it is not.
+type Diff struct {
+	Worktree string `json:"worktree,omitempty"` // empty if the package names none
+	Commit   string `json:"commit,omitempty"`
+	Text     string `json:"text,omitempty"`    // a unified diff; empty without a change
+	Problem  string `json:"problem,omitempty"` // why there is none, for people
+}
+
+// Diff returns the difference of the worktree that the package of a handoff names, as it
+// is now. It is for the operator: files may hold what no message says.
+func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Diff, error) {
+	const op = "handoff.Diff"
+	if err := actor.OperatorOnly(op); err != nil {
+		return Diff{}, err
+	}
+	var h hub.Handoff
+	var steps []hub.HandoffStep
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if h, err = visible(r, op, actor, id); err == nil {
+			steps, err = r.HandoffSteps(id)
+		}
+		return err
+	})
+	if err != nil {
+		return Diff{}, fmt.Errorf("handoff: diff of %s: %w", id, err)
+	}
+	_, pkg, ok := provePackage(h)
+	out := Diff{Worktree: pkg.WorkState.Worktree}
+	switch {
+	case !ok || out.Worktree == "":
+	case s.inspector == nil:
+		out.Problem = noInspector
+	default:
+		ctx, cancel := context.WithTimeout(ctx, s.inspect)
+		defer cancel()
+		if out.Text, out.Commit, err = s.inspector.Diff(ctx, out.Worktree, acceptedAt(steps)); err != nil {
+			out.Problem = err.Error()
+		}
+	}
+	return out, nil
+}
+
+// acceptedAt returns the commit that the worktree was compared with when the task was
+// accepted, which the hub's own check names.
+func acceptedAt(steps []hub.HandoffStep) string {
+	for _, step := range steps {
+		for _, c := range step.Checks {
+			if strings.HasPrefix(c.What, "files in ") {
+				return commitName.FindString(c.Detail)
+			}
+		}
+	}
+	return ""
+}
+
+var commitName = regexp.MustCompile(`\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b`)
 
 // lastChecks returns the checks of the newest step that has any.
 func lastChecks(steps []hub.HandoffStep) []hub.Check {

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
+	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -38,6 +39,8 @@ type Services struct {
 	Sessions *sessions.Register
 	Keeper   *keeper.Keeper
 	SignIn   *signin.Service
+	RunFiles *runner.Files
+	Repeater *runner.Repeater
 	Stop     func() // stops the hub after the answer
 }
 
@@ -68,6 +71,10 @@ var (
 	EndRun   = changes("parley/run/end", "Record how a run ended, with report, evidence and verdict; only for the caller that began it.", runEnd)
 	ShowRun  = reads("parley/run/show", "Show one run from end to end.", runShow)
 	ListRuns = reads("parley/run/list", "List runs: all of them for those who audit, else those that concern you.", runList)
+
+	Recording   = patient(reads("parley/run/recording", "Return the recording and the patch of a run from the files on the hub's machine, for the operator.", runRecording))
+	RepeatRun   = patient(administers("parley/run/again", "Execute a run again on the hub's machine, with the command, task and checks that its files hold.", runAgain))
+	DiffHandoff = patient(reads("parley/handoff/diff", "Return the difference of a handoff's worktree from the commit before the task was accepted, for the operator.", handoffDiff))
 
 	ListAgents  = reads("parley/agent/list", "List every agent on this hub.", agentList)
 	AddAgent    = administers("parley/agent/add", "Add an agent and make its first key.", agentAdd)
@@ -125,7 +132,7 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
-	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
+	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,

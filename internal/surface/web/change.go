@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -13,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A form is the input of a change.
@@ -96,6 +98,47 @@ var changes = map[string]func(context.Context, form) (string, error){
 		got, err := perform(ctx, f.visit, coordination.Respond, contract.Response{InContract: in, Action: f.Get("answer"), Comment: f.Get("comment")})
 		return fmt.Sprintf("Answered: the contract is %s.", got.Status), err
 	},
+	"agent-answer": func(ctx context.Context, f form) (string, error) {
+		n, err := strconv.Atoi(f.Get("question"))
+		if err != nil {
+			return "", hub.Errorf(hub.CodeInvalid, "web", "question: not a number")
+		}
+		if _, err := f.waiting(ctx); err != nil { // before the question is gone
+			return "", err
+		}
+		if _, err := perform(ctx, f.visit, api.AnswerAgent, api.AnswerParams{Agent: f.agent(), Question: n, Choice: f.Get("choice")}); err != nil {
+			return "", err
+		}
+		err = f.acknowledge(ctx, func(m message) bool { return m.tellsOf(f.agent(), n) })
+		return fmt.Sprintf("%s has your answer.", f.agent()), err
+	},
+	"agent-prompt": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.PromptAgent, api.PromptParams{Agent: f.agent(), Text: f.Get("text")})
+		return fmt.Sprintf("%s gets it as its next turn.", f.agent()), err
+	},
+	"agent-stop": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.StopAgent, api.StopParams{Agent: f.agent()})
+		return fmt.Sprintf("%s is stopped. Its mail waits.", f.agent()), err
+	},
+	"agent-restart": func(ctx context.Context, f form) (string, error) {
+		_, err := perform(ctx, f.visit, api.RestartAgent, api.RestartParams{Agent: f.agent()})
+		return fmt.Sprintf("%s starts again with its next message.", f.agent()), err
+	},
+	"decide": func(ctx context.Context, f form) (string, error) {
+		if _, err := f.waiting(ctx); err != nil { // before it is decided
+			return "", err
+		}
+		got, err := perform(ctx, f.visit, api.Decide, api.DecideParams{Thread: f.Get("thread"), Decision: f.Get("decision"), Because: f.Get("because")})
+		if err != nil {
+			return "", err
+		}
+		err = f.acknowledge(ctx, func(m message) bool { return m.ThreadID == got.ID })
+		return fmt.Sprintf("Decided: the %s is %s. Those who took part are told.", got.Kind, got.State), err
+	},
+	"run-again": func(ctx context.Context, f form) (string, error) {
+		got, err := perform(ctx, f.visit, api.RepeatRun, api.RunAgainParams{ID: hub.RunID(f.Get("id")), Policy: sandbox.Policy(f.Get("policy"))})
+		return fmt.Sprintf("Run %s has begun; the page Runs shows it.", got.ID), err
+	},
 	"pause-all":  setAll(hub.AgentActive, api.PauseAgent, api.PauseWake, "%d agents are paused, and mail wakes nobody."),
 	"resume-all": setAll(hub.AgentPaused, api.ResumeAgent, api.ResumeWake, "%d agents may send again, and mail wakes those that allow it."),
 }
@@ -108,20 +151,7 @@ func handOn(ctx context.Context, f form) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var pkg struct {
-		Task struct {
-			Objective string   `json:"objective"`
-			Criteria  []string `json:"success_criteria"`
-		} `json:"task"`
-		Context struct {
-			Summary string `json:"summary"`
-		} `json:"context"`
-		Work struct {
-			Next     string `json:"next_step"`
-			Worktree string `json:"worktree_path"`
-			Branch   string `json:"branch"`
-		} `json:"work_state"`
-	}
+	var pkg taskView
 	if err := json.Unmarshal(got.Report.Package, &pkg); err != nil {
 		return "", hub.Errorf(hub.CodeInvalid, "web", "the package of the handoff cannot be read")
 	}
@@ -204,7 +234,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 	case !ok:
 		err = hub.Errorf(hub.CodeNotFound, "web", "there is no such change")
 	default:
-		v := &visit{h, s.caller, r}
+		v := &visit{Handler: h, caller: s.caller, r: r}
 		done.Text, err = do(r.Context(), form{v, r.PostForm})
 	}
 	status := http.StatusOK

@@ -72,7 +72,7 @@ type contractData struct {
 	hub.Contract
 	Project  projectView
 	Versions []versionView
-	Own      string // the repository for which the operator may answer; "" for none
+	Open     bool // it can be answered
 	Here     string
 }
 
@@ -95,6 +95,7 @@ func oneContract(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := contractData{Contract: got.Contract, Here: v.r.URL.RequestURI(), Project: projectView{ID: whole.ID, Name: whole.Name, Repos: whole.Repos}}
+	d.Open = got.Status == hub.ContractProposed || got.Status == hub.ContractNegotiating
 	was := ""
 	add := func(n int, by hub.RepoID, content json.RawMessage, current bool) {
 		text := pretty(content)

@@ -4,7 +4,7 @@ import "strings"
 
 // A diffLine is a line of a text compared with an earlier one.
 type diffLine struct {
-	Kind string // add, del or same
+	Kind string // add, del, same, or hunk for the place in a file
 	Text string
 }
 
@@ -56,4 +56,73 @@ func diffLines(was, is string) []diffLine {
 		}
 	}
 	return out
+}
+
+// A filePatch is the part of a unified diff about one file.
+type filePatch struct {
+	Name           string
+	Kind           string // created, modified or deleted
+	Added, Removed int
+	Lines          []diffLine
+	Cut            bool // lines were left out
+}
+
+const (
+	maxPatchLines = 600 // of one file
+	maxPatchFiles = 100
+)
+
+// parsePatch reads a unified diff as git writes it. Files beyond maxPatchFiles are left
+// out; more is their number.
+func parsePatch(text string) (files []filePatch, more int) {
+	var f *filePatch
+	inHunk := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ok := strings.CutPrefix(line, "diff --git "); ok {
+			inHunk = false
+			if len(files) == maxPatchFiles {
+				f = nil
+				more++
+				continue
+			}
+			name := rest
+			if _, after, ok := strings.Cut(rest, " b/"); ok {
+				name = after
+			}
+			files = append(files, filePatch{Name: name, Kind: "modified"})
+			f = &files[len(files)-1]
+			continue
+		}
+		switch {
+		case f == nil:
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true
+			f.add("hunk", line)
+		case !inHunk && strings.HasPrefix(line, "new file"):
+			f.Kind = "created"
+		case !inHunk && strings.HasPrefix(line, "deleted file"):
+			f.Kind = "deleted"
+		case !inHunk && strings.HasPrefix(line, "Binary files"):
+			f.add("hunk", "not text")
+		case !inHunk || line == "":
+		case line[0] == '+':
+			f.Added++
+			f.add("add", line)
+		case line[0] == '-':
+			f.Removed++
+			f.add("del", line)
+		default:
+			f.add("same", line)
+		}
+	}
+	return files, more
+}
+
+func (f *filePatch) add(kind, text string) {
+	if len(f.Lines) == maxPatchLines {
+		f.Cut = true
+		return
+	}
+	f.Lines = append(f.Lines, diffLine{kind, text})
 }

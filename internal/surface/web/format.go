@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -37,14 +38,22 @@ var functions = template.FuncMap{
 	"decision": func(token string, id, short any) any {
 		return struct{ Token, ID, Short string }{token, toString(id), toString(short)}
 	},
-	"agentDo": func(token, action string, agent hub.AgentID, label string) any {
+	"agentDo": func(token, back, action string, agent hub.AgentID, label string) any {
 		return struct {
-			Token, Action, Label string
-			Agent                hub.AgentID
-		}{token, action, label, agent}
+			Token, Back, Action, Label string
+			Agent                      hub.AgentID
+		}{token, back, action, label, agent}
 	},
-	"slug":  func(s any) string { return strings.ReplaceAll(toString(s), " ", "-") },
-	"words": func(s any) string { return strings.ReplaceAll(toString(s), "_", " ") },
+	"question": func(token, back string, agent hub.AgentID, q any) any {
+		return struct {
+			Token, Back string
+			Agent       hub.AgentID
+			Question    any
+		}{token, back, agent, q}
+	},
+	"initial": func(name hub.AgentID) string { return strings.ToUpper(string(name[:min(1, len(name))])) },
+	"slug":    func(s any) string { return strings.ReplaceAll(toString(s), " ", "-") },
+	"words":   func(s any) string { return strings.ReplaceAll(toString(s), "_", " ") },
 }
 
 // subjectPath returns the address of the thing that an entry of the journal is about.
@@ -108,16 +117,29 @@ type message struct {
 	Asks   bool // it waits for an answer
 	Mine   bool // the operator wrote it
 	Ledger []hub.Delivery
+	Link   string // to the run or handoff that it tells of
 }
 
 // A field is one member of a message's payload.
 type field struct {
 	Name string // "" for the main text
 	Text string
+	Code bool // an object or a list of objects, as JSON
+}
+
+// rank puts the main text first and objects last.
+func (f field) rank() int {
+	switch {
+	case f.Name == "":
+		return 0
+	case f.Code:
+		return 2
+	}
+	return 1
 }
 
 // mainFields are the members that need no name on a page.
-var mainFields = []string{"summary", "detail", "question", "answer", "text", "content", "objective"}
+var mainFields = []string{"summary", "detail", "question", "answer", "text", "content", "objective", "message"}
 
 // message returns an envelope as the person may read it: text of high sensitivity is for
 // operators alone.
@@ -133,25 +155,38 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
+		Run     string `json:"run_id"`
+		Handoff string `json:"handoff_id"`
 	}
 	json.Unmarshal(e.Payload, &cut) // members of another type are no summary
 	head, shortened := strings.CutSuffix(cut.Summary, "…")
 	for name, value := range strictjson.Members(e.Payload) {
-		if name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || name == "query_id" || name == "package_hash" {
+		if name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
 			continue
 		}
-		var text string
-		if json.Unmarshal(value.Raw(), &text) != nil {
-			text = pretty(value.Raw())
+		f := field{Name: visible(strings.ReplaceAll(name, "_", " "))}
+		var list []string
+		if json.Unmarshal(value.Raw(), &f.Text) != nil {
+			f.Text = pretty(value.Raw())
+			f.Code = strings.Contains(f.Text, "\n")
+			if json.Unmarshal(value.Raw(), &list) == nil {
+				f.Text, f.Code = strings.Join(list, "\n"), false
+			}
 		}
-		if text = strings.TrimSpace(visible(text)); text == "" {
+		if f.Text = strings.TrimSpace(visible(f.Text)); f.Text == "" || f.Text == "null" || f.Text == "{}" {
 			continue
 		}
-		f := field{visible(strings.ReplaceAll(name, "_", " ")), text}
 		if slices.Contains(mainFields, name) {
 			f.Name = ""
 		}
 		m.Fields = append(m.Fields, f)
+	}
+	slices.SortStableFunc(m.Fields, func(a, b field) int { return cmp.Compare(a.rank(), b.rank()) })
+	switch {
+	case hub.EnvelopeID(cut.Run).Valid():
+		m.Link = "/runs/" + cut.Run
+	case hub.EnvelopeID(cut.Handoff).Valid():
+		m.Link = "/handoffs/" + cut.Handoff
 	}
 	return m
 }
@@ -172,6 +207,11 @@ func (m message) words(n int) string {
 		}
 	}
 	return shorten.Characters(strings.Join(strings.Fields(text), " "), n)
+}
+
+// Others reports whether the message says more than its main text.
+func (m message) Others() bool {
+	return slices.ContainsFunc(m.Fields, func(f field) bool { return f.Name != "" })
 }
 
 // Words returns the beginning of a message's text, for a list.

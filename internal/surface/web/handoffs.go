@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -59,6 +60,36 @@ type handoffData struct {
 	Waits   bool // for the operator
 	CanHand bool // the operator can hand it on: no agent has it
 	Hidden  bool // the package is for operators alone
+	Task    taskView
+	Diff    patchView
+}
+
+// A taskView is what a package says about its task.
+type taskView struct {
+	Task struct {
+		Objective string   `json:"objective"`
+		Criteria  []string `json:"success_criteria"`
+	} `json:"task"`
+	Context struct {
+		Summary string `json:"summary"`
+	} `json:"context"`
+	Work struct {
+		Next     string `json:"next_step"`
+		Worktree string `json:"worktree_path"`
+		Branch   string `json:"branch"`
+	} `json:"work_state"`
+}
+
+// A patchView is a unified diff on a page.
+type patchView struct {
+	handoff.Diff
+	Files []filePatch
+	More  int // files that are left out
+}
+
+func newPatchView(d handoff.Diff) patchView {
+	files, more := parsePatch(d.Text)
+	return patchView{d, files, more}
 }
 
 func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
@@ -72,6 +103,14 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 		for i := range d.History {
 			d.History[i].Checks, d.History[i].Note = nil, ""
 		}
+	}
+	json.Unmarshal(d.Package, &d.Task) // members of another type are not shown
+	if v.operator() {
+		diff, err := perform(ctx, v, api.DiffHandoff, api.HandoffIDParams{ID: d.ID})
+		if err != nil {
+			return "", nil, err
+		}
+		d.Diff = newPatchView(diff)
 	}
 	switch d.Status {
 	case hub.HandoffAccepted, hub.HandoffActivated:

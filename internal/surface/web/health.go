@@ -102,7 +102,15 @@ type healthData struct {
 	Newest   hub.Time // time of the newest and oldest entry behind the deliveries
 	Oldest   hub.Time
 	Facts    []field
-	Features []field
+	Features []feature
+}
+
+// A feature is one channel or limit as the hub tells of it.
+type feature struct {
+	Name   string
+	On     bool   `json:"enabled"`
+	State  string `json:"state"`
+	Detail string `json:"detail"`
 }
 
 // A channelRow counts deliveries over one channel.
@@ -142,8 +150,8 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		free = byteCount(now.Free)
 	}
 	d.Facts = []field{
-		{"calls since the start", number(now.Calls)}, {"refused", number(now.Refused)}, {"failed", number(now.Failed)},
-		{"journal", fmt.Sprintf("%d entries", now.journal)}, {"free on disk", free}, {"open pages", fmt.Sprint(now.Streams)},
+		{Name: "calls", Text: number(now.Calls)}, {Name: "refused", Text: number(now.Refused)}, {Name: "failed", Text: number(now.Failed)},
+		{Name: "journal entries", Text: fmt.Sprint(now.journal)}, {Name: "free on disk", Text: free}, {Name: "open pages", Text: fmt.Sprint(now.Streams)},
 	}
 	who, err := perform(ctx, v, api.Whoami, api.None{})
 	if err != nil {
@@ -153,10 +161,14 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	var features map[string]any
+	var features map[string]json.RawMessage
 	if json.Unmarshal(raw, &features) == nil {
 		for _, name := range slices.Sorted(maps.Keys(features)) {
-			d.Features = append(d.Features, field{strings.ReplaceAll(name, "_", " "), featureText(features[name])})
+			f := feature{Name: strings.ReplaceAll(name, "_", " ")}
+			if json.Unmarshal(features[name], &f) != nil {
+				f.On, f.State = true, string(features[name])
+			}
+			d.Features = append(d.Features, f)
 		}
 	}
 	if d.Sessions, err = perform(ctx, v, api.ListSessions, api.AgentNameParams{}); err != nil {
@@ -168,18 +180,6 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 	}
 	d.count(entries.Entries)
 	return "Health", d, nil
-}
-
-func featureText(v any) string {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return toString(v)
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+toString(m[name]))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // count counts the deliveries among entries of the journal.

@@ -52,7 +52,7 @@ var journalActions = []hub.Action{
 // exportJournal answers GET /journal/export: the entries that the filter chooses, as
 // JSON lines, the oldest first.
 func (h *Handler) exportJournal(w http.ResponseWriter, r *http.Request, s session) {
-	v := &visit{h, s.caller, r}
+	v := &visit{Handler: h, caller: s.caller, r: r}
 	p := journalParams(v)
 	p.Last, p.Limit, p.Before = false, 1000, 0
 	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
@@ -113,7 +113,7 @@ func verify(ctx context.Context, v *visit) (string, any, error) {
 
 // serveVerify serves the page of a verification, which does not follow events.
 func (h *Handler) serveVerify(w http.ResponseWriter, r *http.Request, s session) {
-	title, data, err := verify(r.Context(), &visit{h, s.caller, r})
+	title, data, err := verify(r.Context(), &visit{Handler: h, caller: s.caller, r: r})
 	if err != nil {
 		h.fail(w, r, s, err)
 		return

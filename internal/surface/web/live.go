@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -105,7 +106,7 @@ func (l *live) count() int {
 func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 	hints, cancel := h.Bus.Subscribe(hub.TopicJournal)
 	defer cancel()
-	tick := time.NewTicker(refresh)
+	tick := time.NewTicker(cmp.Or(p.every, refresh))
 	defer tick.Stop()
 	for {
 		began := time.Now()
@@ -153,7 +154,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 		seen = -1
 	}
 	key := fmt.Sprintf("%t %s", s.caller.IsOperator(), address)
-	v, leave := h.live.join(key, func(ctx context.Context, v *view) { h.follow(ctx, v, &visit{h, s.caller, at.r}, at.page) })
+	v, leave := h.live.join(key, func(ctx context.Context, v *view) {
+		h.follow(ctx, v, &visit{Handler: h, caller: s.caller, r: at.r}, at.page)
+	})
 	defer leave()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")

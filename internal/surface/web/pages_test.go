@@ -2,7 +2,9 @@ package web_test
 
 import (
 	"html"
+	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -63,7 +66,8 @@ func TestLinks(t *testing.T) {
 
 // Each change of the pages, made by forms without JavaScript.
 func TestChanges(t *testing.T) {
-	s := newSite(t, server.Options{}, "planner", "builder", "tester")
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	s := newSite(t, server.Options{Coordination: server.Coordination{Allow: loopback}}, "planner", "builder", "tester")
 	v := s.visitor()
 	v.signIn(s.link().Code)
 	agent := func(name hub.AgentID) api.AgentProfile {
@@ -155,6 +159,40 @@ func TestChanges(t *testing.T) {
 		got := do(s, s.operator, api.Handoff, api.HandoffParams{Action: "list", To: "tester"}).Listing.Handoffs
 		if len(got) != 1 || got[0].TaskID != "T-2" || got[0].Status != hub.HandoffProposed {
 			t.Errorf("the handoffs of tester: got %+v, want T-2 proposed", got)
+		}
+	})
+	t.Run("a disagreement that was escalated to the operator is decided", func(t *testing.T) {
+		one := do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Type: hub.TypePositionState, Payload: []byte(`{"topic":"store","position":"SQLite","reasoning":"one file","confidence":"high","open_to_revision":true}`)}).ID
+		do(s, s.as("builder"), api.Inbox, api.InboxParams{})
+		do(s, s.as("builder"), api.Send, api.SendParams{To: api.Recipients{"planner"}, ThreadID: string(one), Type: hub.TypePositionChallenge, Payload: []byte(`{"position_id":"` + string(one) + `","counter_position":"Postgres","reasoning":"two writers","severity":"blocking"}`)})
+		body := v.get("/").body
+		if !strings.Contains(body, `id="talk-`+string(one)) || !strings.Contains(body, "<title>(1) Now") {
+			t.Fatalf("the disagreement is not the one thing that waits: %+v", do(s, s.operator, api.ListTalks, api.TalkListParams{Open: true, Limit: 200}))
+		}
+		v.do("decide", url.Values{"thread": {string(one)}, "decision": {"SQLite stays"}, "because": {"one file"}})
+		if body := v.get("/").body; strings.Contains(body, `id="talk-`) {
+			t.Error("it still waits")
+		} else if strings.Contains(body, "<title>(") {
+			t.Error("the notice of it waits, though it is decided")
+		}
+		if got := do(s, s.operator, api.ListDecisions, api.DecisionListParams{}).Decisions; len(got) != 1 || got[0].Decision != "SQLite stays" {
+			t.Errorf("decisions: %+v", got)
+		}
+	})
+	t.Run("a peer that waits is approved", func(t *testing.T) {
+		const peer = `{"agentId":"aid://new.example/agent@1.0.0","endpoint":"https://127.0.0.1:9","repoName":"x"}`
+		res, err := s.operator.Do(t.Context(), "POST", "/peers/register", "application/json", strings.NewReader(peer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if body := v.get("/").body; !strings.Contains(body, "wants to be a peer") {
+			text, _ := io.ReadAll(res.Body)
+			t.Fatalf("the peer does not wait: %s", text)
+		}
+		v.do("approve-peer", url.Values{"aid": {"aid://new.example/agent@1.0.0"}})
+		if got := do(s, s.operator, coordination.ListPeers, coordination.None{}).Peers; len(got) != 1 || got[0].State != hub.PeerApproved {
+			t.Errorf("peers: %+v", got)
 		}
 	})
 	t.Run("a form leads back to its own page alone", func(t *testing.T) {

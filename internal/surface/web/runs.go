@@ -3,13 +3,18 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	runner "github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 type runsData struct {
@@ -52,6 +57,7 @@ type commandView struct {
 	Failure    string `json:"failure"`
 	OutputHead string `json:"output_head"`
 	OutputTail string `json:"output_tail"`
+	Against    bool   `json:"-"` // it contradicts the report
 }
 
 type finding struct {
@@ -62,9 +68,27 @@ type finding struct {
 
 type runData struct {
 	api.RunTrace
-	Claims   []claim
-	Evidence *evidenceView
-	Again    string // the command that runs the task again
+	Claims    []claim
+	Evidence  *evidenceView
+	Recording api.RunRecording
+	Steps     []stepView
+	Patch     patchView
+	Again     string // the command that runs the task again
+	Policies  []policyChoice
+	Here      string
+}
+
+// A stepView is a step of a recording, with its time since the first.
+type stepView struct {
+	runner.RecordedStep
+	MS    int64
+	Clock string
+}
+
+// A policyChoice is a permission that the agent of a new run can have.
+type policyChoice struct {
+	Policy   sandbox.Policy
+	Selected bool
 }
 
 func oneRun(ctx context.Context, v *visit) (string, any, error) {
@@ -72,33 +96,89 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := runData{RunTrace: got}
-	left := slices.Clone(got.Contradictions)
+	d := runData{RunTrace: got, Here: v.r.URL.RequestURI()}
 	for name, value := range strictjson.Members(got.Report) {
-		text := pretty(value.Raw())
-		var s string
-		if json.Unmarshal(value.Raw(), &s) == nil {
-			text = visible(s)
-		}
-		if text == "" || text == "null" || text == "[]" || text == "{}" {
-			continue
-		}
-		c := claim{Field: strings.ReplaceAll(name, "_", " "), Text: text}
-		left = slices.DeleteFunc(left, func(x hub.Contradiction) bool {
-			hit := x.Claim != "" && strings.Contains(text, x.Claim) || strings.EqualFold(x.Kind, name)
-			if hit {
+		c := claim{Field: strings.ReplaceAll(name, "_", " "), Text: claimText(name, value.Raw())}
+		for _, x := range got.Contradictions {
+			if field, _, _ := strings.Cut(x.Claim, ":"); strings.EqualFold(field, name) {
 				c.Against = append(c.Against, x)
 			}
-			return hit
-		})
-		d.Claims = append(d.Claims, c)
+		}
+		if c.Text != "" || len(c.Against) > 0 {
+			d.Claims = append(d.Claims, c)
+		}
 	}
 	if len(got.Run.Evidence) > 0 && string(got.Run.Evidence) != "null" {
 		d.Evidence = new(evidenceView)
 		if err := json.Unmarshal(got.Run.Evidence, d.Evidence); err != nil {
 			return "", nil, err
 		}
+		d.Evidence.mark(got.Contradictions)
 	}
-	d.Again = "parley run --agent " + shell.Word(string(got.Agent)) + " --dir " + shell.Word(got.Dir) + " " + shell.Word(got.Task)
+	verify := ""
+	if d.Evidence != nil && d.Evidence.Verify != nil {
+		verify = " --verify " + shell.Word(d.Evidence.Verify.Command)
+	}
+	d.Again = "parley run" + verify + " --repo " + shell.Word(got.Dir) + " " + shell.Word(string(got.Agent)) + " " + shell.Word(got.Task)
+	if v.operator() {
+		if d.Recording, err = perform(ctx, v, api.Recording, api.RunIDParams{ID: got.ID}); err != nil {
+			return "", nil, err
+		}
+		d.addRecording()
+	}
 	return "Run of " + string(got.Agent), d, nil
+}
+
+// claimText returns a member of a report as people read it, empty for one that says
+// nothing or repeats another.
+func claimText(name string, raw json.RawMessage) string {
+	var text string
+	var list []string
+	var notes []struct {
+		Message string `json:"message"`
+	}
+	switch {
+	case name == "status_known" || name == "tests_count":
+		return ""
+	case name == "diagnostics" && json.Unmarshal(raw, &notes) == nil:
+		for _, n := range notes {
+			list = append(list, n.Message)
+		}
+		return visible(strings.Join(list, "\n"))
+	case json.Unmarshal(raw, &text) == nil:
+		return visible(text)
+	case json.Unmarshal(raw, &list) == nil:
+		return visible(strings.Join(list, "\n"))
+	}
+	if text = pretty(raw); text == "[]" || text == "{}" {
+		return ""
+	}
+	return text
+}
+
+// mark marks the commands that contradict the report.
+func (e *evidenceView) mark(all []hub.Contradiction) {
+	for _, x := range all {
+		for name, c := range map[string]*commandView{"VERIFY": e.Verify, "BUILD": e.Build} {
+			if c != nil && strings.HasPrefix(x.Found, name) {
+				c.Against = true
+			}
+		}
+	}
+}
+
+// addRecording makes views of the files of the run.
+func (d *runData) addRecording() {
+	for _, s := range d.Recording.Steps {
+		since := s.At.Sub(d.Recording.Steps[0].At)
+		d.Steps = append(d.Steps, stepView{s, since.Milliseconds(), fmt.Sprintf("%d:%04.1f", int(since.Minutes()), math.Mod(since.Seconds(), 60))})
+	}
+	d.Patch = newPatchView(handoff.Diff{Text: d.Recording.Patch})
+	chosen := d.Recording.Policy
+	if !slices.Contains(runner.Policies, chosen) {
+		chosen = sandbox.PolicyWrite
+	}
+	for _, p := range runner.Policies {
+		d.Policies = append(d.Policies, policyChoice{p, p == chosen})
+	}
 }

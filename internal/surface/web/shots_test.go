@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -44,22 +43,6 @@ func demoSite(t testing.TB) *site {
 	})
 	runDemo(s)
 	return s
-}
-
-// runDemo records a run whose report does not hold.
-func runDemo(s *site) {
-	s.t.Helper()
-	id := hub.RunID(hub.NewIDs(time.Now).Next())
-	do(s, s.operator, api.BeginRun, api.RunParams{ID: id, Agent: "tester", Task: "Make the loader accept users without an avatar, and run the tests", Dir: s.home, TimeoutS: 600})
-	do(s, s.operator, api.MoveRun, api.RunMoveParams{ID: id, State: hub.RunRunning, Session: "s-1"})
-	do(s, s.operator, api.MoveRun, api.RunMoveParams{ID: id, State: hub.RunChecking})
-	do(s, s.operator, api.EndRun, api.RunEndParams{ID: id, RunEnding: api.RunEnding{
-		State: hub.RunDone, StopReason: "end_turn", Verdict: hub.RunContradicted,
-		Report:         []byte(`{"status":"ok","changed":["loader.go","loader_test.go"],"tests":"14 passed","summary":"The loader reads null as no avatar."}`),
-		Contradictions: []hub.Contradiction{{Kind: "tests", Claim: "14 passed", Found: "the command ended with exit code 1: 13 passed, 1 failed"}},
-		Evidence: []byte(`{"before":{},"after":{},"diff":{"files":2,"insertions":31,"deletions":4,"created":["loader_test.go"],"modified":["loader.go"],"deleted":[],"truncated":false},` +
-			`"verify":{"command":"go test ./...","exit_code":1,"duration_ms":2140,"timed_out":false,"output_digest":"","output_bytes":60,"output_tail":"--- FAIL: TestOldUser\n    loader_test.go:27: got \"\", want nil\nFAIL\n"},"verify_changed":[],"unverified":[],"notes":[]}`),
-	}})
 }
 
 // pairSite is a hub with the data of the demo of two hubs.

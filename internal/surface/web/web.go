@@ -30,7 +30,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/signin"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -82,6 +81,7 @@ type page struct {
 	nav     string // in the navigation; "" for a page below another one
 	under   string // the page whose entry of the navigation is marked
 	load    func(ctx context.Context, v *visit) (title string, data any, err error)
+	every   time.Duration // after which it is rendered without an event; default refresh
 }
 
 // A visit is one request for a page by a person who is signed in.
@@ -89,6 +89,7 @@ type visit struct {
 	*Handler
 	caller hub.Caller
 	r      *http.Request // path values and query
+	waits  *waits        // of one rendering; nil before it is asked for
 }
 
 // operator reports whether the person may steer.
@@ -109,6 +110,7 @@ func NewHandler(o Options) (*Handler, error) {
 	h.live.views = map[string]*view{}
 	h.pages = []page{
 		{name: "now", pattern: "/{$}", nav: "Now", load: now},
+		{name: "agent", pattern: "/agents/{id}", under: "now", load: oneAgent, every: time.Second},
 		{name: "conversations", pattern: "/conversations", nav: "Conversations", load: conversations},
 		{name: "conversation", pattern: "/conversations/{id}", under: "conversations", load: conversation},
 		{name: "message", pattern: "/messages/{id}", under: "conversations", load: oneMessage},
@@ -368,22 +370,16 @@ func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, erro
 		return out, err
 	}
 	out.seq = head.Seq
+	v = &visit{Handler: h, caller: v.caller, r: v.r}
 	title, data, err := p.load(ctx, v)
 	if err != nil {
 		return out, err
 	}
-	held, err := rpc.Perform(ctx, h.Operations, v.caller, api.ListHeld, api.None{})
+	waiting, err := v.waiting(ctx)
 	if err != nil {
 		return out, err
 	}
-	out.title, out.waiting = title, len(held.Messages)+len(held.Handoffs)
-	if v.operator() {
-		inbox, err := rpc.Perform(ctx, h.Operations, v.caller, api.Inbox, api.InboxParams{Peek: true, Limit: 1})
-		if err != nil {
-			return out, err
-		}
-		out.waiting += inbox.Unread
-	}
+	out.title, out.waiting = title, waiting.Count()
 	var b bytes.Buffer
 	frame := struct {
 		Operator    bool
@@ -402,7 +398,7 @@ func (h *Handler) personal(main []byte, s session) []byte {
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, s session, p page) {
-	got, err := h.render(r.Context(), &visit{h, s.caller, r}, p)
+	got, err := h.render(r.Context(), &visit{Handler: h, caller: s.caller, r: r}, p)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return

@@ -34,6 +34,7 @@
     beforeNodeMorphed(old, next) {
       if (old.nodeType !== Node.ELEMENT_NODE) return true;
       if (old.tagName === "TIME" && next.tagName === "TIME" && old.dateTime === next.dateTime) return false;
+      if (old.dataset.replay && old.dataset.replay === next.dataset.replay) return false;
       if (old.tagName === "DETAILS") next.open = old.open;
       if ((old.tagName === "TEXTAREA" || old.tagName === "INPUT" && old.type !== "hidden") && old.value !== old.defaultValue) return false;
       return true;
@@ -45,6 +46,7 @@
     const chat = main.querySelector("[data-follow]");
     Idiomorph.morph(main, page.main, { morphStyle: "innerHTML", callbacks });
     showTimes(main);
+    arrangeLists();
     if (chat && atEnd) scrollTo({ top: document.documentElement.scrollHeight });
     document.title = (page.waiting ? "(" + page.waiting + ") " : "") + page.title + " · Parley";
     let badge = document.getElementById("waiting");
@@ -125,12 +127,62 @@
     if (!answer.failed) tell.timer = setTimeout(() => note.classList.add("gone"), 6000);
   }
 
+  // A log shows its end while the reader is there.
+  const ends = new WeakSet();
+  function arrangeLists() {
+    for (const log of document.querySelectorAll(".log")) {
+      if (!ends.has(log) || log.scrollHeight - log.scrollTop - log.clientHeight < 120) log.scrollTop = log.scrollHeight;
+      ends.add(log);
+    }
+    for (const box of document.querySelectorAll("[data-replay]")) if (!box.dataset.ready) addPlayer(box);
+  }
+
+  // A recording is played back as it was made, without its long pauses.
+  function addPlayer(box) {
+    const steps = [...box.querySelectorAll(".replay > li")], player = box.querySelector(".player");
+    const play = player.querySelector("[data-play]"), slider = player.querySelector("input"), clock = player.querySelector("[data-clock]");
+    const longest = 1500, at = [0];
+    for (let i = 1; i < steps.length; i++) at.push(at[i - 1] + Math.min(longest, steps[i].dataset.ms - steps[i - 1].dataset.ms));
+    const end = at[at.length - 1] + 500;
+    let now = end, frame = 0, last = 0;
+    function draw() {
+      let seen = 0;
+      steps.forEach((step, i) => { const later = at[i] > now; step.classList.toggle("later", later); if (!later) seen = i; });
+      slider.value = 1000 * now / end;
+      clock.textContent = steps[seen].querySelector(".at-time").textContent;
+      return steps[seen];
+    }
+    function stop() {
+      cancelAnimationFrame(frame);
+      frame = 0;
+      play.textContent = "Play";
+    }
+    function tick(t) {
+      now = Math.min(end, now + t - last);
+      last = t;
+      draw().scrollIntoView({ block: "nearest" });
+      if (now < end) frame = requestAnimationFrame(tick);
+      else stop();
+    }
+    play.addEventListener("click", () => {
+      if (frame) { stop(); return; }
+      if (now >= end) now = 0;
+      last = performance.now();
+      play.textContent = "Pause";
+      frame = requestAnimationFrame(tick);
+    });
+    slider.addEventListener("input", () => { stop(); now = end * slider.value / 1000; draw(); });
+    box.dataset.ready = "yes";
+    player.hidden = false;
+    draw();
+  }
+
   document.addEventListener("submit", async (e) => {
     const form = e.target, button = e.submitter;
     if (form.method !== "post" || !form.action.includes("/do/")) return;
     e.preventDefault();
     if (button && button.dataset.confirm && !confirm(button.dataset.confirm)) return;
-    const fields = new FormData(form);
+    const fields = new FormData(form, button); // with the value of the button
     for (const b of form.querySelectorAll("button")) b.disabled = true;
     try {
       const res = await fetch(form.action, { method: "POST", body: new URLSearchParams(fields), headers: { Accept: "application/json" } });
@@ -166,4 +218,5 @@
   addEventListener("pageshow", arrange);
   setInterval(() => showTimes(document), 15000);
   showTimes(document);
+  arrangeLists();
 })();

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	runner "github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/run"
+)
+
+// openRepeater builds the part that executes runs again.
+func (s *Server) openRepeater() error {
+	home, err := filepath.Abs(s.opts.Home)
+	if err != nil {
+		return err
+	}
+	s.runFiles = runner.NewFiles(home)
+	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} })
+	return nil
+}
+
+// ownRuns is the hub of a run that the hub itself executes for a caller.
+type ownRuns struct {
+	*Server
+	actor hub.Caller
+	home  string
+}
+
+// BeginRun records a run.
+func (o ownRuns) BeginRun(ctx context.Context, r hub.Run, timeout time.Duration) (hub.Run, string, error) {
+	return o.runs.Begin(ctx, o.actor, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, Handoff: r.Handoff, TimeoutS: int(timeout.Seconds())})
+}
+
+// MoveRun records that a run entered a state.
+func (o ownRuns) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, session string) error {
+	_, err := o.runs.Move(ctx, o.actor, id, next, session)
+	return err
+}
+
+// EndRun records the end of a run.
+func (o ownRuns) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
+	return o.finishRun(ctx, o.actor, r)
+}
+
+// Tools returns the hub's tools.
+func (o ownRuns) Tools(key string) *fleet.Tools {
+	t := &fleet.Tools{Name: "parley", URL: o.url, Key: key, BridgeEnv: []string{"PARLEY_HOME=" + o.home}}
+	if o.opts.Bridge != "" {
+		t.Bridge = []string{o.opts.Bridge, "mcp"}
+	}
+	return t
+}
+
+// finishRun records the end of a run as its caller.
+func (s *Server) finishRun(ctx context.Context, actor hub.Caller, r hub.Run) (hub.Run, error) {
+	return s.runs.Finish(ctx, actor, r.ID, run.Ending{
+		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+		Contradictions: r.Contradictions, Evidence: r.Evidence,
+	})
+}
