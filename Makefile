@@ -9,7 +9,7 @@ REACH   ?= 10
 PKGS    := ./...
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach bench chaos attack conformance lint fuzz acp-schema peers agents mutants compliance examples clean
+.PHONY: run build test test-real reach bench chaos attack screenshots conformance lint fuzz acp-schema peers agents mutants compliance examples clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -44,6 +44,9 @@ chaos: ## kill a hub under load KILLS times and count what is lost or duplicated
 
 attack: ## attempts against a hub, many of those that come in numbers, and a table of them
 	PARLEY_ATTACK_FLOOD=75000 $(GO) test -count 1 -run '^TestAttack$$' -timeout 30m -v ./server | grep -v '^=== RUN'
+
+screenshots: ## write the pictures of the hub's page in docs/pages
+	GO=$(GO) ./scripts/screenshots
 
 conformance: build ## write docs/conformance.md from the test results
 	$(GO) test -json ./... | $(GO) run ./scripts/conformance -write

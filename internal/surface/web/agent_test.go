@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,12 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// asAgent in the environment makes the test binary an agent.
-const asAgent = "WEB_TEST_AS_AGENT"
+// asAgent in the environment makes the test binary an agent, which pauses for agentPause
+// after each step.
+const (
+	asAgent    = "WEB_TEST_AS_AGENT"
+	agentPause = "WEB_TEST_PAUSE"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asAgent) != "" {
@@ -65,13 +70,15 @@ func work(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 			return t.ToolCall(ctx, acpv2.ToolCallUpdate{ToolCallID: "2", Title: acpv2.Set("sh check.sh"), Kind: acpv2.Set(acpv2.ToolKindExecute), Status: acpv2.Set(acpv2.ToolCallStatusFailed)})
 		},
 		func() error {
-			return t.Say(ctx, "STATUS:ok\nFILES_MODIFIED:loader.go\nTESTS:14 passed\nLEARNED:old users have no avatar")
+			return t.Say(ctx, "STATUS:ok\nFILES_MODIFIED:loader.go\nTESTS:pass:14\nLEARNED:old users have no avatar")
 		},
 	}
+	pause, _ := time.ParseDuration(os.Getenv(agentPause)) // none without it
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return "", err
 		}
+		<-time.After(pause)
 	}
 	return acpv2.StopReasonEndTurn, nil
 }
@@ -87,7 +94,11 @@ func (s *site) agentCommand() []string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return []string{env, asAgent + "=1", self}
+	command := []string{env, asAgent + "=1", self}
+	if os.Getenv("PARLEY_SCREENSHOTS") != "" { // the times of a recording differ
+		command = slices.Insert(command, 2, agentPause+"=600ms")
+	}
+	return command
 }
 
 // loader makes a folder with the files of the agent's task.
@@ -234,7 +245,7 @@ func TestKeptAgent(t *testing.T) {
 		t.Errorf("the question does not count as one thing that waits, or has no button:\n%.3000s", body)
 	}
 	v.do("agent-answer", url.Values{"agent": {"migrator"}, "question": {"1"}, "choice": {"yes"}})
-	s.wait("the turn is over", func() bool { return strings.Contains(v.get("/agents/migrator").body, "14 passed") })
+	s.wait("the turn is over", func() bool { return strings.Contains(v.get("/agents/migrator").body, "pass:14") })
 	if body := v.get("/agents/migrator").body; !strings.Contains(body, "Edit loader.go") || strings.Contains(body, `id="ask-1"`) {
 		t.Errorf("the page of the agent:\n%.3000s", body)
 	}

@@ -33,6 +33,7 @@ type site struct {
 	page     string // of its page
 	operator *rpc.Client
 	keys     map[hub.AgentID]string
+	thread   string // of the demo, with several messages
 }
 
 // newSite starts a hub with agents.

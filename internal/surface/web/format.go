@@ -197,7 +197,7 @@ func (m message) words(n int) string {
 	case m.Hidden:
 		return "text of high sensitivity, for operators"
 	case len(m.Fields) == 0:
-		return ""
+		return string(m.Type)
 	}
 	text := m.Fields[0].Text
 	for _, f := range m.Fields {

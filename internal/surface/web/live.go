@@ -17,7 +17,7 @@ import (
 
 const (
 	minGap    = 250 * time.Millisecond // between two renderings of a view
-	renderCap = 20                     // the gap is at least so many times the time of a rendering: one part in twenty of a core
+	renderCap = 20                     // the gap is at least so many times the time of a rendering, for each open view: all of them take one part in twenty of a core
 	keepAlive = 15 * time.Second       // between comments that keep a stream open
 	refresh   = 30 * time.Second       // after which a view is rendered without an event: some states follow from time alone
 )
@@ -48,17 +48,28 @@ func (v *view) state() (rendering, <-chan struct{}) {
 	return v.current, v.changed
 }
 
-// show replaces the rendering if it says something else.
+// isNew reports whether a rendering says something else than the newest.
+func (v *view) isNew(next rendering) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.current.n == 0 || v.current.title != next.title || v.current.waiting != next.waiting || !bytes.Equal(v.current.main, next.main)
+}
+
+// show replaces the rendering.
 func (v *view) show(next rendering) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.current.n > 0 && v.current.title == next.title && v.current.waiting == next.waiting && bytes.Equal(v.current.main, next.main) {
-		return
-	}
 	next.n = v.current.n + 1
 	v.current = next
 	close(v.changed)
 	v.changed = make(chan struct{})
+}
+
+// size returns the number of views.
+func (l *live) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.views)
 }
 
 // join returns the view of an address, which it begins if nobody else looks at it.
@@ -112,8 +123,10 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 		began := time.Now()
 		err := hub.Contain("web", func() error {
 			next, err := h.render(ctx, from, p)
-			if err == nil {
-				v.show(next)
+			if err == nil && v.isNew(next) {
+				if next.text, err = next.event(); err == nil {
+					v.show(next)
+				}
 			}
 			return err
 		})
@@ -121,7 +134,7 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 			h.Log.Warn("an open page could not be rendered", "op", p.name, "code", hub.CodeOf(err), "err", err)
 		}
 		select {
-		case <-time.After(max(minGap, renderCap*time.Since(began))):
+		case <-time.After(max(minGap, renderCap*time.Since(began)*time.Duration(h.live.size()))):
 		case <-ctx.Done():
 			return
 		}
@@ -172,7 +185,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 		now, changed := v.state()
 		isNew := now.n != sent && (sent > 0 || now.seq > seen)
 		if sent = now.n; isNew {
-			if err := h.send(w, s, now); err != nil {
+			if _, err := w.Write(h.personal(now.text, s)); err != nil {
 				return
 			}
 		}
@@ -191,17 +204,14 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 	}
 }
 
-// send writes a rendering as an event.
-func (h *Handler) send(w http.ResponseWriter, s session, now rendering) error {
+// event returns a rendering as the text of an event, with the placeholders of a session.
+func (r rendering) event() ([]byte, error) {
 	data, err := json.Marshal(struct {
 		Title   string `json:"title"`
 		Waiting int    `json:"waiting"`
 		Main    string `json:"main"`
-	}{now.title, now.waiting, string(h.personal(now.main, s))})
-	if err == nil {
-		_, err = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", now.seq, data)
-	}
-	return err
+	}{r.title, r.waiting, string(r.main)})
+	return fmt.Appendf(nil, "id: %d\ndata: %s\n\n", r.seq, data), err
 }
 
 // A target is the page of an address, and the request for it with the values of its path.

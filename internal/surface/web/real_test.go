@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-agents/parley/hub"
@@ -36,6 +37,9 @@ func TestReal(t *testing.T) {
 	t.Run("an approval with the keyboard alone", keyboard)
 	t.Run("a stream that was cut loses nothing", cutStream)
 	t.Run("without JavaScript", withoutScript)
+	t.Run("times are those of the reader, and a page in the background notifies", background)
+	t.Run("a recording is played back", playback)
+	t.Run("no page is wider than a phone", phone)
 	t.Run("text of agents is never HTML", hostileText)
 	t.Run("axe finds nothing serious", axe)
 }
@@ -144,6 +148,63 @@ func keyboard(t *testing.T) {
 		}
 	}
 	t.Error("60 tabs do not lead to the button")
+}
+
+func background(t *testing.T) {
+	s := newSite(t, server.Options{}, "planner", "builder")
+	s.send("planner", "builder", "hello")
+	p := newBrowser(t).tab()
+	command(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
+	command(p, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		window.notices = [];
+		window.Notification = class { constructor(title, o) { notices.push(title + ": " + o.body); } static permission = "granted"; };
+		Object.defineProperty(document, "hidden", { get: () => !!window.away });`})
+	p.signIn(s.link())
+	p.sees("live")
+	at := do(s, s.operator, api.Query, api.QueryParams{Limit: 1}).Messages[0].CreatedAt.In(time.FixedZone("", (5*60+45)*60))
+	p.until("the time is that of the reader's zone", fmt.Sprintf("[...document.querySelectorAll('time')].some(t => t.title.includes(%q))", at.Format(":04:05")))
+	p.until("the time says how long ago", "[...document.querySelectorAll('time')].every(t => /now|ago|in /.test(t.textContent))")
+	s.hold("planner", "builder", "first")
+	p.until("the number is in the title", "document.title.startsWith('(1)')")
+	if got := eval[int](p, "notices.length"); got != 0 {
+		t.Errorf("a page that is seen gave %d notices", got)
+	}
+	eval[any](p, "window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
+	s.hold("planner", "builder", "second")
+	p.until("the notice tells how much waits", "notices.length === 1 && notices[0] === 'Parley: 2 things wait for you.'")
+}
+
+func playback(t *testing.T) {
+	s := newSite(t, server.Options{}, "tester")
+	id := runDemo(s)
+	p := newBrowser(t).tab()
+	p.signIn(s.link())
+	p.open(s.page + "/runs/" + string(id))
+	p.until("everything is shown at first", "document.querySelectorAll('.replay li').length > 3 && !document.querySelector('.replay li.later')")
+	eval[any](p, "const r = document.querySelector('.player input'); r.value = 0; r.dispatchEvent(new Event('input', {bubbles: true}))")
+	p.until("the beginning has few steps", "document.querySelectorAll('.replay li.later').length > 0")
+	p.click("[data-play]")
+	p.until("it plays to its end", "!document.querySelector('.replay li.later') && document.querySelector('[data-play]').textContent === 'Play'")
+}
+
+func phone(t *testing.T) {
+	one, two := demoSite(t), pairSite(t)
+	p := newBrowser(t).tab()
+	p.run(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	for _, s := range []*site{one, two} {
+		v := s.visitor()
+		v.signIn(s.link().Code)
+		p.signIn(s.link())
+		for address := range v.crawl() {
+			if strings.HasPrefix(address, "/assets") || strings.HasPrefix(address, "/journal/") {
+				continue
+			}
+			p.open(s.page + address)
+			if wide := eval[int](p, "document.documentElement.scrollWidth"); wide > 360 {
+				t.Errorf("%s is %d pixels wide: %s", address, wide, eval[string](p, "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 365).slice(0, 5).map(e => e.tagName + '.' + e.className).join(' ')"))
+			}
+		}
+	}
 }
 
 // A relay passes connections on to the hub, and can cut them.
@@ -365,7 +426,7 @@ func axe(t *testing.T) {
 	}
 	message := do(s, s.operator, api.Query, api.QueryParams{Limit: 1}).Messages[0]
 	run := do(s, s.operator, api.ListRuns, api.RunListParams{}).Runs[0]
-	check(s, "/", "/conversations", "/conversations/"+message.ThreadID, "/messages/"+string(message.ID), "/handoffs", "/handoffs/"+string(handoff[0].ID), "/runs", "/runs/"+string(run.ID), "/journal", "/journal/verify", "/health")
+	check(s, "/", "/agents/planner", "/conversations", "/conversations/"+message.ThreadID, "/messages/"+string(message.ID), "/handoffs", "/handoffs/"+string(handoff[0].ID), "/runs", "/runs/"+string(run.ID), "/journal", "/journal/verify", "/health")
 	p.signIn(two.link())
 	w := two.visitor()
 	w.signIn(two.link().Code)

@@ -357,8 +357,9 @@ type rendering struct {
 	title   string
 	waiting int
 	main    []byte
-	seq     int64 // the newest journal entry that it includes
-	n       int   // counts the renderings of a view, from 1
+	seq     int64  // the newest journal entry that it includes
+	n       int    // counts the renderings of a view, from 1
+	text    []byte // of its event, the same for all streams but for the placeholders
 }
 
 // render renders a page for everyone who may see what the caller may. The result holds
