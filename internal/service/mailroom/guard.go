@@ -45,6 +45,9 @@ var DefaultLimits = Limits{
 	CauseWindow: 10 * time.Minute,
 }
 
+// Limits returns the limits that hold, defaults filled in.
+func (m *Mailroom) Limits() Limits { return m.limits }
+
 // complete fills in defaults and refuses looser limits.
 func (l Limits) complete() (Limits, error) {
 	def := DefaultLimits

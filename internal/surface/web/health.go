@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -103,6 +104,7 @@ type healthData struct {
 	Oldest   hub.Time
 	Facts    []field
 	Features []feature
+	Limits   []field
 }
 
 // A feature is one channel or limit as the hub tells of it.
@@ -153,6 +155,7 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		{Name: "calls", Text: number(now.Calls)}, {Name: "refused", Text: number(now.Refused)}, {Name: "failed", Text: number(now.Failed)},
 		{Name: "journal entries", Text: fmt.Sprint(now.journal)}, {Name: "free on disk", Text: free}, {Name: "open pages", Text: fmt.Sprint(now.Streams)},
 	}
+	d.Limits = limitFields(v.Limits)
 	who, err := perform(ctx, v, api.Whoami, api.None{})
 	if err != nil {
 		return "", nil, err
@@ -180,6 +183,18 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 	}
 	d.count(entries.Entries)
 	return "Health", d, nil
+}
+
+// limitFields returns the limits of senders and conversations in words.
+func limitFields(l mailroom.Limits) []field {
+	if l.Unsafe {
+		return []field{{Name: "rates and breaker", Text: "off"}, {Name: "messages in a thread", Text: fmt.Sprint(l.ThreadHops)}}
+	}
+	return []field{
+		{Name: "messages a minute, per sender", Text: fmt.Sprint(l.DirectPerMinute)}, {Name: "messages to everyone an hour, per sender", Text: fmt.Sprint(l.BroadcastPerHour)},
+		{Name: "recipients of a message", Text: fmt.Sprint(l.Recipients)}, {Name: "messages in a thread", Text: fmt.Sprint(l.ThreadHops)},
+		{Name: "equal messages before a suspension", Text: fmt.Sprintf("%d within %v", l.Repeats, l.RepeatWindow)}, {Name: "suspensions a day before you must lift one", Text: fmt.Sprint(l.TripsPerDay)},
+	}
 }
 
 // count counts the deliveries among entries of the journal.

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	minGap    = 250 * time.Millisecond // between two renderings of a view
-	renderCap = 20                     // the gap is at least so many times the time of a rendering, for each open view: all of them take one part in twenty of a core
-	keepAlive = 15 * time.Second       // between comments that keep a stream open
-	refresh   = 30 * time.Second       // after which a view is rendered without an event: some states follow from time alone
+	minGap    = 50 * time.Millisecond // between two renderings of a view
+	renderCap = 20                    // a rendering is paid for with so many times its time, for each open view: all of them take one part in twenty of a core
+	credit    = 2 * time.Second       // of that time, so that a few events after a pause are shown at once
+	keepAlive = 15 * time.Second      // between comments that keep a stream open
+	refresh   = 30 * time.Second      // after which a view is rendered without an event: some states follow from time alone
 )
 
 // live holds the views that are open. One view serves every stream that shows the same
@@ -119,7 +120,8 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 	defer cancel()
 	tick := time.NewTicker(cmp.Or(p.every, refresh))
 	defer tick.Stop()
-	for {
+	var owed time.Duration // for renderings so far
+	for last := time.Now(); ; {
 		began := time.Now()
 		err := hub.Contain("web", func() error {
 			next, err := h.render(ctx, from, p)
@@ -133,8 +135,10 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 		if err != nil && ctx.Err() == nil {
 			h.Log.Warn("an open page could not be rendered", "op", p.name, "code", hub.CodeOf(err), "err", err)
 		}
+		owed = max(0, owed-time.Since(last)) + renderCap*time.Since(began)*time.Duration(h.live.size())
+		last = time.Now()
 		select {
-		case <-time.After(max(minGap, renderCap*time.Since(began)*time.Duration(h.live.size()))):
+		case <-time.After(max(minGap, owed-credit)):
 		case <-ctx.Done():
 			return
 		}

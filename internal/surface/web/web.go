@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -46,6 +47,7 @@ type Options struct {
 	Stopping   <-chan struct{} // ends every event stream when it is closed
 	Version    string
 	Figures    func() Figures // what the hub has counted
+	Limits     mailroom.Limits
 }
 
 // A Handler serves the page.
