@@ -148,11 +148,17 @@ final. The operator decides, and those to whom it was escalated.`,
 
 func (a *app) decisionsCommand() *cobra.Command {
 	var p api.DecisionListParams
-	cmd := &cobra.Command{Use: "decisions", Short: "List decisions, newest first", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "decisions", Short: "List decisions, newest first",
+		Long: `List decisions, newest first: of negotiations and disagreements, of teams, and those
+that repositories recorded in projects.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Team, "team", "", "decisions of this team")
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
-		writeList(w, "decisions", "AT, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
-			return []any{d.At, d.Title, d.Decision, joined(d.Deciders), d.Rationale}
+		writeList(w, "decisions", "AT, STATUS, TEAM, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
+			return []any{d.At, d.Status, d.Team, d.Title, d.Decision, joined(d.Deciders), d.Rationale}
 		})
 	})
 }

@@ -71,7 +71,7 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 		},
 	}
 	flags, d := cmd.Flags(), &f.Dispatch
-	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command")
+	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command; or a task of a team that the agent owns, such as T-12")
 	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the agent as which the CLI is connected, else its name)")
 	flags.StringVar(&f.Dir, "repo", ".", "the folder that it works in")
 	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
@@ -191,6 +191,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}},
 		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
 	}
+	finished := func(context.Context, bool) error { return nil }
 	if !f.noHub {
 		link, err := a.hubForRun(ctx, home, c)
 		if err != nil {
@@ -199,6 +200,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		opts.Hub = link
 		if err := a.offerRoot(ctx, link.Client, f.Dir); err != nil {
 			return err
+		}
+		if done, err := takeTask(ctx, link.Client, &f.Spec); err != nil {
+			return err
+		} else if done != nil {
+			finished = done
 		}
 	}
 	show := &runPrinter{app: a, narrator: a.narrator()}
@@ -215,6 +221,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	result, err := run.Execute(ctx, home, f.Spec, opts)
 	if err != nil {
 		return err
+	}
+	if err := finished(context.WithoutCancel(ctx), result.OK()); err != nil {
+		opts.On.Problem(err)
 	}
 	show.end(result, run.NewFiles(home).Frames(result.ID))
 	switch {

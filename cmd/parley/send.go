@@ -34,6 +34,7 @@ func (m *messageFlags) register(cmd *cobra.Command) {
 	f.StringVar((*string)(&m.Priority), "priority", "", "low, normal, high or critical")
 	f.StringVar(&m.Topic, "topic", "", "topic of the message")
 	f.StringVar(&m.ThreadID, "thread", "", "thread to continue")
+	f.StringVar(&m.Team, "team", "", "team that it belongs to; its members can read it")
 	m.expires = momentFlag(cmd, &m.ExpiresAt, 1, "expires", "when it expires unread: a span like 2h, or an ISO 8601 time")
 	f.StringVar(&m.visibility, "visibility", "", "private, team or human-audit")
 	f.StringVar(&m.sensitivity, "sensitivity", "", "low, moderate or high")

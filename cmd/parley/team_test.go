@@ -237,3 +237,44 @@ func (c *council) handoff(id hub.TeamID, class hub.TaskClass) attempt {
 	}
 	return attempt{"acp_handoff", map[string]any{"action": "approve", "handoff_id": got.Report.ID}, []string{"handoff", "approve", string(got.Report.ID)}}
 }
+
+func TestRunTask(t *testing.T) {
+	h := newHouse(t)
+	dir := newRepository(t)
+	h.ok(h.operator("agent", "add", "worker", "--json"), &struct{}{})
+	h.ok(h.operator("team", "new", "auth", "--goal", "g", "--members", "planner:coordinator,worker:executor,tester:reviewer", "--json"), &team.Answer{})
+	h.ok(h.operator("team", "status", "auth", "active", "--json"), &team.Answer{})
+	runTask := func(mode, task string) result {
+		args := append([]string{"run", "--as-operator", "--task", task, "--name", "worker", "--repo", dir, "--json", "--"}, worker(t, mode)...)
+		return h.as("", args...)
+	}
+	state := func(id string) hub.Task {
+		var got team.Answer
+		h.ok(h.operator("team", "task", "auth", id, "--json"), &got)
+		return *got.Task
+	}
+	h.ok(h.operator("team", "task", "auth", "say hello", "--json"), &team.Answer{})
+	t.Run("R3-158 a run is refused for a task that the agent does not own", func(t *testing.T) {
+		if got := runTask("polite", "T-1"); got.code != exitMissing || !strings.Contains(got.err, "belongs to") {
+			t.Errorf("exit %d, %s", got.code, got.err)
+		}
+		if got := runTask("polite", "T-9"); got.code != exitMissing {
+			t.Errorf("exit %d, %s", got.code, got.err)
+		}
+	})
+	h.ok(h.operator("team", "task", "auth", "T-1", "--owner", "worker", "--json"), &team.Answer{})
+	t.Run("R3-158 a run that contradicts its report blocks the task, and one that is confirmed submits it", func(t *testing.T) {
+		if got := runTask("lying about files", "T-1"); got.code != exitCheck {
+			t.Errorf("exit %d, %s", got.code, got.err)
+		}
+		if got := state("T-1"); got.State != hub.TaskBlocked || got.Reason != "failing_checks" {
+			t.Errorf("after a lie: got %+v", got)
+		}
+		if got := runTask("polite", "T-1"); got.code != exitDone {
+			t.Errorf("exit %d, %s", got.code, got.err)
+		}
+		if got := state("T-1"); got.State != hub.TaskInReview {
+			t.Errorf("after good work: got %+v", got)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package deliberation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,7 +160,8 @@ func (s *Service) Seen(ctx context.Context, actor hub.Caller, messages []hub.Env
 }
 
 // Decisions returns decisions, newest first: all of them for those who audit, else
-// those of deliberations that concern the actor.
+// those of deliberations that concern the actor and of its teams; and, unless a team is
+// named, those that repositories recorded in projects.
 func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.DecisionQuery) ([]hub.Decision, error) {
 	if q.Limit == 0 {
 		q.Limit = 50
@@ -190,12 +192,50 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 			}
 			out = append(out, d)
 		}
+		if err != nil || q.Team != "" {
+			return err
+		}
+		recorded, err := projectDecisions(r, q)
+		out = append(out, recorded...)
+		slices.SortStableFunc(out, func(a, b hub.Decision) int { return b.At.Compare(a.At.Time) })
+		out = out[:min(len(out), q.Limit)]
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("deliberation: decisions: %w", err)
 	}
 	return out, nil
+}
+
+// projectDecisions returns the newest decisions that repositories recorded, at most
+// q.Limit of each project.
+func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error) {
+	var out []hub.Decision
+	for after := hub.ProjectID(""); ; {
+		projects, err := r.Projects(after, maxTurns)
+		if err != nil || len(projects) == 0 {
+			return out, err
+		}
+		for _, p := range projects {
+			after = p.ID
+			page, err := r.Packets(hub.PacketQuery{Project: p.ID, Type: hub.ContextDecision, Newest: true, Limit: q.Limit})
+			if err != nil {
+				return nil, err
+			}
+			for _, packet := range page.Packets {
+				var c struct{ Decision, Chosen, Rationale string }
+				at := hub.At(packet.At.Time())
+				older := q.Cursor == "" || hub.EnvelopeID(q.Cursor).Valid() && at.Before(hub.EnvelopeID(q.Cursor).Time().Time)
+				if json.Unmarshal(packet.Content, &c) != nil || c.Chosen == "" || !older {
+					continue // an answer to a contract, or of another page
+				}
+				out = append(out, hub.Decision{
+					ID: string(packet.ID), Title: c.Decision, Decision: c.Chosen, Rationale: c.Rationale, Deciders: []hub.AgentID{hub.AgentID(packet.FromAgent)}, Status: "decided",
+					Refs: []string{"project/" + string(p.ID)}, At: at,
+				})
+			}
+		}
+	}
 }
 
 // Render returns a report as short text, without its messages.

@@ -66,6 +66,9 @@ func (m *Mailroom) TellOperator(tx hub.Tx, payload any) (hub.Message, error) {
 // wrote.
 func (m *Mailroom) Announce(messages ...hub.Message) {
 	for _, msg := range messages {
+		if msg.ID == "" {
+			continue // nobody gets it now
+		}
 		m.recount(msg.From)
 		for _, id := range msg.To {
 			m.notifyInbox(id)
@@ -85,12 +88,24 @@ func (m *Mailroom) Warnings() []string { return m.warn(nil) }
 
 // Notify writes a message of the hub that is promised to its recipients, inside the
 // transaction of another service. The caller chooses To, Type, Payload, ThreadID, Team,
-// ReplyTo and Context; the recipients may read the artifacts in it. The limit of the hub
-// drops none of them. After the commit the caller announces the message.
-func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error) {
+// ReplyTo and Context; the recipients may read the artifacts in it. None is dropped: beyond
+// 60 notices a minute a recipient gets one message that lists the rest. A message that no
+// recipient gets now has no id. After the commit the caller announces the message.
+func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (_ hub.Message, err error) {
+	if e.To = unique(e.To); e.Context == nil { // an artifact is no line of a list
+		e.CreatedAt = m.clock.Now()
+		if e.To, err = m.postpone(tx, e); err != nil || len(e.To) == 0 {
+			return hub.Message{}, err
+		}
+	}
+	return m.notify(tx, e)
+}
+
+// notify writes a message of the hub.
+func (m *Mailroom) notify(tx hub.Tx, e hub.Envelope) (hub.Message, error) {
 	e.ID = m.ids.Next()
 	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, hub.Self, hub.StatusPending, e.ID.Time()
-	e.Priority, e.To = hub.PriorityNormal, unique(e.To)
+	e.Priority = hub.PriorityNormal
 	if e.Policy == (hub.Policy{}) {
 		e.Policy = hub.DefaultPolicy
 	}

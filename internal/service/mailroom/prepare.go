@@ -171,7 +171,7 @@ func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope, wide boo
 			WithHint("use visibility private or human-audit and leave team out")
 	}
 	if e.Policy.Visibility == hub.VisibilityTeam && e.Team == "" {
-		return hub.Errorf(hub.CodePolicy, op, "visibility team needs a team")
+		return hub.Errorf(hub.CodePolicy, op, "visibility team needs a team").WithHint("name your team in team, or use visibility private or human-audit")
 	}
 	if !e.ExpiresAt.IsZero() && !e.ExpiresAt.After(e.CreatedAt.Time) {
 		return hub.Errorf(hub.CodeInvalid, op, "expires_at: %s has passed", e.ExpiresAt).WithHint("it is now %s", e.CreatedAt)

@@ -86,6 +86,9 @@ func (m *Mailroom) Sweep(ctx context.Context) error {
 		if err := m.expireDue(ctx, store, now); err != nil {
 			return err
 		}
+		if err := m.listLate(ctx, store, now); err != nil {
+			return err
+		}
 		return m.forget(ctx, store, now)
 	})
 }

@@ -127,7 +127,7 @@ func TestOffers(t *testing.T) {
 			t.Errorf("got %+v (%v)", d.Deliberation, err)
 		}
 	})
-	t.Run("R3-142 R3-171 the coordinators of the team decide what its members cannot", func(t *testing.T) {
+	t.Run("R3-142 the coordinators of the team decide what its members cannot", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleCoordinator})
@@ -334,7 +334,7 @@ func TestMessages(t *testing.T) {
 		_, err := r.send(ana, mailroom.Draft{To: to("team:auth"), Type: hub.TypeKnowledgePush}, push)
 		wantCode(t, err, hub.CodeConflict, "closed")
 	})
-	t.Run("R3-158 R3-171 an owner that may not block says so, and the coordinators of the team hear it", func(t *testing.T) {
+	t.Run("R3-158 an owner that may not block says so, and the coordinators of the team hear it", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		r.newTask("", true)
@@ -368,6 +368,51 @@ func TestMessages(t *testing.T) {
 		}
 		if _, payloads := r.inbox(operator); !strings.Contains(strings.Join(payloads, ""), "has no coordinator") {
 			t.Errorf("the operator is not told that the team has no coordinator: %v", payloads)
+		}
+	})
+}
+
+func TestManyNotices(t *testing.T) {
+	t.Run("R3-174 beyond 60 notices a minute one message lists the rest, and none is lost", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		r.inbox(bo)
+		before := 2 // the team, and its lifecycle
+		const tasks = 75
+		for range tasks {
+			r.newTask("", true)
+		}
+		types, _ := r.inbox(bo)
+		if len(types) != 60-before {
+			t.Errorf("at once: got %d messages, want %d", len(types), 60-before)
+		}
+		if err := r.mail.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := r.inbox(bo); len(again) != 0 {
+			t.Errorf("too early: got %v", again)
+		}
+		r.now = r.now.Add(31 * time.Second)
+		for range 2 {
+			if err := r.mail.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again, payloads := r.inbox(bo)
+		if len(again) != 1 {
+			t.Fatalf("the rest: got %v, want one message", again)
+		}
+		var list struct {
+			Notices int    `json:"notices"`
+			Detail  string `json:"detail"`
+		}
+		if err := json.Unmarshal([]byte(payloads[0]), &list); err != nil || len(types)+list.Notices != tasks || !strings.Contains(list.Detail, `"task_id":"T-75"`) {
+			t.Errorf("got %d messages and a list of %d (%v): %s", len(types), list.Notices, err, list.Detail)
+		}
+		r.now = r.now.Add(time.Minute)
+		r.newTask("", true)
+		if types, _ := r.inbox(bo); len(types) != 1 {
+			t.Errorf("a minute later: got %v, want the notice itself", types)
 		}
 	})
 }

@@ -81,6 +81,7 @@ func decideTalk(ctx context.Context, s *Services, a hub.Caller, p DecideParams) 
 
 // DecisionListParams choose decisions.
 type DecisionListParams struct {
+	Team   string `json:"team,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 	Limit  int    `json:"limit,omitempty"`
 }
@@ -91,6 +92,6 @@ type DecisionList struct {
 }
 
 func decisionList(ctx context.Context, s *Services, a hub.Caller, p DecisionListParams) (DecisionList, error) {
-	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Cursor: p.Cursor, Limit: p.Limit})
+	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Team: p.Team, Cursor: p.Cursor, Limit: p.Limit})
 	return DecisionList{all}, err
 }

@@ -583,7 +583,7 @@ func TestBudget(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
 	}
-	t.Run("R3-157 the definitions of all tools are less than 4500 tokens", func(t *testing.T) {
+	t.Run("the definitions of all tools are less than 4500 tokens", func(t *testing.T) {
 		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
 		if total >= most || len(list.Tools) != 8 {
 			t.Errorf("got %d tools and about %d tokens, want eight of less than %d", len(list.Tools), total, most)
