@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -218,6 +219,14 @@ func TestEveryWrite(t *testing.T) {
 		"acp/status": {alice, func() string { return `"to":["bob"],"state":"complete","summary":"done"` }},
 		"acp/handoff": {alice, func() string {
 			return `"action":"initiate","to":"bob","task_id":"T-1","title":"t","summary":"s","next_step":"n","success_criteria":["c"]`
+		}},
+		"acp/team": {r.operator, func() string {
+			return `"action":"create","team":"t` + strings.ToLower(string(ids.Next())) + `","objective":"o","members":[{"agent":"worker","role":"coordinator"}]`
+		}},
+		"parley/team/policy": {r.operator, func() string {
+			id := hub.TeamID("t" + strings.ToLower(string(ids.Next())))
+			must(rpc.Call(t.Context(), r.as(r.operator), api.Team, team.Request{Action: "create", Team: id, Objective: "o", Members: []team.Seat{{Agent: "worker", Role: hub.RoleCoordinator}}}))(t)
+			return fmt.Sprintf(`"team":%q,"set":[{"role":"reviewer","action":"block","permit":"deny"}]`, id)
 		}},
 		"parley/decide": {r.operator, func() string {
 			say := func(key string, to hub.AgentID, kind hub.MessageType, n int64, payload string) hub.EnvelopeID {
