@@ -125,15 +125,39 @@ func (t *table) pages() {
 		few, many := turns(loadOf(small, path), loadOf(large, path))
 		t.ratio(fmt.Sprintf("page %s, µs: among 100000 messages / among 1000", path), 1e6/many, 1e6/few, "µs", 3, false)
 	}
+	t.pageMemory(processes[1000], small)
 	t.openPages(processes[1000], small)
+}
+
+// pageMemory measures the memory of open pages, before a load leaves some of its own.
+func (t *table) pageMemory(p *process, r *reader) {
+	b := t.b
+	wire := p.wires()[0]
+	grow := func() (most float64) {
+		for range 20 {
+			wire.post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"text":"one more"}}`))
+			<-time.After(250 * time.Millisecond)
+			most = max(most, p.resident())
+		}
+		return most
+	}
+	before := grow()
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	for i := range openPages {
+		r.follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
+	}
+	t.most(fmt.Sprintf("memory of %d open pages", openPages), grow()-before, 50, "MiB")
+	cancel()
+	wg.Wait()
 }
 
 func loadOf(r *reader, path string) load {
 	return func(stop <-chan struct{}) int64 { return crowd(1, stop, func(int, int64) { r.get(path) }) }
 }
 
-// openPages compares sends while pages are open with sends without, and measures the
-// memory of the pages and how long an event takes to them.
+// openPages compares sends while pages are open with sends without, and measures how long
+// an event takes to one.
 func (t *table) openPages(p *process, r *reader) {
 	b := t.b
 	wires := p.wires()
@@ -142,9 +166,6 @@ func (t *table) openPages(p *process, r *reader) {
 			wires[w].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"type":"status.update","payload":`+benchPayload+`}}`))
 		})
 	}
-	run(send, slice)
-	quiet(b, fmt.Sprint(p.cmd.Process.Pid))
-	before, most := p.resident(), 0.0
 	var slowdowns []float64
 	rate := func(pages int) float64 {
 		ctx, cancel := context.WithCancel(b.Context())
@@ -163,23 +184,8 @@ func (t *table) openPages(p *process, r *reader) {
 		b.Logf("turn %d: %.0f and %.0f sends/s alone, %.0f with %d open pages", i, before, after, watched, openPages)
 	}
 	t.most(fmt.Sprintf("%d open pages make sends over HTTP slower by, median", openPages), median(slowdowns), 10, "%")
-	quiet(b, fmt.Sprint(p.cmd.Process.Pid))
-	before = max(before, p.resident()) // the load has its own share
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
-	for i := range openPages {
-		r.follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
-	}
-	for range 20 {
-		wires[0].post("/", []byte(`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["reader"],"text":"one more"}}`))
-		<-time.After(250 * time.Millisecond)
-		most = max(most, p.resident())
-	}
-	t.most(fmt.Sprintf("memory of %d open pages", openPages), most-before, 50, "MiB")
-	cancel()
-	wg.Wait()
-
-	ctx, cancel = context.WithCancel(b.Context())
 	shown := make(chan string, 16)
 	r.follow(ctx, &wg, "/conversations", func(line []byte) {
 		if m := regexp.MustCompile(`event number (\d+) `).FindSubmatch(line); m != nil {

@@ -21,7 +21,7 @@ type Presence struct {
 
 const (
 	presenceInbox   = 50   // unread messages that are read to find the oldest
-	presenceJournal = 5000 // entries of the journal that are read to find the last steps of agents
+	presenceJournal = 1000 // entries of the journal that are read to find the last steps of agents
 )
 
 // Presences returns how agents stand. It costs one pass over the newest entries of

@@ -96,6 +96,8 @@ func TestScreenshots(t *testing.T) {
 	do(one, one.operator, api.PromptAgent, api.PromptParams{Agent: "migrator", Text: "Migrate the test database, and please ask before you do."})
 	one.wait("the kept agent asks", func() bool { return len(do(one, one.operator, api.ListKept, api.None{}).Agents[0].Asks) == 1 })
 	p := browser.tab()
+	p.signIn(two.link())
+	p.signIn(one.link())
 	for _, shot := range shots {
 		if shot.name == "conversation" {
 			shot.below += one.thread
@@ -104,7 +106,6 @@ func TestScreenshots(t *testing.T) {
 		if shot.path == "/contracts" {
 			s = two
 		}
-		p.signIn(s.link())
 		for _, scheme := range []string{"light", "dark"} {
 			command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 			p.run(chromedp.EmulateViewport(1200, 780))
