@@ -32,6 +32,12 @@ type PermissionRequest struct {
 	V2 *acpv2.RequestPermissionRequest
 }
 
+// ByPolicy returns the Permissions that decide by a policy, as a client does whose
+// Options have none. ask is called under [sandbox.PolicyAsk] only; it may be nil.
+func ByPolicy(policy sandbox.Policy, ask sandbox.Asker) Permissions {
+	return policyPermissions{policy, sandbox.NewPermissions(policy, ask)}
+}
+
 // policyPermissions decides by a policy.
 type policyPermissions struct {
 	policy      sandbox.Policy
@@ -125,9 +131,9 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	}
 	ctx, done := s.turnContext(ctx)
 	defer done()
-	var permissions Permissions = policyPermissions{c.opts.Policy, sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)}
-	if c.opts.Permissions != nil {
-		permissions = c.opts.Permissions
+	permissions := c.opts.Permissions
+	if permissions == nil {
+		permissions = ByPolicy(c.opts.Policy, c.opts.Ask)
 	}
 	var decision sandbox.Decision
 	if ctx.Err() == nil {

@@ -9,6 +9,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // openKeeper builds the keeper of agents over the register of sessions. It is a waiter
@@ -20,6 +23,7 @@ func (s *Server) openKeeper() error {
 	}
 	o := keeper.Options{
 		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept, Shared: s.postgres != nil,
+		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
 		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Announce: s.mail.Announce,
 	}
 	if s.opts.Bridge != "" {

@@ -231,7 +231,8 @@ func (a *app) agentAttachCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "attach NAME", Short: "Watch an agent that the hub runs, and type prompts for it", Args: cobra.ExactArgs(1),
 		Long: `Show the turns of the agent as they happen. Each line that you type is a prompt
-for it, after the turn that runs. Ctrl-C leaves; the agent goes on.`,
+for it, after the turn that runs. Ctrl-C and the end of the input leave; the agent
+goes on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -251,6 +252,7 @@ for it, after the turn that runs. Ctrl-C leaves; the agent goes on.`,
 						return
 					}
 				}
+				cancel(typed.Err())
 			}()
 			err = a.followLog(ctx, c, name, true)
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -244,10 +244,10 @@ func (a *agent) work(ctx context.Context, t turn) {
 		switch {
 		case result.refusal != "" && repairs < maxRepairs:
 			repairs++
-			t = turn{Prompt: result.refusal + notice}
+			t = turn{Prompt: result.refusal + notice, Noted: notice != ""}
 		case notice != "":
 			a.setTell(ctx, result.refusal)
-			t = turn{Prompt: notice}
+			t = turn{Prompt: notice, Noted: true}
 		default:
 			a.setTell(ctx, result.refusal)
 			return

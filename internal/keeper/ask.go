@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/shorten"
@@ -29,6 +31,47 @@ const maxAsks = 16
 type Choice struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// toolServer is the name of the hub among the MCP servers of an agent.
+const toolServer = "parley"
+
+// permissions decides the requests of a kept agent: by its policy, except for the hub's
+// own tools, which every policy allows. The hub decides itself about each call of them.
+type permissions struct{ *agent }
+
+// Decide logs each request that is refused.
+func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sandbox.Decision, error) {
+	policy := acp.ByPolicy(p.record.Policy, p.ask)
+	if !r.Unknown && p.hubTool(r.Request) {
+		policy = acp.ByPolicy(sandbox.PolicyYolo, nil)
+	}
+	got, err := policy.Decide(ctx, r)
+	if !got.Allowed && got.Reason != "" {
+		p.log.add("denied", r.Title+": "+got.Reason)
+	}
+	return got, err
+}
+
+// hubTool reports whether a request is about a tool of the hub. Agents name one in the
+// title of the request, each in its own way, or in its options; all call its kind other.
+// Names are compared whole: some titles have arguments, which are words of a model.
+func (p permissions) hubTool(r sandbox.Request) bool {
+	if r.Kind != sandbox.KindOther && r.Kind != "" || len(r.Paths) > 0 {
+		return false
+	}
+	for name, title := range p.o.Tools {
+		switch r.Title {
+		case title, name, "mcp__" + toolServer + "__" + name, name + " (" + toolServer + " MCP Server)", toolServer + "-" + name, toolServer + "_" + name:
+			return true
+		}
+		for _, o := range r.Options {
+			if strings.HasPrefix(o.Name, "Always Allow ") && strings.HasSuffix(o.Name, ": "+name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ask holds a question of the agent for a person. Without an answer in time it is

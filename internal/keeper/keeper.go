@@ -111,6 +111,7 @@ type record struct {
 type turn struct {
 	Wake   string `json:"wake,omitempty"` // that started it; empty for words of the operator
 	Prompt string `json:"prompt"`
+	Noted  bool   `json:"noted,omitempty"` // the register gave the notice in it and counts the turn already
 	Tries  int    `json:"tries,omitempty"` // how often it was begun again
 }
 
@@ -174,8 +175,9 @@ type Options struct {
 	Log     *slog.Logger
 	Bus     hub.Bus
 
-	Running int  // processes at a time; default 8
-	Shared  bool // hubs of other machines have the same store: no agent can be kept
+	Tools   map[string]string // the titles of the hub's tools, by their names
+	Running int               // processes at a time; default 8
+	Shared  bool              // hubs of other machines have the same store: no agent can be kept
 
 	// Record makes a turn with a report a run on the hub.
 	Record func(ctx context.Context, r hub.Run) (hub.Run, error)

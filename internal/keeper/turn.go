@@ -63,7 +63,11 @@ func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
 		if !began {
 			began = true
 			a.move(Working)
-			a.report(ctx, sessions.EventPrompt, t.Wake)
+			event := sessions.EventPrompt
+			if t.Noted {
+				event = sessions.EventTool // a prompt would end the turn that the notice began
+			}
+			a.report(ctx, event, t.Wake)
 		}
 		a.live()
 	}
@@ -76,7 +80,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.ask, StartTimeout: startTime, CancelGrace: cancelGrace,
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.ask, Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
 		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
@@ -209,11 +213,15 @@ func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Opti
 		<-a.slots
 		return err
 	}
-	a.process, a.fresh = process, !process.Resumed()
+	resumed, refusal := process.Resumed()
+	a.process, a.fresh = process, !resumed
 	a.record.Session = process.Session()
 	how := "session " + process.Session() + " is new"
-	if process.Resumed() {
+	switch {
+	case resumed:
 		how = "session " + process.Session() + " was taken up again"
+	case refusal != nil:
+		how += ", because the one before was not taken up: " + refusal.Error()
 	}
 	a.log.add("start", how)
 	a.save(ctx, func(r *record) { r.Session = process.Session() })
@@ -346,5 +354,5 @@ func (r recorder) EndRun(ctx context.Context, ended hub.Run) (hub.Run, error) {
 
 // Tools returns the hub's tools.
 func (r recorder) Tools(key string) *fleet.Tools {
-	return &fleet.Tools{Name: "parley", URL: r.o.URL, Key: key, Bridge: r.o.Bridge, BridgeEnv: []string{"PARLEY_HOME=" + r.o.Home}}
+	return &fleet.Tools{Name: toolServer, URL: r.o.URL, Key: key, Bridge: r.o.Bridge, BridgeEnv: []string{"PARLEY_HOME=" + r.o.Home}}
 }

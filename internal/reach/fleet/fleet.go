@@ -59,6 +59,7 @@ type Agent struct {
 	client  *acp.Client
 	session *acp.Session
 	resumed bool
+	refusal error // why the session of the spec was not taken up; nil if it was, or none was given
 	pid     int
 	kill    context.CancelFunc
 	opts    Options
@@ -121,15 +122,20 @@ func (a *Agent) resume(ctx context.Context, spec Spec, opts *acp.SessionOptions)
 		if !a.client.Agent().Can(way.needs) {
 			continue
 		}
-		if s, err := way.take(ctx, acp.SessionID(spec.Session), spec.Dir, opts); err == nil {
+		s, err := way.take(ctx, acp.SessionID(spec.Session), spec.Dir, opts)
+		if a.refusal = err; err == nil {
 			a.session, a.resumed = s, true
 			return
 		}
 	}
+	if a.refusal == nil {
+		a.refusal = errors.New("the agent takes up no session")
+	}
 }
 
-// Resumed reports whether the session is one that was taken up again.
-func (a *Agent) Resumed() bool { return a.resumed }
+// Resumed reports whether the session is one that was taken up again. If one was given
+// and was not, the error says why.
+func (a *Agent) Resumed() (bool, error) { return a.resumed, a.refusal }
 
 // Done is closed when the connection to the agent has ended.
 func (a *Agent) Done() <-chan struct{} { return a.client.Done() }

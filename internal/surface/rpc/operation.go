@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -199,4 +200,15 @@ func (t Table[S]) Bind(services S) []*Method {
 		list[i] = o.Bind(services)
 	}
 	return list
+}
+
+// Titles returns the titles of the methods that are tools, by the names of the tools.
+func Titles(lists ...[]*Method) map[string]string {
+	out := map[string]string{}
+	for _, m := range slices.Concat(lists...) {
+		if m.Tool != "" {
+			out[m.Tool] = m.Title
+		}
+	}
+	return out
 }

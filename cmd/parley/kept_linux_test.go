@@ -1,0 +1,435 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/shell"
+)
+
+// keptPeers are the agents of other projects that a hub keeps in tests, by the name
+// in the catalog.
+var keptPeers = []struct{ cli, known string }{
+	{"claude", "claude-agent-acp"}, {"codex", "codex-acp"}, {"opencode", "opencode"},
+	{"gemini", "gemini-cli"}, {"qwen", "qwen-code"}, {"copilot", "copilot-cli"},
+}
+
+// A gate holds the requests to the model whose text has a word, until it is opened.
+type gate struct {
+	word    string
+	reached chan struct{} // receives when a request is held
+	opened  chan struct{} // closed to let requests pass
+	gone    chan struct{} // receives when the sender of a request that is held has ended
+}
+
+// A den is an agent that a hub keeps, with the scripted model.
+type den struct {
+	*house
+	cli    string
+	flags  []string
+	script *model.Server
+	dir    string
+	last   string // ledger
+
+	mu   sync.Mutex // guards gate
+	gate *gate
+}
+
+// keepPeer has a new hub keep a real agent as builder.
+func keepPeer(t *testing.T, cli, known string, flags ...string) *den {
+	t.Helper()
+	d := &den{cli: cli, dir: t.TempDir()}
+	d.script = model.New(obedientOver("parley"))
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	bin := installPeer(t, cli, known, server.URL)
+	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", "wakes:\n  gap: 1ms\n  per_hour: 1000\n  pair_per_hour: 1000\n")}
+	d.house = newHouse(t, d.flags...)
+	cmd := parley(t, append(d.env(""), "PATH="+bin), append([]string{"agent", "keep", "builder", "--cli", cli, "--dir", d.dir, "--as-operator"}, flags...)...)
+	d.ok(do(t, cmd), nil)
+	t.Cleanup(func() { d.operator("agent", "stop", "builder") }) // the hub may have ended
+	return d
+}
+
+// obedientOver returns the script of a model that finishes the messages of its inbox
+// when a notice says that mail waits.
+func obedientOver(server string) *model.Script {
+	s := model.Default()
+	s.Rules = []model.Rule{{
+		When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
+		Do:   []model.Step{{Do: model.MCP, Server: server, Name: "acp_inbox", Args: json.RawMessage(`{"ack":true}`)}, {Do: model.Say, Text: "Read."}},
+	}}
+	return s
+}
+
+// installPeer makes the program of a CLI of the catalog that starts a known agent in a
+// home of its own with the scripted model, and returns a PATH with it.
+func installPeer(t *testing.T, cli, name, modelURL string) string {
+	t.Helper()
+	known, err := comply.KnownAgents(filepath.Join(acptest.Dir(t), "agents"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := known[slices.IndexFunc(known, func(k comply.KnownAgent) bool { return k.Name == name })]
+	if !a.Installed() {
+		acptest.Missing(t, "MISSING: %s: run PARLEY_HOME=.cache/peers scripts/agents %s", a.Root, name)
+	}
+	entry, err := catalog.Lookup(cli)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, bin := t.TempDir(), t.TempDir()
+	fill := strings.NewReplacer("${modelURL}", modelURL, "${home}", home, "${root}", a.Root)
+	for name, text := range a.Files {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(fill.Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := "#!/bin/sh\nexec env HOME=" + shell.Word(home)
+	for name, value := range a.Env {
+		text += " " + name + "=" + shell.Word(fill.Replace(value))
+	}
+	text += " " + shell.Word(fill.Replace(a.Command))
+	args := a.Args
+	if n := len(entry.ACP) - 1; n > 0 { // those of the catalog take the place of the last
+		args = args[:len(args)-n]
+	}
+	for _, arg := range args {
+		text += " " + shell.Word(fill.Replace(arg))
+	}
+	if err := os.WriteFile(filepath.Join(bin, entry.ACP[0]), []byte(text+" \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := bin
+	if node, _ := filepath.Glob(filepath.Join(acptest.CLIs(t), "node/node_modules/node-*/bin")); len(node) > 0 { // some need a newer one than systems have
+		path += ":" + node[0]
+	}
+	return path + ":" + os.Getenv("PATH")
+}
+
+// ServeHTTP is the model behind the gate.
+func (d *den) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	d.mu.Lock()
+	g := d.gate
+	d.mu.Unlock()
+	if g != nil && bytes.Contains(body, []byte(g.word)) {
+		select {
+		case g.reached <- struct{}{}:
+		default:
+		}
+		select {
+		case <-g.opened:
+		case <-r.Context().Done():
+			select {
+			case g.gone <- struct{}{}:
+			default:
+			}
+			return
+		}
+	}
+	d.script.ServeHTTP(w, r)
+}
+
+// hold has the operator give the agent a turn that lasts until the gate is opened.
+func (d *den) hold(word string) *gate {
+	d.t.Helper()
+	g := &gate{word, make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)}
+	d.mu.Lock()
+	d.gate = g
+	d.mu.Unlock()
+	d.ok(d.stdinOperator(word+"\n", "agent", "attach", "builder"), nil)
+	d.event(g.reached, "a request with "+word)
+	return g
+}
+
+// show logs all that is known about the agent.
+func (d *den) show() {
+	d.t.Helper()
+	d.t.Logf("%+v, the ledger of the last message: %s, its log:\n%s", d.status(), d.last, d.operator("agent", "logs", "builder").out)
+	for _, x := range d.script.Log() {
+		d.t.Logf("%d side %v results %d prompt %.300q answer %.60q", x.Seq, x.Side, x.Results, tail(x.Prompt, 300), x.Answer)
+	}
+}
+
+// event waits for an event.
+func (d *den) event(c <-chan struct{}, what string) {
+	d.t.Helper()
+	select {
+	case <-c:
+	case <-time.After(slow):
+		d.t.Fatalf("%s did not come in %s", what, d.cli)
+	}
+}
+
+// stdinOperator runs a command of the operator with an input.
+func (d *den) stdinOperator(input string, args ...string) result {
+	d.t.Helper()
+	return d.stdin("", input, append(args, "--as-operator")...)
+}
+
+// age waits until the session of the agent can be taken up again. Gemini CLI empties one
+// that is loaded in the minute in which it began or was loaded before.
+func (d *den) age() {
+	if minute := time.Now().Minute(); d.cli == "gemini" {
+		d.await("the next minute", func() bool { return time.Now().Minute() != minute })
+	}
+}
+
+// mail sends a message to the agent and returns its id.
+func (d *den) mail(text string) string {
+	d.t.Helper()
+	return d.sent(d.as("planner", "send", "builder", text, "--json"))
+}
+
+// await waits for something that gives no sign when it happens.
+func (d *den) await(what string, happened func() bool) {
+	d.t.Helper()
+	tick, timeout := time.NewTicker(50*time.Millisecond), time.After(slow)
+	defer tick.Stop()
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			d.t.Fatalf("%s did not come in %s", what, d.cli)
+		}
+	}
+}
+
+// status returns the kept agent as the hub lists it.
+func (d *den) status() (out struct {
+	State   string
+	Process int
+	Session string
+}) {
+	d.t.Helper()
+	var got struct{ Agents []json.RawMessage }
+	d.ok(d.operator("agent", "kept", "--json"), &got)
+	if err := json.Unmarshal(got.Agents[0], &out); err != nil {
+		d.t.Fatal(err)
+	}
+	return out
+}
+
+// A turnOf is a prompt as the model saw it for the first time.
+type turnOf struct{ prompt, body string }
+
+// turns returns the turns of the agent. Requests that it makes for itself and further
+// requests of the same turn do not count.
+func (d *den) turns() (out []turnOf) {
+	var before model.Exchange
+	for _, x := range d.script.Log() {
+		if x.Side || x.Prompt == "" {
+			continue
+		}
+		same := x.Prompt == before.Prompt && strings.HasSuffix(before.Answer, "calls")
+		if !same && x.Results == 0 {
+			out = append(out, turnOf{x.Prompt, string(x.Body)})
+		}
+		before = x
+	}
+	return out
+}
+
+// finished waits until the messages are finished and the agent has had n turns since
+// before, and returns those.
+func (d *den) finished(before, n int, ids ...string) []turnOf {
+	d.t.Helper()
+	for _, id := range ids {
+		d.await("the end of "+id, func() bool {
+			d.last = d.ledger(id)
+			return d.last == "inbox:read wake:accepted" || d.last == "inbox:read session:accepted" // a session that runs was told
+		})
+	}
+	d.await("an idle agent", func() bool { return len(d.turns()) >= before+n && d.status().State == "idle" })
+	got := d.turns()[before:]
+	if len(got) != n {
+		var prompts []string
+		for _, turn := range got {
+			prompts = append(prompts, fmt.Sprintf("%.200q", turn.prompt))
+		}
+		d.t.Fatalf("%d turns, want %d\n%s", len(got), n, strings.Join(prompts, "\n"))
+	}
+	return got
+}
+
+// ledger returns the rows of a message, without those of channels that were skipped.
+func (d *den) ledger(id string) string {
+	d.t.Helper()
+	var trace struct {
+		Deliveries []struct{ Channel, Status string }
+	}
+	d.ok(d.operator("trace", id, "--json"), &trace)
+	var words []string
+	for _, row := range trace.Deliveries {
+		if row.Status != "skipped" {
+			words = append(words, row.Channel+":"+row.Status)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// TestKept has a hub keep a real agent over ACP. make test runs one, make test-real
+// all.
+func TestKept(t *testing.T) {
+	for _, c := range keptPeers {
+		t.Run(c.cli, func(t *testing.T) {
+			if c.cli != "claude" && os.Getenv("PARLEY_REAL") == "" {
+				t.Skip("make test-real runs it")
+			}
+			t.Parallel()
+			testKept(t, keepPeer(t, c.cli, c.known))
+		})
+	}
+}
+
+func testKept(t *testing.T, d *den) {
+	whole := d.t
+	step := func(name string, do func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			d.t = t
+			defer func() {
+				if t.Failed() {
+					d.show()
+				}
+				d.t = whole
+			}()
+			do(t)
+		})
+		if t.Failed() {
+			t.FailNow() // the next step would begin in another state
+		}
+	}
+	step("mail to a sleeping agent is one turn", func(t *testing.T) {
+		d.finished(0, 1, d.mail("the word is blackbird"))
+	})
+	step("mail to a warm idle agent is one turn of the same process", func(t *testing.T) {
+		was := d.status()
+		d.finished(1, 1, d.mail("a second one"))
+		if now := d.status(); now.Process != was.Process || now.Session != was.Session || was.Process == 0 {
+			t.Errorf("got %+v after %+v, want the same process", now, was)
+		}
+	})
+	step("ten mails during a turn are one more", func(t *testing.T) {
+		g := d.hold("holdone")
+		var ids []string
+		for i := range 10 {
+			ids = append(ids, d.mail(fmt.Sprint("meanwhile ", i)))
+		}
+		close(g.opened)
+		d.finished(2, 2, ids...)
+	})
+	step("an agent that is killed in a turn goes on with it, and knows what was said before", func(t *testing.T) {
+		d.age()
+		g := d.hold("holdtwo")
+		before := len(d.turns())
+		id := d.mail("before the end of the agent")
+		if err := syscall.Kill(-d.status().Process, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		d.event(g.gone, "the end of the request")
+		close(g.opened)
+		got := d.finished(before, 2, id)
+		contains(t, got[0].prompt, "broke off", "holdtwo")
+		contains(t, got[0].body, "blackbird")
+	})
+	step("a hub that is killed in a turn goes on with it after its start", func(t *testing.T) {
+		d.age()
+		g := d.hold("holdthree")
+		before := len(d.turns())
+		id := d.mail("before the end of the hub")
+		d.hub.signal(t, syscall.SIGKILL)
+		d.t = whole // the hub outlives this step
+		d.start(append(d.flags, "--addr", strings.TrimPrefix(d.url, "http://"))...)
+		d.t = t
+		d.event(g.gone, "the end of the processes that were left")
+		close(g.opened)
+		got := d.finished(before, 2, id)
+		contains(t, got[0].prompt, "broke off", "holdthree")
+		contains(t, got[0].body, "blackbird")
+	})
+	step("a machine that sleeps in a turn goes on with it", func(t *testing.T) {
+		g := d.hold("holdfour")
+		before := len(d.turns())
+		id := d.mail("before the machine sleeps")
+		processes := []int{-d.status().Process, d.hub.cmd.Process.Pid}
+		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			for _, p := range processes {
+				if err := syscall.Kill(p, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s == syscall.SIGSTOP {
+				close(g.opened)
+				<-time.After(2 * time.Second)
+			}
+		}
+		d.finished(before, 2, id) // the turn under way, and one for the mail
+	})
+	step("an agent that is started again takes up its session", func(t *testing.T) {
+		d.age()
+		was := d.status()
+		d.ok(d.operator("agent", "restart", "builder"), nil)
+		before := len(d.turns())
+		got := d.finished(before, 1, d.mail("after the restart"))
+		contains(t, got[0].body, "blackbird")
+		if now := d.status(); now.Process == was.Process || now.Session != was.Session {
+			t.Errorf("got %+v after %+v, want another process with the same session", now, was)
+		}
+	})
+	step("no prompt was sent while another ran", func(t *testing.T) {
+		recordings, err := filepath.Glob(filepath.Join(d.home, "runs", "*", "*.jsonl"))
+		if err != nil || len(recordings) < 7 {
+			t.Fatalf("got %d recordings, %v", len(recordings), err)
+		}
+		for _, path := range recordings {
+			if n := prompts(t, path); n > 1 {
+				t.Errorf("%s has %d prompts, want one", path, n)
+			}
+		}
+	})
+}
+
+// prompts returns the number of prompts in the recording of a turn.
+func prompts(t *testing.T, path string) (n int) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		var f run.RecordedFrame
+		var frame struct{ Method string }
+		if json.Unmarshal(line, &f) == nil && json.Unmarshal(f.Frame, &frame) == nil && frame.Method == "session/prompt" {
+			n++
+		}
+	}
+	return n
+}
