@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/report"
 )
@@ -222,6 +223,9 @@ func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Opti
 		how = "session " + process.Session() + " was taken up again"
 	case refusal != nil:
 		how += ", because the one before was not taken up: " + refusal.Error()
+		if e := (*jsonrpc.Error)(nil); errors.As(refusal, &e) {
+			how += shorten.Text(" "+string(e.Data), 300)
+		}
 	}
 	a.log.add("start", how)
 	a.save(ctx, func(r *record) { r.Session = process.Session() })
