@@ -139,7 +139,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"hub", "internal/federation", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {

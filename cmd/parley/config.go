@@ -105,7 +105,7 @@ func (a *app) loadConfig(home string) (config, error) {
 		dec := yaml.NewDecoder(bytes.NewReader(raw))
 		dec.KnownFields(true)
 		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return c, configError(path, err)
+			return c, configError(path, c, err)
 		}
 	}
 	env, err := environment()
@@ -118,20 +118,18 @@ func (a *app) loadConfig(home string) (config, error) {
 
 var unknownMember = regexp.MustCompile(`field (\S+) not found in type ([\w.]+)`)
 
-// configError describes an error in a configuration file, in a line.
-func configError(path string, err error) error {
+// configError describes an error in a file with the members of whole, in a line.
+func configError(path string, whole any, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var several *yaml.TypeError
 	if errors.As(err, &several) {
 		text = strings.Join(several.Errors, "; ")
 	}
-	known := members(config{})
-	if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], ".limits") {
-		known = members(limits{})
-	} else if m != nil && strings.HasSuffix(m[2], ".runs") {
-		known = members(runs{})
-	} else if m != nil && strings.HasSuffix(m[2], ".wakes") {
-		known = members(wakes{})
+	known := members(whole)
+	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}} {
+		if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], "."+reflect.TypeOf(part).Name()) {
+			known = members(part)
+		}
 	}
 	text = unknownMember.ReplaceAllString(text, "unknown member $1")
 	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,30 @@ With --keep the folder stays, and a hub goes on in it to try commands on.`,
 		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo
 runs on two hubs of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Coordination, new(bool)))
+	worker := []string{"demo", "agents", "--as-builder"}
+	agents := a.demo(&cobra.Command{
+		Use: "agents", Short: "Watch a hub start an agent for a task, refuse its false report, and have it repaired",
+		Long: `Watch a hub keep an agent: a handoff starts it, its first report is false and is
+refused, and it repairs that. The agent is this program, which follows a script: no
+model is asked. The demo runs on a hub of its own in a temporary folder and leaves
+nothing behind.`,
+	}, func(ctx context.Context, dir, version string, tell func(actor, text string)) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return demo.Agents(append([]string{self}, worker...)...)(ctx, dir, version, tell)
+	}, new(bool))
+	show := agents.RunE
+	agents.RunE = func(cmd *cobra.Command, args []string) error {
+		if builder, _ := cmd.Flags().GetBool("as-builder"); builder {
+			return demo.Builder(cmd.Context())
+		}
+		return show(cmd, args)
+	}
+	agents.Flags().Bool("as-builder", false, "be the agent of the demo, over ACP")
+	agents.Flags().MarkHidden("as-builder")
+	cmd.AddCommand(agents)
 	return cmd
 }
 

@@ -63,26 +63,34 @@ them, and --policy ask holds each question for a person.`,
 			if p.PerHour, err = perHour(budget); err != nil {
 				return err
 			}
-			command := args[1:]
-			switch {
-			case (p.CLI == "") == (len(command) == 0):
+			if (p.CLI == "") == (len(args) == 1) {
 				return usagef("give a known agent with --cli, or a command behind two dashes")
-			case p.CLI != "":
-				if command, err = agentCommand(p.CLI); err != nil {
-					return err
-				}
 			}
-			program, err := exec.LookPath(command[0])
-			if err == nil {
-				program, err = filepath.Abs(program)
+			if p.Command, err = keptProgram(p.CLI, args[1:]); err != nil {
+				return err
 			}
-			if err != nil {
-				return usagef("there is no program %s on the PATH", command[0])
-			}
-			p.Command, p.Path = append([]string{program}, command[1:]...), os.Getenv("PATH")
+			p.Path = os.Getenv("PATH")
 			p.Dir, err = filepath.Abs(p.Dir)
 			return err
 		})
+}
+
+// keptProgram returns the command of a known agent, or another one, with the path of its
+// program.
+func keptProgram(cli string, command []string) (_ []string, err error) {
+	if cli != "" {
+		if command, err = agentCommand(cli); err != nil {
+			return nil, err
+		}
+	}
+	program, err := exec.LookPath(command[0])
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	if err != nil {
+		return nil, usagef("there is no program %s on the PATH", command[0])
+	}
+	return append([]string{program}, command[1:]...), nil
 }
 
 var budgetForm = regexp.MustCompile(`^([1-9][0-9]{0,3})/h$`)

@@ -167,6 +167,22 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 			}
 		}
 	},
+	"echoing": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // until somebody makes a file
+		word := strings.Fields(t.Text())[0]
+		if err := t.Say(ctx, "begins "+word+"\n"); err != nil {
+			return err
+		}
+		for {
+			if _, err := os.Stat(filepath.Join(t.Dir, "go")); err == nil {
+				return t.Say(ctx, "ends "+word+"\n")
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	},
 	"asking": func(ctx context.Context, t *acp.AgentTurn, _ int) error {
 		answer, err := ask(ctx, t)
 		if err != nil || answer.Selected == nil || answer.Selected.OptionID != "y" {

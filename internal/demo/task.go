@@ -36,15 +36,17 @@ func (d *taskDemo) join(ctx context.Context) {
 	d.try(func() error { return os.Mkdir(d.repo, 0o700) })
 	d.operator = d.node(ctx, Home, server.Options{Roots: []string{d.repo}}).client
 	d.tell("", "A hub starts on this machine. Two agents get a key each.")
-	add := func(name hub.AgentID, role hub.Role) *rpc.Client {
-		got := call(ctx, &d.script, d.operator, api.AddAgent, api.AgentParams{ID: name, Role: role})
-		if d.err != nil {
-			return nil
-		}
-		return d.operator.As(got.Key, string(name)+"-session")
+	d.planner = d.add(ctx, "planner", hub.RoleCoordinator)
+	d.builder = d.add(ctx, "builder", hub.RoleExecutor)
+}
+
+// add adds an agent and returns a client that calls as it.
+func (d *taskDemo) add(ctx context.Context, name hub.AgentID, role hub.Role) *rpc.Client {
+	got := call(ctx, &d.script, d.operator, api.AddAgent, api.AgentParams{ID: name, Role: role})
+	if d.err != nil {
+		return nil
 	}
-	d.planner = add("planner", hub.RoleCoordinator)
-	d.builder = add("builder", hub.RoleExecutor)
+	return d.operator.As(got.Key, string(name)+"-session")
 }
 
 func (d *taskDemo) talk(ctx context.Context) {
@@ -65,8 +67,8 @@ func (d *taskDemo) handoff(ctx context.Context, c *rpc.Client, p api.HandoffPara
 	return call(ctx, &d.script, c, api.Handoff, p)
 }
 
-// handOver gives the task to builder, with a file and a repository as proof.
-func (d *taskDemo) handOver(ctx context.Context) {
+// propose offers the task to builder, with a file and a repository as proof.
+func (d *taskDemo) propose(ctx context.Context) {
 	d.git(ctx, "init", "-q", "-b", "main")
 	refs := d.commit(ctx, "schema", "CREATE TABLE users (id INTEGER, avatar TEXT NOT NULL);\n")
 	d.handoff(ctx, d.planner, api.HandoffParams{
@@ -74,6 +76,11 @@ func (d *taskDemo) handOver(ctx context.Context) {
 		NextStep: "drop NOT NULL from users.avatar", Criteria: []string{"old users load"}, Artifacts: refs, Worktree: d.repo, Branch: "main",
 	})
 	d.tell("planner", `hands over T-1, "Make avatar nullable": a summary, the next step, a criterion, a file with its hash, a repository`)
+}
+
+// handOver gives the task to builder.
+func (d *taskDemo) handOver(ctx context.Context) {
+	d.propose(ctx)
 	got := d.handoff(ctx, d.builder, api.HandoffParams{Action: "accept", ID: d.task(ctx, hub.HandoffProposed)})
 	if d.err != nil {
 		return

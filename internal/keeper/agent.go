@@ -72,10 +72,14 @@ func (a *agent) show(s *Status) {
 
 func (a *agent) move(next State) {
 	a.mu.Lock()
-	if a.state != next {
+	before := a.state
+	if before != next {
 		a.state, a.since = next, a.o.Clock.Now()
 	}
 	a.mu.Unlock()
+	if !before.leads(next) {
+		a.o.Log.Error("a kept agent made a step that its state machine does not have", "agent", a.name, "from", before, "to", next)
+	}
 	a.log.add("state", string(next))
 }
 
@@ -195,6 +199,11 @@ func (a *agent) takePrompt(ctx context.Context) (t *turn, err error) {
 	return t, err
 }
 
+// restTime returns the pause before an agent is started again.
+func restTime(failures, tries int) time.Duration {
+	return min(firstRest<<min(max(failures, tries), 20), longestRest)
+}
+
 // rest waits, but not longer than ctx.
 func (a *agent) rest(ctx context.Context, d time.Duration) {
 	select {
@@ -223,7 +232,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 				t.Tries++
 			}
 			a.move(Failing)
-			a.rest(ctx, min(firstRest<<max(a.failures, t.Tries), longestRest))
+			a.rest(ctx, restTime(a.failures, t.Tries))
 			continue
 		default:
 			a.keepTurn(ctx, nil)

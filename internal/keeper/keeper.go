@@ -45,15 +45,17 @@ type Definition struct {
 	Branch  string      `json:"branch,omitempty"` // of the worktree that was made for it
 
 	Policy   sandbox.Policy `json:"policy"`             // read, write or ask
-	Idle     seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
-	Hang     seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
+	Idle     Seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
+	Hang     Seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
 	Memory   int            `json:"memory,omitempty"`   // MiB that its processes may have; default 4096
-	Question seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
+	PerHour  int            `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the router counts; 0 for the limit of the hub
+	Question Seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
 }
 
-type seconds int64
+// Seconds is a span of time; 0 stands for a default.
+type Seconds int64
 
-func (s seconds) or(d time.Duration) time.Duration {
+func (s Seconds) or(d time.Duration) time.Duration {
 	if s == 0 {
 		return d
 	}
@@ -136,6 +138,20 @@ const (
 	Idle     State = "idle"    // its process waits for mail
 	Failing  State = "failing" // it is started again after a pause
 )
+
+// stateNext is the state machine of an agent that is served. Its process can end at any
+// time. Stopped is no state of a served agent: its record says so.
+var stateNext = map[State][]State{
+	Sleeping: {Starting, Failing},
+	Starting: {Working, Idle, Failing, Sleeping},
+	Working:  {Asking, Idle, Failing, Sleeping},
+	Asking:   {Working, Idle, Sleeping},
+	Idle:     {Working, Sleeping},
+	Failing:  {Starting, Sleeping},
+}
+
+// leads reports whether the state machine has a step from s to next, or none is needed.
+func (s State) leads(next State) bool { return s == next || slices.Contains(stateNext[s], next) }
 
 // A Status is a kept agent as people see it.
 type Status struct {

@@ -14,7 +14,7 @@ import (
 type Line struct {
 	N    int64     `json:"n"`
 	At   time.Time `json:"at"`
-	Kind string    `json:"kind"` // text, thought, tool, state, start, stop, problem, denied, prompt
+	Kind string    `json:"kind"` // text, thought, tool, state, start, stop, problem, denied, refused, prompt
 	Text string    `json:"text"`
 }
 

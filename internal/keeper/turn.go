@@ -112,6 +112,9 @@ func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
 		a.end()
 	case got.Verdict == hub.RunContradicted:
 		out.refusal = refusal(got.Contradictions)
+		for _, c := range got.Contradictions[:min(len(got.Contradictions), 10)] {
+			a.log.add("refused", fmt.Sprintf("%s: %s; found: %s", c.Kind, c.Claim, c.Found))
+		}
 	}
 	if out.problem != "" {
 		a.log.add("problem", out.problem)
@@ -263,6 +266,23 @@ const cancelGrace = 5 * time.Second
 // watchEvery is the time between two looks at a turn that runs.
 const watchEvery = time.Second
 
+// A watched turn is what a look at it shows.
+type watched struct {
+	state  State
+	asks   bool      // a person
+	alive  time.Time // the last sign of life
+	looked time.Time // the look before
+}
+
+// slept reports whether the machine, or the hub, was asleep since the look before.
+func (w watched) slept(now time.Time) bool { return now.Sub(w.looked) > 10*watchEvery }
+
+// hangs reports whether the turn gives no sign of life for too long. A machine that
+// slept gives the agent its time again.
+func (w watched) hangs(now time.Time, after time.Duration) bool {
+	return w.state == Working && !w.asks && !w.slept(now) && now.Sub(w.alive) > after
+}
+
 // watch cancels a turn without a sign of life, or whose processes are too large. A
 // question that waits for a person is no hang.
 func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
@@ -272,6 +292,7 @@ func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop
 		defer close(done)
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
+		looked := time.Now()
 		for {
 			select {
 			case <-quit:
@@ -280,12 +301,15 @@ func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop
 				return
 			case <-tick.C:
 			}
+			now := time.Now()
 			a.mu.Lock()
-			quiet, asking := time.Since(a.alive), len(a.asks) > 0
-			working := a.state == Working
+			seen := watched{a.state, len(a.asks) > 0, a.alive, looked}
 			a.mu.Unlock()
+			if looked = now; seen.slept(now) {
+				a.live()
+			}
 			switch {
-			case working && !asking && quiet > a.record.Hang.or(defaultHang):
+			case seen.hangs(now, a.record.Hang.or(defaultHang)):
 				cancel(errHang)
 			case !a.measure():
 				cancel(errMemory)

@@ -18,7 +18,6 @@ type KeepParams struct {
 	Worktree bool     `json:"worktree,omitempty"` // work in a git worktree that is made for the agent
 	Role     hub.Role `json:"role,omitempty"`     // of an agent that is added
 	Can      []string `json:"can,omitempty"`      // its abilities
-	PerHour  int      `json:"per_hour,omitempty"` // wakes within an hour; 0 for the limit of the hub
 }
 
 // keep keeps an agent. That is the yes of its user to turns that mail starts.
