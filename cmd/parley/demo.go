@@ -44,7 +44,7 @@ nothing behind.`,
 	show := agents.RunE
 	agents.RunE = func(cmd *cobra.Command, args []string) error {
 		if builder, _ := cmd.Flags().GetBool("as-builder"); builder {
-			return demo.Builder(cmd.Context())
+			return demo.Builder(cmd.Context(), a.in, a.out)
 		}
 		return show(cmd, args)
 	}

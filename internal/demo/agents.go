@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,9 +89,8 @@ func (d *agentsDemo) prove(ctx context.Context) {
 	d.check(ctx)
 }
 
-// Builder serves ACP on the standard streams of this process as the agent of Agents. It
-// follows a script: no model is asked.
-func Builder(ctx context.Context) error {
+// Builder serves ACP as the agent of Agents. It follows a script: no model is asked.
+func Builder(ctx context.Context, in io.Reader, out io.Writer) error {
 	agent := &acp.Agent{Name: "builder", Version: "1", Capabilities: []acp.Capability{acp.CanMCPHTTP}}
 	agent.Prompt = func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 		if len(t.MCPServers) != 1 || t.MCPServers[0].HTTP == nil {
@@ -111,5 +111,5 @@ func Builder(ctx context.Context) error {
 		}
 		return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nFILES_MODIFIED:schema.sql\n")
 	}
-	return acp.Serve(ctx, agent, os.Stdin, os.Stdout)
+	return acp.Serve(ctx, agent, in, out)
 }
