@@ -29,10 +29,13 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/sandbox"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -43,12 +46,12 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers or pages.
+// coordination, peers, pages or kept.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers, "pages": t.pages} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers, "pages": t.pages, "kept": t.kept} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}
@@ -767,6 +770,37 @@ func (t *table) memory() {
 	loaded := p.resident()
 	quiet(b, strconv.Itoa(p.cmd.Process.Pid))
 	t.most(fmt.Sprintf("resident memory at the end of %v of load over HTTP", loadTime(b)), max(loaded, p.resident()), 110, "MiB")
+}
+
+// kept measures the real program while it keeps agents that sleep.
+func (t *table) kept() {
+	const agents = 20
+	b := t.b
+	home := b.TempDir()
+	p := t.start(home)
+	defer p.stop()
+	key, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
+	must(b, err)
+	operator := rpc.NewOperator("", p.url, strings.TrimSpace(string(key)), "")
+	program, err := exec.LookPath("cat") // never started
+	must(b, err)
+	for i := range agents {
+		_, err := rpc.Call(b.Context(), operator, api.KeepAgent, api.KeepParams{Definition: keeper.Definition{
+			Agent: hub.AgentID(fmt.Sprint("agent", i)), Command: []string{program}, Dir: b.TempDir(), Policy: sandbox.PolicyRead,
+		}})
+		must(b, err)
+	}
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	quiet(b, pid)
+	before := ticks(b, pid)
+	<-time.After(loadTime(b))
+	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	if !errors.Is(err, fs.ErrNotExist) {
+		must(b, err)
+	}
+	t.most(fmt.Sprintf("resident memory of a hub that keeps %d sleeping agents", agents), p.resident(), 100, "MiB")
+	t.most(fmt.Sprintf("processes of %d sleeping agents", agents), float64(len(strings.Fields(string(children)))), 0, "")
+	t.fact(fmt.Sprintf("processor time of that hub within %v", loadTime(b)), fmt.Sprintf("%d ms", 10*(ticks(b, pid)-before)))
 }
 
 // A process is the real program.
