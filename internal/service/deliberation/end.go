@@ -111,9 +111,11 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 	switch {
 	case d.State == hub.TalkConditional:
 		next, d.Outcome = hub.TalkAccepted, "the conditions were not refused in time"
-		if err := s.offerable(tx, d, d.ClaimedBy); hub.CodeOf(err) == hub.CodeDenied {
+		switch err := s.offerable(tx, d, d.ClaimedBy); hub.CodeOf(err) {
+		case "":
+		case hub.CodeDenied, hub.CodeConflict, hub.CodeNotFound: // roles or the team forbid it by now
 			next, d.Outcome = hub.TalkDeclined, err.Error()
-		} else if err != nil {
+		default:
 			return d, nil, err
 		}
 	case d.Kind == hub.KindNegotiation:

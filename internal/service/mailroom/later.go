@@ -111,7 +111,7 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 	entries, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Entry, error) {
 		return r.Journal(hub.JournalQuery{After: after, Subject: lateSubject(id), Limit: listBatch})
 	})
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	var text strings.Builder

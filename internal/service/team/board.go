@@ -24,6 +24,9 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 	if err != nil {
 		return err
 	}
+	if t.ReadOnly() {
+		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s", id, t.Lifecycle)
+	}
 	if from != hub.Operator {
 		role, err := roleOf(r, id, from)
 		if err != nil {

@@ -315,7 +315,8 @@ func (c *change) propose(r Request) error {
 			p.Needs = append(p.Needs, id)
 		}
 	}
-	if !leads {
+	own := !leads || r.Agent == c.actor.ID // another one, who coordinates, accepts it
+	if own {
 		p.Needs = append(p.Needs, anyCoordinator)
 	}
 	c.team.Proposals = append(slices.DeleteFunc(slices.Clone(c.team.Proposals), func(old hub.RoleProposal) bool { return old.Agent == r.Agent }), p)
@@ -326,7 +327,7 @@ func (c *change) propose(r Request) error {
 		return err
 	}
 	to := p.Needs
-	if !leads {
+	if own {
 		all, err := roster(c.tx, c.team.ID)
 		if err != nil {
 			return err

@@ -105,17 +105,16 @@ func (r *room) refuse(as hub.Caller, q team.Request, code hub.Code, words string
 	}
 }
 
+// picture returns the newest entry of the journal, which every change appends to.
 func (r *room) picture() string {
 	r.Helper()
-	var rows strings.Builder
-	err := r.store.Dump(r.Context(), func(int) error { return nil }, func(table string, row []byte) error {
-		rows.WriteString(table + " " + string(row) + "\n")
-		return nil
-	}, sqlite.DumpOptions{Restricted: true})
+	newest, err := hub.Read(r.Context(), r.store, func(rd hub.Reader) ([]hub.Entry, error) {
+		return rd.Journal(hub.JournalQuery{Newest: true, Limit: 1})
+	})
 	if err != nil {
 		r.Fatal(err)
 	}
-	return rows.String()
+	return newest[0].Hash
 }
 
 // form creates the team auth: ana coordinates, bo executes, cy reviews, di integrates.
@@ -331,6 +330,17 @@ func TestRoles(t *testing.T) {
 		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeDenied, "")
 		r.must(ana, team.Request{Action: "role", Agent: "bo", Accept: &yes})
 		if got := role(r, "bo"); got != hub.RoleReviewer {
+			t.Errorf("got %s", got)
+		}
+	})
+	t.Run("R3-153 what a coordinator proposes for itself another one accepts", func(t *testing.T) {
+		r := open(t)
+		r.form(nil)
+		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleCoordinator, Reason: "coverage"})
+		r.must(ana, team.Request{Action: "role", Agent: "ana", Role: hub.RoleReviewer})
+		r.refuse(ana, team.Request{Action: "role", Agent: "ana", Accept: &yes}, hub.CodeDenied, "does not wait")
+		r.must(bo, team.Request{Action: "role", Agent: "ana", Accept: &yes})
+		if got := role(r, "ana"); got != hub.RoleReviewer {
 			t.Errorf("got %s", got)
 		}
 	})

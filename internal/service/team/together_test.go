@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -124,6 +125,22 @@ func TestOffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, err := r.talks.Show(t.Context(), ana, string(o.ID)); err != nil || d.State != hub.TalkDeclined || d.Task != "" {
+			t.Errorf("got %+v (%v)", d.Deliberation, err)
+		}
+	})
+	t.Run("R3-148 conditions of an offer into a team that was closed since make no task", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		o, err := r.offer(ana, "bo")
+		wantCode(t, err, "", "")
+		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, `,"conditions":["a day more"]`, "ana")
+		wantCode(t, err, "", "")
+		r.must(ana, team.Request{Action: "close"})
+		r.now = r.now.Add(25 * time.Hour)
+		if err := r.talks.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := r.talks.Show(t.Context(), ana, string(o.ID)); err != nil || d.State != hub.TalkDeclined {
 			t.Errorf("got %+v (%v)", d.Deliberation, err)
 		}
 	})
@@ -333,6 +350,25 @@ func TestMessages(t *testing.T) {
 		r.must(ana, team.Request{Action: "close"})
 		_, err := r.send(ana, mailroom.Draft{To: to("team:auth"), Type: hub.TypeKnowledgePush}, push)
 		wantCode(t, err, hub.CodeConflict, "closed")
+	})
+	t.Run("R3-167 a message to more than ten members is for coordinators, or urgent", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		for i := range 8 {
+			id := hub.AgentID(fmt.Sprint("m", i))
+			if _, _, _, err := r.keys.AddAgent(t.Context(), operator, hub.Agent{ID: id, Role: hub.RoleExecutor}, keys.NewKey{}); err != nil {
+				t.Fatal(err)
+			}
+			r.must(ana, team.Request{Action: "add", Agent: id})
+		}
+		text := mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}
+		_, err := r.send(bo, text, "")
+		wantCode(t, err, hub.CodeDenied, "coordinator of the team")
+		if got := r.sent(ana, text, ""); len(got.Deliveries) != 11 {
+			t.Errorf("got %d deliveries, want eleven", len(got.Deliveries))
+		}
+		text.Priority = hub.PriorityHigh
+		r.sent(bo, text, "")
 	})
 	t.Run("R3-158 an owner that may not block says so, and the coordinators of the team hear it", func(t *testing.T) {
 		r := open(t)
