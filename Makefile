@@ -23,9 +23,10 @@ test: ## everything that CI checks
 test-real: ## agent CLIs in terminals, agents kept by a hub, the page in real browsers, agents of other projects, KILLS kills of a hub under load; fails if a part is missing
 	GO="$(GO)" KILLS="$(KILLS)" ./scripts/test-real
 
-reach: ## measure send to model request, REACH times for each CLI, into docs/agents-running.md
+reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md
 	./scripts/clis
-	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach$$' -timeout 60m -v ./cmd/parley
+	PARLEY_HOME=$${PARLEY_PEERS:-$(CURDIR)/.cache/peers} GO="$(GO)" ./scripts/agents claude-agent-acp codex-acp opencode gemini-cli qwen-code copilot-cli
+	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach(Kept)?$$' -timeout 60m -v ./cmd/parley
 
 lint: ## formatting, vet and staticcheck
 	GO="$(GO)" ./scripts/lint

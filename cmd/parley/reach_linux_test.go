@@ -63,6 +63,46 @@ func TestReach(t *testing.T) {
 	fillTable(t, "spikes/session-injection.md", "reports", "| probed | CLI | channel | mechanism | state | after |\n|---|---|---|---|---|---|\n", reports)
 }
 
+// TestReachKept measures the time from send to the model request that the mail causes
+// in agents that the hub keeps, warm and sleeping, and writes the table of
+// docs/agents-kept.md. make reach runs it, as TestReach.
+func TestReachKept(t *testing.T) {
+	times, err := strconv.Atoi(os.Getenv("PARLEY_REACH"))
+	if err != nil || times < 1 {
+		t.Skip("make reach runs it")
+	}
+	only := strings.Fields(os.Getenv("PARLEY_REACH_CLIS"))
+	var rows []string
+	for _, c := range keptPeers {
+		if len(only) > 0 && !slices.Contains(only, c.cli) {
+			continue
+		}
+		t.Run(c.cli, func(t *testing.T) {
+			d := keepPeer(t, c.cli, c.known)
+			measure := func(prepare func()) (took []time.Duration) {
+				for i := range times {
+					prepare()
+					before, began := len(d.turns()), time.Now()
+					id := d.mail(fmt.Sprintf("measured %d", i))
+					d.await("the model request", func() bool { return len(d.turns()) > before })
+					took = append(took, time.Since(began))
+					d.finished(before, 1, id)
+				}
+				slices.Sort(took)
+				return took
+			}
+			asleep := measure(func() { d.ok(d.operator("agent", "restart", "builder"), nil) })
+			warm := measure(func() {})
+			row := fmt.Sprintf("| %s | %.1f s | %.1f s | %d |", c.known, warm[times/2].Seconds(), asleep[times/2].Seconds(), times)
+			t.Log(row)
+			rows = append(rows, row)
+		})
+	}
+	if !t.Failed() && len(rows) > 0 {
+		fillTable(t, "agents-kept.md", "reach", "| agent | warm | sleeping | runs of each |\n|---|---|---|---|\n", rows)
+	}
+}
+
 // version returns the version of the CLI that is pinned.
 func (c realCLI) version(t *testing.T) string {
 	t.Helper()
