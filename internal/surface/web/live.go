@@ -19,6 +19,7 @@ const (
 	minGap    = 50 * time.Millisecond // between two renderings of a view
 	renderCap = 20                    // a rendering is paid for with so many times its time, for each open view: all of them take one part in twenty of a core
 	credit    = 2 * time.Second       // of that time, so that a few events after a pause are shown at once
+	maxGap    = 3 * time.Second       // on a machine so busy that a rendering takes long
 	keepAlive = 15 * time.Second      // between comments that keep a stream open
 	refresh   = 30 * time.Second      // after which a view is rendered without an event: some states follow from time alone
 )
@@ -135,7 +136,7 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 		if err != nil && ctx.Err() == nil {
 			h.Log.Warn("an open page could not be rendered", "op", p.name, "code", hub.CodeOf(err), "err", err)
 		}
-		owed = max(0, owed-time.Since(last)) + renderCap*time.Since(began)*time.Duration(h.live.size())
+		owed = min(credit+maxGap, max(0, owed-time.Since(last))+renderCap*time.Since(began)*time.Duration(h.live.size()))
 		last = time.Now()
 		select {
 		case <-time.After(max(minGap, owed-credit)):
