@@ -338,7 +338,7 @@ func (c *change) propose(r Request) error {
 }
 
 // anyCoordinator stands for the coordinators of the team among those that must agree.
-const anyCoordinator hub.AgentID = "coordinator"
+const anyCoordinator hub.AgentID = "role:coordinator" // no agent can have this name
 
 // answerProposal agrees to a proposal or refuses it.
 func (c *change) answerProposal(r Request) error {
