@@ -67,7 +67,7 @@ func TestDocs(t *testing.T) {
 	for page, words := range map[string][]string{
 		"docs/spikes/session-injection.md": {"feasible", "parley probe", "fallbacks/inbox-only.md"},
 		"docs/spikes/wake.md":              {"feasible", "wake", "fallbacks/no-wake.md"},
-		"docs/spikes/workq.md":             {"not verified", "workq", "fallbacks/manual-ownership.md"},
+		"docs/spikes/workq.md":             {"feasible", "workq", "fallbacks/manual-ownership.md"},
 	} {
 		t.Run("R3-125 the spike "+page+" reports what is feasible, its limits and its fallback", func(t *testing.T) {
 			if !linked[page] {
@@ -83,7 +83,7 @@ func TestDocs(t *testing.T) {
 	for page, words := range map[string][]string{
 		"docs/fallbacks/inbox-only.md":       {"session", "unverified", "inbox"},
 		"docs/fallbacks/no-wake.md":          {"wake", "unverified", "inbox"},
-		"docs/fallbacks/manual-ownership.md": {"workq", "manual_required", "parley handoff activate"},
+		"docs/fallbacks/manual-ownership.md": {"workq", "manual_required", "parley handoff workq"},
 	} {
 		t.Run("R3-126 the fallback "+page+" is written down and linked", func(t *testing.T) {
 			if !linked[page] {

@@ -80,6 +80,7 @@ var layers = map[string][]string{
 	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/terminal": {"hub", "internal/nearest"},
+	"internal/reach/gateway":  {"hub", "channel"}, // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.
@@ -108,6 +109,7 @@ var layers = map[string][]string{
 	"internal/surface/api": {
 		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
+		"internal/reach/gateway",                                              // the report of a probe
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
@@ -135,7 +137,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
 	// The demos use a hub as every program can: the server and the typed client.
@@ -146,6 +148,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/reach/gateway",                                        // the report of a probe, and the words of its configuration
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
 	},
 
@@ -154,12 +157,13 @@ var layers = map[string][]string{
 	"examples/minimal-client": {"acp", "sandbox"},
 
 	// Conformance suites. Only tests import it.
-	"internal/hubtest":   {"hub"},
-	"internal/acptest":   {},
-	"internal/patience":  {},
-	"internal/pgtest":    {"internal/patience"},
-	"internal/lobbytest": {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
-	"internal/reftest":   {},
+	"internal/hubtest":     {"hub"},
+	"internal/acptest":     {},
+	"internal/patience":    {},
+	"internal/gatewaytest": {"internal/acptest", "internal/patience"},
+	"internal/pgtest":      {"internal/patience"},
+	"internal/lobbytest":   {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
+	"internal/reftest":     {},
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
@@ -189,6 +193,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
 	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
+	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/gatewaytest"},
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
 	"golang.org/x/term":                        {"cmd/parley"},

@@ -79,16 +79,39 @@ var RejectReasons = []RejectReason{
 	RejectCapability, RejectCriteriaAmbiguous, RejectOwnershipConflict, RejectTimeoutRisk, RejectOther,
 }
 
-// An Ownership says whether a queue outside the hub also tracks the task.
+// An Ownership says how the item of a queue that the task names changed its owner.
 type Ownership string
 
-// The values. The hub cannot reach an outside queue, so that a person moves the
-// item there.
+// The values. The stored value of a task that names no item is empty.
 const (
-	OwnershipHub       Ownership = ""                // no outside queue
-	OwnershipManual    Ownership = "manual_required" // the operator must move the item in its queue
-	OwnershipConfirmed Ownership = "confirmed"       // the operator has moved the item
+	OwnershipHub         Ownership = ""
+	OwnershipTransferred Ownership = "transferred"     // the queue says that the receiver owns the item
+	OwnershipDegraded    Ownership = "degraded"        // the queue was changed or may have been, and the receiver does not own the item
+	OwnershipManual      Ownership = "manual_required" // the queue cannot be used: the operator must move the item in it
+	OwnershipConfirmed   Ownership = "confirmed"       // the operator says that it was moved
 )
+
+// NeedsOperator reports whether the operator has to look at the queue.
+func (o Ownership) NeedsOperator() bool { return o == OwnershipManual || o == OwnershipDegraded }
+
+// A Transfer is a change of the owner of an item in a queue, for a handoff.
+type Transfer struct {
+	Item     string
+	Handoff  HandoffID
+	From, To AgentID
+	Session  string // from which the receiver accepted; may be empty
+	Title    string
+	Branch   string
+	Worktree string
+}
+
+// An ItemClaim says which agent owns an item of the hub's own queue. An item without a
+// claim belongs to no agent.
+type ItemClaim struct {
+	Item  string  `json:"item"`
+	Owner AgentID `json:"owner"`
+	At    Time    `json:"claimed_at"`
+}
 
 // An Ending is the way in which a handoff ended.
 type Ending string

@@ -30,6 +30,8 @@ const (
 	ActionWakeDisarmed Action = "wake.disarmed" // the wakes of an agent led to nothing
 	ActionWakeProbed   Action = "wake.probed"
 
+	ActionGatewayProbed Action = "gateway.probed" // with a finding for each way of using it
+
 	ActionAgentKept      Action = "agent.kept" // the hub runs the agent
 	ActionAgentStopped   Action = "agent.stopped"
 	ActionAgentRestarted Action = "agent.restarted"
@@ -47,7 +49,11 @@ const (
 	ActionHandoffApproved   Action = "handoff.approved"      // by the operator; the receiver may accept it now
 	ActionHandoffForTeam    Action = "handoff.team_approved" // by a member of the team that it goes into
 	ActionHandoffEscalated  Action = "handoff.escalated"     // it is late, and the coordinators were told
-	ActionHandoffOwned      Action = "handoff.owned"         // the operator has moved the item in its queue
+	ActionHandoffOwned      Action = "handoff.owned"         // the operator confirmed the owner of an item in its queue, or had the hub try again
+
+	ActionClaimed       Action = "claim.made" // an agent owns an item of the hub's own queue
+	ActionClaimMoved    Action = "claim.moved"
+	ActionClaimReleased Action = "claim.released"
 
 	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
 

@@ -114,6 +114,7 @@ type Reader interface {
 	TeamReader
 	RunReader
 	RootReader
+	ItemClaimReader
 	ProjectReader
 	ChangeReader
 	PeerReader
@@ -135,6 +136,7 @@ type Tx interface {
 	TeamWriter
 	RunWriter
 	RootWriter
+	ItemClaimWriter
 	ProjectWriter
 	ChangeWriter
 	PeerWriter
@@ -338,6 +340,22 @@ type HandoffWriter interface {
 	// and receiver stay as they were. Without a step nothing moves: approval,
 	// ownership and the time of escalation are stored.
 	PutHandoff(h Handoff, was HandoffState, step *HandoffStep) error
+}
+
+// An ItemClaimReader reads claims of items.
+type ItemClaimReader interface {
+	// ItemClaim reports CodeNotFound when no agent owns the item.
+	ItemClaim(item string) (ItemClaim, error)
+	// ItemClaims returns those of an agent, or of all if it is "", by item, at most limit.
+	ItemClaims(owner AgentID, limit int) ([]ItemClaim, error)
+}
+
+// An ItemClaimWriter writes claims of items.
+type ItemClaimWriter interface {
+	// PutItemClaim stores a claim in place of another of the same item.
+	PutItemClaim(ItemClaim) error
+	// RemoveItemClaim reports CodeNotFound when no agent owns the item.
+	RemoveItemClaim(item string) error
 }
 
 // A DeliberationReader reads negotiations, disagreements and decisions.

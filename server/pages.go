@@ -184,6 +184,9 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if off := s.FailedChannels(); len(off) > 0 {
 		answer["failed_channels"] = slices.Sorted(maps.Keys(off)) // why is for those who can log in
 	}
+	if s.gateway != nil {
+		answer["gateway"], answer["workq"] = s.gateway.State().State, s.gateway.QueueState().State
+	}
 	if err != nil {
 		problem := rpc.Describe(err, rpc.Commands)
 		answer["problem"], answer["hint"] = problem.Message, problem.Hint

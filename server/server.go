@@ -31,6 +31,7 @@ import (
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
@@ -61,6 +62,9 @@ type Limits = mailroom.Limits
 
 // WakeLimits bounds the turns that mail may start of one agent.
 type WakeLimits = router.Limits
+
+// GatewayOptions says how a hub uses an OpenClaw gateway.
+type GatewayOptions = gateway.Options
 
 // Options says how a hub is put together. Only Home is required.
 type Options struct {
@@ -98,6 +102,8 @@ type Options struct {
 	// tried after them.
 	Channels []channel.Channel
 	Wakes    WakeLimits // bounds the turns that mail may start; zero members mean the default
+
+	Gateway *GatewayOptions // an OpenClaw gateway that the hub uses; may be nil
 
 	Kept   int    // processes of agents that the hub runs at a time; default 8
 	Bridge string // path of the parley program, for agents whose MCP client does not speak HTTP
@@ -153,6 +159,7 @@ type Server struct {
 	mail      *mailroom.Mailroom
 	sessions  *sessions.Register
 	router    *router.Router
+	gateway   *gateway.Client // nil without one
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
 	teams     *team.Service // nil if teamspaces are off
@@ -242,6 +249,9 @@ func (s *Server) listenInHome() {
 // openMessages builds the services about messages, handoffs, runs and records.
 func (s *Server) openMessages(ctx context.Context) (err error) {
 	home := s.opts.Home
+	if err := s.openGateway(); err != nil {
+		return err
+	}
 	if err := s.openRouter(ctx); err != nil {
 		return err
 	}
@@ -253,6 +263,13 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		Features: features,
 		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
+	}
+	tasks := &handoff.Options{Clock: s.clock, Log: s.log, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof}
+	if s.gateway != nil {
+		mail.Capabilities = map[string]func() hub.Capability{"gateway": s.gateway.State, "workq": s.gateway.QueueState}
+		if s.opts.Gateway.Workq {
+			tasks.Queue = s.gateway
+		}
 	}
 	stored, err := filepath.Abs(filepath.Join(home, artifactDir))
 	if err == nil {
@@ -275,7 +292,6 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
-	tasks := &handoff.Options{Clock: s.clock, Log: s.log, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof}
 	if slices.Contains(features, hub.FeatureTeamspaces) {
 		s.teams = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log})
 		talks.Board, tasks.Board = s.teams, s.teams
@@ -326,7 +342,11 @@ var Features = slices.Clone(hub.Features)
 // built after it.
 func (s *Server) openRouter(ctx context.Context) (err error) {
 	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping})
-	s.router, err = router.New(s.store, s.sessions.Channels(), s.opts.Channels, router.Options{
+	others := slices.Clone(s.opts.Channels)
+	if s.gateway != nil {
+		others = append(others, s.gateway.Channels()...)
+	}
+	s.router, err = router.New(s.store, s.sessions.Channels(), others, router.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
 		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
 		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
@@ -337,6 +357,19 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 	}
 	s.sessions.Connect(s.router)
 	return s.router.Check(ctx)
+}
+
+// openGateway prepares the connection to the gateway of the options. The router, which
+// it tells of a new connection, is built after it.
+func (s *Server) openGateway() (err error) {
+	if s.opts.Gateway == nil {
+		return nil
+	}
+	o := *s.opts.Gateway
+	o.Device, o.Version, o.Log = s.vault.DeviceKey(), s.opts.Version, s.log
+	o.Up = func() { s.router.Recheck() }
+	s.gateway, err = gateway.New(o)
+	return err
 }
 
 // openRoots opens the service of roots and adds those of the options. The operator
@@ -391,7 +424,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
 		api.Operations.Bind(&api.Services{
 			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater,
+			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Clock: s.clock,
 		}),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
@@ -451,6 +484,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	for name, run := range map[string]func(context.Context){
 		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
+		"gateway": func(ctx context.Context) {
+			if s.gateway != nil {
+				s.gateway.Run(ctx)
+			}
+		},
 		"check of the database": func(ctx context.Context) {
 			if s.sqlite != nil { // PostgreSQL checks its own pages
 				s.sqlite.CheckBeside(ctx)
@@ -522,6 +560,9 @@ func (s *Server) Close() error {
 	}
 	if s.client != nil {
 		s.client.Close()
+	}
+	if s.gateway != nil {
+		s.gateway.Close()
 	}
 	if s.shared != nil {
 		s.shared.Close()

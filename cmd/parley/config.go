@@ -54,6 +54,8 @@ type config struct {
 	Limits            limits   `yaml:"limits"`
 	Wakes             wakes    `yaml:"wakes"`
 	Kept              int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
+
+	Gateway *gatewayConfig `yaml:"gateway"` // nil if the hub uses none
 }
 
 // wakes bounds the turns that mail may start of one agent; zero means the default.
@@ -126,7 +128,7 @@ func configError(path string, whole any, err error) error {
 		text = strings.Join(several.Errors, "; ")
 	}
 	known := members(whole)
-	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}} {
+	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}, gatewayConfig{}} {
 		if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], "."+reflect.TypeOf(part).Name()) {
 			known = members(part)
 		}

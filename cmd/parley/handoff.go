@@ -29,7 +29,8 @@ func (a *app) handoffCommand() *cobra.Command {
 		a.handoffRejectCommand(),
 		a.handoffMove("withdraw", "Take a proposal back before it is accepted", "why"),
 		a.handoffCompleteCommand(),
-		a.handoffMove("activate", "Confirm that a task was moved in a queue outside the hub", ""),
+		a.handoffMove("activate", "Go on with an accepted handoff whose queue had not answered", ""),
+		a.handoffWorkqCommand(),
 		a.handoffMove("close", "Put away a handoff that was rejected", ""),
 		a.handoffMove("release", "Free a task from a handoff (operator)", "why"),
 		a.handoffMove("show", "Show a handoff with its package, checks and history", ""),
@@ -49,6 +50,20 @@ func (a *app) handoffMove(action, short, detail string) *cobra.Command {
 	if detail != "" {
 		cmd.Flags().StringVar(&p.Detail, "detail", "", detail)
 	}
+	return a.handoff(cmd, &p, argument(0, &p.ID))
+}
+
+func (a *app) handoffWorkqCommand() *cobra.Command {
+	p := api.HandoffParams{Action: "workq"}
+	cmd := &cobra.Command{
+		Use: "workq ID", Short: "Settle the owner of a task in its queue (operator)",
+		Long: `Settle the owner of a task in its queue, for a handoff whose ownership is
+manual_required or degraded. The hub tries the transfer again; with --done you say
+that you moved the item by hand.`,
+		Example: "  parley handoff workq h1 --done",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&p.Done, "done", false, "the item was moved by hand")
 	return a.handoff(cmd, &p, argument(0, &p.ID))
 }
 
@@ -165,7 +180,7 @@ func (a *app) handoffListCommand() *cobra.Command {
 func writeHandoffs(w io.Writer, page handoff.Listing) {
 	writeList(w, "handoffs", "ID, STATE, PROOF, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
 		state := string(h.Status)
-		if h.Ownership == hub.OwnershipManual {
+		if h.Ownership.NeedsOperator() {
 			state += " (" + string(h.Ownership) + ")"
 		}
 		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofText(), h.TaskID, h.From, h.To, h.Title}

@@ -221,7 +221,7 @@ func (a *app) root() *cobra.Command {
 			a.sendCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
 			a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
-		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
+		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.workqCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
 		}},

@@ -43,6 +43,7 @@ stored with its date, and parley wake sessions and parley doctor show it. The ex
 code is 1 if no turn began.`,
 		Args: cobra.ExactArgs(1),
 	}
+	cmd.AddCommand(a.probeGatewayCommand())
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the proof, at most 5m")
 	return prepared(cmd, func(ctx context.Context) error {
 		p.Seconds = int(wait / time.Second)

@@ -178,6 +178,11 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 			RepeatWindow: c.Limits.RepeatWindow, SuspendFor: c.Limits.SuspendFor, CauseWindow: c.Limits.CauseWindow,
 		},
 	}
+	gateway, err := c.Gateway.options()
+	if err != nil {
+		return o, err
+	}
+	o.Gateway = gateway
 	o.MaxCounters, o.MaxChallenges = c.Limits.NegotiationRounds, c.Limits.DisagreementRounds
 	for _, name := range c.Without {
 		o.Without = append(o.Without, hub.Feature(name))

@@ -30,6 +30,7 @@ type Vault struct {
 	seal    cipher.AEAD
 	tokens  []byte
 	signing ed25519.PrivateKey
+	device  ed25519.PrivateKey
 }
 
 // KeyPrefix begins every key, so that scanners for leaked secrets find one.
@@ -98,8 +99,8 @@ func makeFile(path string) error {
 }
 
 func newVault(key []byte) (*Vault, error) {
-	var keys [3][]byte
-	for i, purpose := range []string{"seal", "project tokens", "manifest"} {
+	var keys [4][]byte
+	for i, purpose := range []string{"seal", "project tokens", "manifest", "device"} {
 		var err error
 		if keys[i], err = hkdf.Key(sha256.New, key, nil, "parley/1 "+purpose, 32); err != nil {
 			return nil, fmt.Errorf("vault: derive a key: %w", err)
@@ -113,7 +114,7 @@ func newVault(key []byte) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	return &Vault{seal: seal, tokens: keys[1], signing: ed25519.NewKeyFromSeed(keys[2])}, nil
+	return &Vault{seal: seal, tokens: keys[1], signing: ed25519.NewKeyFromSeed(keys[2]), device: ed25519.NewKeyFromSeed(keys[3])}, nil
 }
 
 // sealedPrefix names the algorithm of a sealed secret.
@@ -140,6 +141,9 @@ func (v *Vault) Open(sealed, place string) (string, error) {
 
 // SigningKey returns the public half of the key that the hub signs with.
 func (v *Vault) SigningKey() ed25519.PublicKey { return v.signing.Public().(ed25519.PublicKey) }
+
+// DeviceKey returns the key with which the hub shows its identity to a gateway.
+func (v *Vault) DeviceKey() ed25519.PrivateKey { return v.device }
 
 // TokenKey returns the key that project tokens are signed with.
 func (v *Vault) TokenKey() []byte { return v.tokens }

@@ -53,6 +53,7 @@ var dumpTables = []dumpTable{
 	{name: "invites", order: "id"},
 	{name: "tokens", order: "id"},
 	{name: "roots", order: "path"},
+	{name: "claims", order: "item"},
 	{name: "deliberations", order: "id"},
 	{name: "decisions", order: "id"},
 	{name: "teams", order: "id"},

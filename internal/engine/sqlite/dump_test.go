@@ -106,6 +106,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
 		},
 		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
+		func(tx hub.Tx) error { return tx.PutItemClaim(hub.ItemClaim{Item: "app#1", Owner: "ada", At: now}) },
 		func(tx hub.Tx) error {
 			return tx.PutHandoff(open, "", &hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
 		},

@@ -222,6 +222,17 @@ func (r *Router) Capability(kind hub.Channel) hub.Capability {
 	return out
 }
 
+// Recheck makes Run check the channels that failed: one of them may work now.
+func (r *Router) Recheck() {
+	r.mu.Lock()
+	r.checkAt = hub.Time{}
+	r.mu.Unlock()
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
 // Visit makes the router consider an agent at once.
 func (r *Router) Visit(agent hub.AgentID) { r.visitAt(agent, r.o.Clock.Now()) }
 

@@ -31,6 +31,14 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	// The checks take long, so they run before the transaction. The package cannot
 	// change meanwhile; the state of the handoff can, and is checked again.
 	checks := s.prove(ctx, h)
+	transfers := transfersOf(h, actor.Session)
+	if _, bad := failed(checks); !bad && s.queue != nil {
+		for _, t := range transfers {
+			if c := s.queue.Inspect(ctx, t); c.Result == hub.CheckFailed {
+				checks = append(checks, c)
+			}
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
@@ -42,8 +50,16 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		if err := s.dealtWith(m, actor, h); err != nil {
 			return err
 		}
-		if bad, ok := failed(checks); ok {
-			return s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, checks)
+		all := checks
+		if s.queue == nil {
+			conflicts, err := claimConflicts(m.tx, transfers)
+			if err != nil {
+				return err
+			}
+			all = append(slices.Clip(checks), conflicts...)
+		}
+		if bad, ok := failed(all); ok {
+			return s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, all)
 		}
 		if err := m.move(&h, hub.HandoffValidating, "", checks); err != nil {
 			return err
@@ -51,33 +67,33 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		if err := m.move(&h, hub.HandoffAccepted, detail, nil); err != nil {
 			return err
 		}
-		note := ""
-		if queued(h) {
-			h.Ownership = hub.OwnershipManual
-			note = "the task is in a queue that this hub cannot reach: " + string(hub.OwnershipManual)
-		}
-		if err := m.move(&h, hub.HandoffActivated, note, nil); err != nil {
-			return err
-		}
 		if err := s.moveTask(m, h, false); err != nil {
 			return err
 		}
-		if h.Restricted && detail != "" {
-			detail = onTheHub
+		text := detail
+		if h.Restricted && text != "" {
+			text = onTheHub
 		}
 		err = s.post(m, actor, h, hub.TypeHandoffAccept, hub.PriorityNormal, struct {
 			ID     hub.HandoffID `json:"handoff_id"`
 			Detail string        `json:"detail,omitempty"`
-		}{h.ID, cut(detail, 3000)}, false)
-		if err != nil || h.Ownership != hub.OwnershipManual {
+		}{h.ID, cut(text, 3000)}, false)
+		if err != nil || s.queue != nil && len(transfers) > 0 { // the queue answers outside of transactions
 			return err
 		}
-		_, err = s.tell(m, "", h, fmt.Sprintf("move the task %s to %s in its queue by hand", h.TaskID, h.To), string(hub.OwnershipManual),
-			map[string]any{"detail": "This hub cannot reach the queue that the task names. When it is done there: parley handoff activate " + string(h.ID)})
-		return err
+		owned, steps, err := moveClaims(m, transfers)
+		if err != nil {
+			return err
+		}
+		return s.activate(m, &h, owned, steps)
 	})
 	if err != nil {
 		return Report{}, err
+	}
+	if h.Status == hub.HandoffAccepted {
+		if h, _, err = s.takeOver(ctx, op, actor, h); err != nil {
+			return Report{}, err
+		}
 	}
 	return s.answer(h, checks), nil
 }
@@ -135,22 +151,6 @@ func checkText(op, name, text string) error {
 		return hub.Errorf(hub.CodeTooLarge, op, "%s: at most %d bytes", name, maxText).WithHint("put long text into an artifact or another message")
 	}
 	return nil
-}
-
-// queued reports whether the package names the task as an item of a queue outside
-// the hub.
-func queued(h hub.Handoff) bool {
-	pkg, err := shape.DecodePackage(h.Package)
-	if err != nil {
-		return false // it was checked a moment ago
-	}
-	isItem := func(t string) bool { return t == "workq_item" }
-	for _, ref := range pkg.Task.ExternalRefs {
-		if isItem(ref.Type) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return isItem(a.Ref.Type) })
 }
 
 // reject moves a proposed handoff to rejected and notifies the other side.

@@ -213,8 +213,8 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 }
 
 // Activate makes the receiver of an accepted handoff the owner of its task. Accept
-// does so already, and then Activate succeeds without a change. The operator
-// confirms with it that the item was moved in a queue outside the hub.
+// does so already, unless the hub was stopped before the queue answered; then Activate
+// goes on from there. Else it succeeds without a change.
 func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Activate"
 	var h hub.Handoff
@@ -228,20 +228,14 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 		if h.To != actor.ID && !actor.IsOperator() {
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
 		}
-		switch {
-		case h.Status == hub.HandoffAccepted:
-			return m.move(&h, hub.HandoffActivated, "", nil)
-		case h.Status != hub.HandoffActivated:
+		if h.Status != hub.HandoffAccepted && h.Status != hub.HandoffActivated {
 			return outOfState(op, h, "it is not accepted")
-		case actor.IsOperator() && h.Ownership == hub.OwnershipManual:
-			h.Ownership = hub.OwnershipConfirmed
-			if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
-				return err
-			}
-			return m.entry(hub.ActionHandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To})
 		}
 		return nil
 	})
+	if err == nil && h.Status == hub.HandoffAccepted {
+		h, _, err = s.takeOver(ctx, op, actor, h)
+	}
 	if err != nil {
 		return Report{}, err
 	}

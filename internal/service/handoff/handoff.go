@@ -78,12 +78,24 @@ type Board interface {
 	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 }
 
+// A Queue is a queue of work items outside the hub, whose items belong to agents.
+type Queue interface {
+	// Inspect compares the owner of an item with the parties of its handoff. It fails
+	// for an item of a third agent.
+	Inspect(ctx context.Context, t hub.Transfer) hub.Check
+	// Transfer moves an item to the receiver and returns the result with its steps:
+	// OwnershipTransferred, OwnershipDegraded or OwnershipManual. Repeated, it
+	// completes a transfer that was cut off.
+	Transfer(ctx context.Context, t hub.Transfer) (hub.Ownership, []hub.Check)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Board     Board         // without one no handoff goes into a team
 	Clock     hub.Clock     // default time.Now
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
+	Queue     Queue         // without one items belong to the hub's own queue
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA
 	Inspect   time.Duration // the time limit of the checks of one package; default a minute
 
@@ -104,6 +116,7 @@ type Service struct {
 	sender    Sender
 	inspector Inspector
 	board     Board
+	queue     Queue
 	clock     hub.Clock
 	ids       *hub.IDs
 	log       *slog.Logger
@@ -137,7 +150,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 		o.Page = maxPage
 	}
 	return &Service{
-		store: store, sender: sender, inspector: o.Inspector, board: o.Board, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
+		store: store, sender: sender, inspector: o.Inspector, board: o.Board, queue: o.Queue, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
 		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof,
 	}
 }
@@ -197,8 +210,11 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	if h.Status == hub.HandoffAccepted || h.Status == hub.HandoffActivated {
 		r.DueAt = s.due(h)
 	}
-	if h.Ownership == hub.OwnershipManual {
-		r.Warnings = append(r.Warnings, "the task is in a queue that this hub cannot reach: the operator moves it there by hand and then runs parley handoff activate "+string(h.ID))
+	switch {
+	case h.Ownership.NeedsOperator():
+		r.Warnings = append(r.Warnings, queueProblems[h.Ownership]+": the operator moves it by hand and then runs parley handoff workq "+string(h.ID)+" --done")
+	case h.Ownership == hub.OwnershipHub && !h.AcceptedAt.IsZero():
+		r.Ownership = hub.QueueNone
 	}
 	return r
 }
@@ -313,10 +329,11 @@ func acceptedAt(steps []hub.HandoffStep) string {
 
 var commitName = regexp.MustCompile(`\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b`)
 
-// lastChecks returns the checks of the newest step that has any.
+// lastChecks returns the checks of the newest step that has any, but for the activation:
+// it has the steps of the queue.
 func lastChecks(steps []hub.HandoffStep) []hub.Check {
 	for _, step := range slices.Backward(steps) {
-		if len(step.Checks) > 0 {
+		if len(step.Checks) > 0 && step.State != hub.HandoffActivated {
 			return step.Checks
 		}
 	}

@@ -21,6 +21,9 @@ func Render(r Report) string {
 	}
 	fmt.Fprintf(&b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
 	fmt.Fprintf(&b, "proof: %s\n", r.ProofText())
+	if r.Ownership != "" && r.Ownership != hub.QueueNone {
+		fmt.Fprintf(&b, "ownership in the queue: %s\n", r.Ownership)
+	}
 	fmt.Fprintf(&b, "> task %s: %s\n", plain(r.TaskID), plain(r.Title))
 	if r.NeedsHuman && !r.Approved && r.Status == hub.HandoffProposed {
 		b.WriteString("It waits for the operator's approval.\n")
@@ -59,6 +62,11 @@ func Render(r Report) string {
 			fmt.Fprintf(&b, ": %s", plain(s.Note))
 		}
 		b.WriteByte('\n')
+		if s.State == hub.HandoffActivated {
+			for _, c := range s.Checks {
+				fmt.Fprintf(&b, "   - %s: %s, %s\n", c.Result, plain(c.What), plain(c.Detail))
+			}
+		}
 	}
 	return b.String()
 }

@@ -371,7 +371,10 @@ func TestQueue(t *testing.T) {
 		if got, err := d.Activate(t.Context(), builder, h.ID); err != nil || got.Ownership != hub.OwnershipManual {
 			t.Errorf("by the owner: got %+v (%v), want no change", got, err)
 		}
-		got, err := d.Activate(t.Context(), operator, h.ID)
+		if _, err := d.MoveItem(t.Context(), builder, h.ID, true); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("settled by the owner: got %v, want %s", err, hub.CodeDenied)
+		}
+		got, err := d.MoveItem(t.Context(), operator, h.ID, true)
 		if err != nil || got.Ownership != hub.OwnershipConfirmed || len(got.Warnings) != 0 {
 			t.Errorf("got %+v (%v), want confirmed", got, err)
 		}

@@ -167,8 +167,7 @@ func (m *Mailroom) hasWaiter(agent hub.AgentID) bool {
 	return m.waiters[agent] > 0
 }
 
-// workq is the capability for queues of tasks outside the hub. No part of the hub
-// supports it yet.
+// workq is the capability for queues of tasks outside the hub.
 const workq = "workq"
 
 // Capabilities returns the current state of every optional capability.
@@ -178,6 +177,9 @@ func (m *Mailroom) Capabilities() hub.Capabilities {
 		out[string(c)] = m.capability(c)
 	}
 	out[workq] = hub.Capability{State: hub.Unverified}
+	for name, state := range m.further {
+		out[name] = state()
+	}
 	return out
 }
 

@@ -40,6 +40,10 @@ type Options struct {
 	// be refused otherwise.
 	Lenient bool
 
+	// Capabilities are further capabilities of the hub, by name, which every answer
+	// carries. They are called inside transactions and must not block; may be nil.
+	Capabilities map[string]func() hub.Capability
+
 	// Stopping ends every long poll when it is closed; may be nil.
 	Stopping <-chan struct{}
 
@@ -66,7 +70,8 @@ type Mailroom struct {
 	inboxDir  string
 	artifacts Artifacts
 	stopping  <-chan struct{}
-	moderator Moderator // nil if no feature needs one
+	further   map[string]func() hub.Capability // capabilities besides the channels
+	moderator Moderator                        // nil if no feature needs one
 
 	mu      sync.Mutex                  // guards the fields below
 	waiters map[hub.AgentID]int         // long polls per inbox
@@ -123,7 +128,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, router: o.Router,
-		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping,
+		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping, further: o.Capabilities,
 		waiters: map[hub.AgentID]int{}, counts: map[hub.AgentID]unreadCount{},
 	}
 	for _, f := range o.Features {

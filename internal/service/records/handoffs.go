@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -62,7 +63,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	}
 	var moves []hub.Entry
 	var approved, escalated hub.Time
-	owned := false
+	settled := hub.OwnershipHub
 	for _, e := range entries {
 		switch e.Action {
 		case hub.ActionHandoffApproved:
@@ -70,7 +71,13 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		case hub.ActionHandoffEscalated:
 			escalated = e.At
 		case hub.ActionHandoffOwned:
-			owned = true
+			var f struct {
+				Ownership hub.Ownership `json:"ownership"`
+			}
+			if !v.decodeFacts(e, &f) {
+				return nil
+			}
+			settled = cmp.Or(f.Ownership, hub.OwnershipConfirmed) // earlier versions wrote no word
 		}
 		if stateOf(e.Action) != "" {
 			moves = append(moves, e)
@@ -87,7 +94,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		field{"whether the operator approved it", approved.IsZero() == h.ApprovedAt.IsZero()},
 		field{"the time of its approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
 		field{"when the coordinators were told that it is late", escalated.Equal(h.Escalated.Time)},
-		field{"whether its ownership was confirmed", owned == (h.Ownership == hub.OwnershipConfirmed)},
+		field{"whether its ownership was confirmed", settled == h.Ownership || settled == hub.OwnershipHub && h.Ownership != hub.OwnershipConfirmed},
 	) {
 		v.find(where, "%s is not as in the journal", name)
 	}
@@ -127,7 +134,7 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 		return
 	}
 	var accepted, resolved hub.Time
-	notes, manual := "", false
+	notes, owned := "", hub.OwnershipHub
 	for i, s := range steps {
 		if s.N != i+1 {
 			v.find(where, "its history has no step %d", i+1)
@@ -142,7 +149,11 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 		case hub.HandoffAccepted:
 			accepted = s.At
 		case hub.HandoffActivated:
-			manual = strings.Contains(s.Note, string(hub.OwnershipManual))
+			for _, o := range []hub.Ownership{hub.OwnershipTransferred, hub.OwnershipDegraded, hub.OwnershipManual} {
+				if strings.HasSuffix(s.Note, ": "+string(o)) {
+					owned = o
+				}
+			}
 		case hub.HandoffRejected, hub.HandoffCompleted:
 			resolved, notes = s.At, s.Note
 		}
@@ -157,7 +168,7 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 		field{"closing note", notes == h.Notes || withheldPackage(h)},
 		field{"ending", over || h.Ending == ""},
 		field{"reason for rejection", over || h.RejectReason == ""},
-		field{"ownership", (h.Ownership != hub.OwnershipHub) == manual || withheldPackage(h)},
+		field{"ownership", h.Ownership == owned || owned.NeedsOperator() && h.Ownership != hub.OwnershipHub || withheldPackage(h)},
 	) {
 		v.find(where, "its %s does not follow from its history", name)
 	}

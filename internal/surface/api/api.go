@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	runner "github.com/parley-agents/parley/internal/run"
@@ -41,6 +42,8 @@ type Services struct {
 	SignIn   *signin.Service
 	RunFiles *runner.Files
 	Repeater *runner.Repeater
+	Gateway  *gateway.Client // nil without one
+	Clock    hub.Clock
 	Stop     func() // stops the hub after the answer
 }
 
@@ -110,6 +113,12 @@ var (
 	ResumeWake   = administers("wake/resume", "Let mail wake an agent again, or all, also one that was disarmed.", wakePause(false))
 	TestWake     = patient(administers("wake/test", "Show a notice without a message to an agent and wait for the proof; it starts one turn.", wakeTest))
 
+	ProbeGateway = patient(administers("parley/gateway/probe", "Try every way in which the hub uses its OpenClaw gateway, and store the report; no turn begins.", gatewayProbe))
+
+	ClaimItem   = changes("workq/claim", "Claim an item of the hub's own queue: it is yours until you release it or hand it over.", claimItem)
+	ReleaseItem = changes("workq/release", "Release an item of the hub's own queue; the operator may release any.", releaseItem)
+	ListClaims  = reads("workq/list", "List the owners of items of the hub's own queue.", claimList)
+
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
 	InviteWeb   = administers("parley/web/invite", "Make a link with which a viewer is signed in, once.", webInvite)
 	WebSessions = reads("parley/web/sessions", "List the sessions of browsers.", webSessions)
@@ -134,7 +143,7 @@ var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
-	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake,
+	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
 }
 

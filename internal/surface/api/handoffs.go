@@ -44,6 +44,7 @@ type HandoffParams struct {
 	Reason    string `json:"reason,omitempty"` // why the task changes hands, or why it is rejected
 	Detail    string `json:"detail,omitempty"`
 	NoChanges bool   `json:"no_changes,omitempty"`
+	Done      bool   `json:"done,omitempty"`     // to settle an item of a queue: it was moved by hand
 	Unproven  string `json:"unproven,omitempty"` // to initiate: why the hub cannot check the files that the package names
 
 	// To list.
@@ -133,6 +134,9 @@ var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Call
 	},
 	"release": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Release(ctx, a, p.ID, p.Detail)
+	},
+	"workq": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
+		return s.MoveItem(ctx, a, p.ID, p.Done)
 	},
 	"show": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Show(ctx, a, p.ID)

@@ -56,6 +56,7 @@ var references = map[string][3]string{
 	"team.show":       {"acp/team with action show and team", "parley team show", "acp_team with action show and team"},
 	"team.status":     {"acp/team with action status and lifecycle", "parley team status TEAM", "acp_team with action status and lifecycle"},
 	"unproven":        {"member unproven", "--unproven \"WHY\"", "argument unproven"},
+	"workq.list":      {"workq/list", "parley workq list", "`parley workq list` in a shell"},
 }
 
 var reference = regexp.MustCompile(`\{[a-z_.]+\}`)

@@ -1,0 +1,148 @@
+// Package gateway connects a hub to an OpenClaw gateway: over one WebSocket that a
+// Client keeps open, or over the hooks of the gateway with a token that allows nothing
+// but wakes.
+//
+// It gives the router channels that bring notices into sessions of OpenClaw agents,
+// wake them, and tell people in chat rooms, and it gives handoffs a queue whose items
+// belong to agents (workq). A notice is the one of package channel: counts and ids,
+// never the text of a message.
+//
+// An answer of the gateway means that it accepted a request. It is no proof that an
+// agent did anything: that is seen by the messages that the agent fetches.
+package gateway
+
+import (
+	"crypto/ed25519"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Mode is the way in which a notice comes into a session.
+type Mode string
+
+// The modes.
+const (
+	ModeRun    Mode = "run"    // the agent takes a turn for it: chat.send
+	ModeAppend Mode = "append" // it is added to the transcript, and no turn begins: chat.inject
+)
+
+// A KeyRule says when a claim in the queue names the session of the new owner. An item
+// claimed with a session is released by the queue when a run of that session ends.
+type KeyRule string
+
+// The rules.
+const (
+	KeyCaller KeyRule = "caller" // when the new owner calls from that session
+	KeyAlways KeyRule = "always"
+	KeyNever  KeyRule = "never"
+)
+
+// An Agent is the place of an agent of the hub at the gateway.
+type Agent struct {
+	ID      string // the agent's id at the gateway
+	Session string // key of its session; default agent:ID:main
+}
+
+// A Target is a chat room in which people are told.
+type Target struct {
+	Channel string // such as telegram
+	To      string
+	Account string // may be empty
+}
+
+// Options says how a hub uses a gateway. URL and one of the tokens are required.
+type Options struct {
+	URL        string // ws://127.0.0.1:18789; wss beyond loopback
+	Token      string // shared token of the gateway; "" for a hub that uses hooks alone
+	HooksToken string // of its hooks, which then wake agents; may be empty
+
+	Session   Mode // "" for no session channel
+	Wake      bool
+	Notify    *Target
+	Workq     bool
+	WorkqKeys KeyRule // default KeyCaller
+
+	Agents map[hub.AgentID]Agent
+
+	Device  ed25519.PrivateKey // identity of the hub at the gateway; required with Token
+	Version string
+	Clock   hub.Clock
+	Log     *slog.Logger // default silent
+
+	// Up is called after each connection, on a goroutine of the client; may be nil.
+	Up func()
+
+	// Retry is the pause after the first failed connection; it doubles up to 30 times
+	// that. Default a second.
+	Retry time.Duration
+}
+
+// complete checks o and fills in the defaults.
+func (o Options) complete() (Options, error) {
+	const op = "gateway.New"
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.url: %q is not the address of a gateway", o.URL).WithHint("such as ws://127.0.0.1:18789")
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Scheme == "ws" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return o, hub.Errorf(hub.CodePolicy, op, "gateway.url: %s is not on this machine and has no TLS, so that the token could be read on the way", o.URL).WithHint("use wss://")
+	}
+	switch {
+	case o.Token == "" && o.HooksToken == "":
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway: a token is missing").WithHint("name its file in token_file, or hooks_token_file for wakes alone")
+	case o.Token == "" && (o.Session != "" || o.Notify != nil || o.Workq):
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway: with hooks_token_file alone the hub can only wake agents").WithHint("session_mode, notify and workq need token_file")
+	case !slices.Contains([]Mode{"", ModeRun, ModeAppend}, o.Session):
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.session_mode: %q is not run or append", o.Session)
+	case !slices.Contains([]KeyRule{"", KeyCaller, KeyAlways, KeyNever}, o.WorkqKeys):
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.workq_session: %q is not caller, always or never", o.WorkqKeys)
+	case o.Notify != nil && (o.Notify.Channel == "" || o.Notify.To == ""):
+		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.notify: channel and to are required")
+	}
+	if o.WorkqKeys == "" {
+		o.WorkqKeys = KeyCaller
+	}
+	agents := make(map[hub.AgentID]Agent, len(o.Agents))
+	for name, a := range o.Agents {
+		if !name.Valid() || a.ID == "" {
+			return o, hub.Errorf(hub.CodeInvalid, op, "gateway.agents: %q: an agent of the hub and its id at the gateway are required", name).
+				WithHint("such as builder: {agent: main}")
+		}
+		if a.Session == "" {
+			a.Session = "agent:" + a.ID + ":main"
+		}
+		agents[name] = a
+	}
+	o.Agents = agents
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Retry == 0 {
+		o.Retry = time.Second
+	}
+	return o, nil
+}
+
+// The scopes of a connection. Admin includes the others.
+const (
+	scopeRead  = "operator.read"
+	scopeWrite = "operator.write"
+	scopeAdmin = "operator.admin"
+)
+
+// scopes returns the scopes that the options need, and no more.
+func (o Options) scopes() []string {
+	out := []string{scopeRead}
+	if o.Session != "" || o.Wake || o.Notify != nil {
+		out = append(out, scopeWrite)
+	}
+	if o.Session == ModeAppend || o.Workq { // methods of plugins need it
+		out = append(out, scopeAdmin)
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"context"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/gateway"
+)
+
+// ClaimParams name an item of the hub's own queue.
+type ClaimParams struct {
+	Item string `json:"item"`
+}
+
+// ClaimsParams choose claims.
+type ClaimsParams struct {
+	Owner hub.AgentID `json:"owner,omitempty"` // default all agents
+}
+
+// A ClaimList lists claims by item.
+type ClaimList struct {
+	Claims []hub.ItemClaim `json:"claims"`
+}
+
+func claimItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) (hub.ItemClaim, error) {
+	return s.Handoffs.ClaimItem(ctx, a, p.Item)
+}
+
+func releaseItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) (hub.ItemClaim, error) {
+	return s.Handoffs.ReleaseItem(ctx, a, p.Item)
+}
+
+func claimList(ctx context.Context, s *Services, _ hub.Caller, p ClaimsParams) (ClaimList, error) {
+	all, err := s.Handoffs.ItemClaims(ctx, p.Owner)
+	return ClaimList{append([]hub.ItemClaim{}, all...)}, err
+}
+
+// gatewayReport is the key of the newest report of a probe of the gateway.
+const gatewayReport = "gateway/report"
+
+// gatewayProbe probes the gateway and stores the report.
+func gatewayProbe(ctx context.Context, s *Services, a hub.Caller, _ None) (gateway.Report, error) {
+	const op = "parley/gateway/probe"
+	if s.Gateway == nil {
+		return gateway.Report{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub uses no gateway").WithHint("name one under gateway in config.yaml")
+	}
+	got := s.Gateway.Probe(ctx, s.Clock.Now())
+	err := s.Store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		if err := hub.WriteMeta(tx, gatewayReport, got); err != nil {
+			return err
+		}
+		states := map[string]any{}
+		for _, f := range got.Findings {
+			states[f.Name] = f.State
+		}
+		_, err := tx.Append(a.Entry(got.At, hub.ActionGatewayProbed, got.URL, states))
+		return err
+	})
+	return got, err
+}
