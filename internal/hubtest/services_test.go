@@ -641,6 +641,13 @@ var operations = []struct {
 		h.must(err)
 		return func() error { return last(h.callers.RevokeToken(h.ctx, operator, token.ID)) }
 	}},
+	{"items claim", func(h *house) func() error {
+		return func() error { return last(h.handoffs.ClaimItem(h.ctx, builder, "app#1")) }
+	}},
+	{"items release", func(h *house) func() error {
+		h.must(last(h.handoffs.ClaimItem(h.ctx, builder, "app#1")))
+		return func() error { return last(h.handoffs.ReleaseItem(h.ctx, builder, "app#1")) }
+	}},
 	{"roots add", func(h *house) func() error {
 		dir := h.t.TempDir()
 		return func() error { return last(h.roots.Add(h.ctx, operator, dir)) }
