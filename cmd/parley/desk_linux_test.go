@@ -275,8 +275,9 @@ func (d *desk) show(command []string) *desk {
 			t.Logf("the requests:\n%s", strings.Join(d.summary(), "\n"))
 		}
 		launched := identities(d.home)
-		shell, _ := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "w", "#{pane_pid}"))) // of the CLI
-		exec.Command("tmux", "-S", d.socket, "kill-server").Run()                                              // fails if the last window has ended
+		pid, _ := exec.Command("tmux", "-S", d.socket, "display-message", "-p", "-t", "w", "#{pane_pid}").Output() // fails if the last window has ended
+		shell, _ := strconv.Atoi(strings.TrimSpace(string(pid)))                                                   // of the CLI; 0 if it has ended
+		exec.Command("tmux", "-S", d.socket, "kill-server").Run()                                                  // fails if the last window has ended
 		for _, i := range launched {
 			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
 		}

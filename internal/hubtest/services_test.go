@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -683,6 +684,7 @@ var inSteps = []string{"records trail", "records forget", "records archive", "ma
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}
 
 func TestEveryCallFailsOnce(t *testing.T) {
+	patience.NotUnderRace(t)
 	failed := map[string]bool{} // names of methods
 	for _, op := range operations {
 		t.Run(op.name+": whatever call of the store fails, nothing is half done, and a repetition succeeds", func(t *testing.T) {

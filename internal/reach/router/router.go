@@ -104,8 +104,9 @@ type Router struct {
 	foreign  bool // some channels are not the hub's own
 	o        Options
 
-	kick chan struct{} // receives when an agent is to be visited
-	wg   sync.WaitGroup
+	kick       chan struct{} // receives when an agent is to be visited
+	wg         sync.WaitGroup
+	refreshing sync.Mutex // held while common is read from the store
 
 	mu      sync.Mutex                     // guards the fields below
 	due     map[hub.AgentID]hub.Time       // agents to visit, and when
@@ -187,8 +188,11 @@ func safely(c channel.Channel, f func() error) (err error) {
 }
 
 // refresh reads the common state again: another hub on the same store may have
-// changed it.
+// changed it. One call at a time does, so that an older state never replaces a newer
+// one.
 func (r *Router) refresh(ctx context.Context) error {
+	r.refreshing.Lock()
+	defer r.refreshing.Unlock()
 	got, err := hub.Read(ctx, r.store, func(rd hub.Reader) (common, error) { return hub.ReadMeta[common](rd, commonKey) })
 	if err != nil {
 		return fmt.Errorf("router: read its state: %w", err)
