@@ -103,7 +103,7 @@ func promptMutants() []*Mutant {
 		{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
 		{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
 			if child(r, "result")["stopReason"] == "cancelled" {
-				time.Sleep(2300 * time.Millisecond)
+				time.Sleep(4500 * time.Millisecond)
 			}
 		})},
 		{Rule: "CAN-06", Does: "cancels the next turn when none runs", In: func(w *Wire, m Message) []Message {
