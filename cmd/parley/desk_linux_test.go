@@ -316,6 +316,12 @@ func (d *desk) answer(screen string) bool {
 				d.tmux("send-keys", "-t", "w", key)
 				<-time.After(time.Second) // keys that come at once are taken for pasted text
 			}
+			for range 50 { // the same keys again would answer the next dialog
+				if !strings.Contains(d.screen(), q.shows) {
+					break
+				}
+				<-time.After(100 * time.Millisecond)
+			}
 			return true
 		}
 	}

@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// codexSeconds is the limit of a hook. Codex warns of a longer one at the end of a
+// session.
+const codexSeconds = 3
+
 // codex is Codex CLI. Hooks of its shared server would run with the variables of the
 // window that started that server first, and so with the key of another agent.
 // Therefore each launch has a server of its own, which the terminal and the queue are
@@ -22,7 +26,7 @@ var codex = CLI{
 	},
 	answer: claudeAnswer,
 	hand:   queue,
-	stay:   hookFile("hooks.json", hookSeconds),
+	stay:   hookFile("hooks.json", codexSeconds),
 	plan: func(c CLI, p *planner) {
 		socket := filepath.Join(p.Folder, "codex.sock")
 		p.plan.Launch.Socket = "unix://" + socket
@@ -37,7 +41,7 @@ var codex = CLI{
 		}
 		slices.Sort(overrides)
 		for _, h := range c.hooks {
-			overrides = append(overrides, fmt.Sprintf(`hooks.%s=[{hooks=[{type="command",command=%s,timeout=%d}]}]`, h.Name, toml(c.command(p.Program, h)), hookSeconds))
+			overrides = append(overrides, fmt.Sprintf(`hooks.%s=[{hooks=[{type="command",command=%s,timeout=%d}]}]`, h.Name, toml(c.command(p.Program, h)), codexSeconds))
 		}
 		p.plan.Beside = []string{"app-server", "--listen", p.plan.Launch.Socket}
 		for _, o := range overrides {
