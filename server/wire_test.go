@@ -430,9 +430,10 @@ func TestReferencePeer(t *testing.T) {
 		key := r.add(t, "reader")[0]
 		list := func(key string) string { return string(r.do(t, "GET", "/peers", key, nil).body) }
 		for _, who := range []string{r.operator, key} {
-			if got := list(who); !strings.Contains(got, ref.ID) || !strings.Contains(got, `"isHealthy":true`) || !strings.Contains(got, `"lastSeen":"`) {
-				t.Errorf("got %s", got)
-			}
+			eventually(t, "the peer is listed as healthy and seen", func() bool {
+				got := list(who)
+				return strings.Contains(got, ref.ID) && strings.Contains(got, `"isHealthy":true`) && strings.Contains(got, `"lastSeen":"`)
+			})
 		}
 		ask[m](t, r, "parley/peer/add", m{"agentId": "aid://gone.example/x@1.0.0", "endpoint": "http://127.0.0.1:9", "repoName": "gone"})
 		ask[m](t, r, "parley/peer/remove", m{"agentId": "aid://gone.example/x@1.0.0"})
