@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -103,10 +104,7 @@ type Matrix map[TeamAction]map[Role]Permit
 func (m Matrix) With(r Role, a TeamAction, p Permit) Matrix {
 	out := Matrix{}
 	for action, row := range m {
-		out[action] = map[Role]Permit{}
-		for role, permit := range row {
-			out[action][role] = permit
-		}
+		out[action] = maps.Clone(row)
 	}
 	if out[a] == nil {
 		out[a] = map[Role]Permit{}

@@ -64,11 +64,13 @@ func (c *conversation) run(ctx context.Context) error {
 			c.width, _, _ = term.GetSize(int(f.Fd())) // 0 if the terminal does not say
 		}
 	}
-	// The head is read first: a message between the two is printed once.
-	page, err := rpc.Call(ctx, client, api.Audit, api.AuditParams{Limit: 1})
-	seq := page.Head.Seq
-	if c.follow && err != nil {
-		return err
+	seq := int64(0)
+	if c.follow { // the head is read first: a message between the two is printed once
+		page, err := rpc.Call(ctx, client, api.Audit, api.AuditParams{Limit: 1})
+		if err != nil {
+			return err
+		}
+		seq = page.Head.Seq
 	}
 	if err := c.more(ctx, client); err != nil {
 		return err

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // join makes an agent a member and tells agents of it.
@@ -380,8 +380,5 @@ func (c *change) answerProposal(r Request) error {
 
 // cut returns at most n bytes of a text.
 func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
+	return shorten.Text(s, n-len("…"))
 }

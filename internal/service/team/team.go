@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -161,7 +162,7 @@ var actions = map[string]struct {
 func never(Request) bool { return false }
 
 // Actions lists the words of actions.
-func Actions() []string { return sorted(actions) }
+func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
 
 // Gateable lists the actions that the policy of a team can gate.
 var Gateable = []string{"add", "archive", "close", "decide", "remove", "role", "status", "task"}
@@ -420,13 +421,4 @@ func joined[S ~string](all []S) string {
 		words[i] = string(s)
 	}
 	return strings.Join(words, ", ")
-}
-
-func sorted[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
