@@ -425,8 +425,11 @@ func (t *table) manyPeers() {
 		key := h.do("parley/peer/add", "key", map[string]any{"agentId": aid, "endpoint": s.URL, "repoName": fmt.Sprint("peer", n), "key": "cacp_sk_live_bench"})
 		client := rpc.NewClient(p.url, key, string(aid), nil)
 		wg.Go(func() {
-			for method, after := "cacp/sync/projects", ""; method != ""; {
-				raw, err := client.Raw(t.b.Context(), method, fmt.Appendf(nil, `{"projectId":%q,"after":%q}`, project, after))
+			if _, err := client.Raw(t.b.Context(), "cacp/sync/projects", []byte("{}")); err != nil {
+				t.b.Error(err)
+			}
+			for after, more := "", true; more; more = after != "" {
+				raw, err := client.Raw(t.b.Context(), "cacp/sync/summary", fmt.Appendf(nil, `{"projectId":%q,"after":%q}`, project, after))
 				if err != nil {
 					t.b.Error(err)
 					return
@@ -434,9 +437,6 @@ func (t *table) manyPeers() {
 				var page federation.Summary
 				must(t.b, json.Unmarshal(raw, &page))
 				after = string(page.Next)
-				if method = "cacp/sync/summary"; after == "" && len(page.Contracts) > 0 {
-					method = ""
-				}
 			}
 		})
 	}

@@ -16,7 +16,9 @@ import (
 func TestComparisons(t *testing.T) {
 	t.Parallel()
 	const all = 6
-	n := newNode(t, "alpha", nil)
+	opts := quick()
+	opts.Comparing = 2
+	n := newNode(t, "alpha", opts)
 	var begun, now, most atomic.Int32
 	release := make(chan struct{})
 	for i := range all {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ type Options struct {
 	Retry      time.Duration // after the first failure; doubles each time; default 1 second
 	MaxRetry   time.Duration // default 5 minutes
 	Compare    time.Duration // between two full comparisons; default 10 minutes
+	Comparing  int           // full comparisons at a time; default 2, and 1 where that leaves no processor to callers
 	GiveUp     time.Duration // age at which a change that a peer does not take becomes a dead letter; default 7 days
 	Linger     time.Duration // between two sends while changes keep coming; default 20 milliseconds
 	Poll       time.Duration // between two checks without a hint; default 5 seconds
@@ -76,7 +78,7 @@ type Syncer struct {
 	log       *slog.Logger
 
 	// comparing holds a token for each full comparison that runs: they read everything,
-	// and more than maxComparing of them would leave callers without readers.
+	// and more than Options.Comparing of them would leave callers without readers.
 	comparing chan struct{}
 
 	mu      sync.Mutex // guards workers
@@ -96,13 +98,14 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	o.Retry = cmp.Or(o.Retry, time.Second)
 	o.MaxRetry = cmp.Or(o.MaxRetry, 5*time.Minute)
 	o.Compare = cmp.Or(o.Compare, 10*time.Minute)
+	o.Comparing = cmp.Or(o.Comparing, max(1, min(2, runtime.GOMAXPROCS(0)-1)))
 	o.GiveUp = cmp.Or(o.GiveUp, 7*24*time.Hour)
 	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
 	o.Poll = cmp.Or(o.Poll, 5*time.Second)
 	o.Probe = cmp.Or(o.Probe, 15*time.Second)
 	s := &Syncer{
 		store: store, contracts: contracts, client: client, secrets: secrets, scope: scope, self: self, home: home,
-		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{}, comparing: make(chan struct{}, maxComparing),
+		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{}, comparing: make(chan struct{}, o.Comparing),
 	}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -112,9 +115,6 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	}
 	return s
 }
-
-// maxComparing is the number of full comparisons at a time.
-const maxComparing = 2
 
 // Run keeps peers in step until ctx ends, and returns when its workers have.
 func (s *Syncer) Run(ctx context.Context) {
