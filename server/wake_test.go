@@ -582,6 +582,68 @@ func TestWake(t *testing.T) {
 		b.report(sessions.EventPrompt) // the next turn of the user tells the second message
 		b.none("hooks told it")
 	})
+	t.Run("a notice at the end of a turn that did not go on is told again", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, obeys)
+		lost := func() hub.EnvelopeID { // the CLI ends its hook before the notice is shown
+			b.report(sessions.EventPrompt)
+			id := w.send("planner", api.SendParams{To: builder})
+			if got := b.report(sessions.EventTurnEnd); got == "" {
+				t.Error("the end of the turn: no notice")
+			}
+			return id
+		}
+		id := lost()
+		b.none("it may still go on")
+		w.pass(3 * time.Minute)
+		b.next()
+		w.untilRow(id, hub.DeliveryAccepted)
+		w.ended("builder")
+		w.pass(time.Minute)
+		lost()
+		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 unread message") {
+			t.Errorf("the next prompt of its user: got %q", got)
+		}
+	})
+	t.Run("a session that goes on with a notice is not woken for it", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, nil)
+		b.report(sessions.EventPrompt)
+		w.send("planner", api.SendParams{To: builder})
+		b.report(sessions.EventTurnEnd)
+		b.report(sessions.EventTool)
+		w.pass(3 * time.Minute)
+		b.none("it was told and went on")
+		b.report(sessions.EventTurnEnd)
+		w.pass(10 * time.Minute)
+		b.none("it was told and went on")
+	})
+	t.Run("mail that hooks told within a turn and that is unread at its end starts a turn", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, obeys)
+		b.report(sessions.EventPrompt)
+		first := w.send("planner", api.SendParams{To: builder})
+		if got := b.report(sessions.EventTool); got == "" {
+			t.Error("a tool call: no notice")
+		}
+		if got := b.report(sessions.EventTool); got != "" {
+			t.Errorf("it is told twice in a turn: %q", got)
+		}
+		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 unread message") {
+			t.Errorf("the end of the turn: got %q", got)
+		}
+		b.report(sessions.EventTool)
+		rpc.Call(t.Context(), b.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+		b.report(sessions.EventTurnEnd)
+		w.untilRow(first, hub.DeliveryAccepted)
+		b.report(sessions.EventPrompt)
+		second := w.send("planner", api.SendParams{To: builder})
+		b.report(sessions.EventTool)
+		if got := b.report(sessions.EventTurnEnd); got != "" {
+			t.Errorf("within the gap: got %q", got)
+		}
+		b.none("within the gap")
+		w.pass(31 * time.Second)
+		b.next()
+		w.untilRow(second, hub.DeliveryAccepted)
+	})
 	t.Run("a newer waiter ends the older one, and a process is part of a session", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
 		other := b.key

@@ -21,6 +21,10 @@ type account struct {
 	Barren    int        `json:"barren,omitempty"`   // wakes in a row that led to nothing
 	Released  hub.Time   `json:"released,omitzero"`  // messages up to then start turns, whatever caused them
 	Attempts  []*attempt `json:"attempts,omitempty"` // oldest first
+
+	// Shown lists unread messages that a hook has shown and that may start a turn
+	// nevertheless: as context of a turn, or at the end of one that did not go on.
+	Shown []hub.EnvelopeID `json:"shown,omitempty"`
 }
 
 func accountKey(agent hub.AgentID) string { return "router/" + string(agent) }
@@ -78,6 +82,36 @@ func (a *account) add(t *attempt) {
 	a.Attempts = append(a.Attempts, t)
 	if n := len(a.Attempts); n > maxAttempts {
 		a.Attempts = a.Attempts[n-maxAttempts:]
+	}
+}
+
+// announced reports whether an attempt of a kind has shown a message, or is about to. A
+// row that was skipped shows nothing: it is tried again when that can be.
+func (a *account) announced(m inboxMessage, kind hub.Channel) bool {
+	if startsTurns(kind) && slices.Contains(a.Shown, m.ID) {
+		return false
+	}
+	same := []hub.Channel{kind}
+	if startsTurns(kind) && m.Priority != hub.PriorityCritical {
+		same = turnKinds // one of them is enough
+	}
+	for _, k := range same {
+		d := m.newest(k)
+		if d != nil && d.Status != hub.DeliverySkipped && (d.Status != hub.DeliveryPending || d.Error != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// show remembers that a hook showed messages as context, or forgets it because an
+// attempt to start a turn for them begins. Messages that were read are forgotten.
+func (a *account) show(unread []inboxMessage, ids []hub.EnvelopeID, context bool) {
+	a.Shown = slices.DeleteFunc(a.Shown, func(id hub.EnvelopeID) bool {
+		return slices.Contains(ids, id) || !slices.ContainsFunc(unread, func(m inboxMessage) bool { return m.ID == id })
+	})
+	if context {
+		a.Shown = append(a.Shown, ids...)
 	}
 }
 

@@ -81,7 +81,7 @@ func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o ch
 		return nil
 	case channel.Offered:
 		if t.Hook && t.Cost > 0 {
-			t.Until = now.Add(turnTime)
+			t.Until = now.Add(hookProof)
 			return nil
 		}
 	}
@@ -206,7 +206,7 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 	}
 	t := &attempt{ID: b.ID, Channel: hub.ChannelSession, At: now, Mechanism: mechanism, Hook: true}
 	for _, m := range unread {
-		if m.quiet() || m.announced(hub.ChannelSession) {
+		if m.quiet() || a.announced(m, hub.ChannelSession) {
 			continue
 		}
 		if turn {
@@ -239,6 +239,7 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 		}
 	}
 	a.add(t)
+	a.show(unread, t.Messages, !turn)
 	if err := r.move(tx, b.Recipient, &a, t, channel.Outcome{State: channel.Offered, Mechanism: mechanism, Detail: "shown in a turn"}); err != nil {
 		return false, err
 	}

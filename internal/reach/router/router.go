@@ -55,6 +55,7 @@ const (
 	repeatAfter  = 15 * time.Minute       // an announcement that led to nothing is made again once
 	turnTime     = 10 * time.Minute       // after which a turn whose end was not reported counts as over
 	proofTime    = 30 * time.Second       // for an outcome that names no time
+	hookProof    = 2 * time.Minute        // for a session to go on that a hook told at the end of a turn
 	busyRetry    = 30 * time.Second       // between two looks at a recipient whose turn runs
 	recheckAfter = 5 * time.Minute        // between two checks of a channel that failed
 	toldAgain    = 24 * time.Hour         // between two messages to the operator about budgets

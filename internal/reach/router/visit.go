@@ -36,22 +36,6 @@ func (m inboxMessage) newest(kind hub.Channel) *hub.Delivery {
 	return nil
 }
 
-// announced reports whether an attempt of a kind has shown the message, or is about
-// to. A row that was skipped shows nothing: it is tried again when that can be.
-func (m inboxMessage) announced(kind hub.Channel) bool {
-	same := []hub.Channel{kind}
-	if startsTurns(kind) && m.Priority != hub.PriorityCritical {
-		same = turnKinds // one of them is enough
-	}
-	for _, k := range same {
-		d := m.newest(k)
-		if d != nil && d.Status != hub.DeliverySkipped && (d.Status != hub.DeliveryPending || d.Error != "") {
-			return true
-		}
-	}
-	return false
-}
-
 // readInbox returns the unread messages of an agent with their rows.
 func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, error) {
 	page, err := r.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: maxUnread, Now: now})
@@ -245,9 +229,14 @@ func (v *visitor) expire(t *attempt) error {
 		o.State, o.Detail = channel.Refused, "already read"
 	case t.State == channel.Handed && waiting < len(t.Messages):
 		o.State, o.Detail = channel.TurnStarted, "it read its inbox"
+	case t.State == channel.Offered && waiting < len(t.Messages):
+		o.State, o.Detail = channel.TurnStarted, "it read its inbox"
 	case t.State == "" || v.now.Before(t.Until.Time):
 		v.later(t.Until)
 		return nil
+	case t.State == channel.Offered:
+		o.State, o.Detail = channel.Failed, "the session did not go on"
+		v.account.Shown = append(v.account.Shown, t.Messages...)
 	case t.State == channel.Waiting:
 		o.State, o.Detail = channel.Refused, "the waiter of its session did not come for it"
 	case t.State == channel.Handed:
@@ -278,7 +267,7 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 	for _, m := range v.unread {
 		row := m.newest(kind)
 		switch {
-		case m.announced(kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
+		case v.account.announced(m, kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
 		case turns && !m.quiet(), row != nil && row.Status == hub.DeliveryPending:
 			due = append(due, m)
 		}
@@ -387,7 +376,7 @@ func (v *visitor) tell(text string) error {
 func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) error {
 	for _, m := range due {
 		row := m.newest(kind)
-		if row == nil || row.Status != hub.DeliveryPending && row.Error == reason {
+		if row == nil || row.Status == hub.DeliveryOffered || row.Status != hub.DeliveryPending && row.Error == reason {
 			continue
 		}
 		if err := v.moveRow(v.tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: reason}); err != nil {
@@ -419,6 +408,7 @@ func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMes
 		}
 	}
 	v.account.add(t)
+	v.account.show(v.unread, t.Messages, false)
 	v.chosen = append(v.chosen, t.Messages...)
 	v.prepare(t, over)
 	return nil
@@ -463,7 +453,7 @@ func (v *visitor) repeat(best func(hub.Channel) (channel.Channel, channel.Reach)
 	}
 	var due []inboxMessage
 	for _, m := range v.unread {
-		if !m.quiet() && m.announced(last.Channel) {
+		if !m.quiet() && v.account.announced(m, last.Channel) {
 			due = append(due, m)
 		}
 	}

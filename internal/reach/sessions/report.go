@@ -111,12 +111,19 @@ func (g *Register) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now
 
 // advance moves the state of a session and returns the notice to show, if any.
 func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
+	if s.Unproven && (p.Event == EventTool || p.Event == EventWaiting || p.Event == EventTurnEnd) { // it went on
+		s.Shown, s.Unproven = max(s.Shown, s.Told), false
+		if err := g.turns.Record(tx, agent, s.Turn, channel.Outcome{State: channel.TurnStarted, Detail: "the session went on"}); err != nil {
+			return "", err
+		}
+	}
 	switch p.Event {
 	case EventStart:
 		s.move(StateStarting, now)
+		s.Told = 0
 	case EventPrompt:
 		s.move(StateWorking, now)
-		s.Since, s.Continued = now, false
+		s.Since, s.Told, s.Continued, s.Unproven = now, 0, false, false
 		if s.Turn != "" && !slices.Contains(p.Wakes, s.Turn) { // the end of the turn was not reported
 			if err := g.endTurn(tx, agent, s); err != nil {
 				return "", err
@@ -129,6 +136,7 @@ func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, n
 		return "", nil
 	case EventTurnEnd, EventEnd:
 		s.move(StateIdle, now)
+		s.Told = 0
 		if err := g.endTurn(tx, agent, s); err != nil {
 			return "", err
 		}
@@ -165,9 +173,10 @@ func (g *Register) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
 
 // notice returns the notice about messages that were not announced in a session, ""
 // if there are none or the router refuses. It takes the place of a wake that its
-// waiter has not taken.
+// waiter has not taken. A CLI may end a hook before its notice is shown, and a model may
+// go on with its task: what is still unread when the turn ends is announced again.
 func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
-	mail, err := readMail(tx, agent, s.Shown, now)
+	mail, err := readMail(tx, agent, max(s.Shown, s.Told), now)
 	if err != nil || len(mail.fresh) == 0 {
 		return "", err
 	}
@@ -189,10 +198,10 @@ func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now
 	if ok, err := g.turns.Show(tx, b, "hook "+string(e), turn); err != nil || !ok {
 		return "", err
 	}
-	s.Shown = mail.upTo
+	s.Told = mail.upTo
 	if turn {
 		s.move(StateWorking, now)
-		s.Turn, s.Continued = b.ID, true
+		s.Turn, s.Continued, s.Unproven = b.ID, true, true
 	}
 	return b.Notice(inboxTool(s.CLI)), nil
 }

@@ -96,9 +96,11 @@ type Session struct {
 	Proven    string   `json:"proven,omitempty"`    // version of the CLI in the last such turn of any session
 
 	Shown     int64  `json:"shown,omitempty"`     // messages up to this entry of the journal were announced in it
+	Told      int64  `json:"told,omitempty"`      // the same by hooks in the turn that runs; forgotten at its end
 	Wake      *wake  `json:"wake,omitempty"`      // the one under way
 	Turn      string `json:"turn,omitempty"`      // the wake whose turn runs
 	Continued bool   `json:"continued,omitempty"` // the turn that runs was continued with a notice
+	Unproven  bool   `json:"unproven,omitempty"`  // the session has not shown since then that it goes on
 
 	Waiter   string   `json:"waiter,omitempty"`   // the waiter that serves it
 	Replaced []string `json:"replaced,omitempty"` // waiters that served it before, the newest last
