@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
@@ -20,8 +22,33 @@ type projectView struct {
 	Objective string
 	Status    hub.ProjectStatus
 	Repos     []hub.Repo
-	Contracts []hub.Contract
+	ByRepo    []repoContracts
 	Conflicts int
+}
+
+// A repoContracts holds the contracts that one repository proposed last, by state.
+type repoContracts struct {
+	Repo      string
+	Contracts []hub.Contract
+}
+
+// byRepo puts contracts under their repositories, in the order of the project.
+func byRepo(repos []hub.Repo, all []hub.Contract) (out []repoContracts) {
+	at := map[hub.RepoID]int{}
+	for _, r := range repos {
+		at[r.ID] = len(at)
+	}
+	slices.SortStableFunc(all, func(a, b hub.Contract) int {
+		return cmp.Or(cmp.Compare(at[a.ProposedBy], at[b.ProposedBy]), cmp.Compare(a.ProposedBy, b.ProposedBy), cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)))
+	})
+	for i, c := range all {
+		if i == 0 || all[i-1].ProposedBy != c.ProposedBy {
+			out = append(out, repoContracts{Repo: repoName(repos, c.ProposedBy)})
+		}
+		last := &out[len(out)-1]
+		last.Contracts = append(last.Contracts, c)
+	}
+	return out
 }
 
 // repoName returns the name of a repository of a project.
@@ -52,7 +79,7 @@ func contracts(ctx context.Context, v *visit) (string, any, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		view.Repos, view.Contracts = whole.Repos, whole.Contracts
+		view.Repos, view.ByRepo = whole.Repos, byRepo(whole.Repos, whole.Contracts)
 		for _, c := range whole.Contracts {
 			view.Conflicts += len(c.Conflicts)
 		}

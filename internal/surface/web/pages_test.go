@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/server"
@@ -229,5 +230,31 @@ func TestSearchOfViewer(t *testing.T) {
 		if body := v.get("/conversations?q=" + q).body; !strings.Contains(body, "No message has these words") {
 			t.Errorf("a search for %s tells a viewer of a hit", q)
 		}
+	}
+}
+
+func TestContractsByRepository(t *testing.T) {
+	s := newSite(t, server.Options{}, "ana", "bo")
+	in := coordination.InProject{Project: do(s, s.operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: []coordination.NewRepo{
+		{Name: "backend", Role: "backend", Language: "go"}, {Name: "storefront", Role: "frontend", Language: "go"},
+	}}).Project}
+	propose := func(by hub.AgentID, name string) hub.ContractID {
+		return do(s, s.as(by), coordination.Propose, contract.Proposal{InProject: in, Type: hub.ContractAPI, Name: name, Content: []byte(`{"method":"GET","path":"/` + name + `"}`)}).Contract
+	}
+	do(s, s.as("ana"), coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "backend"})
+	do(s, s.as("bo"), coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "storefront"})
+	propose("bo", "basket")
+	agreed := propose("ana", "orders")
+	do(s, s.as("bo"), coordination.Respond, contract.Response{InContract: coordination.InContract{InProject: in, Contract: agreed}, Action: contract.ActionAgree})
+	propose("ana", "prices")
+	v := s.visitor()
+	v.signIn(s.link().Code)
+	body, at := v.get("/contracts").body, 0
+	for _, want := range []string{`rowgroup">backend<`, ">prices<", ">orders<", `rowgroup">storefront<`, ">basket<"} { // proposed before agreed
+		i := strings.Index(body[at:], want)
+		if i < 0 {
+			t.Fatalf("%s is not where it should be:\n%s", want, body)
+		}
+		at += i
 	}
 }
