@@ -20,14 +20,22 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// An upFile declares the agents that a hub is to keep.
+// An upFile declares the agents that a hub is to keep, and their teams.
 type upFile struct {
 	Agents map[hub.AgentID]upAgent `yaml:"agents"`
+	Teams  map[hub.TeamID]upTeam   `yaml:"teams"`
+}
+
+// An upTeam declares a team. The goal counts for a team that is new.
+type upTeam struct {
+	Goal    string                   `yaml:"goal"`
+	Members map[hub.AgentID]hub.Role `yaml:"members"`
 }
 
 // An upAgent declares one agent.
@@ -70,17 +78,31 @@ agents:
   # helper:
   #   command: [my-agent, --acp]   # another program that speaks ACP; it runs after a yes
   #   dir: ../tools
+# teams:
+#   auth:
+#     goal: log in without a password
+#     members: {planner: coordinator, builder: executor}
 `
 
-// An upStep is the change that one agent needs.
+// An upStep is the change that one agent or one team needs.
 type upStep struct {
-	Agent  hub.AgentID `json:"agent"`
-	Action string      `json:"action"`            // keep, change, restart, stop, forget or none
+	Agent  hub.AgentID `json:"agent,omitempty"`
+	Team   hub.TeamID  `json:"team,omitempty"`
+	Action string      `json:"action"`            // keep, create, change, restart, stop, forget or none
 	Reason string      `json:"reason,omitempty"`  // for people
 	Asks   []string    `json:"command,omitempty"` // a command that is no known agent and needs a yes
 
 	params api.KeepParams
 	role   bool // the role of the agent is changed, too
+	team   []team.Request
+}
+
+// name returns the name of the agent, or of the team as messages address it.
+func (s upStep) name() string {
+	if s.Team != "" {
+		return "team:" + string(s.Team)
+	}
+	return string(s.Agent)
 }
 
 // An upPlan is all that is to be done, in the order of the names.
@@ -100,7 +122,7 @@ func (p upPlan) write(w io.Writer) {
 		fmt.Fprintf(w, "start a hub in %s\n", visible(p.Hub))
 	}
 	writeTable(w, "", p.Steps, func(s upStep) []any {
-		return []any{map[string]string{"keep": "+", "change": "~", "restart": ">", "stop": "-", "forget": "-", "none": "="}[s.Action], s.Agent, s.Reason}
+		return []any{map[string]string{"keep": "+", "create": "+", "change": "~", "restart": ">", "stop": "-", "forget": "-", "none": "="}[s.Action], s.name(), s.Reason}
 	})
 }
 
@@ -110,8 +132,9 @@ func (a *app) upCommand() *cobra.Command {
 		Use: "up [FILE]", Short: "Keep the agents that a file declares",
 		Long: `Have the hub keep the agents that a file declares (default parley.yaml): agents
 that are new are added, those that differ are changed, those that are stopped are
-restarted. A second call changes nothing. Agents that the file does not name stay as
-they are. If no hub runs, one is started.
+restarted. Then the teams of the file are created, or get the members and roles that
+they lack. A second call changes nothing. Agents and members that the file does not
+name stay as they are. If no hub runs, one is started.
 
 You see the plan first and are asked. Scripts say --yes; a command that is no known
 agent then needs --allow-commands as well, because the file may come from others.`,
@@ -228,7 +251,7 @@ func (a *app) readUp(ctx context.Context, path string) (file upFile, err error) 
 	if err != nil {
 		return file, invalid(err)
 	}
-	lines := agentLines(raw)
+	lines := lineNumbers(raw)
 	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
 		u := file.Agents[name]
 		if !filepath.IsAbs(u.Dir) {
@@ -241,24 +264,85 @@ func (a *app) readUp(ctx context.Context, path string) (file upFile, err error) 
 			if !errors.As(err, &e) {
 				e = &hub.Error{}
 			}
-			return file, hub.Errorf(hub.CodeInvalid, "parley", "%s: line %d: agent %s: %v", path, lines[name], name, err).WithHint("%s", e.Hint)
+			return file, hub.Errorf(hub.CodeInvalid, "parley", "%s: line %d: agent %s: %v", path, lines["agents/"+string(name)], name, err).WithHint("%s", e.Hint)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(file.Teams)) {
+		if err := file.Teams[id].check(id); err != nil {
+			return file, hub.Errorf(hub.CodeInvalid, "parley", "%s: line %d: team %s: %v", path, lines["teams/"+string(id)], id, err)
 		}
 	}
 	return file, nil
 }
 
-// agentLines returns the lines on which the agents of a file are declared.
-func agentLines(raw []byte) map[hub.AgentID]int {
-	lines := map[hub.AgentID]int{}
-	var doc struct {
-		Agents yaml.Node `yaml:"agents"`
-	}
+// lineNumbers returns the lines on which the agents and teams of a file are declared, as
+// agents/NAME and teams/NAME.
+func lineNumbers(raw []byte) map[string]int {
+	lines := map[string]int{}
+	var doc map[string]yaml.Node
 	yaml.Unmarshal(raw, &doc) // it was read before
-	for i := 0; i+1 < len(doc.Agents.Content); i += 2 {
-		key := doc.Agents.Content[i]
-		lines[hub.AgentID(key.Value)] = key.Line
+	for list, node := range doc {
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			lines[list+"/"+node.Content[i].Value] = node.Content[i].Line
+		}
 	}
 	return lines
+}
+
+// check finds mistakes that need no hub.
+func (u upTeam) check(id hub.TeamID) error {
+	switch {
+	case !id.Valid():
+		return errors.New("its name is not valid: lower case letters, digits, dots, dashes and underlines, at most 64")
+	case u.Goal == "":
+		return errors.New("it needs a goal")
+	case len(u.Members) == 0:
+		return errors.New("it needs members")
+	}
+	for _, agent := range slices.Sorted(maps.Keys(u.Members)) {
+		if role := u.Members[agent]; !slices.Contains(hub.Roles, role) {
+			return fmt.Errorf("member %s: %q is not one of %s", agent, role, strings.Join(words(hub.Roles), ", "))
+		}
+	}
+	return nil
+}
+
+// step compares a team with that of the hub; without a hub it is new.
+func (u upTeam) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (upStep, error) {
+	step := upStep{Team: id, Action: "none", Reason: "as it is"}
+	var seats []team.Seat
+	for _, agent := range slices.Sorted(maps.Keys(u.Members)) {
+		seats = append(seats, team.Seat{Agent: agent, Role: u.Members[agent]})
+	}
+	var now team.Answer
+	err := error(hub.Errorf(hub.CodeNotFound, "parley", "no hub"))
+	if c != nil {
+		now, err = rpc.Call(ctx, c, api.Team, team.Request{Action: "show", Team: id, Limit: 1})
+	}
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		step.Action, step.Reason = "create", fmt.Sprintf("%d members: %s", len(seats), u.Goal)
+		step.team = []team.Request{{Action: "create", Team: id, Objective: u.Goal, Members: seats}, {Action: "status", Team: id, Lifecycle: hub.TeamActive}}
+		return step, nil
+	}
+	if err != nil {
+		return step, err
+	}
+	var changes []string
+	for _, seat := range seats {
+		i := slices.IndexFunc(now.Team.Members, func(m team.Seat) bool { return m.Agent == seat.Agent })
+		switch {
+		case i < 0:
+			changes = append(changes, fmt.Sprintf("%s becomes %s", seat.Agent, seat.Role))
+			step.team = append(step.team, team.Request{Action: "add", Team: id, Agent: seat.Agent, Role: seat.Role})
+		case now.Team.Members[i].Role != seat.Role:
+			changes = append(changes, fmt.Sprintf("%s changes from %s to %s", seat.Agent, now.Team.Members[i].Role, seat.Role))
+			step.team = append(step.team, team.Request{Action: "role", Team: id, Agent: seat.Agent, Role: seat.Role, Reason: "coverage"})
+		}
+	}
+	if len(changes) > 0 {
+		step.Action, step.Reason = "change", strings.Join(changes, ", ")
+	}
+	return step, nil
 }
 
 // check finds mistakes that need no hub.
@@ -355,6 +439,13 @@ func (file upFile) plan(ctx context.Context, c *rpc.Client) (upPlan, error) {
 		}
 		plan.Steps = append(plan.Steps, step)
 	}
+	for _, id := range slices.Sorted(maps.Keys(file.Teams)) {
+		step, err := file.Teams[id].step(ctx, c, id)
+		if err != nil {
+			return plan, err
+		}
+		plan.Steps = append(plan.Steps, step)
+	}
 	return plan, nil
 }
 
@@ -430,11 +521,11 @@ func (a *app) up(ctx context.Context, file upFile, yes, commands, dry bool) erro
 	}
 	for _, s := range plan.Steps {
 		if err := s.apply(ctx, c); err != nil {
-			return hub.Errorf(hub.CodeOf(err), "parley", "agent %s: %w; the agents before it in the plan are kept", s.Agent, err)
+			return hub.Errorf(hub.CodeOf(err), "parley", "%s: %w; the plan is carried out up to there", s.name(), err)
 		}
 	}
 	plan.Applied = true
-	return a.print(plan, func(w io.Writer) { fmt.Fprintf(w, "%d agents are up: parley agent kept\n", len(plan.Steps)) })
+	return a.print(plan, func(w io.Writer) { fmt.Fprintf(w, "%d agents are up: parley agent kept\n", len(file.Agents)) })
 }
 
 // agreed asks whether a plan may be carried out, and about each command that is no
@@ -463,8 +554,16 @@ func (a *app) agreed(ctx context.Context, plan upPlan, yes, commands bool) (bool
 	return a.askYes(ctx, "Carry out this plan? Turns cost tokens.")
 }
 
-// apply makes the change of one agent.
+// apply makes the change of one agent or team.
 func (s upStep) apply(ctx context.Context, c *rpc.Client) (err error) {
+	for _, r := range s.team {
+		if _, err := rpc.Call(ctx, c, api.Team, r); err != nil {
+			return err
+		}
+	}
+	if s.Team != "" {
+		return nil
+	}
 	switch s.Action {
 	case "keep", "change":
 		_, err = rpc.Call(ctx, c, api.KeepAgent, s.params)
