@@ -107,7 +107,8 @@ var layers = map[string][]string{
 	// identifies callers by the service of that name.
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
-		"hub", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"hub", "internal/federation", // peers that wait for a person
+		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway",                                              // the report of a probe
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
@@ -140,12 +141,14 @@ var layers = map[string][]string{
 		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
+	// The view of a hub in a terminal: a client of the tables, as every command.
+	"internal/watch": {"hub", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway",                                        // the report of a probe, and the words of its configuration
@@ -194,6 +197,8 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
 	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
 	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/gatewaytest"},
+	"charm.land/bubbletea/v2":                  {"internal/watch"},
+	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
 	"golang.org/x/term":                        {"cmd/parley"},

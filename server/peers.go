@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,4 +175,43 @@ func words[S ~string](list []S) []string {
 		out[i] = string(w)
 	}
 	return out
+}
+
+// around has the part of what waits for a person that is outside of the hub's own
+// operations.
+type around struct{ s *Server }
+
+// Pending returns the peers that wait for the operator.
+func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
+	all, err := a.s.syncer.Standings(ctx)
+	return slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State != hub.PeerPending }), err
+}
+
+// Conflicts returns contracts that are not agreed and have a content of their version
+// that lost.
+func (a around) Conflicts(ctx context.Context) ([]hub.Contract, error) {
+	return hub.Read(ctx, a.s.store, func(r hub.Reader) (out []hub.Contract, err error) {
+		const most = 100
+		projects, err := r.Projects("", most)
+		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
+			var found []hub.Contract
+			found, err = r.Contracts(hub.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
+			for _, c := range found {
+				_, lost, err := r.Versions(c.Project, c.ID)
+				if err != nil {
+					return nil, err
+				}
+				if !c.Status.Reaches(hub.ContractAgreed) && slices.ContainsFunc(lost, func(v hub.ContractVersion) bool { return v.Version == c.Version }) {
+					out = append(out, c)
+				}
+			}
+		}
+		return out, err
+	})
+}
+
+// Free returns the free bytes on the disk of the home; negative if unknown.
+func (a around) Free() int64 {
+	_, free := diskUse(a.s.opts.Home)
+	return free
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/watch"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -39,7 +39,7 @@ that concern them. The newest entries come last.`,
 				return err
 			}
 			if follow {
-				return a.followAudit(cmd.Context(), c, p, got)
+				return a.followAudit(cmd.Context(), p, got)
 			}
 			return a.print(got, func(w io.Writer) {
 				for _, e := range got.Entries {
@@ -74,7 +74,7 @@ func writeEntry(w io.Writer, e hub.Entry) {
 
 // followAudit shows the entries so far and then each entry as it happens, also over
 // a restart of the hub.
-func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams, page api.AuditPage) error {
+func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.AuditPage) error {
 	enc := encoder(a.out)
 	show := func(e hub.Entry) error {
 		if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
@@ -95,21 +95,7 @@ func (a *app) followAudit(ctx context.Context, c *rpc.Client, p api.AuditParams,
 	if page.Next > 0 {
 		seq = page.Next
 	}
-	for {
-		var err error
-		seq, err = c.Follow(ctx, seq, show)
-		switch {
-		case ctx.Err() != nil:
-			return nil // Ctrl-C is how this ends
-		case !errors.Is(err, rpc.ErrUnreachable):
-			return err
-		}
-		fmt.Fprintln(a.err, "the hub is away, trying again")
-		pause(ctx, watchRetry)
-		if again, err := a.client(); err == nil { // it may have come back under another address
-			c = again
-		}
-	}
+	return watch.Follow(ctx, a.client, seq, a.away(ctx), func(_ *rpc.Client, e hub.Entry) error { return show(e) })
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {

@@ -2,35 +2,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/watch"
 )
 
 // A conversation prints messages as a person reads a chat: one line each, oldest first.
 type conversation struct {
 	*app
-	filter api.QueryParams
+	feed   watch.Feed
 	follow bool
 
-	width int                     // characters of a line; 0 for no bound
-	day   string                  // of the last line
-	last  hub.Time                // when the last printed message was sent
-	shown map[hub.EnvelopeID]bool // messages of that time
+	width int    // characters of a line; 0 for no bound
+	day   string // of the last line
 }
 
 func (a *app) logCommand() *cobra.Command {
-	c := conversation{app: a, shown: map[hub.EnvelopeID]bool{}}
+	c := conversation{app: a}
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Print the conversation of the agents, one line a message, oldest first",
@@ -44,14 +39,14 @@ all of them. parley query shows whole messages.`,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&c.follow, "follow", "f", false, "then print each new message, until Ctrl-C")
-	f.StringVar((*string)(&c.filter.From), "from", "", "sender")
-	f.StringVar((*string)(&c.filter.To), "to", "", "recipient")
-	f.StringVar((*string)(&c.filter.Type), "type", "", "message type")
-	f.StringVar(&c.filter.Topic, "topic", "", "topic")
-	f.StringVar(&c.filter.Team, "team", "", "messages of this team that you may read")
-	f.StringVar(&c.filter.Thread, "thread", "", "thread")
-	f.IntVar(&c.filter.Limit, "limit", 0, "how many of the newest at most (default 50, or all since --since)")
-	return prepared(cmd, c.run, momentFlag(cmd, &c.filter.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"))
+	f.StringVar((*string)(&c.feed.Filter.From), "from", "", "sender")
+	f.StringVar((*string)(&c.feed.Filter.To), "to", "", "recipient")
+	f.StringVar((*string)(&c.feed.Filter.Type), "type", "", "message type")
+	f.StringVar(&c.feed.Filter.Topic, "topic", "", "topic")
+	f.StringVar(&c.feed.Filter.Team, "team", "", "messages of this team that you may read")
+	f.StringVar(&c.feed.Filter.Thread, "thread", "", "thread")
+	f.IntVar(&c.feed.Filter.Limit, "limit", 0, "how many of the newest at most (default 50, or all since --since)")
+	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"))
 }
 
 func (c *conversation) run(ctx context.Context) error {
@@ -59,81 +54,55 @@ func (c *conversation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if isTerminal(c.out) {
-		if f, ok := c.out.(interface{ Fd() uintptr }); ok {
-			c.width, _, _ = term.GetSize(int(f.Fd())) // 0 if the terminal does not say
-		}
-	}
+	c.width = c.columns()
 	seq := int64(0)
 	if c.follow { // the head is read first: a message between the two is printed once
-		page, err := rpc.Call(ctx, client, api.Audit, api.AuditParams{Limit: 1})
-		if err != nil {
+		if seq, err = watch.Head(ctx, client); err != nil {
 			return err
 		}
-		seq = page.Head.Seq
 	}
 	if err := c.more(ctx, client); err != nil {
 		return err
 	}
 	if !c.follow {
-		if c.last.IsZero() && !c.json {
+		if c.feed.Empty() && !c.json {
 			fmt.Fprintln(c.err, "no messages")
 		}
 		return nil
 	}
-	for {
-		seq, err = client.Follow(ctx, seq, func(e hub.Entry) error {
-			if e.Action != hub.ActionMessageSent && e.Action != hub.ActionMessageApproved {
-				return nil
-			}
-			return c.more(ctx, client)
-		})
-		switch {
-		case ctx.Err() != nil:
-			return nil // Ctrl-C is how this ends
-		case !errors.Is(err, rpc.ErrUnreachable):
-			return err
+	return watch.Follow(ctx, c.client, seq, c.away(ctx), func(client *rpc.Client, e hub.Entry) error {
+		if e.Action != hub.ActionMessageSent && e.Action != hub.ActionMessageApproved {
+			return nil
 		}
-		fmt.Fprintln(c.err, "the hub is away, trying again")
+		return c.more(ctx, client)
+	})
+}
+
+// away returns a function that says that the hub is away, and waits.
+func (a *app) away(ctx context.Context) func() {
+	return func() {
+		fmt.Fprintln(a.err, "the hub is away, trying again")
 		pause(ctx, watchRetry)
-		if again, err := c.client(); err == nil { // it may have come back under another address
-			client = again
-		}
 	}
 }
 
-// more prints the messages that were not printed yet: at first the newest ones, or all
-// since a time; later those since the last one.
+// columns returns the width of the terminal; 0 if there is none, or it does not say.
+func (a *app) columns() (width int) {
+	if f, ok := a.out.(*os.File); ok && isTerminal(f) {
+		width, _, _ = term.GetSize(int(f.Fd()))
+	}
+	return width
+}
+
+// more prints the messages that were not printed yet.
 func (c *conversation) more(ctx context.Context, client *rpc.Client) error {
-	p := c.filter
-	if !c.last.IsZero() {
-		p.Since, p.Limit = c.last, 0
-	}
-	whole := p.Limit == 0 && !p.Since.IsZero() // follow the pages
-	var found []hub.Envelope
-	for {
-		got, err := rpc.Call(ctx, client, api.Query, p)
-		if err != nil {
-			return err
-		}
-		found = append(found, got.Messages...)
-		if p.Cursor = got.Next; p.Cursor == "" || !whole {
-			break
-		}
-	}
-	for _, e := range slices.Backward(found) {
-		if c.shown[e.ID] {
-			continue
-		}
-		if e.CreatedAt != c.last {
-			clear(c.shown)
-		}
-		c.last, c.shown[e.ID] = e.CreatedAt, true
+	found, err := c.feed.Next(ctx, client)
+	for _, e := range found {
 		if err := c.show(e); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // show prints one message.
@@ -146,21 +115,10 @@ func (c *conversation) show(e hub.Envelope) error {
 		c.day = day
 		fmt.Fprintln(c.out, c.paint(c.out, "2", day))
 	}
-	to := make([]string, len(e.To))
-	for i, id := range e.To {
-		if to[i] = string(id); id == hub.Everyone {
-			to[i] = "all"
-		}
-	}
-	names := string(e.From) + " → " + strings.Join(to, ", ")
-	kind := ""
-	if e.Type != hub.TypeStatusUpdate {
-		kind = string(e.Type) + ": "
-	}
-	text := kind + mailroom.Headline(e)
+	names, text := watch.Names(e), watch.Text(e)
 	if room := c.width - len("15:04 ") - len([]rune(names)) - 2; c.width > 0 && room > 20 {
 		text = shorten.Characters(text, room)
 	}
-	_, err := fmt.Fprintf(c.out, "%s %s  %s\n", c.paint(c.out, "2", at.Format("15:04")), c.paint(c.out, "1", visible(names)), visible(text))
+	_, err := fmt.Fprintf(c.out, "%s %s  %s\n", c.paint(c.out, "2", at.Format("15:04")), c.paint(c.out, "1", names), text)
 	return err
 }

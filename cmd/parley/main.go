@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
 )
 
 func main() {
@@ -214,7 +215,7 @@ func (a *app) root() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.webCommand(), a.stopCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
+		{"The hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
 		{"Agents in this terminal:", a.launchCommands()},
 		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.pauseCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
@@ -248,6 +249,12 @@ identity that it cannot forge.
 
 Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 4 not found or conflict, 5 hub unreachable or degraded.`
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if home, err := a.homeDir(); err == nil && isTerminal(a.in) && isTerminal(a.out) && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
+			return a.watch(cmd.Context(), false)
+		}
+		return cmd.Help()
+	}
 	root.Version = version()
 	root.SetVersionTemplate("parley {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true

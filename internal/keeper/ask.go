@@ -29,8 +29,9 @@ const maxAsks = 16
 
 // A Choice is an answer to a question.
 type Choice struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	ID   string             `json:"id"`
+	Name string             `json:"name"`
+	Kind sandbox.OptionKind `json:"kind,omitempty"`
 }
 
 // toolServer is the name of the hub among the MCP servers of an agent.
@@ -80,7 +81,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	allowed := a.record.Question.or(defaultQuestion)
 	q := &Question{Text: shorten.Text(r.Title, 400), Until: a.o.Clock.Now().Add(allowed), answer: make(chan string, 1)}
 	for _, o := range r.Options {
-		q.Choices = append(q.Choices, Choice{o.ID, o.Name})
+		q.Choices = append(q.Choices, Choice{o.ID, o.Name, o.Kind})
 	}
 	a.mu.Lock()
 	if len(a.asks) == maxAsks {

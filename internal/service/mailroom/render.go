@@ -143,7 +143,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 }
 
 // headlines are the members of a payload that say most, the first before the others.
-var headlines = []string{"summary", "title", "question", "answer", "decision", "position", "counter_position", "detail", "text", "content", "objective", "reason"}
+var headlines = []string{"summary", "message", "title", "question", "answer", "decision", "position", "counter_position", "detail", "text", "content", "objective", "reason"}
 
 // Headline returns the text of a message on one line, whole: the member that says
 // most, else all members.

@@ -44,6 +44,7 @@ type Services struct {
 	Repeater *runner.Repeater
 	Gateway  *gateway.Client // nil without one
 	Clock    hub.Clock
+	Around   Around // what waits outside of these services; may be nil
 	Stop     func() // stops the hub after the answer
 }
 
@@ -133,6 +134,7 @@ var (
 	Forget  = patient(administers("parley/forget", "Remove the text of a message from everything that the hub keeps.", forget))
 	StopHub = administers("parley/stop", "Stop the hub after the calls under way are answered.", stopHub)
 
+	Now      = reads("parley/now", "Return what happens now: agents and how they stand, tasks that are worked on, everything that waits for a person.", overview)
 	ListHeld = reads("parley/held", "List messages and handoffs that wait for a human.", held)
 	Approve  = administers("parley/approve", "Let a held message pass.", approve)
 	Deny     = administers("parley/deny", "Make a held message fail.", deny)
@@ -144,7 +146,7 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

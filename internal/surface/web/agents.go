@@ -3,131 +3,37 @@ package web
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
-const (
-	stuckAfter = 10 * time.Minute // of silence in a turn
-	awayAfter  = 15 * time.Minute // without a call or a session
-	logLines   = 200              // of a kept agent on its page
-)
+const logLines = 200 // of a kept agent on its page
 
 // A presence is an agent as pages show it.
 type presence struct {
-	api.AgentProfile
-	State string // a word
-	Why   string // behind the word
-	Doing string
-	Link  string // to what it does
-	Last  *message
-	Full  bool           // as many unread messages as are counted
-	Kept  *api.KeptAgent // nil for one that the hub does not run
+	api.AgentNow
+	Link string // to what it does
+	Last *message
+	Full bool // as many unread messages as are counted
 }
 
-// presences returns the agents of the hub, without the operator, and the handoffs that
-// are worked on.
+// presences returns the agents of the hub, and the handoffs that are worked on.
 func (v *visit) presences(ctx context.Context) ([]presence, []handoff.Report, error) {
-	list, err := perform(ctx, v, api.ListAgents, api.None{})
-	if err != nil {
-		return nil, nil, err
-	}
-	tasks, err := v.openTasks(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	runs, err := perform(ctx, v, api.ListRuns, api.RunListParams{Open: true, Limit: 50})
-	if err != nil {
-		return nil, nil, err
-	}
-	kept, err := perform(ctx, v, api.ListKept, api.None{})
-	if err != nil {
-		return nil, nil, err
-	}
-	clock := time.Now()
+	now, err := v.now(ctx)
 	var out []presence
-	for _, a := range list.Agents {
-		if a.ID == hub.Operator {
-			continue
-		}
-		p := presence{AgentProfile: a, Full: a.Unread >= 25}
-		p.State, p.Why = stateOf(a, clock)
-		if i := slices.IndexFunc(kept.Agents, func(k api.KeptAgent) bool { return k.Agent == a.ID }); i >= 0 {
-			p.Kept = &kept.Agents[i]
-			if w, ok := keptStates[p.Kept.State]; ok && a.State == hub.AgentActive && !a.Suspended {
-				p.State, p.Why = w.state, w.why
-			}
-		}
-		for _, r := range runs.Runs {
-			if r.Agent == a.ID && p.Doing == "" {
-				p.Doing, p.Link, p.State, p.Why = r.Task, "/runs/"+string(r.ID), "working", "in a run"
-			}
-		}
-		for _, t := range tasks {
-			if t.To == a.ID && p.Doing == "" {
-				p.Doing, p.Link = t.Title, "/handoffs/"+string(t.ID)
-			}
+	for _, a := range now.Agents {
+		p := presence{AgentNow: a, Full: a.Unread >= 25}
+		switch {
+		case a.Run != "":
+			p.Link = "/runs/" + string(a.Run)
+		case a.Task != "":
+			p.Link = "/handoffs/" + string(a.Task)
 		}
 		out = append(out, p)
 	}
-	return out, tasks, nil
-}
-
-// openTasks returns the handoffs that an agent works on.
-func (v *visit) openTasks(ctx context.Context) ([]handoff.Report, error) {
-	var out []handoff.Report
-	for _, state := range []hub.HandoffState{hub.HandoffActivated, hub.HandoffAccepted} {
-		got, err := perform(ctx, v, api.Handoff, api.HandoffParams{Action: "list", State: state, Limit: 100})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, got.Listing.Handoffs...)
-	}
-	return out, nil
-}
-
-// stateOrder puts those first who need a look.
-var stateOrder = map[string]int{"stuck": 0, "suspended": 1, "waiting": 2, "working": 3, "idle": 4, "paused": 5, "stopped": 6, "away": 7, "never seen": 8}
-
-// keptStates are the words for the states of kept agents.
-var keptStates = map[keeper.State]struct{ state, why string }{
-	keeper.Stopped:  {"stopped", "its mail waits until you restart it"},
-	keeper.Sleeping: {"idle", "it sleeps; mail starts it"},
-	keeper.Starting: {"working", "it starts"},
-	keeper.Working:  {"working", "a turn runs"},
-	keeper.Asking:   {"waiting", "it asks you"},
-	keeper.Idle:     {"idle", "it waits for mail"},
-	keeper.Failing:  {"stuck", "it failed and is started again after a pause"},
-}
-
-// stateOf returns the word for how an agent stands, and what is behind it.
-func stateOf(a api.AgentProfile, clock time.Time) (state, why string) {
-	switch s := a.Session; {
-	case a.Suspended:
-		return "suspended", "it repeated itself"
-	case a.State == hub.AgentPaused:
-		return "paused", "it may read and not send"
-	case s != nil && s.State == sessions.StateWorking && clock.Sub(s.Seen.Time) > stuckAfter:
-		return "stuck", "a turn runs, and nothing was heard of it for long"
-	case s != nil && s.State == sessions.StateWorking:
-		return "working", "a turn runs"
-	case s != nil && s.State == sessions.StateWaiting:
-		return "waiting", "it asks the person at its terminal"
-	case s != nil:
-		return "idle", "its session is open"
-	case a.Reach == hub.ReachNow:
-		return "idle", "it waits for messages"
-	case a.LastSeen.IsZero():
-		return "never seen", "it has not called yet"
-	case clock.Sub(a.LastSeen.Time) > awayAfter:
-		return "away", "no session is open"
-	}
-	return "idle", "no session is open"
+	return out, now.Tasks, err
 }
 
 // agentData is the page of one agent.

@@ -109,7 +109,7 @@ var changes = map[string]func(context.Context, form) (string, error){
 		if _, err := perform(ctx, f.visit, api.AnswerAgent, api.AnswerParams{Agent: f.agent(), Question: n, Choice: f.Get("choice")}); err != nil {
 			return "", err
 		}
-		err = f.acknowledge(ctx, func(m message) bool { return m.tellsOf(f.agent(), n) })
+		err = f.acknowledge(ctx, api.WaitQuestion, fmt.Sprintf("%s %d", f.agent(), n))
 		return fmt.Sprintf("%s has your answer.", f.agent()), err
 	},
 	"agent-prompt": func(ctx context.Context, f form) (string, error) {
@@ -132,7 +132,7 @@ var changes = map[string]func(context.Context, form) (string, error){
 		if err != nil {
 			return "", err
 		}
-		err = f.acknowledge(ctx, func(m message) bool { return m.ThreadID == got.ID })
+		err = f.acknowledge(ctx, api.WaitEscalation, got.ID)
 		return fmt.Sprintf("Decided: the %s is %s. Those who took part are told.", got.Kind, got.State), err
 	},
 	"run-again": func(ctx context.Context, f form) (string, error) {

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -18,7 +16,6 @@ type nowData struct {
 	*waits
 	Agents []presence
 	States []stateCount // agents by state, in the order of the list
-	Late   []handoff.Report
 	Map    diagram
 	Paused bool // every agent, and wakes
 }
@@ -29,8 +26,7 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := nowData{waits: w}
-	var tasks []handoff.Report
-	if d.Agents, tasks, err = v.presences(ctx); err != nil {
+	if d.Agents, _, err = v.presences(ctx); err != nil {
 		return "", nil, err
 	}
 	talk, err := perform(ctx, v, api.Query, api.QueryParams{Limit: recent})
@@ -51,29 +47,23 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 		d.Map.add(e)
 	}
 	d.Map.place()
-	clock := time.Now()
-	for _, t := range tasks {
-		if !t.DueAt.IsZero() && t.DueAt.Before(clock) {
-			d.Late = append(d.Late, t)
-		}
-	}
 	active := 0
 	for i, a := range d.Agents {
 		d.Agents[i].Last = last[a.ID]
-		if a.AgentProfile.State == hub.AgentActive {
+		if a.State == hub.AgentActive {
 			active++
 		}
 	}
 	d.Paused = active == 0 && len(d.Agents) > 0
 	slices.SortStableFunc(d.Agents, func(a, b presence) int {
-		return cmp.Or(cmp.Compare(stateOrder[a.State], stateOrder[b.State]), b.LastSeen.Compare(a.LastSeen.Time))
+		return cmp.Or(cmp.Compare(slices.Index(api.Words, a.Word), slices.Index(api.Words, b.Word)), b.LastSeen.Compare(a.LastSeen.Time))
 	})
 	for _, a := range d.Agents {
-		if n := len(d.States); n > 0 && d.States[n-1].State == a.State {
+		if n := len(d.States); n > 0 && d.States[n-1].State == a.Word {
 			d.States[n-1].N++
 			continue
 		}
-		d.States = append(d.States, stateCount{a.State, 1})
+		d.States = append(d.States, stateCount{a.Word, 1})
 	}
 	return "Now", d, nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -89,9 +90,9 @@ type page struct {
 // A visit is one request for a page by a person who is signed in.
 type visit struct {
 	*Handler
-	caller hub.Caller
-	r      *http.Request // path values and query
-	waits  *waits        // of one rendering; nil before it is asked for
+	caller   hub.Caller
+	r        *http.Request // path values and query
+	overview *api.Overview // of one rendering; nil before it is asked for
 }
 
 // operator reports whether the person may steer.
@@ -382,7 +383,7 @@ func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, erro
 	if err != nil {
 		return out, err
 	}
-	out.title, out.waiting = title, waiting.Count()
+	out.title, out.waiting = title, waiting.Count
 	var b bytes.Buffer
 	frame := struct {
 		Operator    bool

@@ -1,0 +1,62 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// because is the reason of a decision that a person makes with one key.
+const because = "decided by the operator in parley watch"
+
+// answer gives the yes or no of a person to a thing that waits, by the operation that
+// the page and the commands use, and returns a sentence about it. The hub takes one
+// answer: a second one is refused.
+func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i api.Wait, yes bool) (string, error) {
+	word := i.No
+	if yes {
+		word = i.Yes
+	}
+	if word == "" {
+		return "", hub.Errorf(hub.CodeInvalid, "watch", "this is not answered with a key").WithHint("%s", i.Command)
+	}
+	var err error
+	switch i.Kind {
+	case api.WaitHeld, api.WaitApproval:
+		o := api.Deny
+		if yes {
+			o = api.Approve
+		}
+		_, err = rpc.Call(ctx, c, o, api.IDParams{ID: hub.EnvelopeID(i.ID)})
+	case api.WaitQuestion:
+		p := i.Answer
+		if !yes {
+			p.Choice = ""
+		}
+		_, err = rpc.Call(ctx, c, api.AnswerAgent, p)
+	case api.WaitEscalation:
+		_, err = rpc.Call(ctx, c, api.Decide, api.DecideParams{Thread: i.ID, Decision: word, Because: because})
+	case api.WaitPeer:
+		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: hub.AID(i.ID)})
+	case api.WaitSuspended:
+		_, err = rpc.Call(ctx, c, api.ResetAgent, api.AgentParams{ID: i.Agent})
+	}
+	ids := w.About(i)
+	if i.Kind == api.WaitMail {
+		ids = []hub.EnvelopeID{hub.EnvelopeID(i.ID)}
+	}
+	if err == nil && len(ids) > 0 {
+		_, err = rpc.Call(ctx, c, api.Inbox, api.InboxParams{Peek: true, Limit: 1, Ack: api.AckSet{IDs: ids}})
+	}
+	switch hub.CodeOf(err) {
+	case "":
+		return fmt.Sprintf("%s: %s", word, i.Fact), nil
+	case hub.CodeNotFound, hub.CodeConflict:
+		return "it was answered already: " + i.Fact, nil
+	}
+	return "", err
+}

@@ -1,0 +1,225 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+const (
+	feedGap    = 200 * time.Millisecond // between two reads of the feed
+	stateGap   = time.Second            // between two reads of the rest
+	refresh    = 10 * time.Second       // after which the rest is read without an event: some states follow from time alone
+	retry      = 500 * time.Millisecond // between two attempts to reach the hub
+	feedBegin  = 100                    // messages at the start
+	taskLines  = 30                     // handoffs that are read
+	answerTime = 30 * time.Second
+)
+
+// away is the problem of a hub that cannot be reached.
+const away = "the hub is away, trying again"
+
+// Options says what a watch works with.
+type Options struct {
+	Connect Connection
+	URL     string // of the hub, for people
+	In      io.Reader
+	Out     io.Writer
+}
+
+// Run shows the hub in the terminal until the person quits or ctx ends.
+func Run(ctx context.Context, o Options) error {
+	client, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	if _, err := rpc.Call(ctx, client, api.Now, api.None{}); err != nil { // refused, or not there: said before the screen is taken
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := newReader(o.Connect)
+	s := screen{url: o.URL, answer: func(w api.Waiting, i api.Wait, yes bool) tea.Cmd {
+		return func() tea.Msg {
+			ctx, cancel := context.WithTimeout(ctx, answerTime)
+			defer cancel()
+			c, err := o.Connect()
+			text := ""
+			if err == nil {
+				text, err = answer(ctx, c, w, i, yes)
+			}
+			r.hint()
+			if err != nil {
+				d := rpc.Describe(err, rpc.Commands)
+				return outcome{text: d.Message + "; " + d.Hint, failed: true}
+			}
+			return outcome{text: text}
+		}
+	}}
+	p := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithoutSignalHandler())
+	done := make(chan error, 1)
+	go func() {
+		err := r.run(ctx, func(n reading) { p.Send(n) })
+		if err != nil {
+			p.Quit()
+		}
+		done <- err
+	}()
+	_, err = p.Run()
+	cancel()
+	if failed := <-done; failed != nil {
+		return failed
+	}
+	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
+		return nil // Ctrl-C is how this ends
+	}
+	return err
+}
+
+// A reader reads the hub after its events and sends what it found. A burst of events is
+// one read.
+type reader struct {
+	connect Connection
+	feed    Feed
+	dirty   chan struct{} // receives after an event
+}
+
+func newReader(connect Connection) *reader {
+	return &reader{connect: connect, feed: Feed{Most: maxRows, Filter: api.QueryParams{Limit: feedBegin}}, dirty: make(chan struct{}, 1)}
+}
+
+// hint makes the reader read again.
+func (r *reader) hint() {
+	select {
+	case r.dirty <- struct{}{}:
+	default: // it reads anyway
+	}
+}
+
+// run reads until ctx ends or the hub refuses.
+func (r *reader) run(ctx context.Context, send func(reading)) error {
+	client, err := r.connect()
+	if err != nil {
+		return err
+	}
+	seq, err := Head(ctx, client)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	followed := make(chan error, 1)
+	go func() {
+		err := Follow(ctx, r.connect, seq, func() { wait(ctx, retry) }, func(*rpc.Client, hub.Entry) error {
+			r.hint()
+			return nil
+		})
+		cancel(err)
+		followed <- err
+	}()
+	var stateAt time.Time
+	for stale := true; ctx.Err() == nil; {
+		n, err := r.read(ctx, client, stale && time.Since(stateAt) >= stateGap)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			if n.now != nil {
+				stateAt, stale = time.Now(), false
+			}
+			send(n)
+		case errors.Is(err, rpc.ErrUnreachable):
+			send(reading{problem: away})
+			if again, err := r.connect(); err == nil { // it may have come back under another address
+				client = again
+			}
+		default:
+			cancel(err)
+		}
+		wait(ctx, feedGap)
+		rest := refresh
+		if stale {
+			rest = max(feedGap, stateGap-time.Since(stateAt))
+		}
+		timer := time.NewTimer(rest)
+		select {
+		case <-r.dirty:
+			stale = true
+		case <-timer.C:
+			stale = true
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	<-followed
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// read reads the new messages and, if whole is set, the state of the hub.
+func (r *reader) read(ctx context.Context, client *rpc.Client, whole bool) (n reading, err error) {
+	if n.messages, err = r.feed.Next(ctx, client); err != nil || !whole {
+		return n, err
+	}
+	got, err := rpc.Call(ctx, client, api.Now, api.None{})
+	if err != nil {
+		return n, err
+	}
+	list, err := rpc.Call(ctx, client, api.Handoff, api.HandoffParams{Action: "list", Limit: taskLines})
+	if err != nil {
+		return n, err
+	}
+	n.now, n.handoffs = &got, list.Listing.Handoffs
+	return n, nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Plain prints messages, and what begins and ends to wait for a person, a line each,
+// until ctx ends.
+func Plain(ctx context.Context, o Options) error {
+	waits := map[string]api.Wait{}
+	return newReader(o.Connect).run(ctx, func(n reading) {
+		for _, e := range n.messages {
+			fmt.Fprintf(o.Out, "%s %s  %s\n", e.CreatedAt.Local().Format("15:04"), Names(e), Text(e))
+		}
+		if n.now == nil {
+			return
+		}
+		open := map[string]bool{}
+		for _, i := range n.now.Waiting.Items() {
+			open[i.Key()] = true
+			if _, known := waits[i.Key()]; known {
+				continue
+			}
+			waits[i.Key()] = i
+			text := ""
+			if i.Text != "" {
+				text = ": " + mailroom.Plain(i.Text)
+			}
+			fmt.Fprintf(o.Out, "waits: %s: %s%s (%s)\n", i.Kind, mailroom.Plain(i.Fact), text, mailroom.Plain(i.Command))
+		}
+		for key, i := range waits {
+			if !open[key] {
+				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, mailroom.Plain(i.Fact))
+				delete(waits, key)
+			}
+		}
+	})
+}
