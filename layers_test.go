@@ -182,6 +182,7 @@ var layers = map[string][]string{
 	"scripts/examples":    {"comply", "internal/goodagent", "internal/proof"},
 	"scripts/goodagent":   {"internal/goodagent", "internal/plainagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
+	"scripts/release":     {},
 }
 
 // owners says which packages may import a module of somebody else. Tests may
