@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -33,23 +34,32 @@ func (a *app) stopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := rpc.Call(ctx, c, api.StopHub, api.None{})
+			got, err := stopHub(ctx, c, home)
 			if err != nil {
 				return err
 			}
-			elsewhere := os.Getenv("PARLEY_URL") != "" // then the home may be that of another hub
-			for deadline := now().Add(stopWait); ; pause(ctx, 20*time.Millisecond) {
-				_, err := rpc.Call(ctx, c, api.Whoami, api.None{})
-				switch {
-				case ctx.Err() != nil:
-					return ctx.Err()
-				case err != nil && (elsewhere || !server.Running(home)):
-					return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "stopped the hub (process %d)\n", got.PID) })
-				case now().After(deadline):
-					return hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) still runs after %s", got.PID, stopWait).
-						WithHint("end the process: kill %d", got.PID)
-				}
-			}
+			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "stopped the hub (process %d)\n", got.PID) })
 		},
+	}
+}
+
+// stopHub stops the hub that the client calls and waits until it has released its home.
+func stopHub(ctx context.Context, c *rpc.Client, home string) (api.HubProcess, error) {
+	got, err := rpc.Call(ctx, c, api.StopHub, api.None{})
+	if err != nil {
+		return got, err
+	}
+	elsewhere := os.Getenv("PARLEY_URL") != "" // then the home may be that of another hub
+	for deadline := now().Add(stopWait); ; pause(ctx, 20*time.Millisecond) {
+		_, err := rpc.Call(ctx, c, api.Whoami, api.None{})
+		switch {
+		case ctx.Err() != nil:
+			return got, ctx.Err()
+		case err != nil && (elsewhere || !server.Running(home)):
+			return got, nil
+		case now().After(deadline):
+			return got, hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) still runs after %s", got.PID, stopWait).
+				WithHint("end the process: kill %d", got.PID)
+		}
 	}
 }

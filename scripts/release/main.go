@@ -29,6 +29,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 )
 
@@ -157,13 +158,13 @@ func packageVersion(version string) string {
 // the list of modules.
 func (r *release) fill(stage, binary string) error {
 	files := map[string][]byte{}
-	for _, pattern := range []string{"LICENSE", "README.md", "CHANGELOG.md", "docs/*.md"} {
+	for _, pattern := range []string{"LICENSE", "README.md", "CHANGELOG.md", "docs/*.md", "packaging/Containerfile"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("no file %s (%v)", pattern, err)
 		}
 		for _, file := range found {
-			if files[file], err = os.ReadFile(file); err != nil {
+			if files[strings.TrimPrefix(file, "packaging/")], err = os.ReadFile(file); err != nil {
 				return err
 			}
 		}
@@ -339,6 +340,9 @@ func (r *release) sums() error {
 	if err := os.RemoveAll(filepath.Join(r.out, "stage")); err != nil {
 		return err
 	}
+	if err := r.formula(); err != nil {
+		return err
+	}
 	files, err := filepath.Glob(filepath.Join(r.out, "*"))
 	if err != nil {
 		return err
@@ -357,6 +361,34 @@ func (r *release) sums() error {
 		return err
 	}
 	return run(exec.Command("gpg", "--batch", "--yes", "--local-user", r.key, "--armor", "--detach-sign", list))
+}
+
+// formula writes the formula of Homebrew for the archives that it can install.
+func (r *release) formula() error {
+	type archive struct{ OS, CPU, File, Sum string }
+	var all []archive
+	for _, goos := range [][2]string{{"darwin", "mac"}, {"linux", "linux"}} {
+		for _, arch := range [][2]string{{"amd64", "intel"}, {"arm64", "arm"}} {
+			file := fmt.Sprintf("parley_%s_%s_%s.tar.gz", strings.TrimPrefix(r.version, "v"), goos[0], arch[0])
+			sum, err := sumOf(filepath.Join(r.out, file))
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // it is not among the targets
+			case err != nil:
+				return err
+			default:
+				all = append(all, archive{goos[1], arch[1], file, sum})
+			}
+		}
+	}
+	t, err := template.ParseFiles("packaging/parley.rb.tmpl")
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(r.out, "parley.rb"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Execute(f, map[string]any{"Version": strings.TrimPrefix(r.version, "v"), "Tag": r.version, "Archives": all}), f.Close())
 }
 
 func sumOf(path string) (string, error) {
