@@ -39,7 +39,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("the README shows what it prints", func(t *testing.T) {
-		if !strings.Contains(string(readme), "$ bin/parley demo\n"+res.out) {
+		if !strings.Contains(string(readme), "$ parley demo\n"+res.out) {
 			t.Errorf("the README shows something else than\n%s", res.out)
 		}
 	})

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// typedExit is the exit code that a page announces behind a command.
+var typedExit = regexp.MustCompile(`# exit code ([0-9]+)`)
+
+// The parts of the output that count: what later commands name, and the aim of a page.
+var (
+	typedKey   = regexp.MustCompile(`(?m)^key: (\S+)`)
+	typedName  = regexp.MustCompile(`(?m)^added (\S+) `)
+	typedProof = regexp.MustCompile(`(?m)verified +T-1|done, with proof`)
+)
+
+// typedCommands returns the commands that a reader of a page types: the lines
+// of its code blocks that begin with "$ ", with their continuations. Every block is
+// checked: one without such a line must be JSON, or hold targets of make.
+func typedCommands(t *testing.T, page string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for i, part := range strings.Split(string(raw), "\n```") {
+		if i%2 == 0 { // text between two blocks
+			continue
+		}
+		language, block, _ := strings.Cut(part, "\n")
+		before, more := len(commands), false
+		for line := range strings.SplitSeq(block, "\n") {
+			if command, typed := strings.CutPrefix(line, "$ "); typed {
+				commands = append(commands, command)
+			} else if more {
+				commands[len(commands)-1] += "\n" + line
+			}
+			more = strings.HasSuffix(line, `\`)
+		}
+		switch {
+		case len(commands) > before:
+		case language == "json":
+			if !json.Valid([]byte(block)) {
+				t.Errorf("%s has JSON that is none:\n%s", page, block)
+			}
+		default:
+			for line := range strings.SplitSeq(block, "\n") {
+				target, isMake := strings.CutPrefix(line, "make ")
+				if target, _, _ = strings.Cut(target, " "); !isMake || makes(t, target) == "" {
+					t.Errorf("this line of %s is neither a command nor a target of make: %s", page, line)
+				}
+			}
+		}
+	}
+	return commands
+}
+
+// makes returns the commands that make runs for a target.
+func makes(t *testing.T, target string) string {
+	t.Helper()
+	cmd := exec.Command("make", "--no-print-directory", "-n", target)
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { // this test may run under make itself
+		return strings.HasPrefix(e, "MAKEFLAGS=") || strings.HasPrefix(e, "MFLAGS=") || strings.HasPrefix(e, "MAKELEVEL=")
+	})
+	r := do(t, cmd)
+	if r.code != 0 {
+		t.Fatalf("make -n %s: %s", target, r.err)
+	}
+	return r.out
+}
+
+func TestVersionIsThatOfTheRepository(t *testing.T) {
+	describe := exec.Command("git", "describe", "--tags", "--always", "--dirty")
+	describe.Dir = filepath.Join("..", "..")
+	want := "main.release=" + strings.TrimSpace(do(t, describe).out) + `"`
+	if got := makes(t, "build"); !strings.Contains(got, want) {
+		t.Errorf("make build runs %s, want %s in it", got, want)
+	}
+	if got := do(t, parley(t, nil, "--version")); got.code != 0 || got.out != "parley "+version()+"\n" {
+		t.Errorf("--version: exit %d, %q", got.code, got.out)
+	}
+}
+
+// TestPages types every command of the pages for newcomers at a terminal, in order, as a person who has installed the program. A line with parley serve starts
+// a hub, which is stopped before the next one.
+func TestPages(t *testing.T) {
+	for page, want := range map[string]struct {
+		agents int
+		proven bool
+	}{
+		"README.md":                     {agents: 2, proven: true},
+		"docs/first-hour.md":            {agents: 2, proven: true},
+		"docs/for-two-agents.md":        {},
+		"docs/for-team-leads.md":        {agents: 2},
+		"docs/for-many-repositories.md": {},
+	} {
+		t.Run(page, func(t *testing.T) {
+			if agents, proven := typePage(t, page); agents != want.agents || proven != want.proven {
+				t.Errorf("it adds %d agents, and leads to a proven handoff: %t; want %+v", agents, proven, want)
+			}
+		})
+	}
+}
+
+// typePage returns how many agents the page adds, and whether a handoff is proven.
+func typePage(t *testing.T, page string) (agents int, proven bool) {
+	t.Helper()
+	home, installed := t.TempDir(), t.TempDir()
+	folder := filepath.Join(home, "work")
+	os.Chmod(home, 0o700)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"parley": fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asParley, self),
+		// The agents do nothing here: connect only looks whether they are there.
+		"claude": "#!/bin/sh\n",
+		"codex":  "#!/bin/sh\n",
+	} {
+		if err := os.WriteFile(filepath.Join(installed, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"HOME=" + home, "PATH=" + installed + ":" + os.Getenv("PATH"), "TERM=dumb", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0"}
+	shell := func(command string) *exec.Cmd {
+		cmd := exec.Command("bash", "-c", command)
+		cmd.Dir, cmd.Env = folder, env
+		return cmd
+	}
+	var hub *process
+	defer func() {
+		if hub != nil {
+			hub.signal(t, syscall.SIGTERM)
+		}
+	}()
+	keys := map[string]string{}
+	for _, typed := range typedCommands(t, page) {
+		command := typed
+		for name, key := range keys {
+			command = strings.ReplaceAll(command, "<"+name+"'s key>", key)
+		}
+		if strings.HasPrefix(command, "export ") {
+			env = strings.Split(strings.TrimSpace(do(t, shell(command+"; env")).out), "\n")
+			continue
+		}
+		if dir, changes := strings.CutPrefix(command, "cd "); changes {
+			folder = filepath.Join(folder, dir)
+			continue
+		}
+		if strings.HasPrefix(command, "parley serve") {
+			hub = spawn(t, shell("exec "+command))
+			hub.stderr.await(t, "listening on ")
+			continue
+		}
+		person := sit(t, shell(command))
+		if strings.HasPrefix(command, "parley root add") {
+			person.types(t, "[y/N] ", "y\n")
+		}
+		code, screen := person.leaves(t)
+		screen = strings.ReplaceAll(screen, "\r\n", "\n")
+		want := "0"
+		if m := typedExit.FindStringSubmatch(typed); m != nil {
+			want = m[1]
+		}
+		if fmt.Sprint(code) != want {
+			t.Fatalf("%s\nexit code %d, want %s\n%s", typed, code, want, screen)
+		}
+		if name, key := typedName.FindStringSubmatch(screen), typedKey.FindStringSubmatch(screen); name != nil && key != nil {
+			keys[name[1]] = key[1]
+		}
+		proven = proven || typedProof.MatchString(screen)
+		if command == "parley stop" {
+			hub.wait(t)
+			hub = nil
+		}
+	}
+	return len(keys), proven
+}
